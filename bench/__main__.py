@@ -1,7 +1,9 @@
-"""`python -m bench` measures every part and writes docs/benchmarks.md; `python -m bench cold-1000` measures one part again.
+"""`python -m bench` measures every part and writes docs/benchmarks.md; `python -m bench cold-1000`
+measures one part again.
 
-The page is made of the newest figures of each part (bench/measured, which is committed), so a part that was measured alone replaces its
-rows only. Exit code 1 when a bound was missed, 2 for a part that does not exist.
+The page is made of the newest figures of each part (bench/measured, which is committed), so a part
+that was measured alone replaces its rows only. Exit code 1 when a bound was missed, 2 for a part
+that does not exist.
 """
 
 import argparse
@@ -12,13 +14,27 @@ from pathlib import Path
 
 from bench.control.core import decide_figures, metadata_figures
 from bench.control.in_cluster import in_cluster
-from bench.control.latency import changes_after_cold, changes_at_rest, changes_in_a_row, cold, peers, reaction, rest
+from bench.control.latency import (
+    changes_after_cold,
+    changes_at_rest,
+    changes_in_a_row,
+    cold,
+    peers,
+    reaction,
+    rest,
+)
 from bench.control.world import world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
 from bench.results import Figure, Record, Records, median_of, page
 from bench.rollup.kills import kill_figures
 from bench.rollup.raw import raw_figures
-from bench.rollup.speed import cold_figures, fold_figures, growth_figures, ingest_figures, rollup_transport
+from bench.rollup.speed import (
+    cold_figures,
+    fold_figures,
+    growth_figures,
+    ingest_figures,
+    rollup_transport,
+)
 from bench.throttling.episodes import EPISODES
 from bench.throttling.reaction import far_over_rarely_read, short_bursts, slightly_over
 from bench.throttling.special import backlog, thirty
@@ -48,10 +64,18 @@ def main() -> int:
     """Measure what was asked for and return the exit code."""
     tune_collector()
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"any of {', '.join(PARTS)}; all of them when none is named")
+    parser.add_argument(
+        "parts",
+        nargs="*",
+        metavar="PART",
+        help=f"any of {', '.join(PARTS)}; all of them when none is named",
+    )
     names = parser.parse_args().parts or list(PARTS)
     if unknown := [name for name in names if name not in PARTS]:
-        parser.error(f"there is no part {', '.join(unknown)}, so nothing was measured; parts are {', '.join(PARTS)}")
+        parser.error(
+            f"there is no part {', '.join(unknown)}, so nothing was measured; parts are "
+            f"{', '.join(PARTS)}"
+        )
     records = Records(RECORDS)
     kept = [_measure(name, records) for name in names]
     _write_page(records)
@@ -59,7 +83,10 @@ def main() -> int:
 
 
 def _write_page(records: Records) -> None:
-    known = {title: [record for name in parts if (record := records.read(name)) is not None] for title, parts in SECTIONS.items()}
+    known = {
+        title: [record for name in parts if (record := records.read(name)) is not None]
+        for title, parts in SECTIONS.items()
+    }
     PAGE.write_text(page(known), encoding="utf-8")
 
 
@@ -75,17 +102,30 @@ def _measure(name: str, records: Records) -> bool:
 
 
 def _cold(entities: int, brokers: int, runs: int = 3, most_runs: int = 8) -> list[Figure]:
-    """The median of `runs` runs. One from which the machine's host took a good part of the processors says nothing, and is made again."""
+    """The median of `runs` runs. One from which the machine's host took a good part of the
+    processors says nothing, and is made again.
+    """
     measured: list[tuple[float, list[Figure]]] = []
-    while len(measured) < most_runs and sum(stolen <= _STOLEN_PERCENT for stolen, _ in measured) < runs:
+    while (
+        len(measured) < most_runs
+        and sum(stolen <= _STOLEN_PERCENT for stolen, _ in measured) < runs
+    ):
         with world(brokers) as running:
             begun = ProcessorTimes.now()
             figures = cold(running, entities)
-            measured.append((ProcessorShare.between(begun, ProcessorTimes.now()).stolen_percent, figures))
+            measured.append(
+                (ProcessorShare.between(begun, ProcessorTimes.now()).stolen_percent, figures)
+            )
     chosen = sorted(measured, key=lambda one: one[0])[:runs]
-    left_out = f"; left out: {len(measured) - runs} runs from which the host took more" if len(measured) > runs else ""
+    left_out = (
+        f"; left out: {len(measured) - runs} runs from which the host took more"
+        if len(measured) > runs
+        else ""
+    )
     note = f"the host took at most {chosen[-1][0]:.0f} % of the processors{left_out}"
-    medians = [median_of(figures) for figures in zip(*(figures for _, figures in chosen), strict=True)]
+    medians = [
+        median_of(figures) for figures in zip(*(figures for _, figures in chosen), strict=True)
+    ]
     return [replace(figure, note=f"{figure.note}; {note}") for figure in medians]
 
 
@@ -93,7 +133,11 @@ def _changes() -> list[Figure]:
     with world() as running:
         cold(running, 1000)
         # together within the write budget: 240 raises in a quarter of an hour
-        return [*changes_after_cold(running, 20), *changes_at_rest(running, 200), *changes_in_a_row(running, 20)]
+        return [
+            *changes_after_cold(running, 20),
+            *changes_at_rest(running, 200),
+            *changes_in_a_row(running, 20),
+        ]
 
 
 def _rest() -> list[Figure]:
@@ -131,7 +175,9 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
     "In a cluster": {"in-cluster": in_cluster},
     "Usage rollups": ROLLUPS,
 }
-PARTS: Mapping[str, Callable[[], list[Figure]]] = {name: part for parts in SECTIONS.values() for name, part in parts.items()}
+PARTS: Mapping[str, Callable[[], list[Figure]]] = {
+    name: part for parts in SECTIONS.values() for name, part in parts.items()
+}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Pictures of benchmarks as SVG files, drawn by matplotlib: small multiples with shared axes, which the reports do not need."""
+"""Pictures of benchmarks as SVG files, drawn by matplotlib: small multiples with shared axes, which
+the reports do not need.
+"""
 
 import io
 import re
@@ -11,10 +13,19 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 _WIDTH_INCHES = 10.5
-# a tenth of a point is finer than one sees, the fonts are named once for all, and the file is half as large
-_TENTHS, _SUPERFLUOUS = re.compile(r"(\d\.\d)\d+"), re.compile(r"^ +| font-family: [^;\"]*;?", re.MULTILINE)
+# a tenth of a point is finer than one sees, the fonts are named once for all, and the file is half
+# as large
+_TENTHS, _SUPERFLUOUS = (
+    re.compile(r"(\d\.\d)\d+"),
+    re.compile(r"^ +| font-family: [^;\"]*;?", re.MULTILINE),
+)
 _FILE_STYLE = "<style>svg{background:#fff;font-family:sans-serif}</style>"
-_NO_METADATA: Mapping[str, str | None] = {"Date": None, "Creator": None, "Type": None, "Format": None}
+_NO_METADATA: Mapping[str, str | None] = {
+    "Date": None,
+    "Creator": None,
+    "Type": None,
+    "Format": None,
+}
 
 
 class Colour(StrEnum):
@@ -38,7 +49,10 @@ _STYLE = {
     "axes.facecolor": "none",
     "figure.facecolor": "none",
     "savefig.facecolor": "none",
-    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), Colour.INK.value),
+    **dict.fromkeys(
+        ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"),
+        Colour.INK.value,
+    ),
 }
 
 
@@ -66,6 +80,11 @@ def _file_text(figure: Figure) -> str:
     drawn = text.getvalue()
     start = drawn.index("<svg")
     end = drawn.index(">", start)
-    drawn = re.sub(r' (width|height)="[^"]*pt"', "", drawn[start:end]) + ">" + _FILE_STYLE + drawn[end + 1 :]
+    drawn = (
+        re.sub(r' (width|height)="[^"]*pt"', "", drawn[start:end])
+        + ">"
+        + _FILE_STYLE
+        + drawn[end + 1 :]
+    )
     drawn = _TENTHS.sub(r"\1", _SUPERFLUOUS.sub("", drawn)).replace(" \nL ", "L")
     return '<?xml version="1.0" encoding="utf-8"?>\n' + drawn

@@ -1,7 +1,8 @@
 """What the brokers' `quota.window.num` does to accuracy, mutes and the NIC.
 
-`python -m bench quota-window-3` measures one window, on a broker of its own.
-`python -m bench.quota_window` gathers the newest run of every window into docs/measurements and prints the tables of docs/quota-window.md.
+`python -m bench quota-window-3` measures one window, on a broker of its own. `python -m
+bench.quota_window` gathers the newest run of every window into docs/measurements and prints the
+tables of docs/quota-window.md.
 """
 
 import csv
@@ -53,7 +54,8 @@ class Carried:
 class NicCounters:
     """A context manager that reads the counters of `namespace`'s NIC while it is open.
 
-    Readings come a few times a second, later where the machine is busy elsewhere; between two of them bytes are spread evenly.
+    Readings come a few times a second, later where the machine is busy elsewhere; between two of
+    them bytes are spread evenly.
     """
 
     def __init__(self, namespace: Namespace) -> None:
@@ -72,9 +74,14 @@ class NicCounters:
         self._thread.join()
 
     def carried_in(self, unix_seconds: Sequence[int]) -> list[Carried]:
-        """The bytes of each of these seconds, which must have been watched from their beginning to their end."""
+        """The bytes of each of these seconds, which must have been watched from their beginning to
+        their end.
+        """
         egress, ingress = ByteSeries(self._egress), ByteSeries(self._ingress)
-        return [Carried(round(egress.mean(second, 1)), round(ingress.mean(second, 1))) for second in unix_seconds]
+        return [
+            Carried(round(egress.mean(second, 1)), round(ingress.mean(second, 1)))
+            for second in unix_seconds
+        ]
 
     def _watch(self) -> None:
         before = _counters(self._namespace)
@@ -87,7 +94,9 @@ class NicCounters:
 
 def _counters(namespace: Namespace) -> Carried:
     command = ["ip", "-j", "-s", "-n", namespace.name, "link", "show", _DEVICE]
-    listing = subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS)
+    listing = subprocess.run(
+        command, check=True, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS
+    )
     counted = json.loads(listing.stdout)[0]["stats64"]
     return Carried(counted["tx"]["bytes"], counted["rx"]["bytes"])
 
@@ -107,7 +116,10 @@ _WIDE_PARTITIONS = 8
 _FILLED_BYTES = _WIDE_PARTITIONS * 40 * _MB  # read round and round; it stays in the page cache
 _LITTLE_RETENTION = {"retention.bytes": str(32 << 20), "segment.bytes": str(16 << 20)}
 _LONGEST_RUN_SECONDS = 400  # a run ends its clients itself; this bounds them if it cannot
-_WAITS_MUTES_OUT = ("socket.timeout.ms", "300000")  # librdkafka connects anew after a minute and escapes; Java clients wait
+_WAITS_MUTES_OUT = (
+    "socket.timeout.ms",
+    "300000",
+)  # librdkafka connects anew after a minute and escapes; Java clients wait
 _CONSUMER = (
     _WAITS_MUTES_OUT,
     ("queued.max.messages.kbytes", "65536"),
@@ -156,7 +168,9 @@ CLIENTS = tuple(Client(kind, quota) for kind in Kind for quota in _QUOTAS)
 
 
 def make_topics(kafka: KafkaLab) -> None:
-    """One topic full of what consumers read, written without login, so under no quota; one that keeps little of what producers write."""
+    """One topic full of what consumers read, written without login, so under no quota; one that
+    keeps little of what producers write.
+    """
     kafka.create_topic(_READ, [[_BROKER]] * _WIDE_PARTITIONS)
     kafka.create_topic(_WRITTEN, [[_BROKER]] * len(_QUOTAS), config=_LITTLE_RETENTION)
     fill_topic(kafka, _READ, partitions=range(_WIDE_PARTITIONS), total_bytes=_FILLED_BYTES)
@@ -200,12 +214,20 @@ class Phase(StrEnum):
     FIFTH = "fifth"
 
 
-QUOTA_SHARE = {Phase.SETTLE: 1.0, Phase.STEADY: 1.0, Phase.HALF: 0.5, Phase.RETURN: 1.0, Phase.FIFTH: 0.2}
+QUOTA_SHARE = {
+    Phase.SETTLE: 1.0,
+    Phase.STEADY: 1.0,
+    Phase.HALF: 0.5,
+    Phase.RETURN: 1.0,
+    Phase.FIFTH: 0.2,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """One second of the run with `window` samples; `second` counts from its start. All amounts in bytes."""
+    """One second of the run with `window` samples; `second` counts from its start. All amounts in
+    bytes.
+    """
 
     window: int
     second: int
@@ -239,7 +261,9 @@ def read_rows(path: Path) -> list[Second]:
 def _second(fields: dict[str, str]) -> Second:
     moved = {client.name: int(fields[client.name]) for client in CLIENTS}
     egress, ingress = (int(fields[direction]) for direction in _NIC_DIRECTIONS)
-    return Second(int(fields["window"]), int(fields["second"]), Phase(fields["phase"]), moved, egress, ingress)
+    return Second(
+        int(fields["window"]), int(fields["second"]), Phase(fields["phase"]), moved, egress, ingress
+    )
 
 
 def of_phase(rows: Sequence[Second], phase: Phase) -> list[Second]:
@@ -272,7 +296,12 @@ def _cut(axes: Axes, rows: Sequence[Second]) -> None:
     cut = of_phase(rows, Phase.FIFTH)[0].second
     shown = [row for row in rows if -_BEFORE_SECONDS <= row.second - cut < _AFTER_SECONDS]
     times = [row.second - cut for row in shown]
-    axes.stairs([row.of(SHOWN) / 1e6 for row in shown], [*times, times[-1] + 1], fill=True, color=Colour.LEVEL_1)
+    axes.stairs(
+        [row.of(SHOWN) / 1e6 for row in shown],
+        [*times, times[-1] + 1],
+        fill=True,
+        color=Colour.LEVEL_1,
+    )
     quotas = [SHOWN.quota * QUOTA_SHARE[row.phase] / 1e6 for row in shown]
     axes.step(times, quotas, where="post", color=Colour.LIMIT, linewidth=1.4)
     axes.set_xlim(-_BEFORE_SECONDS, _AFTER_SECONDS)
@@ -302,7 +331,10 @@ def phases(samples: int) -> list[tuple[Phase, int]]:
     """Each phase with its seconds; after a cut the longest mute, one sawtooth and a little more."""
     period_seconds = samples + 1
     settle = max(_SETTLED_SECONDS, 2 * period_seconds)
-    cuts = {phase: round(mute_seconds(samples, phase)) + period_seconds + _AFTERWARDS_SECONDS for phase in (Phase.HALF, Phase.FIFTH)}
+    cuts = {
+        phase: round(mute_seconds(samples, phase)) + period_seconds + _AFTERWARDS_SECONDS
+        for phase in (Phase.HALF, Phase.FIFTH)
+    }
     lengths = {Phase.SETTLE: settle, Phase.STEADY: _STEADY_SECONDS, Phase.RETURN: settle, **cuts}
     return [(phase, lengths[phase]) for phase in Phase]
 
@@ -310,7 +342,9 @@ def phases(samples: int) -> list[tuple[Phase, int]]:
 def mute_seconds(samples: int, phase: Phase) -> float:
     """The longest mute that the arithmetic allows when a phase's quotas follow full ones."""
     exposure = 1_000_000
-    return predicted_mute_seconds(exposure, round(exposure * QUOTA_SHARE[phase]), QuotaWindow(samples))
+    return predicted_mute_seconds(
+        exposure, round(exposure * QUOTA_SHARE[phase]), QuotaWindow(samples)
+    )
 
 
 def run(samples: int) -> list[Second]:
@@ -318,7 +352,11 @@ def run(samples: int) -> list[Second]:
     settings = {"quota.window.num": str(samples)}
     with ExitStack() as stack:
         users = [client.name for client in CLIENTS]
-        kafka = stack.enter_context(KafkaLab(brokers=1, namespaces=os.geteuid() == 0, users=users, server_properties=settings))
+        kafka = stack.enter_context(
+            KafkaLab(
+                brokers=1, namespaces=os.geteuid() == 0, users=users, server_properties=settings
+            )
+        )
         make_topics(kafka)
         quotas = stack.enter_context(_quotas(kafka))
         namespace = kafka.broker(1).plan.namespace
@@ -337,14 +375,27 @@ class _Quotas:
     zookeeper: KazooClient
 
     def set(self, *, share: float) -> None:
-        """Give every client this share of its quota, in one transaction, and return when the broker obeys."""
+        """Give every client this share of its quota, in one transaction, and return when the broker
+        obeys.
+        """
         since, transaction = self.kafka.log_positions(), self.zookeeper.transaction()
         for client in CLIENTS:
             path = f"users/{client.name}"
-            transaction.set_data(f"/config/{path}", _json({"version": 1, "config": {client.quota_key: str(round(client.quota * share))}}))
-            transaction.create("/config/changes/config_change_", _json({"version": 2, "entity_path": path}), sequence=True)
+            transaction.set_data(
+                f"/config/{path}",
+                _json(
+                    {"version": 1, "config": {client.quota_key: str(round(client.quota * share))}}
+                ),
+            )
+            transaction.create(
+                "/config/changes/config_change_",
+                _json({"version": 2, "entity_path": path}),
+                sequence=True,
+            )
         if failed := [answer for answer in transaction.commit() if isinstance(answer, Exception)]:
-            raise LabError(f"ZooKeeper refused the quotas, so this run measures nothing: {failed[0]!r}")
+            raise LabError(
+                f"ZooKeeper refused the quotas, so this run measures nothing: {failed[0]!r}"
+            )
         for client in CLIENTS:
             self.kafka.wait_for_quota_applied(_change(client, share), since)
 
@@ -367,7 +418,12 @@ def _json(fields: Mapping[str, object]) -> bytes:
 
 
 def _change(client: Client, share: float) -> QuotaChange:
-    return QuotaChange("PRODUCE" if client.kind is Kind.PRODUCER else "FETCH", client.name, None, float(round(client.quota * share)))
+    return QuotaChange(
+        "PRODUCE" if client.kind is Kind.PRODUCER else "FETCH",
+        client.name,
+        None,
+        float(round(client.quota * share)),
+    )
 
 
 def _start(stack: ExitStack, kafka: KafkaLab, samples: int) -> dict[Client, LoadClient]:
@@ -398,15 +454,33 @@ def _sleep_until(unix_seconds: float) -> None:
 
 
 def _rows(
-    samples: int, seconds: Sequence[tuple[int, Phase]], *, clients: Mapping[Client, LoadClient], nic: NicCounters | None
+    samples: int,
+    seconds: Sequence[tuple[int, Phase]],
+    *,
+    clients: Mapping[Client, LoadClient],
+    nic: NicCounters | None,
 ) -> list[Second]:
-    """Without a NIC of its own (that needs root), the broker's traffic is what its clients moved."""
-    moved = {client: {row.unix_seconds: row.moved_bytes for row in load.rows()} for client, load in clients.items()}
-    each = [{client.name: moved[client].get(unix_second, 0) for client in CLIENTS} for unix_second, _ in seconds]
-    carried = nic.carried_in([unix_second for unix_second, _ in seconds]) if nic else [_carried(amounts) for amounts in each]
+    """Without a NIC of its own (that needs root), the broker's traffic is what its clients
+    moved.
+    """
+    moved = {
+        client: {row.unix_seconds: row.moved_bytes for row in load.rows()}
+        for client, load in clients.items()
+    }
+    each = [
+        {client.name: moved[client].get(unix_second, 0) for client in CLIENTS}
+        for unix_second, _ in seconds
+    ]
+    carried = (
+        nic.carried_in([unix_second for unix_second, _ in seconds])
+        if nic
+        else [_carried(amounts) for amounts in each]
+    )
     return [
         Second(samples, number, phase, amounts, by_nic.egress, by_nic.ingress)
-        for number, ((_, phase), amounts, by_nic) in enumerate(zip(seconds, each, carried, strict=True))
+        for number, ((_, phase), amounts, by_nic) in enumerate(
+            zip(seconds, each, carried, strict=True)
+        )
     ]
 
 
@@ -423,15 +497,21 @@ CUTS = (Phase.HALF, Phase.FIFTH)
 
 
 def share_percent(rows: Sequence[Second], client: Client) -> float:
-    """The client's steady mean as a share of its quota, in percent; whole sawteeth count alike wherever the minute begins."""
+    """The client's steady mean as a share of its quota, in percent; whole sawteeth count alike
+    wherever the minute begins.
+    """
     steady = of_phase(rows, Phase.STEADY)
     begin = steady[0].second
-    series = ByteSeries([Sample(begin, 0), *(Sample(row.second + 1, row.of(client)) for row in steady)])
+    series = ByteSeries(
+        [Sample(begin, 0), *(Sample(row.second + 1, row.of(client)) for row in steady)]
+    )
     return 100 * steady_mean(series, begin, len(steady)) / client.quota
 
 
 def peak(carried: Sequence[int]) -> float:
-    """The highest second over the mean second; ValueError without seconds, ZeroDivisionError where nothing was carried."""
+    """The highest second over the mean second; ValueError without seconds, ZeroDivisionError where
+    nothing was carried.
+    """
     return max(carried) / mean(carried)
 
 
@@ -446,7 +526,9 @@ def ingress_peak(rows: Sequence[Second]) -> float:
 
 
 def silence_seconds(rows: Sequence[Second], client: Client, phase: Phase) -> int:
-    """The longest run of seconds without a byte that reaches into the phase; seconds before the phase count as the client felt them."""
+    """The longest run of seconds without a byte that reaches into the phase; seconds before the
+    phase count as the client felt them.
+    """
     longest = run = 0
     for row in rows:
         run = 0 if row.of(client) else run + 1
@@ -470,17 +552,31 @@ def _accuracy(rows: Sequence[Second]) -> Figure:
     shares = {client: share_percent(rows, client) for client in CLIENTS}
     farthest = max(abs(shares[client] - 100) for client in CLIENTS if client.kind is Kind.PRODUCER)
     least = min(shares, key=lambda client: shares[client])
-    what = f"quota.window.num {rows[0].window}: share of its quota that the worst of nine flat-out clients gets"
-    peaks = f"highest second of the NIC's egress {egress_peak(rows):.1f}, ingress {ingress_peak(rows):.1f} times its mean"
-    note = f"{least.kind} of {least.quota // 1_000_000} MB/s; producers within {farthest:.0f} % of theirs; {peaks}"
+    what = (
+        f"quota.window.num {rows[0].window}: share of its quota that the worst of nine "
+        f"flat-out clients gets"
+    )
+    peaks = (
+        f"highest second of the NIC's egress {egress_peak(rows):.1f}, ingress "
+        f"{ingress_peak(rows):.1f} times its mean"
+    )
+    note = (
+        f"{least.kind} of {least.quota // 1_000_000} MB/s; producers within {farthest:.0f} % "
+        f"of theirs; {peaks}"
+    )
     return Figure(what, shares[least], "%", None, note)
 
 
 def _silence(rows: Sequence[Second]) -> Figure:
     samples = rows[0].window
-    what = f"quota.window.num {samples}: longest silence of nine flat-out clients, quotas cut to a fifth in one moment"
+    what = (
+        f"quota.window.num {samples}: longest silence of nine flat-out clients, quotas cut to "
+        f"a fifth in one moment"
+    )
     half, fifth = (f"{mute_seconds(samples, phase):g} s predicted" for phase in CUTS)
-    to_half, uncut = (longest_silence_seconds(rows, Kind, phase) for phase in (Phase.HALF, Phase.STEADY))
+    to_half, uncut = (
+        longest_silence_seconds(rows, Kind, phase) for phase in (Phase.HALF, Phase.STEADY)
+    )
     note = f"{fifth}; cut to a half {to_half} s, {half}; not cut {uncut} s"
     return Figure(what, longest_silence_seconds(rows, Kind, Phase.FIFTH), "s", None, note)
 
@@ -500,27 +596,46 @@ def quota_window(samples: int) -> list[Figure]:
 def tables(runs: Mapping[int, Sequence[Second]]) -> str:
     """The two tables of the page as Markdown, a column for each window."""
     shares = {
-        f"{client.kind}, {client.quota // 1_000_000} MB/s": [f"{share_percent(rows, client):.0f} %" for rows in runs.values()]
+        f"{client.kind}, {client.quota // 1_000_000} MB/s": [
+            f"{share_percent(rows, client):.0f} %" for rows in runs.values()
+        ]
         for client in CLIENTS
     }
     peaks = {
-        "NIC's egress: highest second over the mean": [f"{egress_peak(rows):.1f} x" for rows in runs.values()],
-        "NIC's ingress: highest second over the mean": [f"{ingress_peak(rows):.1f} x" for rows in runs.values()],
+        "NIC's egress: highest second over the mean": [
+            f"{egress_peak(rows):.1f} x" for rows in runs.values()
+        ],
+        "NIC's ingress: highest second over the mean": [
+            f"{ingress_peak(rows):.1f} x" for rows in runs.values()
+        ],
     }
     silences = _silences("not cut", Phase.STEADY, runs)
     for phase in CUTS:
-        silences[f"cut to a {phase}: predicted mute"] = [f"{mute_seconds(samples, phase):g} s" for samples in runs]
+        silences[f"cut to a {phase}: predicted mute"] = [
+            f"{mute_seconds(samples, phase):g} s" for samples in runs
+        ]
         silences |= _silences(f"cut to a {phase}", phase, runs)
     return "\n\n".join([_table(runs, shares | peaks), _table(runs, silences)])
 
 
-def _silences(what: str, phase: Phase, runs: Mapping[int, Sequence[Second]]) -> dict[str, list[str]]:
-    return {f"{what}: {kind}s": [f"{longest_silence_seconds(rows, [kind], phase)} s" for rows in runs.values()] for kind in Kind}
+def _silences(
+    what: str, phase: Phase, runs: Mapping[int, Sequence[Second]]
+) -> dict[str, list[str]]:
+    return {
+        f"{what}: {kind}s": [
+            f"{longest_silence_seconds(rows, [kind], phase)} s" for rows in runs.values()
+        ]
+        for kind in Kind
+    }
 
 
 def _table(windows: Iterable[int], lines: Mapping[str, Sequence[str]]) -> str:
     heads = [f"{samples} x 1 s" for samples in windows]
-    cells = [["", *heads], ["---"] * (len(heads) + 1), *([what, *values] for what, values in lines.items())]
+    cells = [
+        ["", *heads],
+        ["---"] * (len(heads) + 1),
+        *([what, *values] for what, values in lines.items()),
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in cells)
 
 

@@ -1,7 +1,7 @@
 """Measured figures with their bounds: how they are taken, kept on disk and written as a page.
 
-What a command costs with all its processes, statistics of several runs, and measuring again where the machine's host
-took the processors.
+What a command costs with all its processes, statistics of several runs, and measuring again where
+the machine's host took the processors.
 """
 
 import json
@@ -45,12 +45,17 @@ class Cost:
     @property
     def note(self) -> str:
         """For a figure of one of the three: the others."""
-        return f"{self.seconds:.1f} s, {self.processor_seconds:.1f} s of processors, {self.peak_bytes / 1e6:,.0f} MB"
+        return (
+            f"{self.seconds:.1f} s, {self.processor_seconds:.1f} s of processors, "
+            f"{self.peak_bytes / 1e6:,.0f} MB"
+        )
 
 
 @dataclass(slots=True)
 class _Watch:
-    """What was seen of a tree of processes so far; one that ends between two looks loses what it did since the last."""
+    """What was seen of a tree of processes so far; one that ends between two looks loses what it
+    did since the last.
+    """
 
     peak_bytes: int = 0
     processor_seconds: dict[tuple[int, float], float] = field(default_factory=dict)
@@ -66,12 +71,23 @@ class _Watch:
 
 
 def cost_of(
-    argv: Sequence[str], *, timeout_seconds: float, environment: Mapping[str, str] | None = None, folder: Path | None = None
+    argv: Sequence[str],
+    *,
+    timeout_seconds: float,
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
 ) -> Cost:
-    """Run it to its end. Raises RuntimeError, with what it said last, when it fails, and TimeoutExpired when it takes longer."""
+    """Run it to its end. Raises RuntimeError, with what it said last, when it fails, and
+    TimeoutExpired when it takes longer.
+    """
     started, watch = time.monotonic(), _Watch()
     with subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder, env={**os.environ, **(environment or {})}
+        argv,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
     ) as command:
         root = psutil.Process(command.pid)
         try:
@@ -82,11 +98,15 @@ def cost_of(
     seconds = time.monotonic() - started
     if command.returncode:
         tail = "\n".join((output + said).splitlines()[-_TAIL_LINES:])
-        raise RuntimeError(f"{' '.join(argv[:6])} ... ended with code {command.returncode}:\n{tail}")
+        raise RuntimeError(
+            f"{' '.join(argv[:6])} ... ended with code {command.returncode}:\n{tail}"
+        )
     return Cost(seconds, sum(watch.processor_seconds.values()), watch.peak_bytes, output)
 
 
-def _watched(command: "subprocess.Popen[str]", root: psutil.Process, watch: _Watch, *, until: float) -> tuple[str, str]:
+def _watched(
+    command: "subprocess.Popen[str]", root: psutil.Process, watch: _Watch, *, until: float
+) -> tuple[str, str]:
     while True:
         with suppress(psutil.NoSuchProcess):
             watch.look(root)
@@ -105,7 +125,9 @@ def _end(root: psutil.Process) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`value` was measured in `unit`; it keeps the bound when it is at most `bound`. None = no bound."""
+    """`value` was measured in `unit`; it keeps the bound when it is at most `bound`. None = no
+    bound.
+    """
 
     name: str
     value: float
@@ -125,7 +147,9 @@ class Figure:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that at least `percent` of all values do not exceed; ValueError without values."""
+    """The smallest value that at least `percent` of all values do not exceed; ValueError without
+    values.
+    """
     if not values:
         raise ValueError("a percentile needs at least one value")
     ordered = sorted(values)
@@ -133,11 +157,15 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def median_of(figures: Sequence[Figure]) -> Figure:
-    """One figure for several measurements of the same, at least one: their median, with the best and the worst beside it."""
+    """One figure for several measurements of the same, at least one: their median, with the best
+    and the worst beside it.
+    """
     values = sorted(figure.value for figure in figures)
     first = figures[0]
     note = f"best {values[0]:.3g} {first.unit}, worst {values[-1]:.3g} {first.unit}"
-    return replace(first, name=f"{first.name}, median of {len(values)}", value=median(values), note=note)
+    return replace(
+        first, name=f"{first.name}, median of {len(values)}", value=median(values), note=note
+    )
 
 
 # Figures on disk, one file a part, so that parts can be measured one at a time and the page still
@@ -149,8 +177,10 @@ def median_of(figures: Sequence[Figure]) -> Figure:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The figures of one part: when they were taken and on what machine, its load average (1 min) just before, and how much of the
-    processors' time the machine's host gave to others meanwhile (None = not noted)."""
+    """The figures of one part: when they were taken and on what machine, its load average (1 min)
+    just before, and how much of the processors' time the machine's host gave to others meanwhile
+    (None = not noted).
+    """
 
     part: str
     day: str
@@ -162,7 +192,12 @@ class Record:
     @classmethod
     def begin(cls, part: str) -> Self:
         """A record without figures yet, of this moment and machine."""
-        return cls(part, datetime.now(UTC).date().isoformat(), round(os.getloadavg()[0], 1), machine=describe_machine())
+        return cls(
+            part,
+            datetime.now(UTC).date().isoformat(),
+            round(os.getloadavg()[0], 1),
+            machine=describe_machine(),
+        )
 
 
 class Records:
@@ -174,7 +209,9 @@ class Records:
     def write(self, record: Record) -> None:
         """Replace the part's record."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._path(record.part).write_text(json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8")
+        self._path(record.part).write_text(
+            json.dumps(asdict(record), indent=2) + "\n", encoding="utf-8"
+        )
 
     def read(self, part: str) -> Record | None:
         """The part's record; None when it was never measured."""
@@ -193,8 +230,16 @@ class Records:
 
 
 _PEERS = (
-    ("Strimzi User Operator: 500 users created, modified and deleted", "53.9 s", "its project's own published figure (strimzi#12091)"),
-    ("Strimzi User Operator: 200 users, the same", "31.5 s", "its project's own published figure (strimzi#12091)"),
+    (
+        "Strimzi User Operator: 500 users created, modified and deleted",
+        "53.9 s",
+        "its project's own published figure (strimzi#12091)",
+    ),
+    (
+        "Strimzi User Operator: 200 users, the same",
+        "31.5 s",
+        "its project's own published figure (strimzi#12091)",
+    ),
 )
 
 
@@ -203,10 +248,20 @@ Machine = tuple[tuple[str, str], ...]
 
 
 def page(sections: Mapping[str, Sequence[Record]]) -> str:
-    """The page as Markdown: the records of each section under its title, none where it has none, and the machines of all of them."""
-    letters = dict(zip(dict.fromkeys(_machine(record) for records in sections.values() for record in records), _LETTERS, strict=False))
+    """The page as Markdown: the records of each section under its title, none where it has none,
+    and the machines of all of them.
+    """
+    letters = dict(
+        zip(
+            dict.fromkeys(_machine(record) for records in sections.values() for record in records),
+            _LETTERS,
+            strict=False,
+        )
+    )
     peers = "\n".join(f"| {what} | {value} | {source} |" for what, value, source in _PEERS)
-    measured = "\n".join(_section(title, records, letters) for title, records in sections.items() if records)
+    measured = "\n".join(
+        _section(title, records, letters) for title, records in sections.items() if records
+    )
     return f"""# Benchmarks
 
 Written by `make bench`; each part also runs alone (`python -m bench cold-5000`; `python -m bench --help` lists them). Real Kafka 3.9.2
@@ -267,14 +322,20 @@ _MOST_RUNS = 4
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The figures of one run; `keep` writes down what they were taken from, and is called for the run that counts."""
+    """The figures of one run; `keep` writes down what they were taken from, and is called for the
+    run that counts.
+    """
 
     figures: list[Figure]
     keep: Callable[[], None]
 
 
-def quiet(measure: Callable[[], Measured], *, times: Callable[[], ProcessorTimes] = ProcessorTimes.now) -> list[Figure]:
-    """The figures of the first run from which the host took little; after four, those of the run from which it took least."""
+def quiet(
+    measure: Callable[[], Measured], *, times: Callable[[], ProcessorTimes] = ProcessorTimes.now
+) -> list[Figure]:
+    """The figures of the first run from which the host took little; after four, those of the run
+    from which it took least.
+    """
     runs: list[tuple[float, Measured]] = []
     while len(runs) < _MOST_RUNS and not any(stolen <= _STOLEN_PERCENT for stolen, _ in runs):
         begun = times()
@@ -282,6 +343,11 @@ def quiet(measure: Callable[[], Measured], *, times: Callable[[], ProcessorTimes
         runs.append((ProcessorShare.between(begun, times()).stolen_percent, measured))
     stolen, best = min(runs, key=lambda run: run[0])
     best.keep()
-    left_out = f"; {len(runs) - 1} runs from which it took more are left out" if len(runs) > 1 else ""
+    left_out = (
+        f"; {len(runs) - 1} runs from which it took more are left out" if len(runs) > 1 else ""
+    )
     note = f"the host took {stolen:.0f} % of the processors{left_out}"
-    return [replace(figure, note="; ".join(filter(None, [figure.note, note]))) for figure in best.figures]
+    return [
+        replace(figure, note="; ".join(filter(None, [figure.note, note])))
+        for figure in best.figures
+    ]

@@ -2,19 +2,28 @@
 
 The order of a pass:
 
-    0. advise      contracts that follow from usage, where the policy applies them               contracts/recommend
-    1. hold        anything missing or a person's pause: report what is known, write nothing     holds_of
-    2. target      contracts with overrides, on the leaders, and Kafka's default entities        contracts/overrides, desired
-    3. throttle    which rates load holds below their contracts, how far each may go now         throttle/throttle_pass
-    4. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone    quotas/plan, steps
-    5. removal     too much given back at once is held until a person confirms the count         quotas/plan
-    6. budget      order the writes, defer what does not fit into the period                      quotas/budget
-    7. report      what every member has and should have, in numbers and words                   reports
-    8. watch       every live broker against its limits, for people                              throttle/pressure
+    0. advise      contracts that follow from usage, where the policy applies them
+                   contracts/recommend
+    1. hold        anything missing or a person's pause: report what is known, write nothing
+                   holds_of
+    2. target      contracts with overrides, on the leaders, and Kafka's default entities
+                   contracts/overrides, desired
+    3. throttle    which rates load holds below their contracts, how far each may go now
+                   throttle/throttle_pass
+    4. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone
+                   quotas/plan, steps
+    5. removal     too much given back at once is held until a person confirms the count
+                   quotas/plan
+    6. budget      order the writes, defer what does not fit into the period
+                   quotas/budget
+    7. report      what every member has and should have, in numbers and words
+                   reports
+    8. watch       every live broker against its limits, for people
+                   throttle/pressure
 
-`decide` assumes nothing of its writes. After they were sent, `settle` puts into memory what really happened. The same
-observation and memory always give the same decision; a decision whose writes were all applied is followed by one
-without writes, unless a step is due.
+`decide` assumes nothing of its writes. After they were sent, `settle` puts into memory what really
+happened. The same observation and memory always give the same decision; a decision whose writes
+were all applied is followed by one without writes, unless a step is due.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -38,68 +47,109 @@ from controller_logic.throttle.throttle_pass import ThrottlePass, throttle_pass
 
 WARN_ABOVE_SKEW = 1.5
 _OVERLAPPING = MemberState.OVERLAPPING
-_NOT_NEEDED_TO_RESTORE = frozenset({Reason.BROKERS_UNREACHABLE, Reason.TOPOLOGY_INCOMPLETE, Reason.LIST_INCOMPLETE, Reason.TOPIC_NOT_FOUND})
+_NOT_NEEDED_TO_RESTORE = frozenset(
+    {
+        Reason.BROKERS_UNREACHABLE,
+        Reason.TOPOLOGY_INCOMPLETE,
+        Reason.LIST_INCOMPLETE,
+        Reason.TOPIC_NOT_FOUND,
+    }
+)
 
 
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
-    """Decide what to write now, what to report, and what to remember. See the module's docstring for the order of steps."""
+    """Decide what to write now, what to report, and what to remember. See the module's docstring
+    for the order of steps.
+    """
     advised = _advised(observation, memory)
     memory = replace(memory, advised=advised)
     overridden = apply_overrides(advised.tiers, observation.overrides, observation.now_seconds)
     stale_after_seconds = observation.policy.stale_after_seconds
-    flows = flows_of(observation.readings, now_seconds=observation.now_seconds, stale_after_seconds=stale_after_seconds)
+    flows = flows_of(
+        observation.readings,
+        now_seconds=observation.now_seconds,
+        stale_after_seconds=stale_after_seconds,
+    )
     decision, memory = _decide(replace(observation, tiers=overridden.tiers), flows, memory)
     judged = decision.throttle.judged_by_newest if decision.throttle is not None else {}
     watched = watch(observation, flows, memory.pressures, judged)
     levels = level_reports(decision, memory.causes)
     if not decision.holds:
-        memory = replace(memory, causes={one.level: one.because for one in levels if one.below_contract})
-    decision = replace(decision, overridden=overridden, watched=watched, levels=levels, advice=advised.advice)
+        memory = replace(
+            memory, causes={one.level: one.because for one in levels if one.below_contract}
+        )
+    decision = replace(
+        decision, overridden=overridden, watched=watched, levels=levels, advice=advised.advice
+    )
     if watched is None:
         return decision, memory
     return decision, replace(memory, pressures={one.broker: one.pressure for one in watched})
 
 
 def _advised(observation: Observation, memory: Memory) -> Recommendations:
-    """Contracts as usage makes them; without usage, without all tiers, or on the way out they are as declared."""
+    """Contracts as usage makes them; without usage, without all tiers, or on the way out they are
+    as declared.
+    """
     if observation.usage is None or observation.tiers is None or observation.policy.deleting:
         return Recommendations(observation.tiers)
     policy = observation.policy
-    basis = AdviceBasis(observation.usage, observation.tiers, policy.advice, policy.limits, observation.topology)
+    basis = AdviceBasis(
+        observation.usage, observation.tiers, policy.advice, policy.limits, observation.topology
+    )
     return advise(basis, memory.advised)
 
 
 def _decide(observation: Observation, flows: Flows, memory: Memory) -> tuple[Decision, Memory]:
     holds, memory = holds_of(observation, memory)
     leaders = _leaders(observation)
-    memory = replace(memory, adaptations=adaptations(observation, leaders, flows, memory.adaptations, held=bool(holds)))
+    memory = replace(
+        memory,
+        adaptations=adaptations(observation, leaders, flows, memory.adaptations, held=bool(holds)),
+    )
     wanted = _wanted(observation, leaders, memory)
-    if observation.policy.deleting and (observation.policy.paused or observation.policy.mode is Mode.OBSERVE):
+    if observation.policy.deleting and (
+        observation.policy.paused or observation.policy.mode is Mode.OBSERVE
+    ):
         return _leave_everything(observation, wanted, holds), memory
     if holds or observation.quotas is None:
         return _held(observation, wanted, holds), memory
     return _decide_complete(observation, wanted, flows, memory)
 
 
-def settle(memory: Memory, decision: Decision, applied: Collection[Entity], *, now_seconds: float) -> Memory:
-    """The memory after the writes to `applied` really happened: the budget is charged and repairs are counted."""
+def settle(
+    memory: Memory, decision: Decision, applied: Collection[Entity], *, now_seconds: float
+) -> Memory:
+    """The memory after the writes to `applied` really happened: the budget is charged and repairs
+    are counted.
+    """
     written = [write for write in decision.writes if write.entity in applied]
     if not written:
         return memory
     repairs = dict(memory.repairs)
     for write in written:
         if write.reason is Reason.REPAIRED:
-            repairs[write.entity] = budget.repaired(repairs.get(write.entity), now_seconds=now_seconds)
-    return replace(memory, charged=budget.spend(memory.charged, written, now_seconds=now_seconds), repairs=repairs)
+            repairs[write.entity] = budget.repaired(
+                repairs.get(write.entity), now_seconds=now_seconds
+            )
+    return replace(
+        memory,
+        charged=budget.spend(memory.charged, written, now_seconds=now_seconds),
+        repairs=repairs,
+    )
 
 
 def holds_of(observation: Observation, memory: Memory) -> tuple[tuple[Hold, ...], Memory]:
-    """Every reason to write nothing in this pass, with the memory of since when each has been there without a break.
+    """Every reason to write nothing in this pass, with the memory of since when each has been there
+    without a break.
 
-    Restoring needs the quota store only, so a policy that is being deleted is not held up by missing leaders or resources.
+    Restoring needs the quota store only, so a policy that is being deleted is not held up by
+    missing leaders or resources.
     """
     given = {reason for reason, _ in observation.missing}
-    found = (*observation.missing, *((reason, message) for reason, message in _missing(observation) if reason not in given))
+    found = (
+        *observation.missing,
+        *((reason, message) for reason, message in _missing(observation) if reason not in given),
+    )
     since = {reason: memory.held_since.get(reason, observation.now_seconds) for reason, _ in found}
     holds = tuple([Hold(reason, message, since[reason]) for reason, message in found])
     if observation.policy.deleting:
@@ -110,7 +160,10 @@ def holds_of(observation: Observation, memory: Memory) -> tuple[tuple[Hold, ...]
 def _missing(observation: Observation) -> Iterator[tuple[Reason, str]]:
     stays = "every quota stays as it is"
     if observation.policy.paused:
-        yield Reason.PAUSED, f"paused by {' and '.join(observation.policy.paused_by)}; {stays} until that ends"
+        yield (
+            Reason.PAUSED,
+            f"paused by {' and '.join(observation.policy.paused_by)}; {stays} until that ends",
+        )
     if observation.missing:
         return
     if observation.quotas is None:
@@ -128,75 +181,149 @@ def _leaders(observation: Observation) -> Leaders | None:
 
 def _wanted(observation: Observation, leaders: Leaders | None, memory: Memory) -> Desired:
     metered = metering(observation)
-    wanted = desired(metered.policy, observation.tiers or (), leaders, adaptations=memory.adaptations)
+    wanted = desired(
+        metered.policy, observation.tiers or (), leaders, adaptations=memory.adaptations
+    )
     return wanted if metered.note is None else replace(wanted, notes=(metered.note,))
 
 
-def _decide_complete(observation: Observation, wanted: Desired, flows: Flows, memory: Memory) -> tuple[Decision, Memory]:
+def _decide_complete(
+    observation: Observation, wanted: Desired, flows: Flows, memory: Memory
+) -> tuple[Decision, Memory]:
     policy, now_seconds = observation.policy, observation.now_seconds
     quotas = observation.quotas or {}
     ours = our_entities(quotas, policy)
     period_seconds = policy.write_budget_period_seconds
-    charged = budget.unexpired(memory.charged, period_seconds=period_seconds, now_seconds=now_seconds) or budget.recovered(
-        [stored.ledger for stored in ours.values() if stored.ledger is not None], period_seconds=period_seconds, now_seconds=now_seconds
+    charged = budget.unexpired(
+        memory.charged, period_seconds=period_seconds, now_seconds=now_seconds
+    ) or budget.recovered(
+        [stored.ledger for stored in ours.values() if stored.ledger is not None],
+        period_seconds=period_seconds,
+        now_seconds=now_seconds,
     )
     inherited = DefaultEntityQuotas(quotas, policy, wanted.keys_of)
-    load = throttle_pass(observation, wanted, quotas, inherited, flows, memory=memory.throttle, pace=memory.pace)
+    load = throttle_pass(
+        observation, wanted, quotas, inherited, flows, memory=memory.throttle, pace=memory.pace
+    )
     before = Before(memory.repairs, memory.removals)
     wanted = replace(wanted, held=load.held)
     if policy.deleting:
-        plan = deletion_plan(ours, quotas, policy=policy, inherited=inherited, before=before, now_seconds=now_seconds)
+        plan = deletion_plan(
+            ours, quotas, policy=policy, inherited=inherited, before=before, now_seconds=now_seconds
+        )
     else:
-        plan = make_plan(wanted, ours, quotas, policy=policy, inherited=inherited, before=before, now_seconds=now_seconds)
-    remembered = replace(memory, charged=charged, repairs=plan.repairs, removals=plan.removals, throttle=load.memory, pace=load.pace)
+        plan = make_plan(
+            wanted,
+            ours,
+            quotas,
+            policy=policy,
+            inherited=inherited,
+            before=before,
+            now_seconds=now_seconds,
+        )
+    remembered = replace(
+        memory,
+        charged=charged,
+        repairs=plan.repairs,
+        removals=plan.removals,
+        throttle=load.memory,
+        pace=load.pace,
+    )
     circumstances = Circumstances(policy, quotas, None, plan.writes, held=load.held)
     if policy.mode is Mode.OBSERVE:
         writes = tuple(budget.in_sending_order(plan.writes.values()))
-        unwritten = replace(circumstances, unwritten=frozenset(plan.writes), unwritten_because=Reason.OBSERVING)
+        unwritten = replace(
+            circumstances, unwritten=frozenset(plan.writes), unwritten_because=Reason.OBSERVING
+        )
         return replace(_reported(wanted, plan, unwritten, load), would_write=writes), remembered
     admission = budget.admit(
-        plan.writes.values(), charged, policy.write_budget_changes, period_seconds=period_seconds, now_seconds=now_seconds
+        plan.writes.values(),
+        charged,
+        policy.write_budget_changes,
+        period_seconds=period_seconds,
+        now_seconds=now_seconds,
     )
     deferred = frozenset(write.entity for write in admission.deferred)
     decision = _reported(wanted, plan, replace(circumstances, unwritten=deferred), load)
-    decision = replace(decision, writes=admission.writes, finished_deleting=policy.deleting and not ours)
+    decision = replace(
+        decision, writes=admission.writes, finished_deleting=policy.deleting and not ours
+    )
     return _with_deferred(decision, admission), remembered
 
 
-def _reported(wanted: Desired, plan: Plan, circumstances: Circumstances, load: ThrottlePass) -> Decision:
+def _reported(
+    wanted: Desired, plan: Plan, circumstances: Circumstances, load: ThrottlePass
+) -> Decision:
     """Everything but the writes: reports, notes, counts, and when the next step is due."""
     members = _member_reports(wanted, plan, circumstances)
-    skews = [member.scaling.spread.skew if member.scaling is not None and member.scaling.spread is not None else None for member in members]
-    late = circumstances.unwritten | {entity for entity, entity_plan in plan.entities.items() if not entity_plan.arrives}
-    due = [step.due_in_seconds for entity_plan in plan.entities.values() for step in entity_plan.steps if step.due_in_seconds]
+    skews = [
+        member.scaling.spread.skew
+        if member.scaling is not None and member.scaling.spread is not None
+        else None
+        for member in members
+    ]
+    late = circumstances.unwritten | {
+        entity for entity, entity_plan in plan.entities.items() if not entity_plan.arrives
+    }
+    due = [
+        step.due_in_seconds
+        for entity_plan in plan.entities.values()
+        for step in entity_plan.steps
+        if step.due_in_seconds
+    ]
     due += [] if load.due_in_seconds is None else [load.due_in_seconds]
     return Decision(
         members=members,
         notes=(*wanted.notes, *plan.notes, *_member_notes(members, skews)),
         managed=plan.managed,
         in_sync=plan.managed - len(late),
-        contended=sum(entity_plan.refused is Reason.CONTENDED for entity_plan in plan.entities.values()),
+        contended=sum(
+            entity_plan.refused is Reason.CONTENDED for entity_plan in plan.entities.values()
+        ),
         largest_leader_skew=max([skew for skew in skews if skew is not None], default=None),
         next_pass_in_seconds=min(due, default=None),
         throttle=load.decision,
     )
 
 
-def _member_reports(wanted: Desired, plan: Plan, circumstances: Circumstances) -> tuple[MemberReport, ...]:
+def _member_reports(
+    wanted: Desired, plan: Plan, circumstances: Circumstances
+) -> tuple[MemberReport, ...]:
     plans = plan.entities
-    if not plans and not circumstances.unwritten and not circumstances.held and circumstances.hold is None:
+    if (
+        not plans
+        and not circumstances.unwritten
+        and not circumstances.held
+        and circumstances.hold is None
+    ):
         return wanted.members  # all end as promised
-    return tuple([report(promised, plans.get(promised.entity), circumstances) for promised in wanted.members])
+    return tuple(
+        [report(promised, plans.get(promised.entity), circumstances) for promised in wanted.members]
+    )
 
 
-def _member_notes(members: tuple[MemberReport, ...], skews: Sequence[float | None]) -> Iterator[Note]:
-    """Overlaps, and leaders so uneven that one number per broker fits badly where the number depends on them."""
+def _member_notes(
+    members: tuple[MemberReport, ...], skews: Sequence[float | None]
+) -> Iterator[Note]:
+    """Overlaps, and leaders so uneven that one number per broker fits badly where the number
+    depends on them.
+    """
     for member, skew in zip(members, skews, strict=True):
         if member.state is _OVERLAPPING:
-            yield Note(Reason.OVERLAPPING, f"member {member.member_name}: {member.message}", member.entity, member.tier_key)
-        elif skew is not None and skew > WARN_ABOVE_SKEW and _depends_on_leaders(member.member.contract):
+            yield Note(
+                Reason.OVERLAPPING,
+                f"member {member.member_name}: {member.message}",
+                member.entity,
+                member.tier_key,
+            )
+        elif (
+            skew is not None
+            and skew > WARN_ABOVE_SKEW
+            and _depends_on_leaders(member.member.contract)
+        ):
             message = (
-                f"member {member.member_name}: leaders are uneven (skew {skew:.2f}), so one number for all brokers fits "
+                f"member {member.member_name}: leaders are uneven (skew {skew:.2f}), so one "
+                f"number for all brokers fits "
                 "badly; a preferred leader election or a reassignment of its partitions would help"
             )
             yield Note(Reason.HIGH_SKEW, message, member.entity, member.tier_key)
@@ -210,14 +337,27 @@ def _with_deferred(decision: Decision, admission: budget.Admission) -> Decision:
     """Say how many writes wait for the budget, and come back when it has room."""
     if admission.room_in_seconds is None:
         return decision
-    due = [seconds for seconds in (decision.next_pass_in_seconds, admission.room_in_seconds) if seconds is not None]
-    message = f"{len(admission.deferred)} changes wait: the write budget (spec.writeBudget) is spent"
+    due = [
+        seconds
+        for seconds in (decision.next_pass_in_seconds, admission.room_in_seconds)
+        if seconds is not None
+    ]
+    message = (
+        f"{len(admission.deferred)} changes wait: the write budget (spec.writeBudget) is spent"
+    )
     notes = (*decision.notes, Note(Reason.WRITE_BUDGET_SPENT, message))
-    return replace(decision, notes=notes, deferred_writes=len(admission.deferred), next_pass_in_seconds=min(due))
+    return replace(
+        decision,
+        notes=notes,
+        deferred_writes=len(admission.deferred),
+        next_pass_in_seconds=min(due),
+    )
 
 
 def _held(observation: Observation, wanted: Desired, holds: tuple[Hold, ...]) -> Decision:
-    """Reports of what is known, and no write at all. A deleting policy is not finished while it is held."""
+    """Reports of what is known, and no write at all. A deleting policy is not finished while it is
+    held.
+    """
     hold = holds[0] if holds else None
     circumstances = Circumstances(observation.policy, observation.quotas, hold)
     members = _member_reports(wanted, Plan({}), circumstances)
@@ -226,12 +366,19 @@ def _held(observation: Observation, wanted: Desired, holds: tuple[Hold, ...]) ->
         holds=holds,
         managed=sum(bool(promise.keys) for _, promise in wanted.promises()),
         in_sync=sum(bool(member.target) and member.quota == member.target for member in members),
-        largest_leader_skew=max((member.leader_skew for member in members if member.leader_skew is not None), default=None),
+        largest_leader_skew=max(
+            (member.leader_skew for member in members if member.leader_skew is not None),
+            default=None,
+        ),
     )
 
 
-def _leave_everything(observation: Observation, wanted: Desired, holds: tuple[Hold, ...]) -> Decision:
-    """A policy that may not write is deleted: nothing is given back, and a note gives the command that does it."""
+def _leave_everything(
+    observation: Observation, wanted: Desired, holds: tuple[Hold, ...]
+) -> Decision:
+    """A policy that may not write is deleted: nothing is given back, and a note gives the command
+    that does it.
+    """
     policy = observation.policy
     left = len(our_entities(observation.quotas, policy)) if observation.quotas is not None else None
     why = "paused" if policy.paused else "in mode Observe"
@@ -239,5 +386,10 @@ def _leave_everything(observation: Observation, wanted: Desired, holds: tuple[Ho
     if left == 0:
         return replace(decision, finished_deleting=True)
     count = "an unknown number of" if left is None else str(left)
-    message = f"policy {policy.key} is deleted while {why}: {count} quotas of it stay in Kafka; `tidegate restore` gives them back"
-    return replace(decision, notes=(Note(Reason.RESTORE_INCOMPLETE, message),), finished_deleting=True)
+    message = (
+        f"policy {policy.key} is deleted while {why}: {count} quotas of it stay in Kafka; "
+        f"`tidegate restore` gives them back"
+    )
+    return replace(
+        decision, notes=(Note(Reason.RESTORE_INCOMPLETE, message),), finished_deleting=True
+    )

@@ -21,13 +21,15 @@ from controller_logic.throttle.pressure import Pressure, Watched
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What one pass hands to the next. Losing it is safe: steps and budget are recovered from the ledger.
+    """What one pass hands to the next. Losing it is safe: steps and budget are recovered from the
+    ledger.
 
-    `charged` holds (time, number of charged entity writes), oldest first, of the write budget's last period.
-    `removals` is what the guard against mass removals needs;
-    `held_since` is since when each hold has been there without a break; `pressures` what was said of each broker last;
-    `causes` why each throttled level was throttled first. `throttle` and `pace` belong to the throttle and to the spread of its writes,
-    `adaptations` to scaling method Adaptive. `advised` is what was recommended last.
+    `charged` holds (time, number of charged entity writes), oldest first, of the write budget's
+    last period. `removals` is what the guard against mass removals needs; `held_since` is since
+    when each hold has been there without a break; `pressures` what was said of each broker last;
+    `causes` why each throttled level was throttled first. `throttle` and `pace` belong to the
+    throttle and to the spread of its writes, `adaptations` to scaling method Adaptive. `advised` is
+    what was recommended last.
     """
 
     charged: tuple[tuple[float, int], ...] = ()
@@ -53,7 +55,8 @@ class LevelState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LevelReport:
-    """One level with members. `because` says which broker's load began the throttling; empty = not throttled, or it is not remembered.
+    """One level with members. `because` says which broker's load began the throttling; empty = not
+    throttled, or it is not remembered.
 
     `below_contract` of the `members` are throttled now.
     """
@@ -69,14 +72,16 @@ class LevelReport:
 class Decision:
     """What one pass decided; every number that a user sees comes from here.
 
-    `writes` are in sending order and empty when nothing has to change, when `holds` forbid it, or in Observe mode, where
-    `would_write` carries them instead. `managed` counts entities that have (or would have) a quota of ours, `in_sync`
-    those at their target once the writes are applied, `contended` those left alone. `next_pass_in_seconds` is when a step is
-    due or the budget has room again, None = no need before the usual poll. `overridden` says which overrides apply, and when one ends.
-    `finished_deleting` is true when a deleting policy has nothing left to give back. `watched` has every live broker against its limits;
-    None = load is not known. `throttle` is what load made of every rate, None = the policy measures none, or the pass is held.
-    `levels` is what each level with members is; none while the pass is held. `advice` is what usage says of members' contracts, by tier
-    and member.
+    `writes` are in sending order and empty when nothing has to change, when `holds` forbid it, or
+    in Observe mode, where `would_write` carries them instead. `managed` counts entities that have
+    (or would have) a quota of ours, `in_sync` those at their target once the writes are applied,
+    `contended` those left alone. `next_pass_in_seconds` is when a step is due or the budget has
+    room again, None = no need before the usual poll. `overridden` says which overrides apply, and
+    when one ends. `finished_deleting` is true when a deleting policy has nothing left to give back.
+    `watched` has every live broker against its limits; None = load is not known. `throttle` is what
+    load made of every rate, None = the policy measures none, or the pass is held. `levels` is what
+    each level with members is; none while the pass is held. `advice` is what usage says of members'
+    contracts, by tier and member.
     """
 
     writes: tuple[QuotaWrite, ...] = ()

@@ -1,8 +1,10 @@
-"""The words of the control pass as immutable values: what is declared, what is observed, what is written.
+"""The words of the control pass as immutable values: what is declared, what is observed, what is
+written.
 
-Byte rates are integers in bytes per second and always per broker unless the name says otherwise; times are
-seconds since the epoch as the caller's clock gave them. Nothing here computes: see the modules named after
-each step. Mappings are treated as immutable everywhere. What a pass decides and remembers is in `decision.py`.
+Byte rates are integers in bytes per second and always per broker unless the name says otherwise;
+times are seconds since the epoch as the caller's clock gave them. Nothing here computes: see the
+modules named after each step. Mappings are treated as immutable everywhere. What a pass decides and
+remembers is in `decision.py`.
 
 What a pass makes by the thousand is frozen for mypy only: see `value.py`.
 """
@@ -17,9 +19,13 @@ from controller_logic.value import value
 
 
 class Default(Enum):
-    """Kafka's default entity, as a value of its own, so that a real user called `<default>` stays a plain string."""
+    """Kafka's default entity, as a value of its own, so that a real user called `<default>` stays a
+    plain string.
+    """
 
-    __hash__ = object.__hash__  # an enum's own is a Python call, and entities are looked up thousands of times in a pass
+    __hash__ = (
+        object.__hash__
+    )  # an enum's own is a Python call, and entities are looked up thousands of times in a pass
 
     DEFAULT = "<default>"
 
@@ -35,9 +41,11 @@ class _EntityParts(NamedTuple):
 
 
 class Entity(_EntityParts):
-    """Whom a quota is for: a user, a client id, or the pair; each may be Kafka's default entity; None = not part of it.
+    """Whom a quota is for: a user, a client id, or the pair; each may be Kafka's default entity;
+    None = not part of it.
 
-    A tuple, because a pass looks entities up thousands of times, and a tuple is hashed and compared without a call.
+    A tuple, because a pass looks entities up thousands of times, and a tuple is hashed and compared
+    without a call.
     """
 
     __slots__ = ()
@@ -52,7 +60,11 @@ class Entity(_EntityParts):
 
     def __str__(self) -> str:
         parts = (("user", self.user), ("client-id", self.client_id))
-        return ", ".join(f"{name}={part.value if isinstance(part, Default) else part}" for name, part in parts if part is not None)
+        return ", ".join(
+            f"{name}={part.value if isinstance(part, Default) else part}"
+            for name, part in parts
+            if part is not None
+        )
 
     @property
     def is_default(self) -> bool:
@@ -61,10 +73,18 @@ class Entity(_EntityParts):
 
     @property
     def sort_key(self) -> str:
-        """An order for people: absent, then default, then names; a user comes before the same user's clients."""
+        """An order for people: absent, then default, then names; a user comes before the same
+        user's clients.
+        """
         user, client = self
         first = "" if user is None else "1" if user is _DEFAULT else f"2{user}"
-        return f"{first}\0" if client is None else f"{first}\0001" if client is _DEFAULT else f"{first}\0002{client}"
+        return (
+            f"{first}\0"
+            if client is None
+            else f"{first}\0001"
+            if client is _DEFAULT
+            else f"{first}\0002{client}"
+        )
 
 
 # The closed lists of words that resources, ledger and decisions share. What they mean is said where
@@ -74,7 +94,9 @@ class Entity(_EntityParts):
 class QuotaKey(StrEnum):
     """The four client quota keys by Kafka's own names; byte rates are per broker."""
 
-    __hash__ = str.__hash__  # an enum's own is a Python call, and these are looked up a hundred thousand times in a pass
+    __hash__ = (
+        str.__hash__
+    )  # an enum's own is a Python call, and these are looked up a hundred thousand times in a pass
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
@@ -111,7 +133,9 @@ class ScalingMethod(StrEnum):
 
 
 class Speed(StrEnum):
-    """How an entity moves to its throttled rate: by safe steps, or by drain-then-set where that is safe."""
+    """How an entity moves to its throttled rate: by safe steps, or by drain-then-set where that is
+    safe.
+    """
 
     LADDER = "Ladder"
     DRAIN = "Drain"
@@ -146,7 +170,9 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NicSpan:
-    """Mean rate of one broker's NIC between two neighbouring samples of its counter; `at_seconds` is the later sample's time."""
+    """Mean rate of one broker's NIC between two neighbouring samples of its counter; `at_seconds`
+    is the later sample's time.
+    """
 
     at_seconds: float
     seconds: float
@@ -157,8 +183,9 @@ class NicSpan:
 class ClientRate:
     """What Kafka says of one quota entity on one broker, in one direction.
 
-    `entity` is the one whose quota meters the client, by the tags of the broker's metric. `throttle_milliseconds` is Kafka's own mean
-    throttle time; None = that series is missing, which is not the same as zero.
+    `entity` is the one whose quota meters the client, by the tags of the broker's metric.
+    `throttle_milliseconds` is Kafka's own mean throttle time; None = that series is missing, which
+    is not the same as zero.
     """
 
     at_seconds: float
@@ -183,8 +210,9 @@ class ReadingProblem:
 class Readings:
     """Everything measured that one pass knows. What is absent is unknown, never zero.
 
-    `nic` holds the spans of about the last minute, oldest first, for each broker and direction. `clients` holds the newest rate of each
-    entity on each broker. `scrape_seconds` is how often a new sample is to be expected; `problems` name what is missing and why.
+    `nic` holds the spans of about the last minute, oldest first, for each broker and direction.
+    `clients` holds the newest rate of each entity on each broker. `scrape_seconds` is how often a
+    new sample is to be expected; `problems` name what is missing and why.
     """
 
     read_at_seconds: float
@@ -194,7 +222,8 @@ class Readings:
     problems: tuple[ReadingProblem, ...] = ()
 
 
-# The one translation between what clients do, the quota that limits it, and the direction of a NIC: they fetch egress and produce ingress.
+# The one translation between what clients do, the quota that limits it, and the direction of a NIC:
+# they fetch egress and produce ingress.
 BYTE_RATE_OF = {"fetch": QuotaKey.CONSUMER_BYTE_RATE, "produce": QuotaKey.PRODUCER_BYTE_RATE}
 KEY_OF = {Direction.EGRESS: BYTE_RATE_OF["fetch"], Direction.INGRESS: BYTE_RATE_OF["produce"]}
 DIRECTION_OF = {key: direction for direction, key in KEY_OF.items()}
@@ -209,7 +238,9 @@ RateKey = tuple[Entity, Direction]
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimit:
-    """How much may go through one broker's NIC, and its own speed, in bytes/s. None = no limit that way; speed not known."""
+    """How much may go through one broker's NIC, and its own speed, in bytes/s. None = no limit that
+    way; speed not known.
+    """
 
     egress: int | None = None
     ingress: int | None = None
@@ -225,7 +256,9 @@ class BrokerLimit:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:
-    """The limit of every broker, and of those that have one of their own; there, what is unset is as for the others already."""
+    """The limit of every broker, and of those that have one of their own; there, what is unset is
+    as for the others already.
+    """
 
     everywhere: BrokerLimit = BrokerLimit()
     exceptions: Mapping[int, BrokerLimit] = field(default_factory=dict)
@@ -243,11 +276,13 @@ class BrokerLimits:
 
 @dataclass(frozen=True, slots=True)
 class DirectionUsage:
-    """What one entity moved one way over the whole window that was asked for. Rates are bytes per second, means of five minutes each.
+    """What one entity moved one way over the whole window that was asked for. Rates are bytes per
+    second, means of five minutes each.
 
-    `p99_total` is what 99 % of all five minutes stayed under, on all brokers together; `p99_busiest` the same on the broker where it is
-    highest; `brokers` how many brokers the entity moved bytes on. `coverage` is the share of the window that samples cover, and
-    `throttled_share` the share of it in which the entity was held below its contract (both 0 to 1).
+    `p99_total` is what 99 % of all five minutes stayed under, on all brokers together;
+    `p99_busiest` the same on the broker where it is highest; `brokers` how many brokers the entity
+    moved bytes on. `coverage` is the share of the window that samples cover, and `throttled_share`
+    the share of it in which the entity was held below its contract (both 0 to 1).
     """
 
     p99_total: float
@@ -259,7 +294,8 @@ class DirectionUsage:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The figures of every entity that a member names, by entity and byte rate; an entity without any is not in it.
+    """The figures of every entity that a member names, by entity and byte rate; an entity without
+    any is not in it.
 
     `days` is how long the window was, `until_seconds` when it ended.
     """
@@ -271,7 +307,9 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class AdviceTerms:
-    """What a policy says of recommendations. `max_change_percent` None = they are shown and never applied."""
+    """What a policy says of recommendations. `max_change_percent` None = they are shown and never
+    applied.
+    """
 
     headroom_percent: int = 30
     max_change_percent: int | None = None
@@ -279,9 +317,11 @@ class AdviceTerms:
 
 @value(frozen=True, slots=True)
 class Advice:
-    """What usage says of one byte rate of one member's contract, in the contract's own form and bytes per second.
+    """What usage says of one byte rate of one member's contract, in the contract's own form and
+    bytes per second.
 
-    `recommended` None = nothing, for `reason`. `applied` is what stands in place of `declared`; None = the declared rate stands.
+    `recommended` None = nothing, for `reason`. `applied` is what stands in place of `declared`;
+    None = the declared rate stands.
     """
 
     tier_key: str
@@ -300,14 +340,17 @@ _MEASURED_STEP_DISTANCE = (30, 11)  # seconds between safe steps, for a window o
 MIN_BYTE_RATE = 1024  # a smaller Kafka quota throttles nothing (kafka-quotas 4.6)
 
 
-# --- what is declared ------------------------------------------------------------------------------------------------
+# --- what is declared
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What a member is promised: byte rates in one form, plus two optional per-broker quotas. None = not managed.
+    """What a member is promised: byte rates in one form, plus two optional per-broker quotas. None
+    = not managed.
 
-    `override_only_keys` are the byte rates that only an override gives: they end with it. A contract that `is_empty` limits nothing.
+    `override_only_keys` are the byte rates that only an override gives: they end with it. A
+    contract that `is_empty` limits nothing.
     """
 
     form: RateForm
@@ -319,8 +362,14 @@ class Contract:
     is_empty: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        byte_rates = self.fetch_bytes_per_second is not None or self.produce_bytes_per_second is not None
-        is_empty = not byte_rates and self.request_percentage is None and self.controller_mutations_per_second is None
+        byte_rates = (
+            self.fetch_bytes_per_second is not None or self.produce_bytes_per_second is not None
+        )
+        is_empty = (
+            not byte_rates
+            and self.request_percentage is None
+            and self.controller_mutations_per_second is None
+        )
         object.__setattr__(self, "is_empty", is_empty)
 
     def byte_rate(self, key: QuotaKey) -> int | None:
@@ -336,9 +385,11 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One entity of a tier. `topics` are names, or prefixes ending in `*`; no contract means unlimited.
+    """One entity of a tier. `topics` are names, or prefixes ending in `*`; no contract means
+    unlimited.
 
-    `override` is the key of the override that is laid over the contract, None = none; whoever is `exempt` is never throttled.
+    `override` is the key of the override that is laid over the contract, None = none; whoever is
+    `exempt` is never throttled.
     """
 
     name: str
@@ -351,9 +402,11 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """One BusinessTier. `key` is namespace/name; tiers are given to the core oldest first (that one wins an overlap).
+    """One BusinessTier. `key` is namespace/name; tiers are given to the core oldest first (that one
+    wins an overlap).
 
-    `throttled` is what its members drop to while a broker is over its limit, at most once in each form.
+    `throttled` is what its members drop to while a broker is over its limit, at most once in each
+    form.
     """
 
     key: str
@@ -364,11 +417,14 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class QuotaWindow:
-    """The brokers' quota.window.num and quota.window.size.seconds, and the times that follow from them.
+    """The brokers' quota.window.num and quota.window.size.seconds, and the times that follow from
+    them.
 
-    `seconds` is W, how long the window is when all samples are kept. `sawtooth_period_seconds` is the rhythm of a throttled client: it
-    sends its whole window at once and then waits for it to empty. `step_distance_seconds` is how long to wait between two lowerings,
-    so that the next one does not meet the burst that follows a mute: 30 s were measured for a window of 11 s; others in proportion.
+    `seconds` is W, how long the window is when all samples are kept. `sawtooth_period_seconds` is
+    the rhythm of a throttled client: it sends its whole window at once and then waits for it to
+    empty. `step_distance_seconds` is how long to wait between two lowerings, so that the next one
+    does not meet the burst that follows a mute: 30 s were measured for a window of 11 s; others in
+    proportion.
     """
 
     samples: int = 11
@@ -382,15 +438,19 @@ class QuotaWindow:
         distance_seconds, of_window_seconds = _MEASURED_STEP_DISTANCE
         object.__setattr__(self, "seconds", seconds)
         object.__setattr__(self, "sawtooth_period_seconds", seconds + self.sample_seconds)
-        object.__setattr__(self, "step_distance_seconds", -(-seconds * distance_seconds // of_window_seconds))
+        object.__setattr__(
+            self, "step_distance_seconds", -(-seconds * distance_seconds // of_window_seconds)
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One QuotaOverride. `key` is namespace/name; it is for one `entity` or for all members of one `level`.
+    """One QuotaOverride. `key` is namespace/name; it is for one `entity` or for all members of one
+    `level`.
 
-    It either sets `rates` (byte rates only, one of them at least) or, without them, exempts from throttling. It lasts until
-    `expires_at_seconds`. Overrides are given to the core oldest first (of two equals that one wins).
+    It either sets `rates` (byte rates only, one of them at least) or, without them, exempts from
+    throttling. It lasts until `expires_at_seconds`. Overrides are given to the core oldest first
+    (of two equals that one wins).
     """
 
     key: str
@@ -445,9 +505,12 @@ class Policy:
     confirmed_removals: int | None = None
     defaults: Mapping[Entity, Mapping[QuotaKey, int]] = field(default_factory=dict)
     limits: BrokerLimits = field(default_factory=BrokerLimits)
-    measured: bool = False  # whether it names metrics: without them nothing is throttled, and nothing stays throttled
+    # whether it names metrics: without them nothing is throttled, and nothing stays throttled
+    measured: bool = False
     stale_after_seconds: float = STALE_AFTER_SECONDS
-    release_after_seconds: float | None = None  # how long a broker's load may be unknown until throttles go; None = they stay
+    release_after_seconds: float | None = (
+        None  # how long a broker's load may be unknown until throttles go; None = they stay
+    )
     cut_to_percent: int = 97
     raise_to_percent: int = 95
     hold_seconds: float = 45.0
@@ -461,12 +524,15 @@ class Policy:
         return bool(self.paused_by)
 
 
-# --- what is observed ------------------------------------------------------------------------------------------------
+# --- what is observed
+# ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLeaders:
-    """One topic: how many partitions each broker leads (brokers that lead none are absent), and how many have no leader."""
+    """One topic: how many partitions each broker leads (brokers that lead none are absent), and how
+    many have no leader.
+    """
 
     leaders: Mapping[int, int]
     leaderless: int = 0
@@ -480,7 +546,8 @@ class TopicLeaders:
 class Topology:
     """Live brokers and the leaders of the managed topics, read at one moment.
 
-    `topics` lacks a named topic that does not exist; `cluster_id` is what the brokers report, None = they did not.
+    `topics` lacks a named topic that does not exist; `cluster_id` is what the brokers report, None
+    = they did not.
     """
 
     read_at_seconds: float
@@ -493,10 +560,11 @@ class Topology:
 class LedgerEntry:
     """What we know of one quota key that we wrote.
 
-    `before` is the exact text that stood there before Tidegate first wrote (None = the key was absent); `written` the
-    exact text that we wrote last; `previous` the text in force before that write (None = none); `basis` says for which
-    promise it was computed, so that a small leader move and an edited contract can be distinguished. `of_contract` is the contract in
-    bytes/s that `written` is a throttle of; None = it is no throttle.
+    `before` is the exact text that stood there before Tidegate first wrote (None = the key was
+    absent); `written` the exact text that we wrote last; `previous` the text in force before that
+    write (None = none); `basis` says for which promise it was computed, so that a small leader move
+    and an edited contract can be distinguished. `of_contract` is the contract in bytes/s that
+    `written` is a throttle of; None = it is no throttle.
     """
 
     before: str | None
@@ -513,7 +581,9 @@ _NO_ENTRIES: Mapping[QuotaKey, LedgerEntry] = {}
 
 @value(frozen=True, slots=True)
 class LedgerRecord:
-    """Proof of ownership for one entity: which policy wrote which keys, and what was there before."""
+    """Proof of ownership for one entity: which policy wrote which keys, and what was there
+    before.
+    """
 
     entity: Entity
     policy_key: str
@@ -525,9 +595,10 @@ class LedgerRecord:
 class StoredQuota:
     """One entity as it stands in Kafka's quota store, with our ledger record for it.
 
-    `values` maps the quota keys that are present to their exact texts. `version` and `ledger_version` are what a later
-    compare-and-set must still find (None = the node does not exist). `problem` is set when the content cannot be read
-    safely; then `values` is empty and the entity must not be written.
+    `values` maps the quota keys that are present to their exact texts. `version` and
+    `ledger_version` are what a later compare-and-set must still find (None = the node does not
+    exist). `problem` is set when the content cannot be read safely; then `values` is empty and the
+    entity must not be written.
     """
 
     entity: Entity
@@ -538,17 +609,25 @@ class StoredQuota:
     problem: str | None = None
 
     def is_of(self, policy: Policy) -> bool:
-        """Whether the ledger shows it as this policy's, by name: a policy that was re-created takes over its own."""
+        """Whether the ledger shows it as this policy's, by name: a policy that was re-created takes
+        over its own.
+        """
         return self.ledger is not None and self.ledger.policy_key == policy.key
 
     def entries_of(self, policy: Policy) -> Mapping[QuotaKey, LedgerEntry]:
         """The ledger's entries if they are this policy's; none of another's."""
-        return self.ledger.entries if self.ledger is not None and self.ledger.policy_key == policy.key else _NO_ENTRIES
+        return (
+            self.ledger.entries
+            if self.ledger is not None and self.ledger.policy_key == policy.key
+            else _NO_ENTRIES
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """An input that is missing: nothing is tightened and nothing released because of it. `since_seconds` is its start."""
+    """An input that is missing: nothing is tightened and nothing released because of it.
+    `since_seconds` is its start.
+    """
 
     reason: Reason
     message: str
@@ -557,12 +636,14 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything that one pass knows. None for `tiers`, `topology` or `quotas` = not known in full; `missing` gives the reasons in words.
+    """Everything that one pass knows. None for `tiers`, `topology` or `quotas` = not known in full;
+    `missing` gives the reasons in words.
 
     `readings` None = load is not measured, or no reading has come yet; it holds nothing up.
-    `quotas` has an entry for every entity that a tier or a default names and for every entity in the ledger (an absent
-    znode is an entry with version None); an entity that it lacks is unknown, not unlimited. `client_quotas_exist` says whether anybody
-    has set a byte rate for a client id without a user; None = it was not looked up. `usage` None = no usage table can be used now.
+    `quotas` has an entry for every entity that a tier or a default names and for every entity in
+    the ledger (an absent znode is an entry with version None); an entity that it lacks is unknown,
+    not unlimited. `client_quotas_exist` says whether anybody has set a byte rate for a client id
+    without a user; None = it was not looked up. `usage` None = no usage table can be used now.
     """
 
     now_seconds: float
@@ -577,7 +658,8 @@ class Observation:
     usage: Usage | None = None
 
 
-# --- what is written -------------------------------------------------------------------------------------------------
+# --- what is written
+# -------------------------------------------------------------------------------------------------
 
 
 class WriteKind(StrEnum):
@@ -585,7 +667,9 @@ class WriteKind(StrEnum):
 
     __hash__ = str.__hash__
 
-    RECOVERY = "Recovery"  # a raise, because leaders moved: some entity gets less than promised right now
+    RECOVERY = (
+        "Recovery"  # a raise, because leaders moved: some entity gets less than promised right now
+    )
     LOWERING = "Lowering"
     RAISE = "Raise"
     FIRST = "First"
@@ -597,9 +681,10 @@ class WriteKind(StrEnum):
 class QuotaWrite:
     """One entity's next write: quota keys and ledger together, or nothing.
 
-    `values` has only the keys to change: exact text, or None to remove the key. `seen` is what the decision was made
-    on; the store writes only if both versions are still the same. `ledger` is the record after the write (None = delete it).
-    `wording` is what `message` says: the text, or what puts it together when it is read.
+    `values` has only the keys to change: exact text, or None to remove the key. `seen` is what the
+    decision was made on; the store writes only if both versions are still the same. `ledger` is the
+    record after the write (None = delete it). `wording` is what `message` says: the text, or what
+    puts it together when it is read.
     """
 
     entity: Entity
@@ -618,7 +703,8 @@ class QuotaWrite:
         return self.wording if isinstance(self.wording, str) else self.wording(self)
 
 
-# --- what people read -----------------------------------------------------------------------------------------------
+# --- what people read
+# -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Quota values as Kafka stores them (exact texts), as numbers to compare, and as words for people.
 
-Texts are kept exactly, because what is given back must be what stood there; they are compared as numbers, because
-"12.50" and "12.5" are the same quota and rewriting one as the other would cost every broker a notification.
+Texts are kept exactly, because what is given back must be what stood there; they are compared as
+numbers, because "12.50" and "12.5" are the same quota and rewriting one as the other would cost
+every broker a notification.
 """
 
 from decimal import Decimal, InvalidOperation
@@ -18,11 +19,13 @@ KEY_WORDS = {
     QuotaKey.REQUEST_PERCENTAGE: "request time",
     QuotaKey.CONTROLLER_MUTATION_RATE: "controller mutations",
 }
-"""What people call each quota key, in the order in which they are shown; the specs use the same words."""
+"""What people call each quota key, in the order in which they are shown. The specs use them."""
 
 
 def number_of(text: str | None) -> Decimal | None:
-    """The number that a text spells; None for an absent quota and for a text that is no finite number."""
+    """The number that a text spells; None for an absent quota and for a text that is no finite
+    number.
+    """
     if text is None:
         return None
     try:
@@ -43,8 +46,9 @@ def same_quota(one: str | None, other: str | None) -> bool:
 def enforced_rate(text: str | None) -> int | None:
     """The byte rate that a broker enforces for this text, in whole bytes per second.
 
-    None = nothing is limited: the quota is absent, the number is one that Kafka's arithmetic never throttles on (zero and below,
-    kafka-quotas 4.6), or it is beyond every NIC (9 PB/s, what `contracts/desired.py` writes so that brokers count).
+    None = nothing is limited: the quota is absent, the number is one that Kafka's arithmetic never
+    throttles on (zero and below, kafka-quotas 4.6), or it is beyond every NIC (9 PB/s, what
+    `contracts/desired.py` writes so that brokers count).
     """
     number = number_of(text)
     return ceil(number) if number is not None and 0 < number < MAX_BYTE_RATE else None
@@ -64,13 +68,19 @@ def number_words(key: QuotaKey, number: int) -> str:
 
 
 def quota_words(key: QuotaKey, text: str | None) -> str:
-    """One stored value for people; byte rates with the canonical integer in parentheses; absent is "unlimited"."""
+    """One stored value for people; byte rates with the canonical integer in parentheses; absent is
+    "unlimited".
+    """
     if text is None:
         return "unlimited"
     if key in BYTE_RATE_KEYS:
         rate = enforced_rate(text)
         if rate is not None:
             return f"{rate_words(rate)} ({text} B/s)"
-        return f"metered, never binding ({text} B/s)" if same_quota(text, str(MAX_BYTE_RATE)) else f"unlimited ({text!r})"
+        return (
+            f"metered, never binding ({text} B/s)"
+            if same_quota(text, str(MAX_BYTE_RATE))
+            else f"unlimited ({text!r})"
+        )
     unit = "%" if key is QuotaKey.REQUEST_PERCENTAGE else "mutations/s"
     return f"{text} {unit}"

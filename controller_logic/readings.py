@@ -1,4 +1,6 @@
-"""Client rates that may be used, by who sends and by broker; a missing rate stays missing: it is never zero."""
+"""Client rates that may be used, by who sends and by broker; a missing rate stays missing: it is
+never zero.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,15 +9,18 @@ from typing import Final
 
 from controller_logic.model import ClientRate, Direction, RateKey, Readings
 
-BINDING: Final = 0.8  # a cap binds from this share of it on: a throttled client runs at 0.5 to 0.92 of its quota, or more
+# a cap binds from this share of it on: a throttled client runs at 0.5 to 0.92 of its quota, or more
+BINDING: Final = 0.8
 BINDING_MILLISECONDS: Final = 50.0  # or where Kafka reports so much throttle time
 
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """Usable client rates by entity and direction, and their sum in bytes/s by broker and direction, whoever sends.
+    """Usable client rates by entity and direction, and their sum in bytes/s by broker and
+    direction, whoever sends.
 
-    A broker that is not in `totals` reports nothing of its clients: that is not the same as clients that send nothing.
+    A broker that is not in `totals` reports nothing of its clients: that is not the same as clients
+    that send nothing.
     """
 
     by_key: Mapping[RateKey, Mapping[int, ClientRate]] = field(default_factory=dict)
@@ -33,16 +38,22 @@ class Flows:
 
 def is_throttled(flow: ClientRate) -> bool:
     """Whether Kafka itself reports that it throttles the client."""
-    return flow.throttle_milliseconds is not None and flow.throttle_milliseconds > BINDING_MILLISECONDS
+    return (
+        flow.throttle_milliseconds is not None and flow.throttle_milliseconds > BINDING_MILLISECONDS
+    )
 
 
 def is_limited(flow: ClientRate, cap: int) -> bool:
-    """Whether Kafka throttles it, or it sends near the cap: a throttled client does not run at its quota."""
+    """Whether Kafka throttles it, or it sends near the cap: a throttled client does not run at its
+    quota.
+    """
     return flow.bytes_per_second >= BINDING * cap or is_throttled(flow)
 
 
 def flows_of(readings: Readings | None, *, now_seconds: float, stale_after_seconds: float) -> Flows:
-    """Only finite rates of at least 0 that are fresh enough; in bytes/s. A pass works them out once."""
+    """Only finite rates of at least 0 that are fresh enough; in bytes/s. A pass works them out
+    once.
+    """
     if readings is None:
         return Flows()
     by_key: dict[RateKey, dict[int, ClientRate]] = {}

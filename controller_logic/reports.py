@@ -1,7 +1,7 @@
 """What the status says of every member: state, numbers and a sentence for people.
 
-Sentences change only when something changed, so that a pass that changes nothing writes no status: they carry rates and
-distances, never a countdown.
+Sentences change only when something changed, so that a pass that changes nothing writes no status:
+they carry rates and distances, never a countdown.
 """
 
 from collections import Counter
@@ -29,7 +29,8 @@ from controller_logic.throttle.pressure import NicStatus
 
 
 def level_reports(decision: Decision, before: Mapping[Level, str]) -> tuple[LevelReport, ...]:
-    """Every level that has members, L0 first; none while the pass is held, for then it is not known.
+    """Every level that has members, L0 first; none while the pass is held, for then it is not
+    known.
 
     `before` is what each throttled level was said to be throttled for.
     """
@@ -39,47 +40,79 @@ def level_reports(decision: Decision, before: Mapping[Level, str]) -> tuple[Leve
     for tier, members in groupby(decision.members, key=_TIER):
         counts[tier.level].update(map(_STATE, members))
     causes = causes_of(decision.throttle)
-    return tuple(_report(level, counts[level], before.get(level) or causes) for level in Level if counts[level])
+    return tuple(
+        _report(level, counts[level], before.get(level) or causes)
+        for level in Level
+        if counts[level]
+    )
 
 
-def _report(level: Level, states: Mapping[tuple[MemberState, Reason], int], because: str) -> LevelReport:
+def _report(
+    level: Level, states: Mapping[tuple[MemberState, Reason], int], because: str
+) -> LevelReport:
     """One level, from how many of its members are in each state for each reason."""
     members = sum(states.values())
-    throttled = {reason: count for (state, reason), count in states.items() if state is MemberState.THROTTLED}
+    throttled = {
+        reason: count for (state, reason), count in states.items() if state is MemberState.THROTTLED
+    }
     if throttled:
-        state = LevelState.RELAXING if throttled.keys() == {Reason.RELAXING} else LevelState.THROTTLED
+        state = (
+            LevelState.RELAXING if throttled.keys() == {Reason.RELAXING} else LevelState.THROTTLED
+        )
         return LevelReport(level, state, because, members, sum(throttled.values()))
     stepping = any(state is MemberState.STEPPING for state, _ in states)
     return LevelReport(level, LevelState.STEPPING if stepping else LevelState.CONTRACT, "", members)
 
 
 def causes_of(throttle: ThrottleDecision | None) -> str:
-    """`broker 2 egress 58.1 of 50.0 MB/s`, for every broker in need, the worst first; empty where none is."""
+    """`broker 2 egress 58.1 of 50.0 MB/s`, for every broker in need, the worst first; empty where
+    none is.
+    """
     rounds = throttle.rounds if throttle is not None else ()
     found = [(view.need, one, view.nic) for one in rounds for view in one.brokers if view.need > 0]
-    return ", ".join(load_words(one, nic) for _, one, nic in sorted(found, key=lambda each: (-each[0], each[2].broker)))
+    return ", ".join(
+        load_words(one, nic)
+        for _, one, nic in sorted(found, key=lambda each: (-each[0], each[2].broker))
+    )
 
 
 def load_words(one: Round, nic: NicStatus) -> str:
     """A NIC against its limit, for people."""
     if nic.bytes_per_second is None or nic.limit is None:
         return f"broker {nic.broker} {one.direction.value} unknown"
-    return f"broker {nic.broker} {one.direction.value} {nic.bytes_per_second / 1e6:.1f} of {nic.limit / 1e6:.1f} MB/s"
+    return (
+        f"broker {nic.broker} {one.direction.value} {nic.bytes_per_second / 1e6:.1f} of "
+        f"{nic.limit / 1e6:.1f} MB/s"
+    )
 
 
 _TIER, _STATE = attrgetter("tier"), attrgetter("state", "reason")
 _KEYS = tuple(QuotaKey)
 _UNTOUCHED = {
-    Reason.FOREIGN_CONTENT: (MemberState.FOREIGN_CONTENT, "the entity's znode cannot be read safely; it is left as it is"),
-    Reason.CONTENDED: (MemberState.CONTENDED, "another writer keeps changing the quota; left alone for a while"),
-    Reason.CLUSTER_ALREADY_MANAGED: (MemberState.HELD, "the ledger shows the entity as another policy's; left as it is"),
-    Reason.ZOOKEEPER_UNREACHABLE: (MemberState.HELD, "the quota could not be read; it stays as it is"),
+    Reason.FOREIGN_CONTENT: (
+        MemberState.FOREIGN_CONTENT,
+        "the entity's znode cannot be read safely; it is left as it is",
+    ),
+    Reason.CONTENDED: (
+        MemberState.CONTENDED,
+        "another writer keeps changing the quota; left alone for a while",
+    ),
+    Reason.CLUSTER_ALREADY_MANAGED: (
+        MemberState.HELD,
+        "the ledger shows the entity as another policy's; left as it is",
+    ),
+    Reason.ZOOKEEPER_UNREACHABLE: (
+        MemberState.HELD,
+        "the quota could not be read; it stays as it is",
+    ),
 }
 _BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
 _KEPT = {
-    Reason.TOPOLOGY_INCOMPLETE: "leaders are not known in full, and nothing is lowered on such knowledge",
+    Reason.TOPOLOGY_INCOMPLETE: "leaders are not known in full, and nothing is lowered on such "
+    "knowledge",
     Reason.REMOVAL_HELD: "giving quotas back is held until the count is confirmed",
-    Reason.INVALID_SPEC: "escalation.maxMuteSeconds is too short for the brokers' quota window: no lowering is safe",
+    Reason.INVALID_SPEC: "escalation.maxMuteSeconds is too short for the brokers' quota window: "
+    "no lowering is safe",
 }
 
 Verdict = tuple[MemberState, Reason, str | None]
@@ -90,7 +123,8 @@ _CONTRACT, _AS_PROMISED = MemberState.CONTRACT, Reason.CONTRACT
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What applies to all members of one pass. `unwritten` are entities whose write waits for the budget, or for Enforce.
+    """What applies to all members of one pass. `unwritten` are entities whose write waits for the
+    budget, or for Enforce.
 
     `held` are those that load holds below their contracts.
     """
@@ -104,8 +138,12 @@ class Circumstances:
     held: ThrottledTargets = field(default_factory=dict)
 
 
-def report(promised: MemberReport, plan: EntityPlan | None, circumstances: Circumstances) -> MemberReport:
-    """The report of one member: the promised one, unless its plan (None = it ends as promised) or the circumstances differ."""
+def report(
+    promised: MemberReport, plan: EntityPlan | None, circumstances: Circumstances
+) -> MemberReport:
+    """The report of one member: the promised one, unless its plan (None = it ends as promised) or
+    the circumstances differ.
+    """
     unusual = promised.entity in circumstances.unwritten or promised.entity in circumstances.held
     if plan is None and circumstances.hold is None and not unusual:
         return promised
@@ -114,7 +152,9 @@ def report(promised: MemberReport, plan: EntityPlan | None, circumstances: Circu
     plan = plan or AS_PROMISED
     state, reason, wording = _verdict(promised, plan, circumstances)
     in_force = _in_force(promised, plan, circumstances)
-    return MemberReport(promised.tier, promised.member, promised.scaling, state, reason, wording, in_force)
+    return MemberReport(
+        promised.tier, promised.member, promised.scaling, state, reason, wording, in_force
+    )
 
 
 def _verdict(promised: MemberReport, plan: EntityPlan, circumstances: Circumstances) -> Verdict:
@@ -131,7 +171,9 @@ def _verdict(promised: MemberReport, plan: EntityPlan, circumstances: Circumstan
     return _verdict_of_steps(promised, plan, circumstances)
 
 
-def _verdict_of_steps(promised: MemberReport, plan: EntityPlan, circumstances: Circumstances) -> Verdict:
+def _verdict_of_steps(
+    promised: MemberReport, plan: EntityPlan, circumstances: Circumstances
+) -> Verdict:
     policy = circumstances.policy
     short = [step for step in plan.steps if not step.arrived]
     if short:
@@ -140,16 +182,24 @@ def _verdict_of_steps(promised: MemberReport, plan: EntityPlan, circumstances: C
         return _verdict_on_throttled(circumstances.held[promised.entity])
     if promised.state is MemberState.UNLIMITED:
         given_back = promised.entity in circumstances.writes
-        return promised.state, Reason.GIVEN_BACK if given_back else promised.reason, promised.wording
+        return (
+            promised.state,
+            Reason.GIVEN_BACK if given_back else promised.reason,
+            promised.wording,
+        )
     if any(step.because is Reason.MINIMUM_CHANGE for step in plan.steps):
-        words = f"leaders moved by less than {policy.minimum_change_percent} %: quota stays as it is; {promised.promise}"
+        words = (
+            f"leaders moved by less than {policy.minimum_change_percent} %: quota stays as it "
+            f"is; {promised.promise}"
+        )
         return MemberState.CONTRACT, Reason.MINIMUM_CHANGE, words
     return promised.state, promised.reason, promised.wording
 
 
 def _verdict_on_throttled(held: HeldKeys) -> Verdict:
     parts = [
-        f"{KEY_WORDS[key]} {rate_words(one.value)} of the contract's {rate_words(one.contract)} per broker"
+        f"{KEY_WORDS[key]} {rate_words(one.value)} of the contract's {rate_words(one.contract)} "
+        f"per broker"
         f"{'' if one.value <= one.floor.value else f', never below {rate_words(one.floor.value)}'}"
         for key, one in held.items()
     ]
@@ -164,8 +214,11 @@ def _verdict_on_the_way(promise: Promise, short: list[KeyStep], policy: Policy) 
     return MemberState.HELD, short[0].because, f"quota stays as it is: {_KEPT[short[0].because]}"
 
 
-def _in_force(promised: MemberReport, plan: EntityPlan, circumstances: Circumstances) -> Mapping[QuotaKey, int] | None:
-    """What stands for the managed keys once the writes of the pass are applied; keys without a quota are absent.
+def _in_force(
+    promised: MemberReport, plan: EntityPlan, circumstances: Circumstances
+) -> Mapping[QuotaKey, int] | None:
+    """What stands for the managed keys once the writes of the pass are applied; keys without a
+    quota are absent.
 
     None = what was promised.
     """
@@ -197,15 +250,25 @@ def _stepping_words(promise: Promise, steps: list[KeyStep], policy: Policy) -> s
     parts = []
     for step in steps:
         target = promise.targets.get(step.key)
-        goal = target.text if target is not None else (step.entry.before if step.entry is not None else None)
+        goal = (
+            target.text
+            if target is not None
+            else (step.entry.before if step.entry is not None else None)
+        )
         way = f"{quota_words(step.key, goal)}, by way of {quota_words(step.key, step.text)}"
         parts.append(f"{KEY_WORDS[step.key]} on its way down to {way}")
-    return f"{'; '.join(parts)}; safe steps of at most {policy.max_mute_seconds} s mute, {distance} s apart"
+    return (
+        f"{'; '.join(parts)}; safe steps of at most {policy.max_mute_seconds} s mute, "
+        f"{distance} s apart"
+    )
 
 
 def _unwritten_words(write: QuotaWrite, circumstances: Circumstances) -> str:
     if circumstances.unwritten_because is Reason.OBSERVING and write.reason in _BY_LOAD:
-        return "mode is Observe, nothing is written; Enforce would throttle it, because a broker is over its limit"
+        return (
+            "mode is Observe, nothing is written; Enforce would throttle it, because a broker "
+            "is over its limit"
+        )
     if circumstances.unwritten_because is Reason.OBSERVING:
         return f"mode is Observe, nothing is written; Enforce would write {write.message}"
     return f"the write budget is spent; later: {write.message}"

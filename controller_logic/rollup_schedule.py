@@ -1,9 +1,11 @@
-"""Which window of usage is to be computed next: gaps first to last, one at a time, and not again at once what has just failed.
+"""Which window of usage is to be computed next: gaps first to last, one at a time, and not again at
+once what has just failed.
 
-Times are milliseconds since the epoch, windows half-open and aligned to midnight UTC. What is published is known from what finished Jobs
-wrote down, and from Jobs that succeeded and are still there; nothing is remembered in between, so a restarted operator goes on where the
-last one was. A gap that is older than a week, or than 168 windows, is not filled by itself any more, nor one that is empty:
-time of which Prometheus has nothing, so that nothing can fill it.
+Times are milliseconds since the epoch, windows half-open and aligned to midnight UTC. What is
+published is known from what finished Jobs wrote down, and from Jobs that succeeded and are still
+there; nothing is remembered in between, so a restarted operator goes on where the last one was. A
+gap that is older than a week, or than 168 windows, is not filled by itself any more, nor one that
+is empty: time of which Prometheus has nothing, so that nothing can fill it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +35,8 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WindowJob:
-    """One Job as it was found. `generation` is that of the policy it was made for; `finished_at_seconds` None = it has not ended.
+    """One Job as it was found. `generation` is that of the policy it was made for;
+    `finished_at_seconds` None = it has not ended.
 
     `message` says why it failed, in Kubernetes' words.
     """
@@ -48,7 +51,9 @@ class WindowJob:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a policy wants: a window every `every_ms`, from `since_ms` on. `generation` is the policy's now."""
+    """What a policy wants: a window every `every_ms`, from `since_ms` on. `generation` is the
+    policy's now.
+    """
 
     every_ms: int
     since_ms: int
@@ -59,10 +64,12 @@ class Wanted:
 class Due:
     """What is to be done, and how far things are.
 
-    `start` is the window to make a Job for now; `obsolete` are failed Jobs made for an older spec, to be deleted first. `missing` are all
-    windows that are over and not published, oldest first, `failed` those of them whose Job failed, `active` what is computed now.
-    `published_until_ms` is where the first gap begins, None before the policy's first window is over; `empty` are windows before that or
-    later of which there is nothing to publish; `lost_ms` is how much before all windows is missing for good.
+    `start` is the window to make a Job for now; `obsolete` are failed Jobs made for an older spec,
+    to be deleted first. `missing` are all windows that are over and not published, oldest first,
+    `failed` those of them whose Job failed, `active` what is computed now. `published_until_ms` is
+    where the first gap begins, None before the policy's first window is over; `empty` are windows
+    before that or later of which there is nothing to publish; `lost_ms` is how much before all
+    windows is missing for good.
     """
 
     start: Window | None = None
@@ -75,15 +82,30 @@ class Due:
     empty: tuple[Window, ...] = ()
 
 
-def due(wanted: Wanted, published: Sequence[Window], jobs: Iterable[WindowJob], *, now_ms: int, empty: Sequence[Window] = ()) -> Due:
+def due(
+    wanted: Wanted,
+    published: Sequence[Window],
+    jobs: Iterable[WindowJob],
+    *,
+    now_ms: int,
+    empty: Sequence[Window] = (),
+) -> Due:
     """What to do at `now_ms`. `published` and `empty` may overlap and lie in any order."""
     known = list(jobs)
     windows = _windows(wanted, now_ms)
-    done = merged([*published, *empty, *(job.window for job in known if job.state is JobState.SUCCEEDED)])
+    done = merged(
+        [*published, *empty, *(job.window for job in known if job.state is JobState.SUCCEEDED)]
+    )
     missing = tuple(window for window in windows if not _covered(window, done))
     in_tables, nothing = merged(published), merged(empty)
-    left_empty = tuple(window for window in windows if _covered(window, nothing) and not _covered(window, in_tables))
-    of_old_spec = tuple(job for job in known if job.state is JobState.FAILED and job.generation != wanted.generation)
+    left_empty = tuple(
+        window
+        for window in windows
+        if _covered(window, nothing) and not _covered(window, in_tables)
+    )
+    of_old_spec = tuple(
+        job for job in known if job.state is JobState.FAILED and job.generation != wanted.generation
+    )
     failed = tuple(sorted(_failed(known, missing, wanted), key=lambda job: job.window))
     active = next((job.window for job in known if job.state is JobState.ACTIVE), None)
     blocked = {job.window for job in (*failed, *of_old_spec)}
@@ -93,7 +115,16 @@ def due(wanted: Wanted, published: Sequence[Window], jobs: Iterable[WindowJob], 
     if not windows:
         return Due(obsolete=of_old_spec, active=active)
     until_ms = missing[0].start_ms if missing else windows[-1].end_ms
-    return Due(start, of_old_spec, missing, failed, active, until_ms, _gaps_before(windows[0].start_ms, done), left_empty)
+    return Due(
+        start,
+        of_old_spec,
+        missing,
+        failed,
+        active,
+        until_ms,
+        _gaps_before(windows[0].start_ms, done),
+        left_empty,
+    )
 
 
 def merged(windows: Iterable[Window]) -> tuple[Window, ...]:
@@ -124,25 +155,39 @@ def _covered(window: Window, done: Iterable[Window]) -> bool:
     return any(one.start_ms <= window.start_ms and window.end_ms <= one.end_ms for one in done)
 
 
-def _failed(jobs: Iterable[WindowJob], missing: Sequence[Window], wanted: Wanted) -> list[WindowJob]:
+def _failed(
+    jobs: Iterable[WindowJob], missing: Sequence[Window], wanted: Wanted
+) -> list[WindowJob]:
     absent = set(missing)
-    return [job for job in jobs if job.state is JobState.FAILED and job.generation == wanted.generation and job.window in absent]
+    return [
+        job
+        for job in jobs
+        if job.state is JobState.FAILED
+        and job.generation == wanted.generation
+        and job.window in absent
+    ]
 
 
 def _pausing(jobs: Sequence[WindowJob], wanted: Wanted, *, now_seconds: float) -> bool:
-    """Whether failures in a row ask for patience: a minute after the first, twice as long after each more, an hour at most."""
+    """Whether failures in a row ask for patience: a minute after the first, twice as long after
+    each more, an hour at most.
+    """
     ends: dict[JobState, list[float]] = {state: [] for state in JobState}
     for job in jobs:
         if job.finished_at_seconds is not None and job.generation == wanted.generation:
             ends[job.state].append(job.finished_at_seconds)
     succeeded = max(ends[JobState.SUCCEEDED], default=0.0)
     failures = [at_seconds for at_seconds in ends[JobState.FAILED] if at_seconds > succeeded]
-    pause_seconds = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(len(failures) - 1, 16))
+    pause_seconds = min(
+        LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(len(failures) - 1, 16)
+    )
     return bool(failures) and now_seconds < max(failures) + pause_seconds
 
 
 def _gaps_before(first_ms: int, done: Sequence[Window]) -> int:
-    """How much is missing between what was published and the oldest window that may still be computed."""
+    """How much is missing between what was published and the oldest window that may still be
+    computed.
+    """
     earlier = [window for window in done if window.start_ms < first_ms]
     if not earlier:
         return 0

@@ -1,8 +1,10 @@
-"""`python -m demo`: sets everything up, plays the three experiments, rolls their usage up, writes the reports, takes everything away again.
+"""`python -m demo`: sets everything up, plays the three experiments, rolls their usage up, writes
+the reports, takes everything away again.
 
-Environment: DEMO=quick for the short one. Exit codes: 0 every bound kept, 1 a bound missed or a part failed, 2 an unknown DEMO,
-130 interrupted. Outputs: out/demo/report.html, summary.json, operator.log, audit.jsonl (see `tidegate audit`), usage-tables/ (see
-`tidegate rollup show`) and usage/report.html.
+Environment: DEMO=quick for the short one. Exit codes: 0 every bound kept, 1 a bound missed or a
+part failed, 2 an unknown DEMO, 130 interrupted. Outputs: out/demo/report.html, summary.json,
+operator.log, audit.jsonl (see `tidegate audit`), usage-tables/ (see `tidegate rollup show`) and
+usage/report.html.
 """
 
 import json
@@ -18,7 +20,15 @@ from rich.console import Console
 
 from demo.failover import TRIAL_BYTES_PER_SECOND, Play, carried_without_quota
 from demo.outcome import Outcome
-from demo.parts import AUDIT_TRAIL, NAMESPACE, OPERATOR_LOG, Parts, SetupLog, describe, running_parts
+from demo.parts import (
+    AUDIT_TRAIL,
+    NAMESPACE,
+    OPERATOR_LOG,
+    Parts,
+    SetupLog,
+    describe,
+    running_parts,
+)
 from demo.report import report_html
 from demo.script import (
     HEALTHY_LEADERS,
@@ -56,7 +66,9 @@ def main() -> int:
     if chosen not in LENGTHS:
         known = " or ".join(f"DEMO={name}" for name in LENGTHS)
         console.print(
-            f"There is no demo named {chosen!r}, so nothing was started. Use {known}; without DEMO it is the full one.", style="red"
+            f"There is no demo named {chosen!r}, so nothing was started. Use {known}; without "
+            f"DEMO it is the full one.",
+            style="red",
         )
         return _UNKNOWN_DEMO
     started = time.monotonic()
@@ -64,11 +76,16 @@ def main() -> int:
         outcome = run(console, LENGTHS[chosen], interruption=Interruption(console.print))
     except KeyboardInterrupt:
         _clear_usage()
-        console.print("Everything that was started has been stopped and removed. No report was written.")
+        console.print(
+            "Everything that was started has been stopped and removed. No report was written."
+        )
         return _INTERRUPTED
     except LabError as error:
         _clear_usage()
-        console.print("The demo failed; what it had started has been stopped and removed. No report was written.")
+        console.print(
+            "The demo failed; what it had started has been stopped and removed. No report was "
+            "written."
+        )
         console.print(str(error), markup=False, highlight=False, soft_wrap=True)
         return 1
     write_outputs(outcome)
@@ -76,7 +93,11 @@ def main() -> int:
     if outcome.usage is not None and outcome.usage.failed is None:
         shown = f"`tidegate rollup show usage_5m --store {OUTPUT / TABLES}` shows the tables"
         console.print(f"Usage report: {OUTPUT / REPORT / 'report.html'}; {shown}.", highlight=False)
-    console.print(f"Report: {OUTPUT / 'report.html'} (open it in a browser). Took {time.monotonic() - started:.0f} s.", highlight=False)
+    console.print(
+        f"Report: {OUTPUT / 'report.html'} (open it in a browser). Took "
+        f"{time.monotonic() - started:.0f} s.",
+        highlight=False,
+    )
     return 0 if outcome.passed else 1
 
 
@@ -86,13 +107,27 @@ def run(console: Console, length: Length, *, interruption: Interruption) -> Outc
     began = time.time()
     machine = describe_machine()
     log = SetupLog(lambda line: console.print(line, highlight=False))
-    console.print("Setting up Kafka, Prometheus, the Kubernetes API and the operator on this machine, side by side:")
+    console.print(
+        "Setting up Kafka, Prometheus, the Kubernetes API and the operator on this machine, side "
+        "by side:"
+    )
     with running_parts(log, OUTPUT, interruption=interruption) as parts:
         scale = _tried_scale(parts, log) if length.tries_machine else QUICK_SCALE
         console.print(f"Contract per partition: {scale.reason}.\n", highlight=False)
-        first = _failover(console, parts, scale=scale, windows=length.windows, interruption=interruption)
-        throttling, marks = run_throttling(console, parts, length.throttling, interruption=interruption)
-        usage = run_usage(console, parts, throttling, began_seconds=began, output=OUTPUT, interruption=interruption)
+        first = _failover(
+            console, parts, scale=scale, windows=length.windows, interruption=interruption
+        )
+        throttling, marks = run_throttling(
+            console, parts, length.throttling, interruption=interruption
+        )
+        usage = run_usage(
+            console,
+            parts,
+            throttling,
+            began_seconds=began,
+            output=OUTPUT,
+            interruption=interruption,
+        )
         return replace(
             first,
             throttling=throttling,
@@ -103,27 +138,48 @@ def run(console: Console, length: Length, *, interruption: Interruption) -> Outc
         )
 
 
-def _failover(console: Console, parts: Parts, *, scale: Scale, windows: Windows, interruption: Interruption) -> Outcome:
-    """Experiment 1; the outcome still lacks the other two and what does not change during the run."""
+def _failover(
+    console: Console, parts: Parts, *, scale: Scale, windows: Windows, interruption: Interruption
+) -> Outcome:
+    """Experiment 1; the outcome still lacks the other two and what does not change during the
+    run.
+    """
     board, live = watched_board(console, failover_view(scale.contract_bytes_per_second))
     connect = parts.kafka.zookeeper_connect
     with ExitStack() as stack:
         quota = stack.enter_context(quota_of_user(connect, board, USER))
-        leaders = stack.enter_context(LeaderWatch(connect, board, topic=TOPIC, partitions=len(HEALTHY_LEADERS)))
-        stack.enter_context(KubernetesEvents(parts.kube.kubeconfig, board.mark, namespace=NAMESPACE))
+        leaders = stack.enter_context(
+            LeaderWatch(connect, board, topic=TOPIC, partitions=len(HEALTHY_LEADERS))
+        )
+        stack.enter_context(
+            KubernetesEvents(parts.kube.kubeconfig, board.mark, namespace=NAMESPACE)
+        )
         if live is not None:
             stack.enter_context(live)
-        playing = stack.enter_context(Play(parts, board, quota, leaders, scale=scale, windows=windows))
+        playing = stack.enter_context(
+            Play(parts, board, quota, leaders, scale=scale, windows=windows)
+        )
         stack.enter_context(interruption.reported())
         phases = played_phases(with_second_before=windows.measures_before_second_kill)
         results = tuple(playing.run_phase(phase) for phase in phases)
-        return Outcome(scale, windows, results, playing.reaction(), playing.series(), board.marks(), surroundings={}, setup_seconds={})
+        return Outcome(
+            scale,
+            windows,
+            results,
+            playing.reaction(),
+            playing.series(),
+            board.marks(),
+            surroundings={},
+            setup_seconds={},
+        )
 
 
 def write_outputs(outcome: Outcome) -> None:
     """Write the report and the summary."""
     (OUTPUT / "report.html").write_text(report_html(outcome), encoding="utf-8")
-    (OUTPUT / "summary.json").write_text(json.dumps(summary(outcome), indent=2) + "\n", encoding="utf-8")
+    (OUTPUT / "summary.json").write_text(
+        json.dumps(summary(outcome), indent=2) + "\n", encoding="utf-8"
+    )
 
 
 def _console() -> Console:
@@ -146,8 +202,15 @@ def _clear_usage() -> None:
 
 
 def _tried_scale(parts: Parts, log: SetupLog) -> Scale:
-    carried = log.timed("trial of the machine, without quota", lambda: carried_without_quota(parts.kafka, NEEDED_BYTES_PER_SECOND))
-    return scale_for(carried, tried_bytes_per_second=TRIAL_BYTES_PER_SECOND * len(HEALTHY_LEADERS), cores=os.cpu_count() or 1)
+    carried = log.timed(
+        "trial of the machine, without quota",
+        lambda: carried_without_quota(parts.kafka, NEEDED_BYTES_PER_SECOND),
+    )
+    return scale_for(
+        carried,
+        tried_bytes_per_second=TRIAL_BYTES_PER_SECOND * len(HEALTHY_LEADERS),
+        cores=os.cpu_count() or 1,
+    )
 
 
 if __name__ == "__main__":

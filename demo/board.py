@@ -1,6 +1,8 @@
-"""The state of the running experiment, for whoever watches: what live view and plain lines show. It draws nothing and decides nothing.
+"""The state of the running experiment, for whoever watches: what live view and plain lines show. It
+draws nothing and decides nothing.
 
-The experiment, the ZooKeeper watches and the readers of Kubernetes write to it from their own threads.
+The experiment, the ZooKeeper watches and the readers of Kubernetes write to it from their own
+threads.
 """
 
 import threading
@@ -18,8 +20,9 @@ HISTORY_SECONDS = 48
 class Snapshot:
     """The board at one moment. Rates are bytes per second, None = not known.
 
-    `rates` is row -> one rate a second, newest last; a row is a partition (`p0`) in experiment 1, a level later. So are `states`, and
-    `quotas`, but for experiment 1, where they are by user. `results` are lines about finished phases.
+    `rates` is row -> one rate a second, newest last; a row is a partition (`p0`) in experiment 1, a
+    level later. So are `states`, and `quotas`, but for experiment 1, where they are by user.
+    `results` are lines about finished phases.
     """
 
     title: str = "Set-up"
@@ -37,9 +40,16 @@ class Snapshot:
 
 
 class Board:
-    """Thread-safe; every mark also goes to `on_mark` at once, every second of rates to `on_rates`, for views that print lines."""
+    """Thread-safe; every mark also goes to `on_mark` at once, every second of rates to `on_rates`,
+    for views that print lines.
+    """
 
-    def __init__(self, *, on_mark: Callable[[Mark], None] | None = None, on_rates: Callable[[Snapshot], None] | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        on_mark: Callable[[Mark], None] | None = None,
+        on_rates: Callable[[Snapshot], None] | None = None,
+    ) -> None:
         self._lock = threading.Lock()
         self._snapshot = Snapshot()
         self._marks: list[Mark] = []
@@ -65,7 +75,9 @@ class Board:
         if self._on_mark is not None:
             self._on_mark(mark)
 
-    def show_activity(self, title: str, activity: str, *, ends_at_seconds: float | None = None) -> None:
+    def show_activity(
+        self, title: str, activity: str, *, ends_at_seconds: float | None = None
+    ) -> None:
         """Show what is being waited for, and until when if that is known."""
         self._change(title=title, activity=activity, activity_ends_at_seconds=ends_at_seconds)
 
@@ -89,7 +101,9 @@ class Board:
         """Show the level's state in the policy's status."""
         self._change(states={**self.snapshot().states, level: state})
 
-    def show_rates(self, rates: Mapping[str, tuple[float, ...]], nic_rate: float | None = None) -> None:
+    def show_rates(
+        self, rates: Mapping[str, tuple[float, ...]], nic_rate: float | None = None
+    ) -> None:
         """Show the last seconds of every row, and the rate of the broker's NIC."""
         snapshot = self._change(rates=dict(rates), nic_rate=nic_rate)
         if self._on_rates is not None:

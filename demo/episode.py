@@ -1,4 +1,6 @@
-"""What one playing of experiments 2 and 3 leaves behind, by Tidegate or by the published cliff, and the bounds that it has to keep."""
+"""What one playing of experiments 2 and 3 leaves behind, by Tidegate or by the published cliff, and
+the bounds that it has to keep.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -6,7 +8,14 @@ from dataclasses import dataclass
 
 from demo.script import BUSINESSES, CONTRACT, LOWERED, ThrottlingLength
 from demo.words import Check, MarkKind, at_most, exact_check
-from lab.episodes import FULL_SHARE, LIMIT_SLACK, LONG_MEAN_SECONDS, NIC_MEAN_SECONDS, Business, Episode
+from lab.episodes import (
+    FULL_SHARE,
+    LIMIT_SLACK,
+    LONG_MEAN_SECONDS,
+    NIC_MEAN_SECONDS,
+    Business,
+    Episode,
+)
 from lab.load import ProcessorShare
 
 
@@ -22,14 +31,17 @@ class TierStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playing(Episode):
-    """One playing: also what the policy's status showed of the tiers, and what the whole machine did meanwhile."""
+    """One playing: also what the policy's status showed of the tiers, and what the whole machine
+    did meanwhile.
+    """
 
     began_seconds: float
     tiers: tuple[TierStep, ...]
     processor: ProcessorShare
 
 
-# The bounds under Tidegate, each as one row with its verdict. The published way is shown beside it, not judged.
+# The bounds under Tidegate, each as one row with its verdict. The published way is shown beside it,
+# not judged.
 
 
 LIMIT_LOWERED = "Experiment 2: the limit drops to 50 MB/s"
@@ -50,9 +62,26 @@ def throttling_checks(episode: Playing) -> list[Check]:
 
 def _lowered(episode: Playing) -> Iterator[Check]:
     about = LIMIT_LOWERED
-    yield at_most(about, "limit lowered to first quota written", episode.seconds_to_first_write(), most=FIRST_WRITE_SECONDS)
-    yield exact_check(about, "levels written before their turn", unit="", expected=0, measured=episode.turns_out_of_order())
-    yield exact_check(about, "quotas written for L0", unit="", expected=0, measured=len(episode.written(BUSINESSES[0].level)))
+    yield at_most(
+        about,
+        "limit lowered to first quota written",
+        episode.seconds_to_first_write(),
+        most=FIRST_WRITE_SECONDS,
+    )
+    yield exact_check(
+        about,
+        "levels written before their turn",
+        unit="",
+        expected=0,
+        measured=episode.turns_out_of_order(),
+    )
+    yield exact_check(
+        about,
+        "quotas written for L0",
+        unit="",
+        expected=0,
+        measured=len(episode.written(BUSINESSES[0].level)),
+    )
     slack = f"{LIMIT_SLACK:.0%}".replace("%", " %")
     name = f"first write until the NIC is within the limit + {slack} ({NIC_MEAN_SECONDS} s mean)"
     yield at_most(about, name, episode.seconds_until_within(), most=WITHIN_SECONDS)
@@ -66,20 +95,34 @@ def _lowered(episode: Playing) -> Iterator[Check]:
 
 
 def _raised(episode: Playing) -> Iterator[Check]:
-    yield at_most(LIMIT_RAISED, "limit raised to full load of all", episode.seconds_until_all_full(), most=FULL_SECONDS)
+    yield at_most(
+        LIMIT_RAISED,
+        "limit raised to full load of all",
+        episode.seconds_until_all_full(),
+        most=FULL_SECONDS,
+    )
     for business in LOWERED:
         quota = episode.quota_at_end(business.level)
         measured = None if quota is None else quota / 1e6
-        yield exact_check(LIMIT_RAISED, f"quota of {business.level}, the contract", unit="MB/s", expected=CONTRACT / 1e6, measured=measured)
+        yield exact_check(
+            LIMIT_RAISED,
+            f"quota of {business.level}, the contract",
+            unit="MB/s",
+            expected=CONTRACT / 1e6,
+            measured=measured,
+        )
 
 
 def _rest_check(episode: Playing, business: Business) -> Check:
-    """A tier at rest gets its quota: the throttled rate, or a higher one where the broker was within its limit before that was reached."""
+    """A tier at rest gets its quota: the throttled rate, or a higher one where the broker was
+    within its limit before that was reached.
+    """
     expected = episode.expected_at_rest(business.level) / 1e6
     throttled = (business.throttled or 0) / 1e6
     return Check(
         about=LIMIT_LOWERED,
-        name=f"{business.level} at rest for {episode.measured_seconds} s, against its quota (may drop to {throttled:g} MB/s)",
+        name=f"{business.level} at rest for {episode.measured_seconds} s, against its quota "
+        f"(may drop to {throttled:g} MB/s)",
         unit="MB/s",
         expected=expected,
         measured=episode.rate_at_rest(business.level) / 1e6,
@@ -91,14 +134,23 @@ def _rest_check(episode: Playing, business: Business) -> Check:
 
 def _share_check(about: str, name: str, share: float) -> Check:
     lowest = 100 * FULL_SHARE
-    return Check(about, name, "%", 100.0, 100 * share, lowest=lowest, highest=float("inf"), tolerance=f"at least {lowest:g} %")
+    return Check(
+        about,
+        name,
+        "%",
+        100.0,
+        100 * share,
+        lowest=lowest,
+        highest=float("inf"),
+        tolerance=f"at least {lowest:g} %",
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class ThrottlingOutcome:
-    """One run of experiments 2 and 3, for report and summary. `cliff` is None where the published way was not played; `nic_source` is
-    where the NIC's bytes come from, in words. `left_out` is an earlier playing that missed a bound while the machine's host took its
-    processors.
+    """One run of experiments 2 and 3, for report and summary. `cliff` is None where the published
+    way was not played; `nic_source` is where the NIC's bytes come from, in words. `left_out` is an
+    earlier playing that missed a bound while the machine's host took its processors.
     """
 
     length: ThrottlingLength
@@ -116,19 +168,29 @@ class ThrottlingOutcome:
         return all(check.kept for check in self.checks())
 
 
-# The same share from which the benchmarks measure again. One connection feels a stolen tenth, and L0 may lack three hundredths.
+# The same share from which the benchmarks measure again. One connection feels a stolen tenth, and
+# L0 may lack three hundredths.
 _STOLEN_PERCENT = 12.0
 
 
-def played(play: Callable[[str], Playing], *, mark: Callable[[float, MarkKind, str], None]) -> tuple[Playing, Playing | None]:
-    """The playing that counts, and one that was left out because it missed a bound while the machine's host gave its processors to others.
+def played(
+    play: Callable[[str], Playing], *, mark: Callable[[float, MarkKind, str], None]
+) -> tuple[Playing, Playing | None]:
+    """The playing that counts, and one that was left out because it missed a bound while the
+    machine's host gave its processors to others.
 
     `play` gets a name for the files of each playing; a second one always counts.
     """
     first = play("tidegate")
-    if first.processor.stolen_percent <= _STOLEN_PERCENT or all(check.kept for check in throttling_checks(first)):
+    if first.processor.stolen_percent <= _STOLEN_PERCENT or all(
+        check.kept for check in throttling_checks(first)
+    ):
         return first, None
-    mark(time.time(), MarkKind.EVENT, f"{left_out_words(first)}: both experiments are played once more")
+    mark(
+        time.time(),
+        MarkKind.EVENT,
+        f"{left_out_words(first)}: both experiments are played once more",
+    )
     return play("tidegate-again"), first
 
 
@@ -136,4 +198,7 @@ def left_out_words(episode: Playing) -> str:
     """Why an episode does not count."""
     missed = sum(not check.kept for check in throttling_checks(episode))
     taken = f"{episode.processor.stolen_percent:.0f} % of the processors"
-    return f"An earlier playing of experiments 2 and 3 missed {missed} of its bounds while the machine's host took {taken}"
+    return (
+        f"An earlier playing of experiments 2 and 3 missed {missed} of its bounds while the "
+        f"machine's host took {taken}"
+    )

@@ -1,4 +1,5 @@
-"""Plays experiment 1: takes each phase's steps, lets it settle, measures it. It judges nothing and draws nothing.
+"""Plays experiment 1: takes each phase's steps, lets it settle, measures it. It judges nothing and
+draws nothing.
 
 The order is fixed by `script`; what is started and stopped is in `parts`.
 """
@@ -13,7 +14,19 @@ from typing import Self
 from demo.board import HISTORY_SECONDS, Board
 from demo.outcome import PhaseResult, Reaction
 from demo.parts import NAMESPACE, POLICY, Parts, declared_resources, revive, set_fixed_quota
-from demo.script import HEALTHY_LEADERS, LEADERS_AFTER_KILL, ORPHAN, TOPIC, USER, VICTIM, Phase, Scale, Step, Windows, quota_of
+from demo.script import (
+    HEALTHY_LEADERS,
+    LEADERS_AFTER_KILL,
+    ORPHAN,
+    TOPIC,
+    USER,
+    VICTIM,
+    Phase,
+    Scale,
+    Step,
+    Windows,
+    quota_of,
+)
 from demo.witnesses import LeaderWatch, counted_by_brokers
 from demo.words import MarkKind
 from lab.errors import LabError
@@ -27,7 +40,8 @@ from lab.rates import ByteSeries, Sample, steady_mean
 
 
 TRIAL_BYTES_PER_SECOND = 30_000_000
-# Cold brokers carry a tenth of what they carry once their code is compiled; a machine that is strong enough shows it sooner.
+# Cold brokers carry a tenth of what they carry once their code is compiled; a machine that is
+# strong enough shows it sooner.
 _TRIAL_SECONDS = 30
 _TRIAL_SECONDS_COUNTED = 4
 # A run ends its clients itself; this bounds them if it cannot.
@@ -43,29 +57,39 @@ class Producers:
     def series(self) -> dict[int, ByteSeries]:
         """Partition -> everything delivered so far."""
         return {
-            partition: ByteSeries(Sample(row.unix_seconds + 1, row.moved_bytes) for row in client.rows())
+            partition: ByteSeries(
+                Sample(row.unix_seconds + 1, row.moved_bytes) for row in client.rows()
+            )
             for partition, client in self._clients.items()
         }
 
     def history(self, seconds: int) -> dict[int, tuple[float, ...]]:
         """Partition -> the rates of the last whole seconds, newest last."""
-        return {partition: tuple(float(row.moved_bytes) for row in client.rows()[-seconds:]) for partition, client in self._clients.items()}
+        return {
+            partition: tuple(float(row.moved_bytes) for row in client.rows()[-seconds:])
+            for partition, client in self._clients.items()
+        }
 
 
 @contextmanager
-def producers(kafka: KafkaLab, offered_bytes_per_second: int, *, seconds: float = _LONGEST_RUN_SECONDS) -> Iterator[Producers]:
+def producers(
+    kafka: KafkaLab, offered_bytes_per_second: int, *, seconds: float = _LONGEST_RUN_SECONDS
+) -> Iterator[Producers]:
     """One producer for each partition, each offering this rate, while the context is open."""
     with ExitStack() as stack:
         clients = {
-            partition: stack.enter_context(_client(kafka, partition, offered=offered_bytes_per_second, seconds=seconds))
+            partition: stack.enter_context(
+                _client(kafka, partition, offered=offered_bytes_per_second, seconds=seconds)
+            )
             for partition in HEALTHY_LEADERS
         }
         yield Producers(clients)
 
 
 def carried_without_quota(kafka: KafkaLab, enough_bytes_per_second: float) -> float:
-    """The most that all producers together delivered within four seconds when each offered 30 MB/s and nothing limited them, in bytes per
-    second. It ends as soon as that is enough, or after half a minute.
+    """The most that all producers together delivered within four seconds when each offered 30 MB/s
+    and nothing limited them, in bytes per second. It ends as soon as that is enough, or after half
+    a minute.
     """
     most = 0.0
     with producers(kafka, TRIAL_BYTES_PER_SECOND, seconds=_TRIAL_SECONDS) as trial:
@@ -104,7 +128,16 @@ _READY_TIMEOUT_SECONDS = 30
 class Play:
     """One run on the running parts; a context manager, because its producers must end with it."""
 
-    def __init__(self, parts: Parts, board: Board, quota: QuotaWatch, leaders: LeaderWatch, *, scale: Scale, windows: Windows) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        board: Board,
+        quota: QuotaWatch,
+        leaders: LeaderWatch,
+        *,
+        scale: Scale,
+        windows: Windows,
+    ) -> None:
         self._parts = parts
         self._board = board
         self._quota = quota
@@ -157,13 +190,21 @@ class Play:
 
     def reaction(self) -> Reaction:
         """How fast the last kill was answered, by ZooKeeper's own times."""
-        elected = self._leaders.leader_elected_at(ORPHAN, other_than=VICTIM, after_seconds=self._killed_at)
+        elected = self._leaders.leader_elected_at(
+            ORPHAN, other_than=VICTIM, after_seconds=self._killed_at
+        )
         corrected = 2 * self._scale.contract_bytes_per_second
-        writes = (write for write in self._quota.writes() if write.after == corrected and write.at_seconds >= self._killed_at)
+        writes = (
+            write
+            for write in self._quota.writes()
+            if write.after == corrected and write.at_seconds >= self._killed_at
+        )
         committed = next((write.at_seconds for write in writes), None)
         return Reaction(self._killed_at, elected, committed)
 
-    def _measure(self, phase: Phase, begin: float, *, measured_from: float, processor: ProcessorShare) -> PhaseResult:
+    def _measure(
+        self, phase: Phase, begin: float, *, measured_from: float, processor: ProcessorShare
+    ) -> PhaseResult:
         length = self._windows.measure_seconds
         return PhaseResult(
             phase=phase,
@@ -171,9 +212,14 @@ class Play:
             measured_from_seconds=measured_from,
             measured_seconds=length,
             leaders=self._leaders.leaders(),
-            by_partition={partition: steady_mean(one, measured_from, length) for partition, one in self.series().items()},
+            by_partition={
+                partition: steady_mean(one, measured_from, length)
+                for partition, one in self.series().items()
+            },
             quota=self._quota.quotas()[USER],
-            counted_by_brokers=counted_by_brokers(self._parts.prometheus.ready(), measured_from, length_seconds=length),
+            counted_by_brokers=counted_by_brokers(
+                self._parts.prometheus.ready(), measured_from, length_seconds=length
+            ),
             processor=processor,
         )
 
@@ -185,46 +231,76 @@ class Play:
             self._refuse_dead_operator()
 
     def _await_quota(self, phase: Phase) -> None:
-        """Wait for the quota that the regime should bring; when it does not come, the phase is measured all the same and misses."""
+        """Wait for the quota that the regime should bring; when it does not come, the phase is
+        measured all the same and misses.
+        """
         quota = quota_of(phase, self._scale.contract_bytes_per_second)
         self._board.show_activity(phase.title, f"waiting for the quota of {quota / 1e6:g} MB/s")
         if not self._quota.wait_for(USER, quota, timeout_seconds=_QUOTA_TIMEOUT_SECONDS):
-            missing = f"no quota of {quota / 1e6:g} MB/s came within {_QUOTA_TIMEOUT_SECONDS:g} s; measuring what is there"
+            missing = (
+                f"no quota of {quota / 1e6:g} MB/s came within {_QUOTA_TIMEOUT_SECONDS:g} "
+                f"s; measuring what is there"
+            )
             self._board.mark(time.time(), MarkKind.EVENT, missing)
 
     def _refuse_dead_operator(self) -> None:
         if not self._parts.operator.is_running():
             code = self._parts.operator.exit_code
-            raise LabError(f"The operator ended with code {code} during the experiment.\n{self._parts.operator.log_tail()}")
+            raise LabError(
+                f"The operator ended with code {code} during the "
+                f"experiment.\n{self._parts.operator.log_tail()}"
+            )
 
     def _set_fixed_quota(self) -> None:
-        self._command(f"kafka-configs: producer_byte_rate={self._scale.contract_bytes_per_second} for user {USER}")
-        set_fixed_quota(self._parts.kafka, USER, key=PRODUCE_KEY, bytes_per_second=self._scale.contract_bytes_per_second)
+        self._command(
+            f"kafka-configs: producer_byte_rate={self._scale.contract_bytes_per_second} for user "
+            f"{USER}"
+        )
+        set_fixed_quota(
+            self._parts.kafka,
+            USER,
+            key=PRODUCE_KEY,
+            bytes_per_second=self._scale.contract_bytes_per_second,
+        )
 
     def _start_producers(self) -> None:
         running = producers(self._parts.kafka, self._scale.offered_bytes_per_second)
         self._producers = self._stack.enter_context(running)
         ended = threading.Event()
-        reader = threading.Thread(target=self._show_rates, args=(self._producers, ended), name="rates", daemon=True)
+        reader = threading.Thread(
+            target=self._show_rates, args=(self._producers, ended), name="rates", daemon=True
+        )
         reader.start()
         self._stack.callback(reader.join)
         self._stack.callback(ended.set)
 
     def _show_rates(self, running: Producers, ended: threading.Event) -> None:
         while not ended.wait(1.0):
-            self._board.show_rates({f"p{partition}": rates for partition, rates in running.history(HISTORY_SECONDS).items()})
+            self._board.show_rates(
+                {
+                    f"p{partition}": rates
+                    for partition, rates in running.history(HISTORY_SECONDS).items()
+                }
+            )
 
     def _kill_broker(self) -> None:
         self._killed_at = time.time()
         self._board.mark(self._killed_at, MarkKind.KILL, Step.KILL_BROKER.value)
         self._parts.kafka.broker(VICTIM).kill()
-        if not self._leaders.wait_for_leader(ORPHAN, LEADERS_AFTER_KILL[ORPHAN], timeout_seconds=_ELECTION_TIMEOUT_SECONDS):
-            raise LabError(f"Kafka elected no new leader of partition {ORPHAN} within {_ELECTION_TIMEOUT_SECONDS:g} s after the kill.")
+        if not self._leaders.wait_for_leader(
+            ORPHAN, LEADERS_AFTER_KILL[ORPHAN], timeout_seconds=_ELECTION_TIMEOUT_SECONDS
+        ):
+            raise LabError(
+                f"Kafka elected no new leader of partition {ORPHAN} within "
+                f"{_ELECTION_TIMEOUT_SECONDS:g} s after the kill."
+            )
 
     def _revive_broker(self) -> None:
         self._command(f"broker {VICTIM} is started again")
         revive(self._parts.kafka, VICTIM)
-        self._board.mark(time.time(), MarkKind.RETURN, f"broker {VICTIM} leads partition {ORPHAN} again")
+        self._board.mark(
+            time.time(), MarkKind.RETURN, f"broker {VICTIM} leads partition {ORPHAN} again"
+        )
 
     def _apply_resources(self) -> None:
         self._command("kubectl apply -f examples/")

@@ -1,4 +1,5 @@
-"""What a run of the demo leaves behind: phases, marks in time, every bound with its verdict. Report and summary read only this.
+"""What a run of the demo leaves behind: phases, marks in time, every bound with its verdict. Report
+and summary read only this.
 
 Times are seconds since the epoch; rates are bytes per second.
 """
@@ -16,10 +17,11 @@ from lab.rates import ByteSeries
 
 @dataclass(frozen=True, slots=True)
 class PhaseResult:
-    """One measured phase. `by_partition` holds steady means; `quota` what stood in ZooKeeper at its end (None = no quota).
+    """One measured phase. `by_partition` holds steady means; `quota` what stood in ZooKeeper at its
+    end (None = no quota).
 
-    `counted_by_brokers` is the total as the brokers themselves counted it, read through Prometheus; None when it gave no answer.
-    `processor` is what the whole machine did while it was measured.
+    `counted_by_brokers` is the total as the brokers themselves counted it, read through Prometheus;
+    None when it gave no answer. `processor` is what the whole machine did while it was measured.
     """
 
     phase: Phase
@@ -52,7 +54,9 @@ class PhaseResult:
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """One failure under Tidegate: the kill, ZooKeeper's own times of the new leader and of the corrected quota (None = never came)."""
+    """One failure under Tidegate: the kill, ZooKeeper's own times of the new leader and of the
+    corrected quota (None = never came).
+    """
 
     killed_at_seconds: float
     elected_at_seconds: float | None
@@ -70,10 +74,11 @@ class Reaction:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The whole run. `surroundings` describes machine and parts as label and text, in the order in which they are shown.
+    """The whole run. `surroundings` describes machine and parts as label and text, in the order in
+    which they are shown.
 
-    `throttling` is what experiments 2 and 3 left, `usage` is read from the tables made at the end, the rest is of experiment 1; None
-    where they were not played.
+    `throttling` is what experiments 2 and 3 left, `usage` is read from the tables made at the end,
+    the rest is of experiment 1; None where they were not played.
     """
 
     scale: Scale
@@ -90,7 +95,12 @@ class Outcome:
     def checks(self) -> list[Check]:
         """Every bound of the run, in the order in which it was played."""
         rows = [check for result in self.results for check in self._checks_of(result)]
-        later = [check for part in (self.throttling, self.usage) if part is not None for check in part.checks()]
+        later = [
+            check
+            for part in (self.throttling, self.usage)
+            if part is not None
+            for check in part.checks()
+        ]
         return [*rows, reaction_check(self.reaction.seconds_after_election), *later]
 
     @property
@@ -100,12 +110,16 @@ class Outcome:
     def expected_by_broker(self, phase: Phase) -> dict[int, int]:
         """What the arithmetic expects of every broker in the phase, on this run's scale."""
         quota = quota_of(phase, self.scale.contract_bytes_per_second)
-        return expected_by_broker(phase.leaders, quota, offered_bytes_per_second=self.scale.offered_bytes_per_second)
+        return expected_by_broker(
+            phase.leaders, quota, offered_bytes_per_second=self.scale.offered_bytes_per_second
+        )
 
     def processors_of_missed(self) -> dict[str, ProcessorShare]:
         """Part of the run in which a bound was missed -> what the machine did meanwhile."""
         missed = {
-            result.phase.title: result.processor for result in self.results if not all(check.kept for check in self._checks_of(result))
+            result.phase.title: result.processor
+            for result in self.results
+            if not all(check.kept for check in self._checks_of(result))
         }
         if self.throttling is not None and not self.throttling.passed:
             missed["experiments 2 and 3"] = self.throttling.tidegate.processor
@@ -116,8 +130,12 @@ class Outcome:
         quota = quota_of(result.phase, self.scale.contract_bytes_per_second)
         in_force = None if result.quota is None else result.quota / 1e6
         return [
-            exact_check(title, "quota in ZooKeeper", unit="MB/s", expected=quota / 1e6, measured=in_force),
-            *rate_checks(title, self.expected_by_broker(result.phase), measured_by_broker=result.by_broker),
+            exact_check(
+                title, "quota in ZooKeeper", unit="MB/s", expected=quota / 1e6, measured=in_force
+            ),
+            *rate_checks(
+                title, self.expected_by_broker(result.phase), measured_by_broker=result.by_broker
+            ),
         ]
 
 

@@ -1,8 +1,9 @@
-"""The parts that the experiments run on, started part by part with its progress shown, and taken away again at any end.
+"""The parts that the experiments run on, started part by part with its progress shown, and taken
+away again at any end.
 
-ZooKeeper, three brokers, Prometheus and the Kubernetes API come from the lab; the operator is a process of its own, started as a user
-would start it. Kubernetes and the operator start beside Kafka. As root, every broker gets a network namespace; without root all are on
-loopback.
+ZooKeeper, three brokers, Prometheus and the Kubernetes API come from the lab; the operator is a
+process of its own, started as a user would start it. Kubernetes and the operator start beside
+Kafka. As root, every broker gets a network namespace; without root all are on loopback.
 """
 
 import json
@@ -39,9 +40,11 @@ T = TypeVar("T")
 
 
 class Beside(Generic[T]):
-    """A context manager around another: entering it returns at once, `ready` waits until the other is open.
+    """A context manager around another: entering it returns at once, `ready` waits until the other
+    is open.
 
-    Leaving it first waits until the other is open or has failed, because something half open cannot be closed.
+    Leaving it first waits until the other is open or has failed, because something half open cannot
+    be closed.
     """
 
     def __init__(self, part: AbstractContextManager[T]) -> None:
@@ -75,7 +78,9 @@ NAMESPACE = "streaming"
 
 
 def declared_resources(kafka: KafkaLab, contract_bytes_per_second: int) -> str:
-    """The examples as YAML documents for `kubectl apply -f -`; only addresses and alice's contract differ from the files."""
+    """The examples as YAML documents for `kubectl apply -f -`; only addresses and alice's contract
+    differ from the files.
+    """
     documents = [document for name in _FILES for document in _documents(EXAMPLES / name)]
     for document in documents:
         if document["kind"] == "BrokerBandwidthPolicy":
@@ -87,7 +92,9 @@ def declared_resources(kafka: KafkaLab, contract_bytes_per_second: int) -> str:
 
 
 def _documents(path: Path) -> Iterator[dict[str, Any]]:
-    return (document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document)
+    return (
+        document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document
+    )
 
 
 def _fill_in_contract(tier: dict[str, Any], contract_bytes_per_second: int) -> None:
@@ -111,12 +118,21 @@ def create_topic(kafka: KafkaLab, assignment: tuple[tuple[int, ...], ...]) -> No
 
 
 def set_fixed_quota(kafka: KafkaLab, user: str, *, key: str, bytes_per_second: int) -> None:
-    """Kafka's own quota for the user (`key` as Kafka names it), with Kafka's own command (kafka-configs)."""
+    """Kafka's own quota for the user (`key` as Kafka names it), with Kafka's own command
+    (kafka-configs).
+    """
     entity = ("--entity-type", "users", "--entity-name", user)
     with start_java(
         "kafka-configs",
         "kafka.admin.ConfigCommand",
-        arguments=["--bootstrap-server", kafka.bootstrap_servers, "--alter", *entity, "--add-config", f"{key}={bytes_per_second}"],
+        arguments=[
+            "--bootstrap-server",
+            kafka.bootstrap_servers,
+            "--alter",
+            *entity,
+            "--add-config",
+            f"{key}={bytes_per_second}",
+        ],
         options=["-Xmx128m"],
         jars=kafka_jars(),
         directory=kafka.run.path / "kafka-configs",
@@ -126,7 +142,9 @@ def set_fixed_quota(kafka: KafkaLab, user: str, *, key: str, bytes_per_second: i
 
 
 def revive(kafka: KafkaLab, broker: int) -> None:
-    """Start a killed broker, and give every partition back to the broker that should lead it as soon as that one has caught up."""
+    """Start a killed broker, and give every partition back to the broker that should lead it as
+    soon as that one has caught up.
+    """
     kafka.broker(broker).start()
     kafka.restore_preferred_leaders(TOPIC)
 
@@ -140,7 +158,11 @@ RESOURCES = Path(__file__).parent / "throttling.yaml"
 
 def throttling_resources(kafka: KafkaLab, prometheus: PrometheusLab) -> str:
     """The file as YAML documents for `kubectl apply -f -`."""
-    documents = [document for document in yaml.safe_load_all(RESOURCES.read_text(encoding="utf-8")) if document]
+    documents = [
+        document
+        for document in yaml.safe_load_all(RESOURCES.read_text(encoding="utf-8"))
+        if document
+    ]
     for document in documents:
         if document["kind"] == "BrokerBandwidthPolicy":
             _fill_in(document["spec"], kafka, prometheus)
@@ -170,7 +192,9 @@ _NEEDED = ("linux", "util-linux", "java", "maven", "go", "apt", "disk")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The running parts; Prometheus may still be starting, since it is not needed before the first measurement."""
+    """The running parts; Prometheus may still be starting, since it is not needed before the first
+    measurement.
+    """
 
     kafka: KafkaLab
     prometheus: Beside[PrometheusLab]
@@ -198,10 +222,12 @@ class SetupLog:
 def running_parts(log: SetupLog, output: Path, *, interruption: Interruption) -> Iterator[Parts]:
     """All parts, running; the operator's log and audit trail go to `output`.
 
-    Raises LabError when the machine lacks something or a part does not start; what was started is stopped then.
+    Raises LabError when the machine lacks something or a part does not start; what was started is
+    stopped then.
     """
     refuse_missing(*_NEEDED)
-    # What is not in the cache yet is fetched and built here, one after the other: both want the whole machine.
+    # What is not in the cache yet is fetched and built here, one after the other: both want the
+    # whole machine.
     with interruption.reported():
         log.timed("Kafka's jars (downloaded once)", kafka_jars)
         log.timed("Kubernetes' binary (built once)", kube_binary)
@@ -220,7 +246,9 @@ def running_parts(log: SetupLog, output: Path, *, interruption: Interruption) ->
 
 
 @contextmanager
-def _kubernetes(log: SetupLog, output: Path, metrics_port: int) -> Iterator[tuple[KubeApi, Process]]:
+def _kubernetes(
+    log: SetupLog, output: Path, metrics_port: int
+) -> Iterator[tuple[KubeApi, Process]]:
     with ExitStack() as stack:
         kube = _open(stack, log, "Kubernetes API", KubeApi())
         log.timed("custom resource definitions", lambda: _install(kube))
@@ -233,7 +261,10 @@ def describe(parts: Parts) -> dict[str, str]:
         where = "three brokers and the clients on loopback (network namespaces need root)"
     else:
         where = "a network namespace for each broker and one for the clients, joined by a bridge"
-    return {"Kafka": "3.9.2 with ZooKeeper, quota window 11 x 1 s (Kafka's default)", "Network": where}
+    return {
+        "Kafka": "3.9.2 with ZooKeeper, quota window 11 x 1 s (Kafka's default)",
+        "Network": where,
+    }
 
 
 def _open(stack: ExitStack, log: SetupLog, part: str, context: AbstractContextManager[T]) -> T:
@@ -246,7 +277,25 @@ def _install(kube: KubeApi) -> None:
 
 
 def _start_operator(kube: KubeApi, output: Path, metrics_port: int) -> Process:
-    ports = ["--listen-address", _OPERATOR_HOST, "--liveness-port", "0", "--metrics-port", str(metrics_port)]
+    ports = [
+        "--listen-address",
+        _OPERATOR_HOST,
+        "--liveness-port",
+        "0",
+        "--metrics-port",
+        str(metrics_port),
+    ]
     audit = ["--audit-file", str(output / AUDIT_TRAIL)]
-    argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kube.kubeconfig), "--namespace", NAMESPACE, *ports, *audit]
+    argv = [
+        sys.executable,
+        "-m",
+        "tidegate",
+        "run",
+        "--kubeconfig",
+        str(kube.kubeconfig),
+        "--namespace",
+        NAMESPACE,
+        *ports,
+        *audit,
+    ]
     return process.start("operator", argv, log_path=output / OPERATOR_LOG)

@@ -37,7 +37,11 @@ from tidegate.rollup.report.svg import (
 )
 
 _LEFT, _RIGHT = 56, WIDTH - 84  # at the right: the names of horizontal lines
-_MARKS = {MarkKind.KILL: ("kill", "start"), MarkKind.RETURN: ("return", "end"), MarkKind.QUOTA: ("quota dotted", "start")}
+_MARKS = {
+    MarkKind.KILL: ("kill", "start"),
+    MarkKind.RETURN: ("return", "end"),
+    MarkKind.QUOTA: ("quota dotted", "start"),
+}
 _QUOTA_TICKS = (1, 2, 5, 10, 20, 60)
 
 
@@ -47,7 +51,9 @@ def _megabytes(rate: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """A part of a plot with a time axis: seconds along x, another quantity along y, from `top` to `bottom`."""
+    """A part of a plot with a time axis: seconds along x, another quantity along y, from `top` to
+    `bottom`.
+    """
 
     across: Scale
     upward: Scale
@@ -61,22 +67,43 @@ class _Strip:
         return self.upward.begin
 
     def points(self, times: Iterable[float], values: Iterable[float]) -> list[Point]:
-        return [(self.across.at(time), self.upward.at(value)) for time, value in zip(times, values, strict=True)]
+        return [
+            (self.across.at(time), self.upward.at(value))
+            for time, value in zip(times, values, strict=True)
+        ]
 
     def vertical(self, at: float, class_: str) -> Markup:
         return vertical_line(self.across.at(at), self.top, self.bottom, class_=f"line {class_}")
 
-    def level(self, value: float, class_: str, name: str, *, begin: float | None = None, end: float | None = None) -> Markup:
-        """A horizontal line from `begin` to `end`, or from edge to edge, with its name at the right."""
-        left, right = (self.across.at(edge) if edge is not None else side for edge, side in ((begin, _LEFT), (end, _RIGHT)))
+    def level(
+        self,
+        value: float,
+        class_: str,
+        name: str,
+        *,
+        begin: float | None = None,
+        end: float | None = None,
+    ) -> Markup:
+        """A horizontal line from `begin` to `end`, or from edge to edge, with its name at the
+        right.
+        """
+        left, right = (
+            self.across.at(edge) if edge is not None else side
+            for edge, side in ((begin, _LEFT), (end, _RIGHT))
+        )
         y = self.upward.at(value)
-        names = [text(part, _RIGHT + 6, y + 4 + 15 * row, class_=f"{class_} small") for row, part in enumerate(name.split("\n"))]
+        names = [
+            text(part, _RIGHT + 6, y + 4 + 15 * row, class_=f"{class_} small")
+            for row, part in enumerate(name.split("\n"))
+        ]
         return element("g", horizontal_line(y, left, right, class_=f"line {class_}"), *names)
 
     def span(self, begin: float, end: float, class_: str) -> Markup:
         """A coloured background from one time to another."""
         left, right = self.across.at(begin), self.across.at(end)
-        return bar(left, self.top, right - left, self.bottom - self.top, class_=f"background {class_}")
+        return bar(
+            left, self.top, right - left, self.bottom - self.top, class_=f"background {class_}"
+        )
 
 
 def _ticks(upward: Scale, *, count: int = 5) -> list[float]:
@@ -102,20 +129,35 @@ def total_plot(outcome: Outcome) -> Plot:
     marks = _shown_marks(outcome)
     parts = [
         *_regimes(outcome, strip, names_at=16),
-        vertical_axis(strip.upward, labelled(_ticks(strip.upward)), left=_LEFT, right=_RIGHT, title="MB/s"),
-        _time_axis(strip.across, strip.bottom, strip.bottom + 4, "seconds since the experiment began"),
+        vertical_axis(
+            strip.upward, labelled(_ticks(strip.upward)), left=_LEFT, right=_RIGHT, title="MB/s"
+        ),
+        _time_axis(
+            strip.across, strip.bottom, strip.bottom + 4, "seconds since the experiment began"
+        ),
         area(upper, [(x, strip.bottom) for x, _ in (upper[0], upper[-1])], class_="total faint"),
         line(upper, class_="total"),
         strip.level(promised, "promise dashed", f"promised\n{promised:g} MB/s"),
-        *(strip.vertical(mark.at_seconds - _span(outcome)[0], _MARKS[mark.kind][0]) for mark in marks),
+        *(
+            strip.vertical(mark.at_seconds - _span(outcome)[0], _MARKS[mark.kind][0])
+            for mark in marks
+        ),
         *_mark_names(outcome, strip, marks),
         *_measured_windows(outcome, strip),
     ]
-    legend = [("line total", "total, mean of the last 12 s"), *_legend(), ("line measured", "measured here")]
+    legend = [
+        ("line total", "total, mean of the last 12 s"),
+        *_legend(),
+        ("line measured", "measured here"),
+    ]
     return plot(
         "total",
         "The total over time.",
-        "Each point is the mean of the 12 seconds before it, so a change shows fully 12 seconds after its line.",
+        (
+            "Each point is the mean of the 12 seconds before it, so a change shows fully 12 "
+            "seconds "
+            "after its line."
+        ),
         parts,
         height=strip.bottom + 42,
         legend=legend,
@@ -133,18 +175,36 @@ def partition_plot(outcome: Outcome) -> Plot:
         times, rates = _moving_means(outcome, [series])
         title = f"partition {partition}, MB/s"
         parts += _regimes(outcome, strip, names_at=16 if row == 0 else None)
-        parts += [vertical_axis(strip.upward, labelled(_ticks(strip.upward, count=3)), left=_LEFT, right=_RIGHT, title=title)]
-        parts += [strip.vertical(mark.at_seconds - start, _MARKS[mark.kind][0]) for mark in _shown_marks(outcome)]
+        parts += [
+            vertical_axis(
+                strip.upward,
+                labelled(_ticks(strip.upward, count=3)),
+                left=_LEFT,
+                right=_RIGHT,
+                title=title,
+            )
+        ]
+        parts += [
+            strip.vertical(mark.at_seconds - start, _MARKS[mark.kind][0])
+            for mark in _shown_marks(outcome)
+        ]
         parts += [strip.level(contract, "promise dashed", f"promised\n{contract:g} MB/s")]
         parts += [line(strip.points(times, rates), class_=f"p{partition}")]
         for result in outcome.results:
             middle = across.at((result.measured_from_seconds + result.end_seconds) / 2 - start)
-            shown = f"{_megabytes(result.by_partition[partition]):.1f} on broker {result.leaders[partition]}"
+            shown = (
+                f"{_megabytes(result.by_partition[partition]):.1f} on broker "
+                f"{result.leaders[partition]}"
+            )
             parts.append(text(shown, middle, top + 14, anchor="middle", class_="small halo"))
     bottom = 42 + len(outcome.series) * (height + 34) - 34
     parts.append(_time_axis(across, bottom, bottom + 4, "seconds since the experiment began"))
-    description = "At the top of each measured window: the rate in MB/s, and which broker led the partition."
-    return plot("partitions", "Each partition.", description, parts, height=bottom + 42, legend=_legend())
+    description = (
+        "At the top of each measured window: the rate in MB/s, and which broker led the partition."
+    )
+    return plot(
+        "partitions", "Each partition.", description, parts, height=bottom + 42, legend=_legend()
+    )
 
 
 def cost_plot(outcome: Outcome) -> Plot:
@@ -155,15 +215,33 @@ def cost_plot(outcome: Outcome) -> Plot:
         return [vertical_line(across.at(promised), 6, bottom, class_="line promise dashed")]
 
     bars = [
-        (result.phase.title, [(f"p{partition}", _megabytes(rate)) for partition, rate in sorted(result.by_partition.items())], "")
+        (
+            result.phase.title,
+            [
+                (f"p{partition}", _megabytes(rate))
+                for partition, rate in sorted(result.by_partition.items())
+            ],
+            "",
+        )
         for result in outcome.results
     ]
     parts, height = stacked_bars(
-        Rows(34, left=272, right=WIDTH - 60), bars, axis="delivered, MB/s", value_text="{:.1f}".format, extra=promise
+        Rows(34, left=272, right=WIDTH - 60),
+        bars,
+        axis="delivered, MB/s",
+        value_text="{:.1f}".format,
+        extra=promise,
     )
     legend = [(f"p{partition}", f"partition {partition}") for partition in sorted(outcome.series)]
     legend.append(("line promise dashed", f"promised: {promised:g} MB/s"))
-    return plot("cost", "What each method delivers.", "The rate of every phase, by partition.", parts, height=height, legend=legend)
+    return plot(
+        "cost",
+        "What each method delivers.",
+        "The rate of every phase, by partition.",
+        parts,
+        height=height,
+        legend=legend,
+    )
 
 
 def _promised(outcome: Outcome) -> float:
@@ -179,16 +257,27 @@ def _run_scale(outcome: Outcome) -> Scale:
     return Scale(0, end - start, _LEFT, _RIGHT)
 
 
-def _moving_means(outcome: Outcome, series: Sequence[ByteSeries]) -> tuple[list[float], list[float]]:
-    """Means of the last 12 seconds in MB/s, twice a second, over the whole run; times in seconds since its start."""
+def _moving_means(
+    outcome: Outcome, series: Sequence[ByteSeries]
+) -> tuple[list[float], list[float]]:
+    """Means of the last 12 seconds in MB/s, twice a second, over the whole run; times in seconds
+    since its start.
+    """
     start, end = _span(outcome)
     count = int((end - start - SAWTOOTH_SECONDS) * 2)
     times = [SAWTOOTH_SECONDS + step / 2 for step in range(max(1, count + 1))]
-    return times, [_megabytes(sum(one.mean(start + time - SAWTOOTH_SECONDS, SAWTOOTH_SECONDS) for one in series)) for time in times]
+    return times, [
+        _megabytes(
+            sum(one.mean(start + time - SAWTOOTH_SECONDS, SAWTOOTH_SECONDS) for one in series)
+        )
+        for time in times
+    ]
 
 
 def _regimes(outcome: Outcome, strip: _Strip, *, names_at: float | None) -> Iterator[Markup]:
-    """A background from when to when each regime decided the quota; a regime's phases follow each other."""
+    """A background from when to when each regime decided the quota; a regime's phases follow each
+    other.
+    """
     start, end = _span(outcome)
     begins: dict[Regime, float] = {}
     for result in outcome.results:
@@ -197,35 +286,62 @@ def _regimes(outcome: Outcome, strip: _Strip, *, names_at: float | None) -> Iter
     for (regime, begin), finish in zip(begins.items(), ends, strict=True):
         yield strip.span(begin, finish, regime.name.lower())
         if names_at is not None:
-            yield text(regime.value, strip.across.at((begin + finish) / 2), names_at, anchor="middle", class_="strong")
+            yield text(
+                regime.value,
+                strip.across.at((begin + finish) / 2),
+                names_at,
+                anchor="middle",
+                class_="strong",
+            )
 
 
 def _measured_windows(outcome: Outcome, strip: _Strip) -> Iterator[Markup]:
     """A line over every measured window, with its steady mean."""
     start, y = _span(outcome)[0], strip.bottom - 8
     for result in outcome.results:
-        begin, finish = (strip.across.at(at - start) for at in (result.measured_from_seconds, result.end_seconds))
+        begin, finish = (
+            strip.across.at(at - start) for at in (result.measured_from_seconds, result.end_seconds)
+        )
         yield horizontal_line(y, begin, finish, class_="line measured")
-        yield text(f"{_megabytes(result.total):.1f} MB/s", (begin + finish) / 2, y - 6, anchor="middle", class_="strong halo")
+        yield text(
+            f"{_megabytes(result.total):.1f} MB/s",
+            (begin + finish) / 2,
+            y - 6,
+            anchor="middle",
+            class_="strong halo",
+        )
 
 
 def _shown_marks(outcome: Outcome) -> list[Mark]:
     """Kills, returns and quota writes of the experiment itself."""
     start, end = _span(outcome)
-    return [mark for mark in outcome.marks if mark.kind in _MARKS and start <= mark.at_seconds <= end]
+    return [
+        mark for mark in outcome.marks if mark.kind in _MARKS and start <= mark.at_seconds <= end
+    ]
 
 
 def _mark_names(outcome: Outcome, strip: _Strip, marks: Sequence[Mark]) -> Iterator[Markup]:
-    """The name of each line above it; of quota writes close together (a lowering in steps) only the last is named."""
+    """The name of each line above it; of quota writes close together (a lowering in steps) only the
+    last is named.
+    """
     start, end = _span(outcome)
     names = {MarkKind.KILL: f"broker {VICTIM} killed", MarkKind.RETURN: "back"}
     for number, mark in enumerate(marks):
         later = marks[number + 1 : number + 2]
-        if any(one.kind is mark.kind and one.at_seconds - mark.at_seconds < 0.1 * (end - start) for one in later):
+        if any(
+            one.kind is mark.kind and one.at_seconds - mark.at_seconds < 0.1 * (end - start)
+            for one in later
+        ):
             continue
         colour, anchor = _MARKS[mark.kind]
         y = strip.top - (22 if mark.kind is MarkKind.QUOTA else 6)
-        yield text(names.get(mark.kind, mark.text), strip.across.at(mark.at_seconds - start), y, anchor=anchor, class_=f"{colour} small")
+        yield text(
+            names.get(mark.kind, mark.text),
+            strip.across.at(mark.at_seconds - start),
+            y,
+            anchor=anchor,
+            class_=f"{colour} small",
+        )
 
 
 def _legend() -> list[tuple[str, str]]:
@@ -254,15 +370,23 @@ def episode_plot(episode: Playing, key: str, title: str, description: str) -> Pl
     edges = [across.at(at) for at in (0.0, since(episode.raised_at_seconds))]
     parts = [
         *_rates(episode, rates, since),
-        vertical_axis(quotas.upward, labelled(_QUOTA_TICKS), left=_LEFT, right=_RIGHT, title="quota, MB/s"),
+        vertical_axis(
+            quotas.upward, labelled(_QUOTA_TICKS), left=_LEFT, right=_RIGHT, title="quota, MB/s"
+        ),
         *_quotas(episode, quotas, since),
         *_level_names(silent, "no byte received"),
         *_silences(episode, silent, across, since),
-        *([*_level_names(states, "state"), *_states(episode, states, across, since)] if episode.tiers else []),
+        *(
+            [*_level_names(states, "state"), *_states(episode, states, across, since)]
+            if episode.tiers
+            else []
+        ),
         *(vertical_line(x, rates.top, bottom, class_="line promise dashed") for x in edges),
         _time_axis(across, bottom, bottom + 4, "seconds since the limit was lowered"),
     ]
-    legend = [(business.level.lower(), f"{business.level} ({business.user})") for business in BUSINESSES]
+    legend = [
+        (business.level.lower(), f"{business.level} ({business.user})") for business in BUSINESSES
+    ]
     legend.append(("line nic", f"NIC, mean of {NIC_MEAN_SECONDS} s (thin: each second)"))
     legend += [(state.lower(), state) for state in _STATES] if episode.tiers else []
     return plot(key, title, description, parts, height=bottom + 42, legend=legend)
@@ -273,7 +397,9 @@ _STATES = ("Contract", "Stepping", "Throttled", "Relaxing")
 
 
 def _rates(episode: Playing, strip: _Strip, since: _Since) -> Iterator[Markup]:
-    """Tiers stacked as 12-second means, the NIC's single seconds and 24-second means over them, and the limit while it is low."""
+    """Tiers stacked as 12-second means, the NIC's single seconds and 24-second means over them, and
+    the limit while it is low.
+    """
     times = range(int(episode.began_seconds) + 1, int(episode.ended_seconds) + 1)
     shown = [since(time) for time in times]
 
@@ -281,16 +407,29 @@ def _rates(episode: Playing, strip: _Strip, since: _Since) -> Iterator[Markup]:
         """Of the last seconds before each time, in MB/s."""
         return [_megabytes(series.mean(time - seconds, seconds)) for time in times]
 
-    yield vertical_axis(strip.upward, labelled(_ticks(strip.upward)), left=_LEFT, right=_RIGHT, title="MB/s")
+    yield vertical_axis(
+        strip.upward, labelled(_ticks(strip.upward)), left=_LEFT, right=_RIGHT, title="MB/s"
+    )
     base = [0.0] * len(shown)
     for level in LEVELS:
-        top = [low + rate for low, rate in zip(base, means(episode.moved_by(level), SAWTOOTH_SECONDS), strict=True)]
+        top = [
+            low + rate
+            for low, rate in zip(
+                base, means(episode.moved_by(level), SAWTOOTH_SECONDS), strict=True
+            )
+        ]
         yield area(strip.points(shown, top), strip.points(shown, base), class_=level.lower())
         base = top
     yield line(strip.points(shown, means(episode.nic, 1)), class_="nic thin")
     yield line(strip.points(shown, means(episode.nic, NIC_MEAN_SECONDS)), class_="nic")
     limit = _megabytes(LIMIT)
-    yield strip.level(limit, "over dashed", f"limit\n{limit:g} MB/s", begin=0.0, end=since(episode.raised_at_seconds))
+    yield strip.level(
+        limit,
+        "over dashed",
+        f"limit\n{limit:g} MB/s",
+        begin=0.0,
+        end=since(episode.raised_at_seconds),
+    )
 
 
 def _quotas(episode: Playing, strip: _Strip, since: _Since) -> Iterator[Markup]:
@@ -310,7 +449,9 @@ def _silences(episode: Playing, rows: Rows, across: Scale, since: _Since) -> Ite
     """A bar for every second in which a tier's client received nothing."""
     for row, level in enumerate(LEVELS):
         for begin, seconds in episode.silences(level):
-            yield _time_bar(across, since(begin), since(begin) + seconds, rows.at(row), level.lower())
+            yield _time_bar(
+                across, since(begin), since(begin) + seconds, rows.at(row), level.lower()
+            )
 
 
 def _states(episode: Playing, rows: Rows, across: Scale, since: _Since) -> Iterator[Markup]:
@@ -320,7 +461,13 @@ def _states(episode: Playing, rows: Rows, across: Scale, since: _Since) -> Itera
         ends = [step.at_seconds for step in steps[1:]] + [episode.ended_seconds]
         for step, end in zip(steps, ends, strict=True):
             begin = max(since(step.at_seconds), across.low)
-            yield _time_bar(across, begin, since(end), rows.at(row), step.state.lower() if step.state in _STATES else "others")
+            yield _time_bar(
+                across,
+                begin,
+                since(end),
+                rows.at(row),
+                step.state.lower() if step.state in _STATES else "others",
+            )
 
 
 def _time_bar(across: Scale, begin: float, end: float, top: float, class_: str) -> Markup:

@@ -1,4 +1,5 @@
-"""The demo's report: one HTML file that needs no network, with what was played, plots, every bound, and the machine.
+"""The demo's report: one HTML file that needs no network, with what was played, plots, every bound,
+and the machine.
 
 It computes nothing but sums and differences of measured figures. The templates have its text.
 """
@@ -59,7 +60,9 @@ def report_html(outcome: Outcome) -> str:
         brokers=BROKERS,
         below=RATE_BELOW_PERCENT,
         above=RATE_ABOVE_PERCENT,
-        checks=[(about, list(rows)) for about, rows in groupby(checks, key=lambda check: check.about)],
+        checks=[
+            (about, list(rows)) for about, rows in groupby(checks, key=lambda check: check.about)
+        ],
         count=len(checks),
         missed=sum(not check.kept for check in checks),
         throttling=Markup(throttling_html(outcome.throttling)) if outcome.throttling else "",  # noqa: S704  rendered by a template
@@ -108,28 +111,56 @@ def throttling_html(throttling: ThrottlingOutcome) -> str:
 def _compared(throttling: ThrottlingOutcome) -> Iterator[tuple[str, str, str, str]]:
     """Every line of the table: its name, Tidegate, the published way, the bound."""
 
-    def compare(name: str, figure: Callable[[Playing], str], bound: str = "") -> tuple[str, str, str, str]:
-        return name, figure(throttling.tidegate), "not played" if throttling.cliff is None else figure(throttling.cliff), bound
+    def compare(
+        name: str, figure: Callable[[Playing], str], bound: str = ""
+    ) -> tuple[str, str, str, str]:
+        return (
+            name,
+            figure(throttling.tidegate),
+            "not played" if throttling.cliff is None else figure(throttling.cliff),
+            bound,
+        )
 
-    yield compare("limit lowered to first quota written", lambda one: _seconds(one.seconds_to_first_write()), _most(FIRST_WRITE_SECONDS))
-    yield compare("quotas written until the raise", lambda one: str(sum(len(one.written(each.level)) for each in BUSINESSES)))
+    yield compare(
+        "limit lowered to first quota written",
+        lambda one: _seconds(one.seconds_to_first_write()),
+        _most(FIRST_WRITE_SECONDS),
+    )
+    yield compare(
+        "quotas written until the raise",
+        lambda one: str(sum(len(one.written(each.level)) for each in BUSINESSES)),
+    )
     within = f"first write until the NIC's {NIC_MEAN_SECONDS} s mean is within the limit + 5 %"
     yield compare(within, lambda one: _seconds(one.seconds_until_within()), _most(WITHIN_SECONDS))
     for business in reversed(BUSINESSES):
-        yield compare(f"longest silence of {business.level}", _silence_of(business), _most(SILENCE_SECONDS))
+        yield compare(
+            f"longest silence of {business.level}", _silence_of(business), _most(SILENCE_SECONDS)
+        )
     for business in LOWERED:
         name = f"{business.level} at rest (may drop to {_megabytes(business.throttled or 0)} MB/s)"
-        yield compare(name, _rest_of(business), f"its quota -{REST_BELOW_PERCENT} % / +{REST_ABOVE_PERCENT} %")
+        yield compare(
+            name, _rest_of(business), f"its quota -{REST_BELOW_PERCENT} % / +{REST_ABOVE_PERCENT} %"
+        )
     yield compare("the NIC at rest: mean, and highest single second", _nic_at_rest)
     lowest = f"at least {FULL_SHARE * 100:.0f} %"
-    yield compare("L0 in its worst 36 s, of its demand", lambda one: f"{100 * one.lowest_share('L0'):.1f} %", lowest)
-    yield compare("limit raised to full load of all", lambda one: _seconds(one.seconds_until_all_full()), _most(FULL_SECONDS))
+    yield compare(
+        "L0 in its worst 36 s, of its demand",
+        lambda one: f"{100 * one.lowest_share('L0'):.1f} %",
+        lowest,
+    )
+    yield compare(
+        "limit raised to full load of all",
+        lambda one: _seconds(one.seconds_until_all_full()),
+        _most(FULL_SECONDS),
+    )
 
 
 def _silence_of(business: Business) -> Callable[[Playing], str]:
     def silence(episode: Playing) -> str:
         seconds = episode.longest_silence(business.level)
-        return f"more than {seconds} s" if episode.is_silent_at_end(business.level) else f"{seconds} s"
+        return (
+            f"more than {seconds} s" if episode.is_silent_at_end(business.level) else f"{seconds} s"
+        )
 
     return silence
 
@@ -144,20 +175,34 @@ def _rest_of(business: Business) -> Callable[[Playing], str]:
 
 def _nic_at_rest(episode: Playing) -> str:
     mean = episode.nic.mean(episode.measured_from_seconds, episode.measured_seconds)
-    highest = max(episode.nic.per_second(episode.measured_from_seconds, episode.measured_seconds), default=0.0)
+    highest = max(
+        episode.nic.per_second(episode.measured_from_seconds, episode.measured_seconds), default=0.0
+    )
     return f"{mean / 1e6:.1f} / {highest / 1e6:.0f} MB/s"
 
 
 def _steps(throttling: ThrottlingOutcome) -> Iterator[tuple[float, str, str]]:
-    """When, by whom, what: Tidegate's writes and tier states first, then the administrator's writes."""
-    for actor, episode in (("Tidegate", throttling.tidegate), ("the published way", throttling.cliff)):
+    """When, by whom, what: Tidegate's writes and tier states first, then the administrator's
+    writes.
+    """
+    for actor, episode in (
+        ("Tidegate", throttling.tidegate),
+        ("the published way", throttling.cliff),
+    ):
         if episode is not None:
             writes = [
-                (step.at_seconds, f"{episode.level_of(step.user)}: {_quota(step.before)} -> {_quota(step.after)}")
+                (
+                    step.at_seconds,
+                    f"{episode.level_of(step.user)}: {_quota(step.before)} -> {_quota(step.after)}",
+                )
                 for step in episode.writes
             ]
             states = [
-                (step.at_seconds, f"{step.level} is {step.state}{f' ({step.because})' if step.because else ''}") for step in episode.tiers
+                (
+                    step.at_seconds,
+                    f"{step.level} is {step.state}{f' ({step.because})' if step.because else ''}",
+                )
+                for step in episode.tiers
             ]
             yield from ((at, actor, what) for at, what in sorted([*writes, *states]))
 
@@ -199,18 +244,28 @@ def _usage_rows(stored: StoredUsage) -> Iterator[list[str]]:
     below: dict[str, float] = {}
     for one in stored.episodes:
         below[one.tier] = below.get(one.tier, 0.0) + one.seconds_below
-    users = sorted(stored.users, key=lambda one: (one.tier == "", level_of.get(one.user, ""), one.tier, one.user))
+    users = sorted(
+        stored.users,
+        key=lambda one: (one.tier == "", level_of.get(one.user, ""), one.tier, one.user),
+    )
     for (tier, user), lines in groupby(users, key=lambda one: (one.tier, one.user)):
-        yield _usage_row(tier, user, list(lines), level=level_of.get(user), seconds_below=below.get(tier))
+        yield _usage_row(
+            tier, user, list(lines), level=level_of.get(user), seconds_below=below.get(tier)
+        )
 
 
-def _usage_row(tier: str, user: str, lines: list[UserUsage], *, level: str | None, seconds_below: float | None) -> list[str]:
+def _usage_row(
+    tier: str, user: str, lines: list[UserUsage], *, level: str | None, seconds_below: float | None
+) -> list[str]:
     moved = {one.direction: one.moved_bytes for one in lines}
     name = tier.rpartition("/")[2]
     return [
         f"{name} ({level})" if level else name or "none",
         user or "not authenticated",
-        *(f"{moved[direction] / 1e6:,.0f} MB" if direction in moved else "" for direction in ("fetch", "produce")),
+        *(
+            f"{moved[direction] / 1e6:,.0f} MB" if direction in moved else ""
+            for direction in ("fetch", "produce")
+        ),
         f"{sum(one.held_back_bytes for one in lines) / 1e6:,.0f} MB",
         f"{sum(one.throttled_seconds for one in lines):,.0f} s",
         "" if seconds_below is None else f"{seconds_below:,.0f} s",

@@ -1,10 +1,13 @@
-"""The three experiments as data: what is played in which order, for how long, at which rates, and what the arithmetic expects of it.
+"""The three experiments as data: what is played in which order, for how long, at which rates, and
+what the arithmetic expects of it.
 
-Experiment 1: broker 3 is killed. A native Kafka quota is one number that every broker applies to its own traffic. So a broker lets
-through `min(quota, offered rate x partitions it leads)`, and that is all the arithmetic there is.
+Experiment 1: broker 3 is killed. A native Kafka quota is one number that every broker applies to
+its own traffic. So a broker lets through `min(quota, offered rate x partitions it leads)`, and that
+is all the arithmetic there is.
 
-Experiments 2 and 3: four businesses read from one partition of one broker, whose limit is lowered and raised. Together they want twice the
-limit, so that L3 and L2 at their throttled rates do not suffice: L1 has to give something too. Nothing here starts or measures anything.
+Experiments 2 and 3: four businesses read from one partition of one broker, whose limit is lowered
+and raised. Together they want twice the limit, so that L3 and L2 at their throttled rates do not
+suffice: L1 has to give something too. Nothing here starts or measures anything.
 """
 
 from collections import Counter
@@ -49,7 +52,8 @@ class Regime(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One stretch of the experiment: `preparation` still happens under the regime before, `steps` begin this one's.
+    """One stretch of the experiment: `preparation` still happens under the regime before, `steps`
+    begin this one's.
 
     `quota_in_contracts` is the native quota expected in it, as a multiple of the contract.
     """
@@ -72,36 +76,65 @@ class Phase:
         return f"{self.regime.value}, {'broker 3 killed' if self.after_kill else 'three brokers'}"
 
 
-FIXED_BEFORE = Phase("fixed-before", Regime.FIXED, (Step.SET_FIXED_QUOTA, Step.START_PRODUCERS), HEALTHY_LEADERS, quota_in_contracts=1)
-FIXED_KILLED = Phase("fixed-killed", Regime.FIXED, (Step.KILL_BROKER,), LEADERS_AFTER_KILL, quota_in_contracts=1)
-MAX_BEFORE = Phase(
-    "max-before", Regime.MAX, (Step.APPLY_RESOURCES,), HEALTHY_LEADERS, quota_in_contracts=1, preparation=(Step.REVIVE_BROKER,)
+FIXED_BEFORE = Phase(
+    "fixed-before",
+    Regime.FIXED,
+    (Step.SET_FIXED_QUOTA, Step.START_PRODUCERS),
+    HEALTHY_LEADERS,
+    quota_in_contracts=1,
 )
-MAX_KILLED = Phase("max-killed", Regime.MAX, (Step.KILL_BROKER,), LEADERS_AFTER_KILL, quota_in_contracts=2)
-MEAN_KILLED = Phase("mean-killed", Regime.MEAN, (Step.PATCH_TO_MEAN,), LEADERS_AFTER_KILL, quota_in_contracts=1.5)
+FIXED_KILLED = Phase(
+    "fixed-killed", Regime.FIXED, (Step.KILL_BROKER,), LEADERS_AFTER_KILL, quota_in_contracts=1
+)
+MAX_BEFORE = Phase(
+    "max-before",
+    Regime.MAX,
+    (Step.APPLY_RESOURCES,),
+    HEALTHY_LEADERS,
+    quota_in_contracts=1,
+    preparation=(Step.REVIVE_BROKER,),
+)
+MAX_KILLED = Phase(
+    "max-killed", Regime.MAX, (Step.KILL_BROKER,), LEADERS_AFTER_KILL, quota_in_contracts=2
+)
+MEAN_KILLED = Phase(
+    "mean-killed", Regime.MEAN, (Step.PATCH_TO_MEAN,), LEADERS_AFTER_KILL, quota_in_contracts=1.5
+)
 PHASES = (FIXED_BEFORE, FIXED_KILLED, MAX_BEFORE, MAX_KILLED, MEAN_KILLED)
 
 
 def played_phases(*, with_second_before: bool) -> tuple[Phase, ...]:
-    """The phases in order. Without the second look at three brokers, its steps are taken and the broker is killed at once."""
+    """The phases in order. Without the second look at three brokers, its steps are taken and the
+    broker is killed at once.
+    """
     if with_second_before:
         return PHASES
-    killed_at_once = replace(MAX_KILLED, steps=(*MAX_BEFORE.steps, *MAX_KILLED.steps), preparation=MAX_BEFORE.preparation)
+    killed_at_once = replace(
+        MAX_KILLED, steps=(*MAX_BEFORE.steps, *MAX_KILLED.steps), preparation=MAX_BEFORE.preparation
+    )
     return (FIXED_BEFORE, FIXED_KILLED, killed_at_once, MEAN_KILLED)
 
 
 def quota_of(phase: Phase, contract_bytes_per_second: int) -> int:
-    """The native quota that should be in force in the phase, in bytes per second on every broker."""
+    """The native quota that should be in force in the phase, in bytes per second on every
+    broker.
+    """
     return round(phase.quota_in_contracts * contract_bytes_per_second)
 
 
-def expected_by_broker(leaders: Mapping[int, int], quota_bytes_per_second: int, *, offered_bytes_per_second: int) -> dict[int, int]:
-    """What every leading broker should let through, in bytes per second: its quota, or what is offered to it if that is less.
+def expected_by_broker(
+    leaders: Mapping[int, int], quota_bytes_per_second: int, *, offered_bytes_per_second: int
+) -> dict[int, int]:
+    """What every leading broker should let through, in bytes per second: its quota, or what is
+    offered to it if that is less.
 
     `leaders` maps partitions to brokers; a broker that leads nothing is absent from the answer.
     """
     partitions = Counter(leaders.values())
-    return {broker: min(quota_bytes_per_second, count * offered_bytes_per_second) for broker, count in sorted(partitions.items())}
+    return {
+        broker: min(quota_bytes_per_second, count * offered_bytes_per_second)
+        for broker, count in sorted(partitions.items())
+    }
 
 
 # Experiments 2 and 3
@@ -111,8 +144,9 @@ def expected_by_broker(leaders: Mapping[int, int], quota_bytes_per_second: int, 
 class ThrottlingLength:
     """The times of one run, in seconds.
 
-    `free`: before the limit is lowered. `longest_cut`: after that it is measured whatever the quotas are. `measure`: how long the tiers are
-    measured at rest, after one sawtooth. `longest_return`: how long the full load is waited for after the raise.
+    `free`: before the limit is lowered. `longest_cut`: after that it is measured whatever the
+    quotas are. `measure`: how long the tiers are measured at rest, after one sawtooth.
+    `longest_return`: how long the full load is waited for after the raise.
     """
 
     free_seconds: int
@@ -124,10 +158,18 @@ class ThrottlingLength:
 
 SETTLE_SECONDS = SAWTOOTH_SECONDS
 FULL_THROTTLING = ThrottlingLength(
-    free_seconds=24, longest_cut_seconds=220, measure_seconds=36, longest_return_seconds=90, plays_cliff=True
+    free_seconds=24,
+    longest_cut_seconds=220,
+    measure_seconds=36,
+    longest_return_seconds=90,
+    plays_cliff=True,
 )
 QUICK_THROTTLING = ThrottlingLength(
-    free_seconds=10, longest_cut_seconds=160, measure_seconds=24, longest_return_seconds=75, plays_cliff=False
+    free_seconds=10,
+    longest_cut_seconds=160,
+    measure_seconds=24,
+    longest_return_seconds=75,
+    plays_cliff=False,
 )
 # The published way: one level at a time, all the way at once.
 CLIFF_SECONDS_BETWEEN_LEVELS = 30
@@ -156,7 +198,9 @@ WANTED = sum(business.demand for business in BUSINESSES)
 
 
 def cliff_mute_seconds(business: Business) -> float:
-    """How long Kafka mutes it when its quota drops to the throttled rate in one write: window x (rate / quota - 1); 0 without."""
+    """How long Kafka mutes it when its quota drops to the throttled rate in one write: window x
+    (rate / quota - 1); 0 without.
+    """
     return 0.0 if business.throttled is None else 11 * (business.demand / business.throttled - 1)
 
 
@@ -172,7 +216,9 @@ _OFFERED_IN_CONTRACTS = 2.5
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How long a phase settles before it is measured, and how long it is measured: whole sawteeth of the throttle."""
+    """How long a phase settles before it is measured, and how long it is measured: whole sawteeth
+    of the throttle.
+    """
 
     settle_seconds: int
     measure_seconds: int
@@ -181,15 +227,23 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """One of the two lengths of the demo: the times of its experiments, and whether the machine is tried for the contract it can carry."""
+    """One of the two lengths of the demo: the times of its experiments, and whether the machine is
+    tried for the contract it can carry.
+    """
 
     windows: Windows
     throttling: ThrottlingLength
     tries_machine: bool
 
 
-QUICK = Windows(settle_seconds=SAWTOOTH_SECONDS, measure_seconds=2 * SAWTOOTH_SECONDS, measures_before_second_kill=False)
-FULL = Windows(settle_seconds=18, measure_seconds=3 * SAWTOOTH_SECONDS, measures_before_second_kill=True)
+QUICK = Windows(
+    settle_seconds=SAWTOOTH_SECONDS,
+    measure_seconds=2 * SAWTOOTH_SECONDS,
+    measures_before_second_kill=False,
+)
+FULL = Windows(
+    settle_seconds=18, measure_seconds=3 * SAWTOOTH_SECONDS, measures_before_second_kill=True
+)
 # What the environment variable DEMO may say.
 LENGTHS = {
     "full": Length(FULL, FULL_THROTTLING, tries_machine=True),
@@ -199,7 +253,9 @@ LENGTHS = {
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The contract per partition and what each producer offers, in bytes per second, with the reason for the choice."""
+    """The contract per partition and what each producer offers, in bytes per second, with the
+    reason for the choice.
+    """
 
     contract_bytes_per_second: int
     reason: str
@@ -210,16 +266,27 @@ class Scale:
         return round(_OFFERED_IN_CONTRACTS * self.contract_bytes_per_second)
 
 
-QUICK_SCALE = Scale(SMALL_CONTRACT, "3 MB/s, because the quick demo does not try what the machine carries; the full one does")
+QUICK_SCALE = Scale(
+    SMALL_CONTRACT,
+    "3 MB/s, because the quick demo does not try what the machine carries; the full one does",
+)
 
 
-def scale_for(carried_bytes_per_second: float, *, tried_bytes_per_second: float, cores: int) -> Scale:
-    """The full contract where the machine carried enough without any quota; the small one on weak machines."""
+def scale_for(
+    carried_bytes_per_second: float, *, tried_bytes_per_second: float, cores: int
+) -> Scale:
+    """The full contract where the machine carried enough without any quota; the small one on weak
+    machines.
+    """
     carried = (
-        f"without any quota this machine ({cores} cores) carried {carried_bytes_per_second / 1e6:.0f} "
+        f"without any quota this machine ({cores} cores) carried "
+        f"{carried_bytes_per_second / 1e6:.0f} "
         f"of {tried_bytes_per_second / 1e6:.0f} MB/s"
     )
     needed = f"the {NEEDED_BYTES_PER_SECOND / 1e6:.0f} MB/s that a contract of 10 MB/s needs"
     if carried_bytes_per_second >= NEEDED_BYTES_PER_SECOND:
         return Scale(FULL_CONTRACT, f"10 MB/s, because {carried}, at least {needed}")
-    return Scale(SMALL_CONTRACT, f"3 MB/s, because the machine is too weak or too busy: {carried}, less than {needed}")
+    return Scale(
+        SMALL_CONTRACT,
+        f"3 MB/s, because the machine is too weak or too busy: {carried}, less than {needed}",
+    )

@@ -1,4 +1,6 @@
-"""The run as JSON for programs: the figures of the report, rates in bytes per second, times in seconds."""
+"""The run as JSON for programs: the figures of the report, rates in bytes per second, times in
+seconds.
+"""
 
 from dataclasses import asdict
 from typing import Any
@@ -34,7 +36,9 @@ def _episode(episode: Playing) -> dict[str, Any]:
         "seconds_from_first_write_until_nic_within_limit": episode.seconds_until_within(),
         "seconds_from_raise_until_all_full": episode.seconds_until_all_full(),
         "levels": {business.level: _level(episode, business.level) for business in BUSINESSES},
-        "nic_bytes_per_second_at_rest": round(episode.nic.mean(episode.measured_from_seconds, episode.measured_seconds)),
+        "nic_bytes_per_second_at_rest": round(
+            episode.nic.mean(episode.measured_from_seconds, episode.measured_seconds)
+        ),
         "raised_after_seconds": round(episode.raised_at_seconds - start, 3),
         "quota_steps": [
             {
@@ -46,7 +50,12 @@ def _episode(episode: Playing) -> dict[str, Any]:
             for step in episode.writes
         ],
         "tier_states": [
-            {"after_seconds": round(step.at_seconds - start, 1), "level": step.level, "state": step.state, "because": step.because}
+            {
+                "after_seconds": round(step.at_seconds - start, 1),
+                "level": step.level,
+                "state": step.state,
+                "because": step.because,
+            }
             for step in episode.tiers
         ],
         "processor": asdict(episode.processor),
@@ -71,7 +80,10 @@ def _level(episode: Playing, level: str) -> dict[str, Any]:
 def usage_summary(usage: UsageOutcome) -> dict[str, Any]:
     """Plain data; null where a command failed."""
     return {
-        "commands": [{"command": done.words, "exit_code": done.exit_code, "seconds": round(done.seconds, 1)} for done in usage.commands],
+        "commands": [
+            {"command": done.words, "exit_code": done.exit_code, "seconds": round(done.seconds, 1)}
+            for done in usage.commands
+        ],
         "tables": None if usage.stored is None else _tables(usage.stored),
         "witnesses": None if usage.witnesses is None else _witnesses(usage.witnesses),
     }
@@ -83,7 +95,8 @@ def _tables(stored: StoredUsage) -> dict[str, Any]:
         "users": [asdict(user) for user in stored.users],
         "episodes": [asdict(episodes) for episodes in stored.episodes],
         "client_bytes_by_broker": [
-            {"broker": broker, "direction": direction, "bytes": moved} for (broker, direction), moved in sorted(stored.by_broker.items())
+            {"broker": broker, "direction": direction, "bytes": moved}
+            for (broker, direction), moved in sorted(stored.by_broker.items())
         ],
     }
 
@@ -91,7 +104,8 @@ def _tables(stored: StoredUsage) -> dict[str, Any]:
 def _witnesses(seen: Witnesses) -> dict[str, Any]:
     return {
         "counted_by_brokers": [
-            {"broker": broker, "direction": direction, "bytes": moved} for (broker, direction), moved in sorted(seen.counted.items())
+            {"broker": broker, "direction": direction, "bytes": moved}
+            for (broker, direction), moved in sorted(seen.counted.items())
         ],
         "arrived_bytes_by_user": {user: round(arrived) for user, arrived in seen.arrived.items()},
         "held_back_bytes_by_level": {level: round(held) for level, held in seen.held_back.items()},
@@ -111,7 +125,9 @@ def summary(outcome: Outcome) -> dict[str, Any]:
             "seconds_from_kill_to_new_leader": outcome.reaction.seconds_to_election,
             "seconds_from_new_leader_to_corrected_quota": outcome.reaction.seconds_after_election,
         },
-        "throttling": None if outcome.throttling is None else throttling_summary(outcome.throttling),
+        "throttling": None
+        if outcome.throttling is None
+        else throttling_summary(outcome.throttling),
         "usage": None if outcome.usage is None else usage_summary(outcome.usage),
         "checks": [_check(check) for check in outcome.checks()],
         "surroundings": dict(outcome.surroundings),
@@ -125,12 +141,20 @@ def _phase(result: PhaseResult, outcome: Outcome) -> dict[str, Any]:
         "title": result.phase.title,
         "quota_bytes_per_second": result.quota,
         "leaders": {str(partition): broker for partition, broker in result.leaders.items()},
-        "bytes_per_second_by_partition": {str(partition): round(rate) for partition, rate in result.by_partition.items()},
-        "bytes_per_second_by_broker": {str(broker): round(rate) for broker, rate in result.by_broker.items()},
-        "expected_by_broker": {str(broker): rate for broker, rate in outcome.expected_by_broker(result.phase).items()},
+        "bytes_per_second_by_partition": {
+            str(partition): round(rate) for partition, rate in result.by_partition.items()
+        },
+        "bytes_per_second_by_broker": {
+            str(broker): round(rate) for broker, rate in result.by_broker.items()
+        },
+        "expected_by_broker": {
+            str(broker): rate for broker, rate in outcome.expected_by_broker(result.phase).items()
+        },
         "total_bytes_per_second": round(result.total),
         "processor": asdict(result.processor),
-        "counted_by_brokers_bytes_per_second": None if result.counted_by_brokers is None else round(result.counted_by_brokers),
+        "counted_by_brokers_bytes_per_second": None
+        if result.counted_by_brokers is None
+        else round(result.counted_by_brokers),
     }
 
 

@@ -1,4 +1,5 @@
-"""Plays experiments 2 and 3: the broker's limit is lowered, tiers go down, it is raised, all return; by Tidegate, then the published way.
+"""Plays experiments 2 and 3: the broker's limit is lowered, tiers go down, it is raised, all
+return; by Tidegate, then the published way.
 
 It judges nothing.
 """
@@ -14,7 +15,15 @@ from rich.console import Console
 
 from demo.board import HISTORY_SECONDS, Board
 from demo.episode import Playing, ThrottlingOutcome, TierStep, played
-from demo.parts import NAMESPACE, POLICY, Parts, limit_patch, revive, set_fixed_quota, throttling_resources
+from demo.parts import (
+    NAMESPACE,
+    POLICY,
+    Parts,
+    limit_patch,
+    revive,
+    set_fixed_quota,
+    throttling_resources,
+)
 from demo.script import (
     BROKER,
     BUSINESSES,
@@ -31,7 +40,13 @@ from demo.script import (
     ThrottlingLength,
 )
 from demo.views import throttling_view, watched_board
-from demo.witnesses import KubernetesEvents, TierWatch, nic_source, quotas_of_levels, recent_nic_rate
+from demo.witnesses import (
+    KubernetesEvents,
+    TierWatch,
+    nic_source,
+    quotas_of_levels,
+    recent_nic_rate,
+)
 from demo.words import Interruption, Mark, MarkKind
 from lab.episodes import (
     FULL_SHARE,
@@ -52,7 +67,8 @@ from lab.rates import SAWTOOTH_SECONDS
 
 _FREE = "all read what they want, the limit is far away"
 _LONGEST_START_SECONDS = 60.0
-_PATIENT_SECONDS = 6.0  # what L0 did not get while the machine was busy elsewhere, it gets later, as any reader of Kafka
+# what L0 did not get while the machine was busy elsewhere, it gets later, as any reader of Kafka
+_PATIENT_SECONDS = 6.0
 
 
 @dataclass(slots=True)
@@ -67,9 +83,11 @@ class Times:
 
 
 class Stage:
-    """One playing: fresh consumers, the watches that record what happens to them, and waiting. It writes no quota.
+    """One playing: fresh consumers, the watches that record what happens to them, and waiting. It
+    writes no quota.
 
-    A context manager, because its consumers and watches must end with it. `run` makes the names of its consumers' files unique.
+    A context manager, because its consumers and watches must end with it. `run` makes the names of
+    its consumers' files unique.
     """
 
     def __init__(self, parts: Parts, board: Board, *, title: str, run: str) -> None:
@@ -85,10 +103,19 @@ class Stage:
         with ExitStack() as stack:
             self.quotas = stack.enter_context(quotas_of_levels(kafka.zookeeper_connect, self.board))
             self._clients = stack.enter_context(
-                running_clients(kafka, BUSINESSES, topic=FEED_TOPIC, run=self._run, prefix="demo", l0_catch_up_seconds=_PATIENT_SECONDS)
+                running_clients(
+                    kafka,
+                    BUSINESSES,
+                    topic=FEED_TOPIC,
+                    run=self._run,
+                    prefix="demo",
+                    l0_catch_up_seconds=_PATIENT_SECONDS,
+                )
             )
             ended = threading.Event()
-            reader = threading.Thread(target=self._show_rates, args=(ended,), name="rates", daemon=True)
+            reader = threading.Thread(
+                target=self._show_rates, args=(ended,), name="rates", daemon=True
+            )
             reader.start()
             stack.callback(reader.join)
             stack.callback(ended.set)
@@ -105,27 +132,42 @@ class Stage:
         self.board.mark(time.time(), MarkKind.COMMAND, text)
 
     def wait_for_full_load(self, seconds: int) -> None:
-        """Let that much time pass, and more until all get what they want; a busy machine gets up to a minute for it."""
+        """Let that much time pass, and more until all get what they want; a busy machine gets up to
+        a minute for it.
+        """
         self.wait(_FREE, seconds)
-        self.wait_until(lambda: self.all_full(SAWTOOTH_SECONDS), _FREE, longest_seconds=_LONGEST_START_SECONDS)
+        self.wait_until(
+            lambda: self.all_full(SAWTOOTH_SECONDS), _FREE, longest_seconds=_LONGEST_START_SECONDS
+        )
 
     def wait(self, activity: str, seconds: float) -> None:
         """Let that much time pass."""
         self.wait_until(lambda: False, activity, longest_seconds=seconds)
 
-    def wait_until(self, holds: Callable[[], bool], activity: str, *, longest_seconds: float) -> bool:
-        """Check once a second; True as soon as it holds, False when the time is over. `LabError` when the operator ended."""
-        self.board.show_activity(self._title, activity, ends_at_seconds=time.time() + longest_seconds)
+    def wait_until(
+        self, holds: Callable[[], bool], activity: str, *, longest_seconds: float
+    ) -> bool:
+        """Check once a second; True as soon as it holds, False when the time is over. `LabError`
+        when the operator ended.
+        """
+        self.board.show_activity(
+            self._title, activity, ends_at_seconds=time.time() + longest_seconds
+        )
         return wait_until(holds, self.parts.operator, longest_seconds=longest_seconds)
 
     def nic_rate(self, seconds: int) -> float | None:
-        """What the broker's NIC sent in the last seconds, in bytes per second; None before it is known."""
+        """What the broker's NIC sent in the last seconds, in bytes per second; None before it is
+        known.
+        """
         return recent_nic_rate(self.parts.kafka, self._prometheus, seconds=seconds)
 
     def all_full(self, seconds: int) -> bool:
         """Whether all have got what they want, as the mean of the last whole seconds."""
         newest = self._clients.newest(seconds)
-        return all(sum(newest[business.level]) / seconds >= FULL_SHARE * business.demand for business in BUSINESSES)
+        return all(
+            sum(newest[business.level]) / seconds >= FULL_SHARE * business.demand
+            for business in BUSINESSES
+        )
 
     def playing(self, tiers: tuple[TierStep, ...] = ()) -> Playing:
         """Everything recorded until now."""
@@ -142,7 +184,14 @@ class Stage:
             raised_at_seconds=self.times.raised,
             ended_seconds=ended,
             moved=self._clients.by_user(),
-            nic=nic_bytes(self.parts.kafka, self._prometheus, self._clients, operation=Operation.CONSUME, broker=BROKER, **span),
+            nic=nic_bytes(
+                self.parts.kafka,
+                self._prometheus,
+                self._clients,
+                operation=Operation.CONSUME,
+                broker=BROKER,
+                **span,
+            ),
             writes=tuple(self.quotas.writes()),
             tiers=tiers,
             processor=ProcessorShare.between(self._ticks, ProcessorTimes.now()),
@@ -150,7 +199,9 @@ class Stage:
 
     def _show_rates(self, ended: threading.Event) -> None:
         while not ended.wait(1.0):
-            self.board.show_rates(self._clients.newest(HISTORY_SECONDS), self.nic_rate(SAWTOOTH_SECONDS))
+            self.board.show_rates(
+                self._clients.newest(HISTORY_SECONDS), self.nic_rate(SAWTOOTH_SECONDS)
+            )
 
 
 TITLE = "Experiments 2 and 3, Tidegate"
@@ -162,46 +213,79 @@ def play_tidegate(parts: Parts, board: Board, length: ThrottlingLength, *, run: 
     """The whole episode; the policy and its tiers stay. `run` makes its file names unique."""
     declare(parts, board)
     events = KubernetesEvents(parts.kube.kubeconfig, board.mark, namespace=NAMESPACE)
-    with Stage(parts, board, title=TITLE, run=run) as stage, TierWatch(parts.kube.kubeconfig, board) as tiers, events:
+    with (
+        Stage(parts, board, title=TITLE, run=run) as stage,
+        TierWatch(parts.kube.kubeconfig, board) as tiers,
+        events,
+    ):
         board.show_limit(HIGH_LIMIT)
         stage.wait_for_full_load(length.free_seconds)
         stage.times.limited = time.time()
         _patch_limit(stage, LIMIT)
-        stage.wait_until(lambda: _is_at_rest(stage), "tiers step down, L3 first", longest_seconds=length.longest_cut_seconds)
+        stage.wait_until(
+            lambda: _is_at_rest(stage),
+            "tiers step down, L3 first",
+            longest_seconds=length.longest_cut_seconds,
+        )
         _measure(stage, length)
         stage.times.raised = time.time()
         _patch_limit(stage, HIGH_LIMIT)
-        stage.wait_until(lambda: _all_back(stage), "all return to their contracts", longest_seconds=length.longest_return_seconds)
+        stage.wait_until(
+            lambda: _all_back(stage),
+            "all return to their contracts",
+            longest_seconds=length.longest_return_seconds,
+        )
         return stage.playing(tiers.steps())
 
 
 def declare(parts: Parts, board: Board) -> None:
-    """Apply the policy with its limits and one tier a level, take experiment 1's tiers away, and wait until all is ready."""
+    """Apply the policy with its limits and one tier a level, take experiment 1's tiers away, and
+    wait until all is ready.
+    """
     board.show_activity(TITLE, "kubectl apply -f demo/throttling.yaml")
     declared = throttling_resources(parts.kafka, parts.prometheus.ready())
     parts.kube.kubectl("-n", NAMESPACE, "apply", "-f", "-", input=declared)
-    parts.kube.kubectl("-n", NAMESPACE, "delete", "bt", "accounting", "reporting", "--ignore-not-found")
+    parts.kube.kubectl(
+        "-n", NAMESPACE, "delete", "bt", "accounting", "reporting", "--ignore-not-found"
+    )
     ready = ("wait", "--for=condition=Ready", f"--timeout={_READY_TIMEOUT_SECONDS}s")
-    parts.kube.kubectl("-n", NAMESPACE, *ready, "bt", "--all", timeout_seconds=_READY_TIMEOUT_SECONDS + 10)
+    parts.kube.kubectl(
+        "-n", NAMESPACE, *ready, "bt", "--all", timeout_seconds=_READY_TIMEOUT_SECONDS + 10
+    )
 
 
 def withdraw(parts: Parts) -> None:
     """Delete the policy, which gives every quota back, and then the tiers."""
     timeout = _READY_TIMEOUT_SECONDS + 10
-    parts.kube.kubectl("-n", NAMESPACE, "delete", "bbp", POLICY, "--wait", f"--timeout={_READY_TIMEOUT_SECONDS}s", timeout_seconds=timeout)
+    parts.kube.kubectl(
+        "-n",
+        NAMESPACE,
+        "delete",
+        "bbp",
+        POLICY,
+        "--wait",
+        f"--timeout={_READY_TIMEOUT_SECONDS}s",
+        timeout_seconds=timeout,
+    )
     parts.kube.kubectl("-n", NAMESPACE, "delete", "bt", "--all", timeout_seconds=timeout)
 
 
 def _patch_limit(stage: Stage, limit: int) -> None:
     patch = limit_patch(limit)
     stage.command(f"kubectl patch bbp {POLICY} --type merge -p '{patch}'")
-    stage.parts.kube.kubectl("-n", NAMESPACE, "patch", "bbp", POLICY, "--type", "merge", "-p", patch)
+    stage.parts.kube.kubectl(
+        "-n", NAMESPACE, "patch", "bbp", POLICY, "--type", "merge", "-p", patch
+    )
     stage.board.show_limit(limit)
 
 
 def _measure(stage: Stage, length: ThrottlingLength) -> None:
-    """Measure from one sawtooth after the last write on; where the tiers were at rest before this was called, that time counts."""
-    last_write = max((write.at_seconds for write in stage.quotas.writes()), default=stage.times.limited)
+    """Measure from one sawtooth after the last write on; where the tiers were at rest before this
+    was called, that time counts.
+    """
+    last_write = max(
+        (write.at_seconds for write in stage.quotas.writes()), default=stage.times.limited
+    )
     stage.times.measured_from = float(int(last_write + SETTLE_SECONDS))
     stage.times.measured_seconds = length.measure_seconds
     left = stage.times.measured_from + length.measure_seconds + 1 - time.time()
@@ -209,11 +293,17 @@ def _measure(stage: Stage, length: ThrottlingLength) -> None:
 
 
 def _is_at_rest(stage: Stage) -> bool:
-    """Every lower tier is at its throttled rate, or the NIC is within the limit and nothing was written for a while."""
+    """Every lower tier is at its throttled rate, or the NIC is within the limit and nothing was
+    written for a while.
+    """
     if at_throttled_rates(stage.quotas.quotas(), BUSINESSES):
         return True
     sent = stage.nic_rate(NIC_MEAN_SECONDS)
-    return is_quiet(stage.quotas.writes(), since=stage.times.limited) and sent is not None and sent <= LIMIT * (1 + LIMIT_SLACK)
+    return (
+        is_quiet(stage.quotas.writes(), since=stage.times.limited)
+        and sent is not None
+        and sent <= LIMIT * (1 + LIMIT_SLACK)
+    )
 
 
 def _all_back(stage: Stage) -> bool:
@@ -225,10 +315,11 @@ CLIFF_TITLE = "Experiments 2 and 3, the published way"
 
 
 def play_cliff(parts: Parts, board: Board, length: ThrottlingLength) -> Playing:
-    """The published way on the same brokers: an administrator writes each throttled rate at once, L3 first, one level every 30 s.
+    """The published way on the same brokers: an administrator writes each throttled rate at once,
+    L3 first, one level every 30 s.
 
-    Kafka mutes a client for as long as its window holds more than the new quota allows, and nothing ends a mute early. Only the
-    administrator writes quotas here, and they stay.
+    Kafka mutes a client for as long as its window holds more than the new quota allows, and nothing
+    ends a mute early. Only the administrator writes quotas here, and they stay.
     """
     board.show_activity(CLIFF_TITLE, "an administrator writes the contracts")
     for business in BUSINESSES:
@@ -242,7 +333,11 @@ def play_cliff(parts: Parts, board: Board, length: ThrottlingLength) -> Playing:
         _measure_cliff(stage, length)
         _raise(stage)
         watched = stage.times.limited + CLIFF_WATCHED_SECONDS - time.time()
-        stage.wait_until(lambda: stage.all_full(_FULL_FOR_SECONDS), "waiting for the muted clients", longest_seconds=max(0.0, watched))
+        stage.wait_until(
+            lambda: stage.all_full(_FULL_FOR_SECONDS),
+            "waiting for the muted clients",
+            longest_seconds=max(0.0, watched),
+        )
         return stage.playing()
 
 
@@ -252,7 +347,9 @@ def _lower(stage: Stage) -> None:
         sent = stage.nic_rate(SETTLE_SECONDS)
         if sent is None or sent > LIMIT:
             _write(stage, business.user, business.throttled or 0)
-        stage.wait(f"{business.level} was written; the next level follows", CLIFF_SECONDS_BETWEEN_LEVELS)
+        stage.wait(
+            f"{business.level} was written; the next level follows", CLIFF_SECONDS_BETWEEN_LEVELS
+        )
 
 
 def _measure_cliff(stage: Stage, length: ThrottlingLength) -> None:
@@ -278,7 +375,8 @@ def _write(stage: Stage, user: str, bytes_per_second: int) -> None:
 def run_throttling(
     console: Console, parts: Parts, length: ThrottlingLength, *, interruption: Interruption
 ) -> tuple[ThrottlingOutcome, tuple[Mark, ...]]:
-    """Bring the killed broker back, then play both experiments both ways, as far as the length asks.
+    """Bring the killed broker back, then play both experiments both ways, as far as the length
+    asks.
 
     Also returns everything that happened, as marks.
     """
@@ -291,10 +389,14 @@ def run_throttling(
         revive(parts.kafka, VICTIM)
         parts.kafka.create_topic(FEED_TOPIC, ((BROKER,),))
         fill_topic(parts.kafka, FEED_TOPIC)
-        tidegate, left_out = played(lambda run: play_tidegate(parts, board, length, run=run), mark=board.mark)
+        tidegate, left_out = played(
+            lambda run: play_tidegate(parts, board, length, run=run), mark=board.mark
+        )
         cliff = None
         if length.plays_cliff:
             # Whoever writes quotas by hand must be alone with them. This gives every quota back.
             withdraw(parts)
             cliff = play_cliff(parts, board, length)
-        return ThrottlingOutcome(length, tidegate, cliff, nic_source(parts.kafka), left_out), board.marks()
+        return ThrottlingOutcome(
+            length, tidegate, cliff, nic_source(parts.kafka), left_out
+        ), board.marks()

@@ -1,5 +1,6 @@
-"""What the demo's usage came to: the commands that were run, what the tables hold, what others saw of the same
-traffic, and the bounds between them."""
+"""What the demo's usage came to: the commands that were run, what the tables hold, what others saw
+of the same traffic, and the bounds between them.
+"""
 
 import os
 import shlex
@@ -28,14 +29,19 @@ from lab.rates import SAWTOOTH_SECONDS
 
 
 def held_back_by_quotas(episode: Playing, level: str) -> float:
-    """Bytes by which the quotas in force were below the rate before the first of them; 0 for who was never cut."""
+    """Bytes by which the quotas in force were below the rate before the first of them; 0 for who
+    was never cut.
+    """
     cuts = episode.written(level)
     if not cuts:
         return 0.0
     before = rate_before(episode, level)
     steps = [step for step in episode.writes_of(level) if step.at_seconds >= cuts[0].at_seconds]
     ends = [*(step.at_seconds for step in steps[1:]), episode.ended_seconds]
-    return sum(max(0.0, before - (step.after or before)) * (end - step.at_seconds) for step, end in zip(steps, ends, strict=True))
+    return sum(
+        max(0.0, before - (step.after or before)) * (end - step.at_seconds)
+        for step, end in zip(steps, ends, strict=True)
+    )
 
 
 def rate_before(episode: Playing, level: str) -> float:
@@ -55,7 +61,9 @@ _LONGEST_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One command: its words, its exit code (None = it was still running after ten minutes), how long it took, what it said."""
+    """One command: its words, its exit code (None = it was still running after ten minutes), how
+    long it took, what it said.
+    """
 
     words: str
     exit_code: int | None
@@ -65,7 +73,8 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class UsageCommands:
-    """Arguments after `tidegate`. `start_seconds` is before the first byte, `end_seconds` the end of the last window that is over.
+    """Arguments after `tidegate`. `start_seconds` is before the first byte, `end_seconds` the end
+    of the last window that is over.
 
     `has_nics`: each broker has a NIC of its own, with an exporter.
     """
@@ -78,10 +87,25 @@ class UsageCommands:
 
     @property
     def roll_up(self) -> list[str]:
-        server = ["--prometheus", self.prometheus_url, "--preset", "NodeExporter" if self.has_nics else "JmxExporter"]
+        server = [
+            "--prometheus",
+            self.prometheus_url,
+            "--preset",
+            "NodeExporter" if self.has_nics else "JmxExporter",
+        ]
         scraped = ["--scrape-interval-seconds", str(SCRAPE_SECONDS)]
         tables = ["--out", str(self.output / TABLES)]
-        return ["rollup", "run", *server, *scraped, "--from", time_words(self.start_seconds), "--running", *self._declared, *tables]
+        return [
+            "rollup",
+            "run",
+            *server,
+            *scraped,
+            "--from",
+            time_words(self.start_seconds),
+            "--running",
+            *self._declared,
+            *tables,
+        ]
 
     @property
     def verify(self) -> list[str]:
@@ -92,12 +116,27 @@ class UsageCommands:
         """Reports are of whole hours, so this one is until the end of the hour under way."""
         until = time_words(self.end_seconds + -self.end_seconds % 3600)
         period = ["--from", time_words(self.start_seconds), "--to", until]
-        return ["report", "--store", str(self.output / TABLES), *period, *self._declared, "--out", str(self.output / REPORT)]
+        return [
+            "report",
+            "--store",
+            str(self.output / TABLES),
+            *period,
+            *self._declared,
+            "--out",
+            str(self.output / REPORT),
+        ]
 
     @property
     def _declared(self) -> list[str]:
         trail = ["--audit-file", str(self.output / AUDIT_TRAIL)]
-        return [*trail, *(word for file in (_TIERS_OF_EXPERIMENT_1, RESOURCES) for word in ("-f", os.path.relpath(file)))]
+        return [
+            *trail,
+            *(
+                word
+                for file in (_TIERS_OF_EXPERIMENT_1, RESOURCES)
+                for word in ("-f", os.path.relpath(file))
+            ),
+        ]
 
 
 def time_words(at_seconds: float) -> str:
@@ -111,10 +150,14 @@ def words_of(arguments: Sequence[str]) -> str:
 
 
 def carry_out(arguments: Sequence[str], directory: Path) -> Done:
-    """Run one to its end with this interpreter; its log goes to `directory`. An interrupted one is ended."""
+    """Run one to its end with this interpreter; its log goes to `directory`. An interrupted one is
+    ended.
+    """
     started = time.monotonic()
     log = directory / f"{arguments[0]}-{arguments[1].strip('-')}.log"
-    with process.start("tidegate", [sys.executable, "-m", "tidegate", *arguments], log_path=log) as running:
+    with process.start(
+        "tidegate", [sys.executable, "-m", "tidegate", *arguments], log_path=log
+    ) as running:
         try:
             code: int | None = running.wait(_LONGEST_SECONDS)
         except LabError:
@@ -128,7 +171,9 @@ Way = tuple[int, str]  # broker, direction
 
 @dataclass(frozen=True, slots=True)
 class UserUsage:
-    """One user in one direction over all brokers; `tier` is namespace/name, "" for who is in none."""
+    """One user in one direction over all brokers; `tier` is namespace/name, "" for who is in
+    none.
+    """
 
     tier: str
     user: str
@@ -140,7 +185,9 @@ class UserUsage:
 
 @dataclass(frozen=True, slots=True)
 class TierEpisodes:
-    """One tier in one direction: how many throttle episodes began, and for how long it was below its contract."""
+    """One tier in one direction: how many throttle episodes began, and for how long it was below
+    its contract.
+    """
 
     tier: str
     direction: str
@@ -150,7 +197,9 @@ class TierEpisodes:
 
 @dataclass(frozen=True, slots=True)
 class StoredUsage:
-    """Everything in the store; it ends at `end_ms`, in milliseconds since the epoch. `by_broker` are bytes of all clients."""
+    """Everything in the store; it ends at `end_ms`, in milliseconds since the epoch. `by_broker`
+    are bytes of all clients.
+    """
 
     end_ms: int
     by_broker: Mapping[Way, int]
@@ -159,7 +208,9 @@ class StoredUsage:
 
     def user(self, user: str, direction: str) -> UserUsage | None:
         """None for who is not in the tables."""
-        return next((one for one in self.users if (one.user, one.direction) == (user, direction)), None)
+        return next(
+            (one for one in self.users if (one.user, one.direction) == (user, direction)), None
+        )
 
 
 # The brokers' own counters, sample by sample: the witness against which tables are held to the
@@ -174,19 +225,27 @@ COUNTERS = {"produce": "kafka_broker_bytesin_total", "fetch": "kafka_broker_byte
 Reading = tuple[int, int]  # when, in milliseconds since the epoch, and the count
 
 
-def counted_by_brokers(prometheus: PrometheusLab, *, until_ms: int, longest_seconds: int) -> dict[Way, int]:
-    """Bytes of clients by broker and direction, from the first sample to `until_ms`; of samples later than that the first is needed."""
+def counted_by_brokers(
+    prometheus: PrometheusLab, *, until_ms: int, longest_seconds: int
+) -> dict[Way, int]:
+    """Bytes of clients by broker and direction, from the first sample to `until_ms`; of samples
+    later than that the first is needed.
+    """
     counted: dict[Way, int] = {}
     for direction, counter in COUNTERS.items():
         for series in prometheus.query(f"{counter}[{longest_seconds}s]"):
-            readings = [(round(float(at) * 1000), int(float(count))) for at, count in series["values"]]
+            readings = [
+                (round(float(at) * 1000), int(float(count))) for at, count in series["values"]
+            ]
             way = (int(series["metric"]["broker"]), direction)
             counted[way] = counted.get(way, 0) + grown_until(readings, until_ms)
     return counted
 
 
 def grown_until(readings: Iterable[Reading], until_ms: int) -> int:
-    """By how much a counter grew. One that fell began anew (its broker was killed): it grew by what it shows."""
+    """By how much a counter grew. One that fell began anew (its broker was killed): it grew by what
+    it shows.
+    """
     total = 0
     for (before_ms, before), (at_ms, count) in pairwise(readings):
         grown = count - before if count >= before else count
@@ -205,8 +264,9 @@ def grown_until(readings: Iterable[Reading], until_ms: int) -> int:
 class Witnesses:
     """All until the tables' end, in bytes.
 
-    `counted` are the brokers' own counters by broker and direction, `arrived` what each user's consumer got, and `held_back`, by level,
-    what the quotas in ZooKeeper kept from it in experiment 2.
+    `counted` are the brokers' own counters by broker and direction, `arrived` what each user's
+    consumer got, and `held_back`, by level, what the quotas in ZooKeeper kept from it in experiment
+    2.
     """
 
     counted: Mapping[Way, int]
@@ -214,14 +274,30 @@ class Witnesses:
     held_back: Mapping[str, float]
 
 
-def witnesses(prometheus: PrometheusLab, throttling: ThrottlingOutcome, *, until_ms: int, longest_seconds: int) -> Witnesses:
-    """`longest_seconds` reach back to before the first byte. Episodes that were left out, and the published way, moved bytes as well."""
-    playings = [one for one in (throttling.left_out, throttling.tidegate, throttling.cliff) if one is not None]
+def witnesses(
+    prometheus: PrometheusLab, throttling: ThrottlingOutcome, *, until_ms: int, longest_seconds: int
+) -> Witnesses:
+    """`longest_seconds` reach back to before the first byte. Episodes that were left out, and the
+    published way, moved bytes as well.
+    """
+    playings = [
+        one
+        for one in (throttling.left_out, throttling.tidegate, throttling.cliff)
+        if one is not None
+    ]
     by_tidegate = [one for one in (throttling.left_out, throttling.tidegate) if one is not None]
     return Witnesses(
         counted=counted_by_brokers(prometheus, until_ms=until_ms, longest_seconds=longest_seconds),
-        arrived={one.user: sum(each.moved_by(one.level).delivered_until(until_ms / 1000) for each in playings) for one in BUSINESSES},
-        held_back={one.level: sum(held_back_by_quotas(each, one.level) for each in by_tidegate) for one in BUSINESSES},
+        arrived={
+            one.user: sum(
+                each.moved_by(one.level).delivered_until(until_ms / 1000) for each in playings
+            )
+            for one in BUSINESSES
+        },
+        held_back={
+            one.level: sum(held_back_by_quotas(each, one.level) for each in by_tidegate)
+            for one in BUSINESSES
+        },
     )
 
 
@@ -232,16 +308,31 @@ def witnesses(prometheus: PrometheusLab, throttling: ThrottlingOutcome, *, until
 USAGE = "Usage: the demo's own traffic, rolled up"
 # How far a throttled client is off in five minutes at the worst, as docs/usage.md states it.
 SHARE_PERCENT = 6
-# The rate before the cut is one reading of a gauge, a throttled client's mean is up to 4 % too high (docs/usage.md), and Kafka's delay
-# some seconds too late and too long: together less than a tenth of what is held back.
+# The rate before the cut is one reading of a gauge, a throttled client's mean is up to 4 % too high
+# (docs/usage.md), and Kafka's delay some seconds too late and too long: together less than a tenth
+# of what is held back.
 HELD_BACK_PERCENT = 10
 
 
-def usage_checks(failed: Done | None, stored: StoredUsage | None, seen: Witnesses | None) -> list[Check]:
+def usage_checks(
+    failed: Done | None, stored: StoredUsage | None, seen: Witnesses | None
+) -> list[Check]:
     """Every bound, exact ones first. `failed` is the command that ended the rest."""
     return [
-        exact_check(USAGE, "rollup run, verify and report: exit code", unit="", expected=0, measured=failed.exit_code if failed else 0),
-        exact_check(USAGE, "bytes in which tables and brokers' counters differ", unit="", expected=0, measured=_apart(stored, seen)),
+        exact_check(
+            USAGE,
+            "rollup run, verify and report: exit code",
+            unit="",
+            expected=0,
+            measured=failed.exit_code if failed else 0,
+        ),
+        exact_check(
+            USAGE,
+            "bytes in which tables and brokers' counters differ",
+            unit="",
+            expected=0,
+            measured=_apart(stored, seen),
+        ),
         *_share_checks(stored, seen),
         *_held_back_checks(stored, seen),
     ]
@@ -256,13 +347,23 @@ def _apart(stored: StoredUsage | None, seen: Witnesses | None) -> int | None:
 
 
 def _share_checks(stored: StoredUsage | None, seen: Witnesses | None) -> Iterator[Check]:
-    """Shares, because brokers send consumers more than these hand on; 1.6 % of all reads when this was first played."""
+    """Shares, because brokers send consumers more than these hand on; 1.6 % of all reads when this
+    was first played.
+    """
     arrived = {} if seen is None else seen.arrived
-    used_by = {one.user: used.moved_bytes for one in BUSINESSES if stored is not None and (used := stored.user(one.user, "fetch"))}
+    used_by = {
+        one.user: used.moved_bytes
+        for one in BUSINESSES
+        if stored is not None and (used := stored.user(one.user, "fetch"))
+    }
     for business in BUSINESSES:
         name = f"{business.user} ({business.level}), its share of all reads"
         expected = 100 * arrived.get(business.user, 0.0) / (sum(arrived.values()) or 1.0)
-        measured = 100 * used_by[business.user] / sum(used_by.values()) if business.user in used_by and seen is not None else None
+        measured = (
+            100 * used_by[business.user] / sum(used_by.values())
+            if business.user in used_by and seen is not None
+            else None
+        )
         yield _within(name, unit="%", expected=expected, measured=measured, percent=SHARE_PERCENT)
 
 
@@ -274,12 +375,16 @@ def _held_back_checks(stored: StoredUsage | None, seen: Witnesses | None) -> Ite
         expected = 0.0 if seen is None else seen.held_back[business.level] / 1e6
         name = f"held back from {business.level} in experiment 2"
         if business in LOWERED:
-            yield _within(name, unit="MB", expected=expected, measured=measured, percent=HELD_BACK_PERCENT)
+            yield _within(
+                name, unit="MB", expected=expected, measured=measured, percent=HELD_BACK_PERCENT
+            )
         else:
             yield exact_check(USAGE, name, unit="MB", expected=0, measured=measured)
 
 
-def _within(name: str, *, unit: str, expected: float, measured: float | None, percent: int) -> Check:
+def _within(
+    name: str, *, unit: str, expected: float, measured: float | None, percent: int
+) -> Check:
     expected = round(expected, 2)
     return Check(
         about=USAGE,
@@ -299,7 +404,9 @@ def _within(name: str, *, unit: str, expected: float, measured: float | None, pe
 
 @dataclass(frozen=True, slots=True)
 class UsageOutcome:
-    """`stored` and `witnesses` are None where a command failed: then nothing is known of usage, and every bound of it is missed."""
+    """`stored` and `witnesses` are None where a command failed: then nothing is known of usage, and
+    every bound of it is missed.
+    """
 
     commands: tuple[Done, ...]
     stored: StoredUsage | None = None

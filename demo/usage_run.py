@@ -1,4 +1,6 @@
-"""The end of the demo: its own traffic is rolled up from its own Prometheus, by the commands that a user has, and reported."""
+"""The end of the demo: its own traffic is rolled up from its own Prometheus, by the commands that a
+user has, and reported.
+"""
 
 import time
 from pathlib import Path
@@ -37,7 +39,8 @@ def stored_usage(folder: Path) -> StoredUsage:
 
     It uses the product's own reader: only files that manifests name count.
     """
-    # Here and not above: without the packages of rollups `tidegate rollup run` has failed, and the experiments are reported all the same.
+    # Here and not above: without the packages of rollups `tidegate rollup run` has failed, and the
+    # experiments are reported all the same.
     import pyarrow as pa
 
     from tidegate.rollup.schemas import FIVE_MINUTES_MS
@@ -45,10 +48,16 @@ def stored_usage(folder: Path) -> StoredUsage:
 
     store = UsageStore.at(str(folder))
     brokers = store.rows("broker_5m")
-    clients, tiers = store.rows("usage_1h", columns=[*_CLIENT, *_USED]), store.rows("tier_1h", columns=[*_TIER, *_STATES])
+    clients, tiers = (
+        store.rows("usage_1h", columns=[*_CLIENT, *_USED]),
+        store.rows("tier_1h", columns=[*_TIER, *_STATES]),
+    )
     return StoredUsage(
         end_ms=max(brokers["window_start"].cast(pa.int64()).to_pylist()) + FIVE_MINUTES_MS,
-        by_broker={(broker, direction): moved for broker, direction, moved in _sums(brokers, _BROKER, ["client_bytes"])},
+        by_broker={
+            (broker, direction): moved
+            for broker, direction, moved in _sums(brokers, _BROKER, ["client_bytes"])
+        },
         users=tuple(UserUsage(*row) for row in _sums(clients, _CLIENT, _USED)),
         episodes=tuple(
             TierEpisodes(tier, direction, episodes, throttled + relaxing)
@@ -59,7 +68,9 @@ def stored_usage(folder: Path) -> StoredUsage:
 
 def _sums(rows: "pa.Table", keys: list[str], summed: list[str]) -> list[tuple[Any, ...]]:
     found = rows.group_by(keys).aggregate([(name, "sum") for name in summed])
-    ordered = found.select([*keys, *(f"{name}_sum" for name in summed)]).sort_by([(key, "ascending") for key in keys])
+    ordered = found.select([*keys, *(f"{name}_sum" for name in summed)]).sort_by(
+        [(key, "ascending") for key in keys]
+    )
     return [tuple(row.values()) for row in ordered.to_pylist()]
 
 
@@ -69,22 +80,40 @@ _SCRAPES_LATER_SECONDS = 4
 
 
 def run_usage(
-    console: Console, parts: Parts, throttling: ThrottlingOutcome, *, began_seconds: float, output: Path, interruption: Interruption
+    console: Console,
+    parts: Parts,
+    throttling: ThrottlingOutcome,
+    *,
+    began_seconds: float,
+    output: Path,
+    interruption: Interruption,
 ) -> UsageOutcome:
-    """Wait until the window in which experiment 3 ended is over, roll up, verify, report; nothing of it is tried twice."""
+    """Wait until the window in which experiment 3 ended is over, roll up, verify, report; nothing
+    of it is tried twice.
+    """
     with interruption.reported():
         console.print("\nThe demo's own usage, rolled up from its Prometheus:", highlight=False)
         _wait_for_window(console, throttling.tidegate.ended_seconds)
         over_seconds = time.time() // _WINDOW_SECONDS * _WINDOW_SECONDS
         prometheus = parts.prometheus.ready()
-        commands = UsageCommands(prometheus.url, output, began_seconds, over_seconds, has_nics=parts.kafka.network is not None)
+        commands = UsageCommands(
+            prometheus.url,
+            output,
+            began_seconds,
+            over_seconds,
+            has_nics=parts.kafka.network is not None,
+        )
         done: list[Done] = []
         for arguments in (commands.roll_up, commands.verify, commands.report):
             done.append(_shown(console, parts, arguments))
             if done[-1].exit_code != 0:
                 return UsageOutcome(tuple(done))
         stored, longest = stored_usage(output / TABLES), int(time.time() - began_seconds) + 60
-        return UsageOutcome(tuple(done), stored, witnesses(prometheus, throttling, until_ms=stored.end_ms, longest_seconds=longest))
+        return UsageOutcome(
+            tuple(done),
+            stored,
+            witnesses(prometheus, throttling, until_ms=stored.end_ms, longest_seconds=longest),
+        )
 
 
 def _wait_for_window(console: Console, ended_seconds: float) -> None:
@@ -94,17 +123,29 @@ def _wait_for_window(console: Console, ended_seconds: float) -> None:
     left = over - time.time()
     if left > 0:
         until = time.strftime("%H:%M:%S", time.localtime(over))
-        words = f"tables hold whole windows of five minutes; waiting until {until} for the last one, {left:.0f} s"
+        words = (
+            f"tables hold whole windows of five minutes; waiting until {until} for the last "
+            f"one, {left:.0f} s"
+        )
         console.print(f"  {words}", highlight=False)
         with console.status(words):
             time.sleep(left)
 
 
 def _shown(console: Console, parts: Parts, arguments: list[str]) -> Done:
-    console.print(f"  $ {words_of(arguments)}", style="bold cyan", markup=False, highlight=False, soft_wrap=True)
+    console.print(
+        f"  $ {words_of(arguments)}",
+        style="bold cyan",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
     with console.status("running"):
         done = carry_out(arguments, parts.kafka.run.path / "usage")
     for line in done.said:
         console.print(f"    {line}", markup=False, highlight=False, soft_wrap=True)
-    console.print(f"    {'still running' if done.exit_code is None else f'exit code {done.exit_code}'} after {done.seconds:.0f} s")
+    console.print(
+        f"    {'still running' if done.exit_code is None else f'exit code {done.exit_code}'} "
+        f"after {done.seconds:.0f} s"
+    )
     return done

@@ -1,7 +1,9 @@
-"""The experiments on a terminal while they run, as a live frame or as plain lines, and the table of all bounds at the end.
+"""The experiments on a terminal while they run, as a live frame or as plain lines, and the table of
+all bounds at the end.
 
-Only drawing; everything shown comes from the board. A frame never has more lines or columns than the terminal. Both experiments are drawn
-by one `View`: what differs is the table's rows and one line below it.
+Only drawing; everything shown comes from the board. A frame never has more lines or columns than
+the terminal. Both experiments are drawn by one `View`: what differs is the table's rows and one
+line below it.
 """
 
 import time
@@ -27,7 +29,8 @@ from lab.rates import SAWTOOTH_SECONDS
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _REFRESHES_PER_SECOND = 4
 _SECONDS_BETWEEN_RATES = 6
-# Room for the terminal's own echo of Ctrl-C, pressed twice: beside a frame as wide as the terminal it would push the frame down a line.
+# Room for the terminal's own echo of Ctrl-C, pressed twice: beside a frame as wide as the terminal
+# it would push the frame down a line.
 _ECHO_COLUMNS = 4
 # Frame and padding of the panel; all lines but the table's rows, results and events.
 _BORDER_COLUMNS = 4
@@ -45,7 +48,9 @@ _MARK_STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table: cells before the sparkline of its rates, and cells after it. `highest` is the rate that a full block shows."""
+    """A line of the table: cells before the sparkline of its rates, and cells after it. `highest`
+    is the rate that a full block shows.
+    """
 
     before: tuple[str, ...]
     rates: tuple[float, ...]
@@ -58,8 +63,8 @@ class Row:
 class View:
     """How one experiment is shown.
 
-    `before`, `rates` and `after` head the table's columns, `other_columns` is the width of all but the sparkline. `status` is the line
-    below the table, `summary` the end of a plain line.
+    `before`, `rates` and `after` head the table's columns, `other_columns` is the width of all but
+    the sparkline. `status` is the line below the table, `summary` the end of a plain line.
     """
 
     title: str
@@ -83,13 +88,19 @@ class View:
             self.status(board),
             Text(),
             *(_line(result, style="bold") for result in board.results),
-            *_event_lines(board.marks, lines=console.height - _FIXED_LINES - len(rows) - len(board.results)),
+            *_event_lines(
+                board.marks, lines=console.height - _FIXED_LINES - len(rows) - len(board.results)
+            ),
         ]
-        return Panel(Group(*parts), title=f"Tidegate demo: {self.title}", border_style="blue", width=width)
+        return Panel(
+            Group(*parts), title=f"Tidegate demo: {self.title}", border_style="blue", width=width
+        )
 
     def plain_line(self, board: Snapshot) -> str:
         """What is going on, and the 12-second means."""
-        rates = "  ".join(f"{row} {recent_mean(rates) / 1e6:5.1f}" for row, rates in sorted(board.rates.items()))
+        rates = "  ".join(
+            f"{row} {recent_mean(rates) / 1e6:5.1f}" for row, rates in sorted(board.rates.items())
+        )
         return f"          {board.title} ({board.activity}): {rates}  {self.summary(board)}"
 
     def _table(self, rows: Sequence[Row], *, width: int) -> Table:
@@ -98,7 +109,9 @@ class View:
         for heading in (*self.before, f"{self.rates}, last {seconds} s"):
             table.add_column(heading, no_wrap=True)
         for heading in self.after:
-            table.add_column(heading, justify="left" if heading == "state" else "right", no_wrap=True)
+            table.add_column(
+                heading, justify="left" if heading == "state" else "right", no_wrap=True
+            )
         for row in rows:
             bar = Text(sparkline(row.rates[-seconds:], row.highest).rjust(seconds))
             table.add_row(*row.before, bar, *row.after, style=row.style)
@@ -106,7 +119,9 @@ class View:
 
 
 def failover_view(contract: int) -> View:
-    """Experiment 1: a row for each partition and their total; `contract` is the promised rate per partition, in bytes per second."""
+    """Experiment 1: a row for each partition and their total; `contract` is the promised rate per
+    partition, in bytes per second.
+    """
 
     def rows(board: Snapshot) -> list[Row]:
         history = {partition: board.rates.get(f"p{partition}", ()) for partition in HEALTHY_LEADERS}
@@ -115,7 +130,15 @@ def failover_view(contract: int) -> View:
         for partition, rates in history.items():
             leader = f"broker {board.leaders[partition]}" if partition in board.leaders else "none"
             after = (f"{recent_mean(rates) / 1e6:.1f} MB/s", f"{contract / 1e6:g} MB/s")
-            drawn.append(Row((str(partition), leader), rates, highest, after, _style(recent_mean(rates), contract)))
+            drawn.append(
+                Row(
+                    (str(partition), leader),
+                    rates,
+                    highest,
+                    after,
+                    _style(recent_mean(rates), contract),
+                )
+            )
         total, promised = sum(map(recent_mean, history.values())), contract * len(HEALTHY_LEADERS)
         after = (f"{total / 1e6:.1f} MB/s", f"{promised / 1e6:g} MB/s")
         return [*drawn, Row(("total", ""), (), 0.0, after, f"bold {_style(total, promised)}")]
@@ -124,7 +147,16 @@ def failover_view(contract: int) -> View:
         return f"total {sum(map(recent_mean, board.rates.values())) / 1e6:5.1f} MB/s"
 
     title = "the contract follows the leaders"
-    return View(title, ("partition", "leader"), "delivered", ("12 s mean", "promised"), 42, rows, _brokers, summary)
+    return View(
+        title,
+        ("partition", "leader"),
+        "delivered",
+        ("12 s mean", "promised"),
+        42,
+        rows,
+        _brokers,
+        summary,
+    )
 
 
 def throttling_view() -> View:
@@ -145,16 +177,22 @@ def throttling_view() -> View:
         return drawn
 
     def status(board: Snapshot) -> Text:
-        over = board.nic_rate is not None and board.limit is not None and board.nic_rate > board.limit
+        over = (
+            board.nic_rate is not None and board.limit is not None and board.nic_rate > board.limit
+        )
         text = f"broker's {_nic_against_limit(board)}; all together want {WANTED / 1e6:g} MB/s"
         return _line(text, style="bold red" if over else "bold green")
 
     after = ("12 s mean", "quota", "wants", "state")
-    return View("the broker's limit", ("tier",), "arrives", after, 58, rows, status, _nic_against_limit)
+    return View(
+        "the broker's limit", ("tier",), "arrives", after, 58, rows, status, _nic_against_limit
+    )
 
 
 def watched_board(console: Console, view: View) -> tuple[Board, Live | None]:
-    """A board, and the live view that draws it while it is open; without a terminal the board prints plain lines instead."""
+    """A board, and the live view that draws it while it is open; without a terminal the board
+    prints plain lines instead.
+    """
     if console.is_terminal:
         board = Board()
         return board, live_view(console, view, board)
@@ -194,7 +232,11 @@ class PlainLines:
 def sparkline(rates: Sequence[float], highest: float) -> str:
     """One block character a rate, scaled so that `highest` is a full block."""
     top = len(_BLOCKS) - 1
-    return "".join(_BLOCKS[min(top, round(rate / highest * top))] for rate in rates) if highest > 0 else " " * len(rates)
+    return (
+        "".join(_BLOCKS[min(top, round(rate / highest * top))] for rate in rates)
+        if highest > 0
+        else " " * len(rates)
+    )
 
 
 def recent_mean(rates: tuple[float, ...]) -> float:
@@ -207,7 +249,10 @@ def _headline(board: Snapshot, now_seconds: float) -> Text:
     drawn = _line(board.title, style="bold")
     drawn.append(f"\n{board.activity}", style="default")
     if board.activity_ends_at_seconds is not None:
-        drawn.append(f", at most {max(0.0, board.activity_ends_at_seconds - now_seconds):.0f} s left", style="dim")
+        drawn.append(
+            f", at most {max(0.0, board.activity_ends_at_seconds - now_seconds):.0f} s left",
+            style="dim",
+        )
     return drawn
 
 
@@ -224,7 +269,9 @@ def _brokers(board: Snapshot) -> Text:
         drawn.append(f" broker {broker} ", style="black on green" if up else "white on red")
         drawn.append(f" leads {led} " if up else " dead    ")
     in_force = board.quotas.get(USER)
-    drawn.append(f"quota {'none' if in_force is None else f'{in_force / 1e6:g} MB/s'}", style="bold")
+    drawn.append(
+        f"quota {'none' if in_force is None else f'{in_force / 1e6:g} MB/s'}", style="bold"
+    )
     return drawn
 
 
@@ -241,15 +288,23 @@ def _event_lines(marks: tuple[Mark, ...], *, lines: int) -> list[Text]:
 
 
 def _line(text: str, *, style: str = "") -> Text:
-    """Text that is cut at the terminal's edge rather than folded, so that the frame keeps its height."""
+    """Text that is cut at the terminal's edge rather than folded, so that the frame keeps its
+    height.
+    """
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def print_results(console: Console, outcome: Outcome) -> None:
-    """Print the table, how fast the failure was answered, the verdict in one line, and what the machine did where a bound was missed."""
+    """Print the table, how fast the failure was answered, the verdict in one line, and what the
+    machine did where a bound was missed.
+    """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in ("bound", "expected", "measured", "tolerance", "verdict"):
-        table.add_column(heading, justify="left" if heading in ("bound", "verdict") else "right", no_wrap=heading != "bound")
+        table.add_column(
+            heading,
+            justify="left" if heading in ("bound", "verdict") else "right",
+            no_wrap=heading != "bound",
+        )
     for about, checks in groupby(outcome.checks(), key=lambda check: check.about):
         table.add_row(Text(about, style="bold"))
         for check in checks:
@@ -274,7 +329,10 @@ def _reaction(outcome: Outcome) -> str:
     election, after = outcome.reaction.seconds_to_election, outcome.reaction.seconds_after_election
     if election is None or after is None:
         return "The new leader or the corrected quota was not seen in ZooKeeper."
-    return f"Kill to new leader: {election:.1f} s (Kafka's own waiting). New leader to corrected quota committed: {after:.2f} s."
+    return (
+        f"Kill to new leader: {election:.1f} s (Kafka's own waiting). New leader to corrected "
+        f"quota committed: {after:.2f} s."
+    )
 
 
 def _verdict(outcome: Outcome) -> Text:

@@ -1,4 +1,6 @@
-"""What happened as others than the operator report it: ZooKeeper, the policy's status, Kubernetes Events, the brokers' own counters."""
+"""What happened as others than the operator report it: ZooKeeper, the policy's status, Kubernetes
+Events, the brokers' own counters.
+"""
 
 import json
 import threading
@@ -45,13 +47,19 @@ def quota_of_user(connect: str, board: Board, user: str) -> QuotaWatch:
 
 
 def quotas_of_levels(connect: str, board: Board) -> QuotaWatch:
-    """A watch of the four businesses' fetch quotas that shows each change on the board, by level."""
+    """A watch of the four businesses' fetch quotas that shows each change on the board, by
+    level.
+    """
     level_of = {business.user: business.level for business in BUSINESSES}
 
     def show(write: QuotaWrite) -> None:
         level = level_of[write.user]
         board.show_quota(level, write.after)
-        board.mark(write.at_seconds, MarkKind.QUOTA, f"{level} {_quota_text(write.before)} -> {_quota_text(write.after)}")
+        board.mark(
+            write.at_seconds,
+            MarkKind.QUOTA,
+            f"{level} {_quota_text(write.before)} -> {_quota_text(write.after)}",
+        )
 
     return QuotaWatch(connect, level_of, FETCH_KEY, on_write=show)
 
@@ -63,14 +71,21 @@ def _quota_text(quota: int | None) -> str:
 def nic_source(kafka: KafkaLab) -> str:
     """Where the bytes of the NIC come from, in words."""
     if kafka.network is None:
-        return "what all four clients got together (only in a network namespace has a broker its own NIC, and that needs root)"
-    return "the NIC of the broker's own network namespace (node_exporter), scraped once a second by Prometheus"
+        return (
+            "what all four clients got together (only in a network namespace has a broker its "
+            "own NIC, and that needs root)"
+        )
+    return (
+        "the NIC of the broker's own network namespace (node_exporter), scraped once a second "
+        "by Prometheus"
+    )
 
 
 def recent_nic_rate(kafka: KafkaLab, prometheus: PrometheusLab, *, seconds: int) -> float | None:
     """The mean of the last seconds in bytes per second; None before enough was scraped.
 
-    Without root no broker has a NIC of its own; then it is what the broker says it sent (JMX), which is what the operator reads.
+    Without root no broker has a NIC of its own; then it is what the broker says it sent (JMX),
+    which is what the operator reads.
     """
     counter = _JMX if kafka.network is None else _NIC
     answer = prometheus.query(f"rate({counter}[{seconds + 1}s])")
@@ -87,7 +102,8 @@ class LeaderStep:
 
 
 class LeaderWatch:
-    """A context manager; while it is open it writes leaders and live brokers to the board, and keeps the history of the leaders.
+    """A context manager; while it is open it writes leaders and live brokers to the board, and
+    keeps the history of the leaders.
 
     It reads ZooKeeper with a session of its own. Times are ZooKeeper's own modification times.
     """
@@ -122,14 +138,26 @@ class LeaderWatch:
         """Return True as soon as `broker` leads `partition`, False after `timeout_seconds`."""
         return self._wait(lambda: self._leader_now(partition) == broker, timeout_seconds)
 
-    def leader_elected_at(self, partition: int, *, other_than: int, after_seconds: float) -> float | None:
-        """When the partition first had another leader than this one after that time; None if it had not."""
+    def leader_elected_at(
+        self, partition: int, *, other_than: int, after_seconds: float
+    ) -> float | None:
+        """When the partition first had another leader than this one after that time; None if it had
+        not.
+        """
         with self._changed:
-            fitting = (step for step in self._leaders if step.partition == partition and step.broker not in (-1, other_than))
-            return next((step.at_seconds for step in fitting if step.at_seconds >= after_seconds), None)
+            fitting = (
+                step
+                for step in self._leaders
+                if step.partition == partition and step.broker not in (-1, other_than)
+            )
+            return next(
+                (step.at_seconds for step in fitting if step.at_seconds >= after_seconds), None
+            )
 
     def _leader_now(self, partition: int) -> int | None:
-        return next((step.broker for step in reversed(self._leaders) if step.partition == partition), None)
+        return next(
+            (step.broker for step in reversed(self._leaders) if step.partition == partition), None
+        )
 
     def _wait(self, condition: Callable[[], bool], timeout_seconds: float) -> bool:
         with self._changed:
@@ -146,7 +174,11 @@ class LeaderWatch:
         self._board.show_leaders(self.leaders())
         if before is not None and before != broker:
             to = f"broker {broker}" if broker >= 0 else "no broker"
-            self._board.mark(stat.last_modified, MarkKind.LEADER, f"partition {partition}: leader moves from broker {before} to {to}")
+            self._board.mark(
+                stat.last_modified,
+                MarkKind.LEADER,
+                f"partition {partition}: leader moves from broker {before} to {to}",
+            )
 
     def _on_brokers(self, ids: list[str]) -> None:
         self._board.show_brokers(frozenset(map(int, ids)))
@@ -177,12 +209,24 @@ class TierWatch:
     def _run(self) -> None:
         while not self._ended.wait(_POLL_SECONDS):
             for tier in self._read():
-                self._take(TierStep(time.time(), str(tier["level"]), str(tier["state"]), str(tier.get("because") or "")))
+                self._take(
+                    TierStep(
+                        time.time(),
+                        str(tier["level"]),
+                        str(tier["state"]),
+                        str(tier.get("because") or ""),
+                    )
+                )
 
     def _read(self) -> list[dict[str, Any]]:
         try:
             policy: Any = self._api.get_namespaced_custom_object(
-                "tidegate.io", "v1alpha1", NAMESPACE, "brokerbandwidthpolicies", POLICY, _request_timeout=_TIMEOUT_SECONDS
+                "tidegate.io",
+                "v1alpha1",
+                NAMESPACE,
+                "brokerbandwidthpolicies",
+                POLICY,
+                _request_timeout=_TIMEOUT_SECONDS,
             )
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
             return []  # asked again in a second
@@ -196,13 +240,19 @@ class TierWatch:
         self._board.show_state(step.level, step.state)
         if before is not None:
             because = f": {step.because}" if step.because else ""
-            self._board.mark(step.at_seconds, MarkKind.STATE, f"{step.level} is {step.state}{because}")
+            self._board.mark(
+                step.at_seconds, MarkKind.STATE, f"{step.level} is {step.state}{because}"
+            )
 
 
 class KubernetesEvents:
-    """A context manager; while it is open, every new Event of the namespace goes to `note`, those that were there before do not."""
+    """A context manager; while it is open, every new Event of the namespace goes to `note`, those
+    that were there before do not.
+    """
 
-    def __init__(self, kubeconfig: Path, note: Callable[[float, MarkKind, str], None], *, namespace: str) -> None:
+    def __init__(
+        self, kubeconfig: Path, note: Callable[[float, MarkKind, str], None], *, namespace: str
+    ) -> None:
         self._api = client.CoreV1Api(config.new_client_from_config(str(kubeconfig)))
         self._note = note
         self._namespace = namespace
@@ -226,7 +276,11 @@ class KubernetesEvents:
 
     def _listed(self) -> list[Any]:
         try:
-            return list(self._api.list_namespaced_event(self._namespace, _request_timeout=_TIMEOUT_SECONDS).items)
+            return list(
+                self._api.list_namespaced_event(
+                    self._namespace, _request_timeout=_TIMEOUT_SECONDS
+                ).items
+            )
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
             return []  # the events are only shown; the next poll brings what this one missed
 
@@ -239,11 +293,22 @@ class KubernetesEvents:
         self._note(at, MarkKind.EVENT, f"{event.reason} ({about}): {event.message}")
 
 
-def counted_by_brokers(prometheus: PrometheusLab, start_seconds: float, *, length_seconds: int) -> float | None:
-    """Steady mean of all brokers' intake in bytes per second over the window; None when no broker was scraped in it.
+def counted_by_brokers(
+    prometheus: PrometheusLab, start_seconds: float, *, length_seconds: int
+) -> float | None:
+    """Steady mean of all brokers' intake in bytes per second over the window; None when no broker
+    was scraped in it.
 
-    The counter holds every topic and what a record batch adds to the payload (well below 1 % here); replication is not in it.
+    The counter holds every topic and what a record batch adds to the payload (well below 1 % here);
+    replication is not in it.
     """
-    answer = prometheus.query_range(_COUNTER, start_seconds - 1, end_unix_seconds=start_seconds + length_seconds + 1, step_seconds=1)
+    answer = prometheus.query_range(
+        _COUNTER,
+        start_seconds - 1,
+        end_unix_seconds=start_seconds + length_seconds + 1,
+        step_seconds=1,
+    )
     series = [ByteSeries(growth(result["values"])) for result in answer]
-    return sum(steady_mean(one, start_seconds, length_seconds) for one in series) if series else None
+    return (
+        sum(steady_mean(one, start_seconds, length_seconds) for one in series) if series else None
+    )

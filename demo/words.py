@@ -1,4 +1,6 @@
-"""What the parts of the demo share: marks in time, checks of a bound, and an orderly end at Ctrl-C."""
+"""What the parts of the demo share: marks in time, checks of a bound, and an orderly end at
+Ctrl-C.
+"""
 
 import signal
 import time
@@ -19,7 +21,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruption:
-    """From its making on, the first signal raises KeyboardInterrupt in the main thread; the others do nothing any more.
+    """From its making on, the first signal raises KeyboardInterrupt in the main thread; the others
+    do nothing any more.
 
     A signal that was ignored before (`nohup`) stays ignored.
     """
@@ -33,13 +36,17 @@ class Interruption:
 
     @contextmanager
     def reported(self) -> Iterator[None]:
-        """Say what happens now when the interruption passes here, before whatever is outside is closed; only once."""
+        """Say what happens now when the interruption passes here, before whatever is outside is
+        closed; only once.
+        """
         try:
             yield
         except KeyboardInterrupt:
             if not self._reported:
                 self._reported = True
-                self._say("Interrupted. Stopping everything that was started; this takes up to 20 s.")
+                self._say(
+                    "Interrupted. Stopping everything that was started; this takes up to 20 s."
+                )
             raise
 
 
@@ -61,7 +68,8 @@ REACTION_LIMIT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One bound: `measured` must lie in [`lowest`, `highest`]. A value that could not be measured is None and misses the bound.
+    """One bound: `measured` must lie in [`lowest`, `highest`]. A value that could not be measured
+    is None and misses the bound.
 
     `about` is the part of the run that it belongs to, `name` what is bounded in it.
     """
@@ -80,8 +88,12 @@ class Check:
         return self.measured is not None and self.lowest <= self.measured <= self.highest
 
 
-def rate_check(about: str, name: str, *, expected_bytes_per_second: float, measured_bytes_per_second: float) -> Check:
-    """A rate must lie between 10 % below and 5 % above what the arithmetic expects; shown in MB/s."""
+def rate_check(
+    about: str, name: str, *, expected_bytes_per_second: float, measured_bytes_per_second: float
+) -> Check:
+    """A rate must lie between 10 % below and 5 % above what the arithmetic expects; shown in
+    MB/s.
+    """
     expected = expected_bytes_per_second / 1e6
     return Check(
         about=about,
@@ -95,30 +107,67 @@ def rate_check(about: str, name: str, *, expected_bytes_per_second: float, measu
     )
 
 
-def rate_checks(about: str, expected_by_broker: Mapping[int, float], *, measured_by_broker: Mapping[int, float]) -> list[Check]:
-    """One row for each broker that leads and one for their total; a broker that delivered nothing counts as 0."""
+def rate_checks(
+    about: str, expected_by_broker: Mapping[int, float], *, measured_by_broker: Mapping[int, float]
+) -> list[Check]:
+    """One row for each broker that leads and one for their total; a broker that delivered nothing
+    counts as 0.
+    """
     measured = {broker: measured_by_broker.get(broker, 0.0) for broker in expected_by_broker}
     rows = [
-        rate_check(about, f"broker {broker}", expected_bytes_per_second=expected, measured_bytes_per_second=measured[broker])
+        rate_check(
+            about,
+            f"broker {broker}",
+            expected_bytes_per_second=expected,
+            measured_bytes_per_second=measured[broker],
+        )
         for broker, expected in expected_by_broker.items()
     ]
     expected_total, total = sum(expected_by_broker.values()), sum(measured_by_broker.values())
-    return [*rows, rate_check(about, "total", expected_bytes_per_second=expected_total, measured_bytes_per_second=total)]
+    return [
+        *rows,
+        rate_check(
+            about,
+            "total",
+            expected_bytes_per_second=expected_total,
+            measured_bytes_per_second=total,
+        ),
+    ]
 
 
 def reaction_check(seconds_after_election: float | None) -> Check:
-    """The corrected quota must be committed within five seconds after the new leader was elected; earlier than it is fine too."""
-    return at_most("How fast", "new leader to corrected quota", seconds_after_election, most=REACTION_LIMIT_SECONDS)
+    """The corrected quota must be committed within five seconds after the new leader was elected;
+    earlier than it is fine too.
+    """
+    return at_most(
+        "How fast",
+        "new leader to corrected quota",
+        seconds_after_election,
+        most=REACTION_LIMIT_SECONDS,
+    )
 
 
 def at_most(about: str, name: str, seconds: float | None, *, most: float) -> Check:
     """A time must not be longer; None = what it ends with never came."""
-    return Check(about, name, "s", most, seconds, lowest=float("-inf"), highest=most, tolerance=f"at most {most:g} s")
+    return Check(
+        about,
+        name,
+        "s",
+        most,
+        seconds,
+        lowest=float("-inf"),
+        highest=most,
+        tolerance=f"at most {most:g} s",
+    )
 
 
-def exact_check(about: str, name: str, *, unit: str, expected: float, measured: float | None) -> Check:
+def exact_check(
+    about: str, name: str, *, unit: str, expected: float, measured: float | None
+) -> Check:
     """A number that must be exactly as expected, such as the quota in ZooKeeper."""
-    return Check(about, name, unit, expected, measured, lowest=expected, highest=expected, tolerance="exact")
+    return Check(
+        about, name, unit, expected, measured, lowest=expected, highest=expected, tolerance="exact"
+    )
 
 
 class MarkKind(StrEnum):

@@ -1,1 +1,3 @@
-"""Scenarios on a real Kafka and a real cluster with nodes: the operator is a Pod of its image, installed by its chart."""
+"""Scenarios on a real Kafka and a real cluster with nodes: the operator is a Pod of its image,
+installed by its chart.
+"""

@@ -1,4 +1,6 @@
-"""Which cluster the scenarios run on: `LAB=node` or `LAB=kind` of the lab, or whatever `KUBECONFIG` names."""
+"""Which cluster the scenarios run on: `LAB=node` or `LAB=kind` of the lab, or whatever `KUBECONFIG`
+names.
+"""
 
 from __future__ import annotations
 
@@ -22,35 +24,52 @@ class Cluster(Protocol):
     def kubeconfig(self) -> Path:
         """An administrator's."""
 
-    def kubectl(self, *arguments: str, input: str | None = None, timeout_seconds: float = 60.0) -> str:
+    def kubectl(
+        self, *arguments: str, input: str | None = None, timeout_seconds: float = 60.0
+    ) -> str:
         """What kubectl writes; `lab.kubernetes.tools.KubectlFailed` when it fails."""
 
     def load_image(self, archive: Path) -> None:
         """Have every node hold the image of a docker archive."""
 
     def shared_folder(self, name: str) -> tuple[Path, str]:
-        """A folder that any user of any Pod may write: its path here, and on the node, for a hostPath."""
+        """A folder that any user of any Pod may write: its path here, and on the node, for a
+        hostPath.
+        """
 
     def restart_apiserver(self) -> None:
         """Kill the API server; return once it answers again."""
 
 
 class ForeignCluster:
-    """Somebody's own cluster. Its Pods must reach this machine's bridge, and its nodes must hold the image or be able to pull it."""
+    """Somebody's own cluster. Its Pods must reach this machine's bridge, and its nodes must hold
+    the image or be able to pull it.
+    """
 
     def __init__(self, kubeconfig: Path) -> None:
         self.kubeconfig = kubeconfig
 
-    def kubectl(self, *arguments: str, input: str | None = None, timeout_seconds: float = 60.0) -> str:
+    def kubectl(
+        self, *arguments: str, input: str | None = None, timeout_seconds: float = 60.0
+    ) -> str:
         """As the protocol says."""
-        return run_kubectl(KUBE_NODE.binary(), self.kubeconfig, arguments, input=input, timeout_seconds=timeout_seconds)
+        return run_kubectl(
+            KUBE_NODE.binary(),
+            self.kubeconfig,
+            arguments,
+            input=input,
+            timeout_seconds=timeout_seconds,
+        )
 
     def load_image(self, archive: Path) -> None:
         """Nothing: how an image gets to somebody's nodes is theirs."""
 
     def shared_folder(self, name: str) -> tuple[Path, str]:
         """There is none."""
-        raise LabError(f"Somebody's own cluster shares no folder with this machine, so there is none for {name}.")
+        raise LabError(
+            f"Somebody's own cluster shares no folder with this machine, so there is none for "
+            f"{name}."
+        )
 
     def restart_apiserver(self) -> None:
         """Nothing: somebody's API server is not ours to kill."""
@@ -69,4 +88,7 @@ def cluster(network: Network) -> Iterator[Cluster]:
         with KindLab(network) as kind:
             yield kind
     else:
-        raise LabError(f"LAB={kind_of_lab} is no cluster of the lab. Say LAB=node, LAB=kind, or KUBECONFIG=<file> without LAB.")
+        raise LabError(
+            f"LAB={kind_of_lab} is no cluster of the lab. Say LAB=node, LAB=kind, or "
+            f"KUBECONFIG=<file> without LAB."
+        )

@@ -1,6 +1,8 @@
-"""The parts of the scenarios, started once: three brokers, Prometheus, a cluster, the image, and the chart installed with two replicas.
+"""The parts of the scenarios, started once: three brokers, Prometheus, a cluster, the image, and
+the chart installed with two replicas.
 
-Each scenario gets a namespace and users of its own and leaves Kafka and the cluster as it found them; that is checked after each.
+Each scenario gets a namespace and users of its own and leaves Kafka and the cluster as it found
+them; that is checked after each.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ USERS = ("checkout", "orders", "search", "reports")
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaLab]:
-    """Three brokers, each with a NIC of its own; one of the users has a login in ZooKeeper, beside its quotas."""
+    """Three brokers, each with a NIC of its own; one of the users has a login in ZooKeeper, beside
+    its quotas.
+    """
     with KafkaLab(brokers=3, namespaces=True, users=USERS) as lab:
         lab.create_scram_user("orders", "a password")
         yield lab
@@ -52,7 +56,11 @@ def release(kubernetes: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
     built = build()
     kubernetes.load_image(built.archive)
     repository, _, tag = built.name.rpartition(":")
-    installed = Release(kubernetes, Helm(tmp_path_factory.mktemp("helm"), kubernetes.kubeconfig), Image(repository, tag))
+    installed = Release(
+        kubernetes,
+        Helm(tmp_path_factory.mktemp("helm"), kubernetes.kubeconfig),
+        Image(repository, tag),
+    )
     installed.install()
     yield installed
     installed.uninstall()
@@ -61,7 +69,9 @@ def release(kubernetes: Cluster, tmp_path_factory: pytest.TempPathFactory) -> It
 @pytest.fixture(scope="session")
 def zookeeper(kafka: KafkaLab) -> Iterator[KazooClient]:
     """A reader of Kafka's ZooKeeper."""
-    client = KazooClient(kafka.zookeeper_connect, command_retry={"max_tries": 100, "max_delay": 1.0})
+    client = KazooClient(
+        kafka.zookeeper_connect, command_retry={"max_tries": 100, "max_delay": 1.0}
+    )
     client.start()
     yield client
     client.stop()
@@ -87,13 +97,21 @@ def topic(kafka: KafkaLab) -> str:
 
 @pytest.fixture
 def scene(kubernetes: Cluster, release: Release, in_kafka: KafkaSide) -> Iterator[Scenario]:
-    """A namespace with a login for Prometheus in it, deleted at the end; by then no log and no event may hold the password."""
+    """A namespace with a login for Prometheus in it, deleted at the end; by then no log and no
+    event may hold the password.
+    """
     assert release.pods(), "the scenario needs an operator"
     namespace = f"e2e-{uuid.uuid4().hex[:8]}"
     kubernetes.kubectl("create", "namespace", namespace)
     opened = Scenario(kubernetes, namespace)
     login = Login()
-    opened.kubectl("create", "secret", "generic", SECRET, *(f"--from-literal={key}={value}" for key, value in login.literals().items()))
+    opened.kubectl(
+        "create",
+        "secret",
+        "generic",
+        SECRET,
+        *(f"--from-literal={key}={value}" for key, value in login.literals().items()),
+    )
     yield opened
     release.wait_until_ready()
     written = "\n".join([release.logs(), opened.events()])

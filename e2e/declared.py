@@ -1,4 +1,6 @@
-"""The objects that a user applies, as short as they can be said in a scenario. Rates are bytes per second."""
+"""The objects that a user applies, as short as they can be said in a scenario. Rates are bytes per
+second.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,19 @@ _API = "tidegate.io/v1alpha1"
 
 
 def policy(kafka: KafkaLab, *, name: str = "orders", **spec: Any) -> Document:
-    """Enforces on `kafka` and gives everything back when it is deleted; `spec` adds to it or replaces parts."""
+    """Enforces on `kafka` and gives everything back when it is deleted; `spec` adds to it or
+    replaces parts.
+    """
     connection = {
         "bootstrapServers": kafka.bootstrap_servers,
         "quotaStore": "ZooKeeper",
         "zookeeper": {"connect": kafka.zookeeper_connect},
     }
-    return _object("BrokerBandwidthPolicy", name, {"mode": "Enforce", "deletionPolicy": "Restore", "kafka": connection, **spec})
+    return _object(
+        "BrokerBandwidthPolicy",
+        name,
+        {"mode": "Enforce", "deletionPolicy": "Restore", "kafka": connection, **spec},
+    )
 
 
 def watching(prometheus: PrometheusLab, *, egress_limit: int) -> Document:
@@ -49,19 +57,34 @@ def tier(
     policy: str = "orders",
     per: str = "perPartition",
 ) -> Document:
-    """Members are named by their user: `tier("gold", "L0", {"alice": 10 * MB}, topic="acc")` promises alice 10 MB/s for each partition."""
-    members = [{"name": user, "user": user, "topics": [topic], "contract": {per: {"fetch": str(rate)}}} for user, rate in fetch.items()]
+    """Members are named by their user: `tier("gold", "L0", {"alice": 10 * MB}, topic="acc")`
+    promises alice 10 MB/s for each partition.
+    """
+    members = [
+        {"name": user, "user": user, "topics": [topic], "contract": {per: {"fetch": str(rate)}}}
+        for user, rate in fetch.items()
+    ]
     spec: Document = {"policyRef": {"name": policy}, "level": level, "members": members}
     if throttled is not None:
         spec["throttledRates"] = {per: {"fetch": str(throttled)}}
     return _object("BusinessTier", name, spec)
 
 
-def override(name: str, *, user: str, fetch_per_partition: int, seconds: float, policy: str = "orders") -> Document:
+def override(
+    name: str, *, user: str, fetch_per_partition: int, seconds: float, policy: str = "orders"
+) -> Document:
     """A person's decision for one user that ends by itself."""
     ends = (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    decided = {"target": {"user": user}, "action": "SetRates", "rates": {"perPartition": {"fetch": str(fetch_per_partition)}}}
-    return _object("QuotaOverride", name, {"policyRef": {"name": policy}, **decided, "expiresAt": ends, "reason": "a scenario"})
+    decided = {
+        "target": {"user": user},
+        "action": "SetRates",
+        "rates": {"perPartition": {"fetch": str(fetch_per_partition)}},
+    }
+    return _object(
+        "QuotaOverride",
+        name,
+        {"policyRef": {"name": policy}, **decided, "expiresAt": ends, "reason": "a scenario"},
+    )
 
 
 def _object(kind: str, name: str, spec: Document) -> Document:

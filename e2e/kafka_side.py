@@ -1,4 +1,6 @@
-"""What Kafka itself has: quotas in its ZooKeeper and in its brokers, logins, and whether anything of ours is left."""
+"""What Kafka itself has: quotas in its ZooKeeper and in its brokers, logins, and whether anything
+of ours is left.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,22 @@ class KafkaSide:
         rate = self._config(user).get(_FETCH)
         return None if rate is None else int(rate)
 
-    def wait_for_fetch_quota(self, user: str, rate: int | None, *, timeout_seconds: float = 60.0) -> None:
-        """Return once ZooKeeper has exactly this quota and every running broker says that it applies it."""
+    def wait_for_fetch_quota(
+        self, user: str, rate: int | None, *, timeout_seconds: float = 60.0
+    ) -> None:
+        """Return once ZooKeeper has exactly this quota and every running broker says that it
+        applies it.
+        """
         what = f"fetch quota {rate} of {user}, now {self.fetch_quota(user)}"
-        wait_until(lambda: self.fetch_quota(user) == rate, what, timeout_seconds=timeout_seconds, poll_seconds=0.2)
-        self._kafka.wait_for_quota_applied(QuotaChange("FETCH", user, None, rate), timeout_seconds=timeout_seconds)
+        wait_until(
+            lambda: self.fetch_quota(user) == rate,
+            what,
+            timeout_seconds=timeout_seconds,
+            poll_seconds=0.2,
+        )
+        self._kafka.wait_for_quota_applied(
+            QuotaChange("FETCH", user, None, rate), timeout_seconds=timeout_seconds
+        )
 
     def login_bytes(self, user: str) -> Mapping[str, str]:
         """What belongs to the user's logins, which only Kafka's own tools may touch."""
@@ -39,7 +52,11 @@ class KafkaSide:
 
     def claimed_by(self) -> str | None:
         """The policy that manages this cluster's quotas, as NAMESPACE/NAME."""
-        return json.loads(self._content("/tidegate/claim"))["policy_key"] if self._exists("/tidegate/claim") else None
+        return (
+            json.loads(self._content("/tidegate/claim"))["policy_key"]
+            if self._exists("/tidegate/claim")
+            else None
+        )
 
     def ledger(self) -> frozenset[str]:
         """The paths of every record of ours, at any depth; empty when everything was given back."""
@@ -47,20 +64,34 @@ class KafkaSide:
 
     def fetch_quotas_in_ledger(self) -> Mapping[str, int]:
         """User -> the fetch quota that its ledger record says we wrote."""
-        records = {path: json.loads(self._content(path))["entries"] for path in self._below("/tidegate/ledger")}
+        records = {
+            path: json.loads(self._content(path))["entries"]
+            for path in self._below("/tidegate/ledger")
+        }
         # a record's name is the whole path of its entity, encoded
-        return {unquote(path).rsplit("/", 1)[1]: int(entries[_FETCH]["written"]) for path, entries in records.items() if _FETCH in entries}
+        return {
+            unquote(path).rsplit("/", 1)[1]: int(entries[_FETCH]["written"])
+            for path, entries in records.items()
+            if _FETCH in entries
+        }
 
     def everything(self) -> Mapping[str, bytes]:
-        """Every user's and client's config and our own records, as bytes; not the empty node that holds our records."""
-        paths = [path for root in ("/config/users", "/config/clients", "/tidegate") for path in self._below(root)]
+        """Every user's and client's config and our own records, as bytes; not the empty node that
+        holds our records.
+        """
+        paths = [
+            path
+            for root in ("/config/users", "/config/clients", "/tidegate")
+            for path in self._below(root)
+        ]
         return {path: content for path in paths if (content := self._content(path))}
 
     def _config(self, user: str) -> dict[str, str]:
         path = f"/config/users/{user}"
         return dict(json.loads(self._content(path)).get("config", {})) if self._exists(path) else {}
 
-    # Scenarios kill ZooKeeper, for longer than this client's session lasts too: every question is asked until it is answered.
+    # Scenarios kill ZooKeeper, for longer than this client's session lasts too: every question is
+    # asked until it is answered.
     def _exists(self, path: str) -> bool:
         return self._zookeeper.retry(self._zookeeper.exists, path) is not None
 
@@ -69,5 +100,11 @@ class KafkaSide:
         return content or b""
 
     def _below(self, path: str) -> list[str]:
-        children = self._zookeeper.retry(self._zookeeper.get_children, path) if self._exists(path) else []
-        return [found for child in sorted(children) for found in (f"{path}/{child}", *self._below(f"{path}/{child}"))]
+        children = (
+            self._zookeeper.retry(self._zookeeper.get_children, path) if self._exists(path) else []
+        )
+        return [
+            found
+            for child in sorted(children)
+            for found in (f"{path}/{child}", *self._below(f"{path}/{child}"))
+        ]

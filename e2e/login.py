@@ -20,7 +20,11 @@ class Login:
     @staticmethod
     def authentication() -> Mapping[str, object]:
         """What a policy declares to log in so."""
-        return {"type": "basic", "username": _USER, "passwordSecret": {"secretName": SECRET, "password": "password"}}
+        return {
+            "type": "basic",
+            "username": _USER,
+            "passwordSecret": {"secretName": SECRET, "password": "password"},
+        }
 
     def literals(self) -> Mapping[str, str]:
         """The Secret's keys."""
@@ -30,4 +34,8 @@ class Login:
         """The lines that hold the password: plain, as a Secret or as an HTTP header has it."""
         header = base64.b64encode(f"{_USER}:{self.password}".encode()).decode()
         stored = base64.b64encode(self.password.encode()).decode()
-        return [line for line in text.splitlines() if any(form in line for form in (self.password, header, stored))]
+        return [
+            line
+            for line in text.splitlines()
+            if any(form in line for form in (self.password, header, stored))
+        ]

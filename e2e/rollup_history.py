@@ -1,4 +1,6 @@
-"""A Prometheus on the lab's bridge with three hours of two days ago in it: brokers and users whose every byte is known."""
+"""A Prometheus on the lab's bridge with three hours of two days ago in it: brokers and users whose
+every byte is known.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,12 @@ _SCRAPE_SECONDS = 15
 
 
 def window() -> tuple[datetime, datetime]:
-    """The last hours of a day so long over that a Job computes no earlier ones for late samples; no retention reaches it."""
-    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+    """The last hours of a day so long over that a Job computes no earlier ones for late samples; no
+    retention reaches it.
+    """
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(
+        days=1
+    )
     return midnight - timedelta(hours=HOURS), midnight
 
 
@@ -41,11 +47,23 @@ def _write_broker(server: HistoryServer, broker: int) -> None:
     start, end = (round(edge.timestamp()) for edge in window())
     times = range(start - 60, end + 61, _SCRAPE_SECONDS)
     labels, total = {"broker": str(broker)}, sum(USERS.values())
-    server.write("kafka_broker_bytesout_total", (labels, [(at * 1000, total * (at - times.start)) for at in times]))
+    server.write(
+        "kafka_broker_bytesout_total",
+        (labels, [(at * 1000, total * (at - times.start)) for at in times]),
+    )
     server.write(
         "node_network_transmit_bytes_total",
-        ({**labels, "device": "eth0"}, [(at * 1000, 1.05 * total * (at - times.start)) for at in times]),
+        (
+            {**labels, "device": "eth0"},
+            [(at * 1000, 1.05 * total * (at - times.start)) for at in times],
+        ),
     )
     for metric, factor in (("kafka_quota_byte_rate", 1.04), ("kafka_quota_throttle_time", 0.0)):
         clients = [{**labels, "user": user, "resource": "Fetch"} for user in USERS]
-        server.write(metric, *((client, [(at * 1000, factor * USERS[client["user"]]) for at in times]) for client in clients))
+        server.write(
+            metric,
+            *(
+                (client, [(at * 1000, factor * USERS[client["user"]]) for at in times])
+                for client in clients
+            ),
+        )

@@ -1,4 +1,6 @@
-"""Rollup Jobs of a scenario: a volume for the tables, Jobs as the operator makes them, their Pods, and what ends up in the store."""
+"""Rollup Jobs of a scenario: a volume for the tables, Jobs as the operator makes them, their Pods,
+and what ends up in the store.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _PODS_SECONDS = 180.0
 
 
 class Rollups:
-    """What a scenario sees of rollups in its namespace. `image` is what the operator was configured with."""
+    """What a scenario sees of rollups in its namespace. `image` is what the operator was configured
+    with.
+    """
 
     def __init__(self, scene: Scenario, cluster: Cluster, image: str) -> None:
         self._scene = scene
@@ -40,13 +44,32 @@ class Rollups:
         here, on_node = self._cluster.shared_folder(f"{self._scene.namespace}-{name}")
         volume = f"{self._scene.namespace}-{name}"
         self._volumes.append(volume)
-        size, shared = {"storage": "1Gi"}, {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+        size, shared = (
+            {"storage": "1Gi"},
+            {"accessModes": ["ReadWriteMany"], "storageClassName": ""},
+        )
         claimed = {"namespace": self._scene.namespace, "name": name}
-        spec = {**shared, "capacity": size, "persistentVolumeReclaimPolicy": "Retain", "hostPath": {"path": on_node}, "claimRef": claimed}
+        spec = {
+            **shared,
+            "capacity": size,
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": on_node},
+            "claimRef": claimed,
+        }
         claim = {**shared, "resources": {"requests": size}, "volumeName": volume}
         self._scene.declare(
-            {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": volume}, "spec": spec},
-            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": claim},
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolume",
+                "metadata": {"name": volume},
+                "spec": spec,
+            },
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {"name": name},
+                "spec": claim,
+            },
         )
         return UsageStore.at(f"file://{here}")
 
@@ -61,7 +84,9 @@ class Rollups:
         spec = parse_policy(raw, strict=False).spec.rollup
         assert spec is not None
         pod = pod_of(spec, RollupOffer(image=self._image, service_account=ACCOUNT))
-        body = job_body(raw, pod, start_ms=round(start.timestamp() * 1000), end_ms=round(end.timestamp() * 1000))
+        body = job_body(
+            raw, pod, start_ms=round(start.timestamp() * 1000), end_ms=round(end.timestamp() * 1000)
+        )
         self._scene.kubectl("create", "-f", "-", input=json.dumps(body))
         return str(body["metadata"]["name"])
 
@@ -73,26 +98,46 @@ class Rollups:
 
     def jobs(self, policy: str) -> Mapping[str, str]:
         """The policy's Jobs and how they ended, "" while they run."""
-        return {job["metadata"]["name"]: _end_of(job) for job in self._listed("jobs", f"tidegate.io/policy={policy}")}
+        return {
+            job["metadata"]["name"]: _end_of(job)
+            for job in self._listed("jobs", f"tidegate.io/policy={policy}")
+        }
 
     def drivers(self, job: str) -> Sequence[str]:
         """The Job's own Pods, oldest first, those that ended too."""
-        return [pod["metadata"]["name"] for pod in self._listed("pods", f"batch.kubernetes.io/job-name={job}")]
+        return [
+            pod["metadata"]["name"]
+            for pod in self._listed("pods", f"batch.kubernetes.io/job-name={job}")
+        ]
 
     def executors(self, *, running: bool = False) -> Sequence[str]:
         """The Pods that Spark started and that are there, or those of them that run."""
         pods = self._listed("pods", "spark-role=executor")
-        return [pod["metadata"]["name"] for pod in pods if not running or pod["status"].get("phase") == "Running"]
+        return [
+            pod["metadata"]["name"]
+            for pod in pods
+            if not running or pod["status"].get("phase") == "Running"
+        ]
 
     def wait_for_executors(self, count: int) -> Sequence[str]:
         """Return once that many run at the same time."""
         running = partial(self.executors, running=True)
-        wait_until(lambda: len(running()) >= count, f"{count} executors", timeout_seconds=_PODS_SECONDS, poll_seconds=0.2)
+        wait_until(
+            lambda: len(running()) >= count,
+            f"{count} executors",
+            timeout_seconds=_PODS_SECONDS,
+            poll_seconds=0.2,
+        )
         return running()
 
     def wait_until_no_executor_is_left(self) -> None:
         """Kubernetes takes them away with the Pod that started them."""
-        wait_until(lambda: not self.executors(), "no executor to be left", timeout_seconds=60.0, poll_seconds=0.5)
+        wait_until(
+            lambda: not self.executors(),
+            "no executor to be left",
+            timeout_seconds=60.0,
+            poll_seconds=0.5,
+        )
 
     def kill(self, pod: str) -> None:
         """SIGKILL, as a node that vanishes would do it."""
@@ -105,22 +150,33 @@ class Rollups:
     def last_words(self, job: str) -> str:
         """What Kubernetes keeps of the end of the Job's Pod."""
         pods = self._listed("pods", f"batch.kubernetes.io/job-name={job}")
-        return str(pods[-1]["status"]["containerStatuses"][0]["state"]["terminated"].get("message", ""))
+        return str(
+            pods[-1]["status"]["containerStatuses"][0]["state"]["terminated"].get("message", "")
+        )
 
     def _ended(self, job: str) -> str:
         return _end_of(json.loads(self._scene.kubectl("get", "job", job, "-o", "json")))
 
     def _listed(self, kind: str, selector: str) -> list[Any]:
-        found = self._scene.kubectl("get", kind, "-l", selector, "--sort-by=.metadata.creationTimestamp", "-o", "json")
+        found = self._scene.kubectl(
+            "get", kind, "-l", selector, "--sort-by=.metadata.creationTimestamp", "-o", "json"
+        )
         return list(json.loads(found)["items"])
 
 
 def rolling_up(claim: str, *, interval_seconds: int, executors: int = 2) -> Document:
-    """What a policy needs beside metrics; Pods as small as a machine with two processors has room for."""
+    """What a policy needs beside metrics; Pods as small as a machine with two processors has room
+    for.
+    """
     small = {"cores": 1, "requestMillicores": 100, "memory": "1Gi"}
     storage = {"url": "file:///var/lib/tidegate/usage", "claimName": claim}
     return {
-        "rollup": {"intervalSeconds": interval_seconds, "storage": storage, "driver": small, "executors": {"instances": executors, **small}}
+        "rollup": {
+            "intervalSeconds": interval_seconds,
+            "storage": storage,
+            "driver": small,
+            "executors": {"instances": executors, **small},
+        }
     }
 
 
@@ -128,7 +184,10 @@ def tables_in(store: UsageStore) -> Mapping[str, Any]:
     """Every row of every table, in order; AssertionError where the store is not whole."""
     verdict = verify(store)
     assert verdict.is_sound, verdict.document()
-    return {name: store.rows(name).sort_by([(key, "ascending") for key in kind.key]) for name, kind in TABLES.items()}
+    return {
+        name: store.rows(name).sort_by([(key, "ascending") for key in kind.key])
+        for name, kind in TABLES.items()
+    }
 
 
 def shown(store: UsageStore) -> Path:
@@ -138,4 +197,11 @@ def shown(store: UsageStore) -> Path:
 
 def _end_of(job: Mapping[str, Any]) -> str:
     conditions = job.get("status", {}).get("conditions") or ()
-    return next((str(one["type"]) for one in conditions if one["status"] == "True" and one["type"] in ("Complete", "Failed")), "")
+    return next(
+        (
+            str(one["type"])
+            for one in conditions
+            if one["status"] == "True" and one["type"] in ("Complete", "Failed")
+        ),
+        "",
+    )

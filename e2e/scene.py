@@ -1,4 +1,6 @@
-"""One namespace in which a scenario declares, edits and deletes objects, and waits for what they come to."""
+"""One namespace in which a scenario declares, edits and deletes objects, and waits for what they
+come to.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _TIMEOUT_SECONDS = 60.0
 
 
 class Scenario:
-    """One namespace. Objects are named as kubectl names them: `bbp/orders`, `bt/gold`, `qo/more`."""
+    """One namespace. Objects are named as kubectl names them: `bbp/orders`, `bt/gold`,
+    `qo/more`.
+    """
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self._cluster = cluster
@@ -30,7 +34,14 @@ class Scenario:
     def refusal(self, document: Document) -> str:
         """What the API server says when it refuses the object; AssertionError when it takes it."""
         try:
-            self.kubectl("apply", "--server-side", "--field-manager=git", "-f", "-", input=json.dumps(document))
+            self.kubectl(
+                "apply",
+                "--server-side",
+                "--field-manager=git",
+                "-f",
+                "-",
+                input=json.dumps(document),
+            )
         except KubectlFailed as refused:
             return refused.stderr
         raise AssertionError(f"{document['kind']} {document['metadata']['name']} was accepted")
@@ -41,19 +52,48 @@ class Scenario:
 
     def delete(self, *names: str, timeout_seconds: float = _TIMEOUT_SECONDS) -> None:
         """Delete them and wait until they are gone."""
-        self.kubectl("delete", *names, f"--timeout={timeout_seconds:g}s", timeout_seconds=timeout_seconds + 10)
+        self.kubectl(
+            "delete",
+            *names,
+            f"--timeout={timeout_seconds:g}s",
+            timeout_seconds=timeout_seconds + 10,
+        )
 
     def delete_namespace(self, *, timeout_seconds: float = 90.0) -> None:
         """Delete the namespace with all that is in it, and wait until it is gone."""
         deadline = f"--timeout={timeout_seconds:g}s"
-        self._cluster.kubectl("delete", "namespace", self.namespace, "--ignore-not-found", deadline, timeout_seconds=timeout_seconds + 10)
+        self._cluster.kubectl(
+            "delete",
+            "namespace",
+            self.namespace,
+            "--ignore-not-found",
+            deadline,
+            timeout_seconds=timeout_seconds + 10,
+        )
 
     def waits_for(
-        self, name: str, condition: str, status: str = "True", *, reason: str | None = None, timeout_seconds: float = _TIMEOUT_SECONDS
+        self,
+        name: str,
+        condition: str,
+        status: str = "True",
+        *,
+        reason: str | None = None,
+        timeout_seconds: float = _TIMEOUT_SECONDS,
     ) -> Mapping[str, str]:
-        """Return once the object's condition has this status, and reason if one is given, for its newest generation; the condition."""
-        seen = partial(self._condition, name, {"type": condition, "status": status, **({"reason": reason} if reason else {})})
-        return wait_until(seen, f"{condition}={status} of {name}", timeout_seconds=timeout_seconds, poll_seconds=0.3)
+        """Return once the object's condition has this status, and reason if one is given, for its
+        newest generation; the condition.
+        """
+        seen = partial(
+            self._condition,
+            name,
+            {"type": condition, "status": status, **({"reason": reason} if reason else {})},
+        )
+        return wait_until(
+            seen,
+            f"{condition}={status} of {name}",
+            timeout_seconds=timeout_seconds,
+            poll_seconds=0.3,
+        )
 
     def read(self, name: str) -> Mapping[str, Any]:
         """The whole object."""
@@ -64,12 +104,23 @@ class Scenario:
         columns = "-o=custom-columns=REASON:.reason,MESSAGE:.note"
         return self.kubectl("get", "events.events.k8s.io", columns)
 
-    def kubectl(self, *arguments: str, input: str | None = None, timeout_seconds: float = _TIMEOUT_SECONDS) -> str:
+    def kubectl(
+        self, *arguments: str, input: str | None = None, timeout_seconds: float = _TIMEOUT_SECONDS
+    ) -> str:
         """kubectl in this namespace."""
-        return self._cluster.kubectl(*arguments, f"--namespace={self.namespace}", input=input, timeout_seconds=timeout_seconds)
+        return self._cluster.kubectl(
+            *arguments,
+            f"--namespace={self.namespace}",
+            input=input,
+            timeout_seconds=timeout_seconds,
+        )
 
     def _condition(self, name: str, wanted: Mapping[str, str]) -> Mapping[str, str]:
         found = self.read(name)
         conditions = (found.get("status") or {}).get("conditions") or ()
-        of_newest = (entry for entry in conditions if entry.get("observedGeneration") == found["metadata"]["generation"])
+        of_newest = (
+            entry
+            for entry in conditions
+            if entry.get("observedGeneration") == found["metadata"]["generation"]
+        )
         return next((entry for entry in of_newest if wanted.items() <= entry.items()), {})

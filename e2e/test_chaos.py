@@ -1,4 +1,5 @@
-"""Fifty kills at random while promises change: afterwards every quota, ledger record and status agrees, and nothing foreign was touched.
+"""Fifty kills at random while promises change: afterwards every quota, ledger record and status
+agrees, and nothing foreign was touched.
 
 `CHAOS_SEED=<number>` plays the same kills again; the seed is printed with a failure.
 """
@@ -62,7 +63,9 @@ class Chaos:
         return tier("changed", "L1", self.promised, topic=self.topic, throttled=MB)
 
     def kill_operator(self) -> None:
-        """One of its Pods; all of them may be gone, and whoever makes new ones may have to find the API server again first."""
+        """One of its Pods; all of them may be gone, and whoever makes new ones may have to find the
+        API server again first.
+        """
         pods = wait_until(self.release.pods, "a Pod of the operator", timeout_seconds=120)
         self.release.kill(self.dice.choice(sorted(pods)))
 
@@ -87,7 +90,9 @@ class Chaos:
 
 
 def _start_as_a_supervisor_would(broker: Broker, *, attempts: int = 10) -> None:
-    """Again and again: Kafka gives up while the node of its dead self stands, and a ZooKeeper that was killed too lets it stand longer."""
+    """Again and again: Kafka gives up while the node of its dead self stands, and a ZooKeeper that
+    was killed too lets it stand longer.
+    """
     for _ in range(attempts - 1):
         try:
             return broker.start()
@@ -109,7 +114,16 @@ def test_after_fifty_kills_everything_agrees(
     seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(10**6))
     print(f"CHAOS_SEED={seed}")
     login = in_kafka.login_bytes("orders")
-    chaos = Chaos(random.Random(seed), scene, topic, kafka, prometheus, kubernetes, release, dict.fromkeys(CHANGED, 10 * MB))
+    chaos = Chaos(
+        random.Random(seed),
+        scene,
+        topic,
+        kafka,
+        prometheus,
+        kubernetes,
+        release,
+        dict.fromkeys(CHANGED, 10 * MB),
+    )
     scene.declare(
         policy(kafka, **watching(prometheus, egress_limit=1000 * MB)),
         tier("untouched", "L0", {UNTOUCHED: _UNTOUCHED_RATE}, topic=topic, per="perBroker"),
@@ -131,12 +145,17 @@ def test_after_fifty_kills_everything_agrees(
 
     for name in ("bbp/orders", "bt/changed", "bt/untouched"):
         scene.waits_for(name, "Ready", timeout_seconds=120)
-    in_status = {member["name"]: member["quota"]["fetch"] for member in scene.read("bt/changed")["status"]["members"]}
+    in_status = {
+        member["name"]: member["quota"]["fetch"]
+        for member in scene.read("bt/changed")["status"]["members"]
+    }
     assert in_status == chaos.promised
     assert in_kafka.fetch_quotas_in_ledger() == {**chaos.promised, UNTOUCHED: _UNTOUCHED_RATE}
     assert login
     assert in_kafka.login_bytes("orders") == login
     assert quotas.values(UNTOUCHED) == [_UNTOUCHED_RATE], "L0 was written"
     writes = release.audit_lines(kind="write", level="L0", policy=f"{scene.namespace}/orders")
-    assert not [line for line in writes if line["from"] is not None], "the audit trail has a later write to L0"
+    assert not [line for line in writes if line["from"] is not None], (
+        "the audit trail has a later write to L0"
+    )
     scene.delete("bbp/orders", timeout_seconds=120)

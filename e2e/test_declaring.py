@@ -20,7 +20,9 @@ def promised(scene: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) 
     return scene
 
 
-def test_nonsense_is_refused_at_admission_with_what_to_do(scene: Scenario, topic: str, kafka: KafkaLab) -> None:
+def test_nonsense_is_refused_at_admission_with_what_to_do(
+    scene: Scenario, topic: str, kafka: KafkaLab
+) -> None:
     by_brokers = policy(kafka)
     by_brokers["spec"]["kafka"] = {"bootstrapServers": "kafka:9092", "quotaStore": "AdminApi"}
     assert "spec.kafka.quotaStore" in scene.refusal(by_brokers)
@@ -29,7 +31,9 @@ def test_nonsense_is_refused_at_admission_with_what_to_do(scene: Scenario, topic
     assert scene.kubectl("get", "bbp,bt", "-o", "name") == ""
 
 
-def test_a_paused_policy_freezes_everything_as_it_is(promised: Scenario, in_kafka: KafkaSide) -> None:
+def test_a_paused_policy_freezes_everything_as_it_is(
+    promised: Scenario, in_kafka: KafkaSide
+) -> None:
     promised.kubectl("annotate", "bbp/orders", "tidegate.io/paused=true")
     promised.waits_for("bbp/orders", "Ready", "False", reason="Paused")
     members = promised.read("bt/gold")["spec"]["members"]
@@ -56,7 +60,10 @@ def test_an_override_holds_for_as_long_as_it_says(promised: Scenario, in_kafka: 
 def test_a_second_policy_for_the_same_cluster_reports_whose_it_is_and_writes_nothing(
     promised: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide
 ) -> None:
-    promised.declare(policy(kafka, name="second"), tier("copy", "L0", {"orders": 20 * MB}, topic=topic, policy="second"))
+    promised.declare(
+        policy(kafka, name="second"),
+        tier("copy", "L0", {"orders": 20 * MB}, topic=topic, policy="second"),
+    )
     refused = promised.waits_for("bbp/second", "Ready", "False", reason="ClusterAlreadyManaged")
     assert f"{promised.namespace}/orders" in refused["message"]
     time.sleep(10)

@@ -1,4 +1,6 @@
-"""Nothing hangs when objects, namespaces or the operator itself go, in whatever order, and what Kafka had before comes back."""
+"""Nothing hangs when objects, namespaces or the operator itself go, in whatever order, and what
+Kafka had before comes back.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ def promise(scene: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -
     in_kafka.wait_for_fetch_quota("checkout", 10 * MB)
 
 
-def test_a_namespace_goes_with_everything_in_it(scene: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -> None:
+def test_a_namespace_goes_with_everything_in_it(
+    scene: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide
+) -> None:
     promise(scene, topic, kafka, in_kafka)
     scene.delete_namespace(timeout_seconds=60)
     in_kafka.wait_for_fetch_quota("checkout", None)

@@ -11,7 +11,9 @@ from e2e.scene import Scenario
 from lab.kafka import KafkaLab
 
 
-def test_a_promise_becomes_a_quota_and_follows_the_leaders(scene: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) -> None:
+def test_a_promise_becomes_a_quota_and_follows_the_leaders(
+    scene: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide
+) -> None:
     with_login = policy(kafka)
     with_login["spec"]["kafka"] |= {
         "bootstrapServers": kafka.sasl_bootstrap_servers,
@@ -21,7 +23,13 @@ def test_a_promise_becomes_a_quota_and_follows_the_leaders(scene: Scenario, topi
             "passwordSecret": {"secretName": "orders", "password": "password"},
         },
     }
-    scene.kubectl("create", "secret", "generic", "orders", f"--from-literal=password={kafka.password('orders')}")
+    scene.kubectl(
+        "create",
+        "secret",
+        "generic",
+        "orders",
+        f"--from-literal=password={kafka.password('orders')}",
+    )
     scene.declare(with_login, tier("gold", "L0", {"checkout": 10 * MB}, topic=topic))
     scene.waits_for("bbp/orders", "Ready")
     scene.waits_for("bt/gold", "Ready")
@@ -29,7 +37,8 @@ def test_a_promise_becomes_a_quota_and_follows_the_leaders(scene: Scenario, topi
 
     kafka.broker(3).kill()
     try:
-        # partition 3 has moved to broker 1, which leads two now: every broker lets the user have two promises
+        # partition 3 has moved to broker 1, which leads two now: every broker lets the user have
+        # two promises
         in_kafka.wait_for_fetch_quota("checkout", 20 * MB)
     finally:
         kafka.broker(3).start()

@@ -23,8 +23,11 @@ from lab.kubernetes.node import NodeLab
 lab = {"node": NodeLab, "kind": KindLab}[sys.argv[1]]
 with KafkaLab(brokers=1, namespaces=True) as kafka, lab(kafka.bridge) as node:
     node.kubectl("create", "namespace", "a-pod")
-    node.kubectl("run", "sleeper", "--image=localhost/pause:lab", "--image-pull-policy=Never", "--namespace=a-pod")
-    node.kubectl("wait", "pod/sleeper", "--for=condition=Ready", "--namespace=a-pod", "--timeout=60s", timeout_seconds=70)
+    namespace = "--namespace=a-pod"
+    image = ("--image=localhost/pause:lab", "--image-pull-policy=Never")
+    node.kubectl("run", "sleeper", *image, namespace)
+    ready = ("--for=condition=Ready", "--timeout=60s")
+    node.kubectl("wait", "pod/sleeper", *ready, namespace, timeout_seconds=70)
     print(kafka.lab_id, node.directory.parent.name, flush=True)
     time.sleep(600)
 """
@@ -32,7 +35,12 @@ with KafkaLab(brokers=1, namespaces=True) as kafka, lab(kafka.bridge) as node:
 
 @pytest.mark.skipif(_LAB not in _PODS, reason="about the clusters of the lab")
 def test_a_killed_lab_is_cleared_by_the_next_one() -> None:
-    owner = subprocess.Popen([sys.executable, "-c", _OPENED, _LAB], stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[1])
+    owner = subprocess.Popen(
+        [sys.executable, "-c", _OPENED, _LAB],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parents[1],
+    )
     assert owner.stdout is not None
     ids = owner.stdout.readline().split()
     groups = node_remains.places(f"tidegate-{ids[1]}")
@@ -44,7 +52,11 @@ def test_a_killed_lab_is_cleared_by_the_next_one() -> None:
     cache.sweep()
 
     assert node_remains.places(f"tidegate-{ids[1]}") == []
-    assert not [line for line in Path("/proc/mounts").read_text().splitlines() if f"/run/{ids[1]}/" in line]
-    interfaces = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
+    assert not [
+        line for line in Path("/proc/mounts").read_text().splitlines() if f"/run/{ids[1]}/" in line
+    ]
+    interfaces = subprocess.run(
+        ["ip", "-o", "link"], capture_output=True, text=True, check=True
+    ).stdout
     assert f"tg{ids[0]}" not in interfaces
     assert not (cache.runs_root() / ids[1]).exists()

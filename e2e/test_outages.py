@@ -1,4 +1,6 @@
-"""What is not known moves nothing: Prometheus, ZooKeeper and the API server go away and come back."""
+"""What is not known moves nothing: Prometheus, ZooKeeper and the API server go away and come
+back.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,13 @@ def test_without_zookeeper_everything_stands_and_goes_on_afterwards(
 
     kafka.zookeeper.kill()
     try:
-        scene.waits_for("bbp/orders", "Ready", "False", reason="ZooKeeperUnreachable", timeout_seconds=90)
+        scene.waits_for(
+            "bbp/orders", "Ready", "False", reason="ZooKeeperUnreachable", timeout_seconds=90
+        )
         members = scene.read("bt/gold")["spec"]["members"]
-        scene.edit("bt/gold", {"members": [{**members[0], "contract": {"perPartition": {"fetch": "12M"}}}]})
+        scene.edit(
+            "bt/gold", {"members": [{**members[0], "contract": {"perPartition": {"fetch": "12M"}}}]}
+        )
     finally:
         kafka.zookeeper.start()
     in_kafka.wait_for_fetch_quota("checkout", 12 * MB, timeout_seconds=120)

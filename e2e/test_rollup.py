@@ -1,4 +1,6 @@
-"""Usage rollups as Pods: scheduled by the operator, with executors; whoever is killed, the tables are whole and the same."""
+"""Usage rollups as Pods: scheduled by the operator, with executors; whoever is killed, the tables
+are whole and the same.
+"""
 
 from __future__ import annotations
 
@@ -37,16 +39,25 @@ EVERY_MS = 300_000
 def image(kubernetes: Cluster) -> str:
     """The image of rollup Jobs, on the node."""
     if not isinstance(kubernetes, NodeLab | KindLab):
-        pytest.skip("only nodes of the lab have a folder for the tables that this machine sees, too")
+        pytest.skip(
+            "only nodes of the lab have a folder for the tables that this machine sees, too"
+        )
     built = build(edition=ROLLUP)
     kubernetes.load_image(built.archive)
     return built.name
 
 
 @pytest.fixture
-def rollups(scene: Scenario, kubernetes: Cluster, release: Release, image: str) -> Iterator[Rollups]:
+def rollups(
+    scene: Scenario, kubernetes: Cluster, release: Release, image: str
+) -> Iterator[Rollups]:
     """The operator offers rollups in the scenario's namespace."""
-    offered = {"enabled": "true", "executors.enabled": "true", "image": image, "namespaces": f"{{{scene.namespace}}}"}
+    offered = {
+        "enabled": "true",
+        "executors.enabled": "true",
+        "image": image,
+        "namespaces": f"{{{scene.namespace}}}",
+    }
     values: dict[str, Any] = {f"rollup.{name}": value for name, value in offered.items()}
     release.upgrade(**values)
     opened = Rollups(scene, kubernetes, image)
@@ -62,14 +73,30 @@ def history(kafka: KafkaLab) -> Iterator[HistoryServer]:
 
 
 @pytest.fixture
-def declared(scene: Scenario, rollups: Rollups, kafka: KafkaLab, history: HistoryServer) -> Callable[[str], Any]:
-    """Makes a policy with a store of its own, whose windows are so long that the operator makes no Job meanwhile."""
+def declared(
+    scene: Scenario, rollups: Rollups, kafka: KafkaLab, history: HistoryServer
+) -> Callable[[str], Any]:
+    """Makes a policy with a store of its own, whose windows are so long that the operator makes no
+    Job meanwhile.
+    """
 
     def declare(name: str) -> Any:
         store = rollups.volume(name)
         source = {"url": history.url, "authentication": Login.authentication()}
-        metrics = {"prometheus": source, "preset": "NodeExporter", "brokerIdentity": {"label": "broker"}}
-        scene.declare(policy(kafka, name=name, mode="Observe", metrics=metrics, **rolling_up(name, interval_seconds=86_400)))
+        metrics = {
+            "prometheus": source,
+            "preset": "NodeExporter",
+            "brokerIdentity": {"label": "broker"},
+        }
+        scene.declare(
+            policy(
+                kafka,
+                name=name,
+                mode="Observe",
+                metrics=metrics,
+                **rolling_up(name, interval_seconds=86_400),
+            )
+        )
         return store
 
     return declare
@@ -78,13 +105,17 @@ def declared(scene: Scenario, rollups: Rollups, kafka: KafkaLab, history: Histor
 def test_whoever_is_killed_the_tables_are_those_of_an_undisturbed_run(
     rollups: Rollups, declared: Callable[[str], Any], kubernetes: Cluster, scene: Scenario
 ) -> None:
-    undisturbed, without_executor, without_driver = (declared(name) for name in ("calm", "executor", "driver"))
+    undisturbed, without_executor, without_driver = (
+        declared(name) for name in ("calm", "executor", "driver")
+    )
 
     rollups.wait_for(rollups.start("calm", *window()))
     expected = tables_in(undisturbed)
     within = undisturbed.rows("usage_1h", *(round(edge.timestamp() * 1000) for edge in window()))
     users = within.group_by("user").aggregate([("bytes", "sum")])
-    assert dict(zip(users["user"].to_pylist(), users["bytes_sum"].to_pylist(), strict=True)) == {user: bytes_of(user) for user in USERS}
+    assert dict(zip(users["user"].to_pylist(), users["bytes_sum"].to_pylist(), strict=True)) == {
+        user: bytes_of(user) for user in USERS
+    }
     rollups.wait_until_no_executor_is_left()
 
     job = rollups.start("executor", *window())
@@ -105,17 +136,29 @@ def test_whoever_is_killed_the_tables_are_those_of_an_undisturbed_run(
     assert_every_right_was_needed(kubernetes, scene)
 
 
-def test_a_job_that_can_never_succeed_is_not_tried_again_and_says_why(rollups: Rollups, declared: Callable[[str], Any]) -> None:
+def test_a_job_that_can_never_succeed_is_not_tried_again_and_says_why(
+    rollups: Rollups, declared: Callable[[str], Any]
+) -> None:
     declared("orders")
     start, _ = window()
     job = rollups.start("orders", start.replace(hour=3), start.replace(hour=4))
-    wait_until(lambda: rollups.jobs("orders")[job] == "Failed", f"Job {job} to fail", timeout_seconds=200, poll_seconds=0.5)
+    wait_until(
+        lambda: rollups.jobs("orders")[job] == "Failed",
+        f"Job {job} to fail",
+        timeout_seconds=200,
+        poll_seconds=0.5,
+    )
     assert len(rollups.drivers(job)) == 1
     assert rollups.last_words(job).splitlines()[-1].startswith("error: ")
 
 
 def test_a_scheduled_job_publishes_what_was_read_just_now(
-    scene: Scenario, rollups: Rollups, topic: str, kafka: KafkaLab, prometheus: PrometheusLab, in_kafka: KafkaSide
+    scene: Scenario,
+    rollups: Rollups,
+    topic: str,
+    kafka: KafkaLab,
+    prometheus: PrometheusLab,
+    in_kafka: KafkaSide,
 ) -> None:
     store = rollups.volume("usage")
     gold = tier("gold", "L0", {"checkout": 30 * MB}, topic=topic)
@@ -126,7 +169,12 @@ def test_a_scheduled_job_publishes_what_was_read_just_now(
     fill_topic(kafka, topic)
     with running_clients(kafka, [reader], topic=topic, run=topic, prefix="e2e"):
         read_since = rfc3339(round(time.time() * 1000) + EVERY_MS)
-        wait_until(lambda: published_until(scene) >= read_since, "a window of their reading", timeout_seconds=1100, poll_seconds=2)
+        wait_until(
+            lambda: published_until(scene) >= read_since,
+            "a window of their reading",
+            timeout_seconds=1100,
+            poll_seconds=2,
+        )
     current = scene.waits_for("bbp/orders", "RollupsCurrent")
     assert current["reason"] == "RollupsPublished"
 
@@ -135,15 +183,24 @@ def test_a_scheduled_job_publishes_what_was_read_just_now(
     assert {one["name"] for one in scene.read("bt/gold")["status"]["members"]} == {"checkout"}
     rollups.wait_until_no_executor_is_left()
     scene.delete("bt/gold", "bbp/orders")
-    wait_until(lambda: not rollups.jobs("orders"), "the Jobs to go with their policy", timeout_seconds=90)
+    wait_until(
+        lambda: not rollups.jobs("orders"), "the Jobs to go with their policy", timeout_seconds=90
+    )
 
 
 def published_until(scene: Scenario) -> str:
-    return str((scene.read("bbp/orders").get("status") or {}).get("rollup", {}).get("publishedUntil", ""))
+    return str(
+        (scene.read("bbp/orders").get("status") or {}).get("rollup", {}).get("publishedUntil", "")
+    )
 
 
 def wait_for_any_file(store: Any, folder: str) -> None:
-    wait_until(lambda: any((shown(store) / folder).rglob("*.*")), f"a file in {folder}", timeout_seconds=240, poll_seconds=0.05)
+    wait_until(
+        lambda: any((shown(store) / folder).rglob("*.*")),
+        f"a file in {folder}",
+        timeout_seconds=240,
+        poll_seconds=0.05,
+    )
 
 
 def assert_every_right_was_needed(kubernetes: Cluster, scene: Scenario) -> None:
@@ -151,10 +208,17 @@ def assert_every_right_was_needed(kubernetes: Cluster, scene: Scenario) -> None:
     assert isinstance(kubernetes, NodeLab | KindLab)
     who = f"system:serviceaccount:{scene.namespace}:{ACCOUNT}"
     calls = [json.loads(line) for line in kubernetes.calls_path.read_text().splitlines()]
-    asked = {_asked(call) for call in calls if call["user"]["username"] == who and "objectRef" in call}
+    asked = {
+        _asked(call) for call in calls if call["user"]["username"] == who and "objectRef" in call
+    }
     role = json.loads(scene.kubectl("get", "role", ACCOUNT, "-o", "json"))
-    granted = {each for rule in role["rules"] for each in product(rule["apiGroups"], rule["resources"], rule["verbs"])}
-    # a second Job of the same policy writes over what the first wrote down, and Spark deletes an executor that ended by itself
+    granted = {
+        each
+        for rule in role["rules"]
+        for each in product(rule["apiGroups"], rule["resources"], rule["verbs"])
+    }
+    # a second Job of the same policy writes over what the first wrote down, and Spark deletes an
+    # executor that ended by itself
     assert granted - asked <= {("", "configmaps", "update"), ("", "pods", "delete")}
     assert asked <= granted
 

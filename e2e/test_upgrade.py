@@ -31,10 +31,16 @@ def test_an_upgrade_keeps_definitions_objects_and_quotas(
     scene.declare(policy(kafka), tier("gold", "L0", {"checkout": 10 * MB}, topic=topic))
     in_kafka.wait_for_fetch_quota("checkout", 10 * MB)
     scene.waits_for("bt/gold", "Ready")
-    definitions, objects, pods = _identities(kubernetes, "crd"), _identities(kubernetes, "bbp,bt", scene.namespace), set(release.pods())
+    definitions, objects, pods = (
+        _identities(kubernetes, "crd"),
+        _identities(kubernetes, "bbp,bt", scene.namespace),
+        set(release.pods()),
+    )
     with QuotaWatch(kafka.zookeeper_connect, USERS) as quotas:
         release.upgrade(_next_version(tmp_path), **{"operator.logLevel": "DEBUG"})
-        wait_until(lambda: pods.isdisjoint(release.pods()), "the old Pods to go", timeout_seconds=90)
+        wait_until(
+            lambda: pods.isdisjoint(release.pods()), "the old Pods to go", timeout_seconds=90
+        )
         in_kafka.wait_for_fetch_quota("checkout", 10 * MB)
     assert quotas.values("checkout") == [10 * MB]
     assert _identities(kubernetes, "crd") == definitions

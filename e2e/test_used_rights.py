@@ -1,4 +1,6 @@
-"""After all other scenarios: was every right that the chart grants made use of? What was never used should not be granted."""
+"""After all other scenarios: was every right that the chart grants made use of? What was never used
+should not be granted.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,18 @@ from lab.kubernetes.kind import KindLab
 from lab.kubernetes.node import NodeLab
 
 _USER = f"system:serviceaccount:{NAMESPACE}:tidegate"
-# An object is read back when somebody else's write came between, by the same code for each kind: which kinds that hits is chance.
-_READ_BACK = {("tidegate.io", kind, "get") for kind in ("brokerbandwidthpolicies", "businesstiers", "quotaoverrides")}
-# Rights in namespaces with rollups; an upgrade that ends those takes the rights away a moment before the Pods that made use of them.
-_FOR_ROLLUPS = {("", "configmaps", "get"), *(("batch", "jobs", verb) for verb in ("list", "create", "delete"))}
+# An object is read back when somebody else's write came between, by the same code for each kind:
+# which kinds that hits is chance.
+_READ_BACK = {
+    ("tidegate.io", kind, "get")
+    for kind in ("brokerbandwidthpolicies", "businesstiers", "quotaoverrides")
+}
+# Rights in namespaces with rollups; an upgrade that ends those takes the rights away a moment
+# before the Pods that made use of them.
+_FOR_ROLLUPS = {
+    ("", "configmaps", "get"),
+    *(("batch", "jobs", verb) for verb in ("list", "create", "delete")),
+}
 
 
 @pytest.mark.usefixtures("scene")
@@ -33,8 +43,13 @@ def test_every_granted_right_was_needed(kubernetes: Cluster, release: Release) -
     assert release.restarts() == 0
     assert used & _READ_BACK
     assert granted - used - _READ_BACK == set()
-    # Granted and refused all the same: in a namespace that is going, and by an API server that was just killed and knows no role yet.
-    refused = {_asked(call) for call in mine if call["responseStatus"].get("code") == 403 and "objectRef" in call}
+    # Granted and refused all the same: in a namespace that is going, and by an API server that was
+    # just killed and knows no role yet.
+    refused = {
+        _asked(call)
+        for call in mine
+        if call["responseStatus"].get("code") == 403 and "objectRef" in call
+    }
     assert refused - granted - _FOR_ROLLUPS == set()
 
 

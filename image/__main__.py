@@ -1,4 +1,6 @@
-"""`python -m image`: builds the image and its bill of materials into out/image/, and prints how large it is."""
+"""`python -m image`: builds the image and its bill of materials into out/image/, and prints how
+large it is.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,13 @@ _ROW = "{:<10}{:>14}{:>14}  {}"
 
 
 def size_table(layers: Sequence[Layer]) -> str:
-    """A line for each layer and one for all: MB (10^6 bytes) in a registry and on a node's disk, and the layer's digest."""
-    rows = [_row(layer.name, layer.compressed_bytes, layer.content_bytes, f"sha256:{layer.digest}") for layer in layers]
+    """A line for each layer and one for all: MB (10^6 bytes) in a registry and on a node's disk,
+    and the layer's digest.
+    """
+    rows = [
+        _row(layer.name, layer.compressed_bytes, layer.content_bytes, f"sha256:{layer.digest}")
+        for layer in layers
+    ]
     compressed_bytes = sum(layer.compressed_bytes for layer in layers)
     content_bytes = sum(layer.content_bytes for layer in layers)
     head = _ROW.format("layer", "compressed", "unpacked", "digest")
@@ -37,11 +44,16 @@ def size_table(layers: Sequence[Layer]) -> str:
 def savings_list(savings: Sequence[Saving]) -> str:
     """A line for everything left out, the largest first; empty when nothing was."""
     largest_first = sorted(savings, key=lambda saving: -saving.saved_bytes)
-    return "\n".join(f"{_megabytes(saving.saved_bytes):>10} in {saving.files:5} files  {saving.name}" for saving in largest_first)
+    return "\n".join(
+        f"{_megabytes(saving.saved_bytes):>10} in {saving.files:5} files  {saving.name}"
+        for saving in largest_first
+    )
 
 
 def _row(name: str, compressed_bytes: int, content_bytes: int, digest: str) -> str:
-    return _ROW.format(name, _megabytes(compressed_bytes), _megabytes(content_bytes), digest).rstrip()
+    return _ROW.format(
+        name, _megabytes(compressed_bytes), _megabytes(content_bytes), digest
+    ).rstrip()
 
 
 def _megabytes(size_bytes: int) -> str:
@@ -62,7 +74,8 @@ _LITTER = shutil.ignore_patterns("__pycache__")
 def digests(*options: str) -> Iterator[str]:
     """The digest of each build with these options as soon as it is known. Raises `LabError`.
 
-    The operator's takes about half a minute each time and downloads 30 MB, that of rollups some minutes and 600 MB.
+    The operator's takes about half a minute each time and downloads 30 MB, that of rollups some
+    minutes and 600 MB.
     """
     for umask in _UMASKS:
         with tempfile.TemporaryDirectory(prefix=f"tidegate-image-{umask}-") as folder:
@@ -71,7 +84,12 @@ def digests(*options: str) -> Iterator[str]:
             _copy_sources(sources)
             build = [sys.executable, "-m", "image", "--digest", *options]
             command = ["sh", "-c", 'umask "$0"; exec "$@"', umask, *build]
-            yield run(command, timeout_seconds=_BUILD_TIMEOUT_SECONDS, directory=sources, environment=_environment(place)).strip()
+            yield run(
+                command,
+                timeout_seconds=_BUILD_TIMEOUT_SECONDS,
+                directory=sources,
+                environment=_environment(place),
+            ).strip()
 
 
 def _copy_sources(target: Path) -> None:
@@ -86,10 +104,22 @@ def _copy_sources(target: Path) -> None:
 
 
 def _environment(place: Path) -> dict[str, str]:
-    """This process's own with a home and a cache in `place`; where packages come from is still found where people configure it."""
-    configured = os.environ.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    kept = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "UV_CACHE_DIR")}
-    return kept | {"HOME": str(place / "home"), "XDG_CACHE_HOME": str(place / "cache"), "XDG_CONFIG_HOME": configured}
+    """This process's own with a home and a cache in `place`; where packages come from is still
+    found where people configure it.
+    """
+    configured = os.environ.get("XDG_CONFIG_HOME") or os.path.join(
+        os.path.expanduser("~"), ".config"
+    )
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("VIRTUAL_ENV", "UV_CACHE_DIR")
+    }
+    return kept | {
+        "HOME": str(place / "home"),
+        "XDG_CACHE_HOME": str(place / "cache"),
+        "XDG_CONFIG_HOME": configured,
+    }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -122,9 +152,15 @@ def _once(revision: str, edition: Edition, *, tried: bool) -> None:
     bill = OUT / f"{'rollup-' if edition is ROLLUP else ''}sbom.cdx.json"
     named = write_bill(image, bill)
     print(size_table(image.layers))
-    print(f"\nleft out\n{savings_list([saving for layer in image.layers for saving in layer.savings])}\n")
+    print(
+        f"\nleft "
+        f"out\n{savings_list([saving for layer in image.layers for saving in layer.savings])}\n"
+    )
     print(f"{image.name}  {image.digest}  in {time.monotonic() - started:.1f} s")
-    print(f"  {image.archive.relative_to(packages.ROOT)}\n  {bill.relative_to(packages.ROOT)}, {named} packages")
+    print(
+        f"  {image.archive.relative_to(packages.ROOT)}\n  {bill.relative_to(packages.ROOT)}, "
+        f"{named} packages"
+    )
     if tried:
         from image.smoke import smoke
 
@@ -138,7 +174,8 @@ def _twice(*edition: str) -> int:
         found.append(digest)
     same = len(set(found)) == 1
     print(
-        "Built twice, the same byte for byte (but for an archive of Java's classes, where there is one)."
+        "Built twice, the same byte for byte (but for an archive of Java's classes, where there "
+        "is one)."
         if same
         else "The two builds differ."
     )
@@ -146,15 +183,41 @@ def _twice(*edition: str) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m image", description="Builds Tidegate's container image without an engine.")
-    parser.add_argument("--revision", default="", metavar="COMMIT", help="what `tidegate version` says it was built from")
-    parser.add_argument(
-        "--parts", type=Path, metavar="DIRECTORY", help="lay the file system out in DIRECTORY and stop, as the Dockerfile does"
+    parser = argparse.ArgumentParser(
+        prog="python -m image", description="Builds Tidegate's container image without an engine."
     )
-    parser.add_argument("--rollup", action="store_true", help="the image of rollup Jobs, with Java and Spark, in place of the operator's")
-    parser.add_argument("--digest", action="store_true", help="print the digest, of what is the same each time, and nothing else")
-    parser.add_argument("--smoke", action="store_true", help="then start it in a namespace of its own, as its own user; needs root")
-    parser.add_argument("--twice", action="store_true", help="build it twice from nothing, in other places, and compare")
+    parser.add_argument(
+        "--revision",
+        default="",
+        metavar="COMMIT",
+        help="what `tidegate version` says it was built from",
+    )
+    parser.add_argument(
+        "--parts",
+        type=Path,
+        metavar="DIRECTORY",
+        help="lay the file system out in DIRECTORY and stop, as the Dockerfile does",
+    )
+    parser.add_argument(
+        "--rollup",
+        action="store_true",
+        help="the image of rollup Jobs, with Java and Spark, in place of the operator's",
+    )
+    parser.add_argument(
+        "--digest",
+        action="store_true",
+        help="print the digest, of what is the same each time, and nothing else",
+    )
+    parser.add_argument(
+        "--smoke",
+        action="store_true",
+        help="then start it in a namespace of its own, as its own user; needs root",
+    )
+    parser.add_argument(
+        "--twice",
+        action="store_true",
+        help="build it twice from nothing, in other places, and compare",
+    )
     return parser
 
 

@@ -1,6 +1,8 @@
-"""The image's bill of materials: every Debian and Python package and every jar in its layers, as CycloneDX, for scanners and auditors.
+"""The image's bill of materials: every Debian and Python package and every jar in its layers, as
+CycloneDX, for scanners and auditors.
 
-It is read from the layers themselves, so it names what is in them and not what was meant to be. The same image has the same bill.
+It is read from the layers themselves, so it names what is in them and not what was meant to be. The
+same image has the same bill.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ _COORDINATES = re.compile(r"META-INF/maven/(?P<group>[^/]+)/(?P<name>[^/]+)/pom\
 
 @dataclass(frozen=True)
 class Jar:
-    """`group` is empty where the jar does not name it, or where it holds other jars and names several."""
+    """`group` is empty where the jar does not name it, or where it holds other jars and names
+    several.
+    """
 
     group: str
     name: str
@@ -51,7 +55,9 @@ class Jar:
 
 
 def jar(file_name: str, content: bytes) -> Jar:
-    """A jar from its file `NAME-VERSION.jar`; a version is empty where the file name has none. Raises `BadZipFile` for another file."""
+    """A jar from its file `NAME-VERSION.jar`; a version is empty where the file name has none.
+    Raises `BadZipFile` for another file.
+    """
     stem = file_name.removesuffix(".jar")
     named = _NAME.fullmatch(stem)
     name, version = (named["name"], named["version"]) if named else (stem, "")
@@ -66,7 +72,9 @@ def _group(name: str, content: bytes) -> str:
     return groups.pop() if len(groups) == 1 else ""
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)  # as the image's own date: when it was written down is not part of it
+_EPOCH = datetime(
+    1970, 1, 1, tzinfo=UTC
+)  # as the image's own date: when it was written down is not part of it
 _DEBIAN = re.compile(r"var/lib/dpkg/status\.d/[^/]+")
 _PYTHON = re.compile(r".*/dist-packages/[^/]+\.dist-info/METADATA")
 _JAR = re.compile(r".*/(?P<name>[^/]+\.jar)")
@@ -75,19 +83,29 @@ _LONGEST_LICENCE_NAME = 80  # some packages put the whole text where the name be
 
 
 def write_bill(image: BuiltImage, out: Path) -> int:
-    """Write the bill of `image` as CycloneDX 1.6 JSON; returns how many packages it names. Raises `LabError` if CycloneDX refuses it."""
+    """Write the bill of `image` as CycloneDX 1.6 JSON; returns how many packages it names. Raises
+    `LabError` if CycloneDX refuses it.
+    """
     components = [component for layer in image.layers for component in _components(layer.tar)]
     text = _document(image, components)
     refused = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     if refused is not None:
-        raise LabError(f"The bill of materials is no valid CycloneDX 1.6, so it was not written: {refused}")
+        raise LabError(
+            f"The bill of materials is no valid CycloneDX 1.6, so it was not written: {refused}"
+        )
     out.write_text(text)
     return len(components)
 
 
 def debian_component(control: Message) -> Component:
-    """A package from its control file; `upstream` names the source package, by which advisories are filed."""
-    name, version, architecture = str(control["Package"]), str(control["Version"]), str(control["Architecture"])
+    """A package from its control file; `upstream` names the source package, by which advisories are
+    filed.
+    """
+    name, version, architecture = (
+        str(control["Package"]),
+        str(control["Version"]),
+        str(control["Architecture"]),
+    )
     qualifiers = {"arch": architecture, "distro": "debian-12"}
     source = str(control.get("Source", name)).split(" ")[0]
     if source != name:
@@ -97,7 +115,9 @@ def debian_component(control: Message) -> Component:
 
 
 def python_component(metadata: Message) -> Component:
-    """A package from its METADATA, with the licence that it declares, where it declares one in few words."""
+    """A package from its METADATA, with the licence that it declares, where it declares one in few
+    words.
+    """
     name, version = str(metadata["Name"]), str(metadata["Version"])
     purl = PackageURL("pypi", None, re.sub(r"[-_.]+", "-", name).lower(), version)
     licence = _licence(metadata)
@@ -107,7 +127,10 @@ def python_component(metadata: Message) -> Component:
 def jar_component(found: Jar) -> Component:
     """A jar by its coordinates where it names them, and by its hashes."""
     purl = PackageURL("maven", found.group, found.name, found.version) if found.group else None
-    hashes = [HashType(alg=HashAlgorithm.SHA_1, content=found.sha1), HashType(alg=HashAlgorithm.SHA_256, content=found.sha256)]
+    hashes = [
+        HashType(alg=HashAlgorithm.SHA_1, content=found.sha1),
+        HashType(alg=HashAlgorithm.SHA_256, content=found.sha256),
+    ]
     return Component(
         name=found.name,
         group=found.group or None,
@@ -122,7 +145,13 @@ def jar_component(found: Jar) -> Component:
 def _components(layer: Path) -> Iterator[Component]:
     with tarfile.open(layer) as tar:
         for member in tar:
-            made = debian_component if _DEBIAN.fullmatch(member.name) else python_component if _PYTHON.fullmatch(member.name) else None
+            made = (
+                debian_component
+                if _DEBIAN.fullmatch(member.name)
+                else python_component
+                if _PYTHON.fullmatch(member.name)
+                else None
+            )
             content = tar.extractfile(member) if made else None
             if made and content:
                 yield made(BytesParser().parse(content, headersonly=True))
@@ -130,7 +159,9 @@ def _components(layer: Path) -> Iterator[Component]:
                 yield jar_component(jar(named["name"], packed.read()))
 
 
-def _component(name: str, version: str, purl: PackageURL, description: str, *, licence: License | None = None) -> Component:
+def _component(
+    name: str, version: str, purl: PackageURL, description: str, *, licence: License | None = None
+) -> Component:
     return Component(
         name=name,
         version=version,
@@ -144,16 +175,24 @@ def _component(name: str, version: str, purl: PackageURL, description: str, *, l
 
 def _licence(metadata: Message) -> License | None:
     classifiers = [
-        value.removeprefix(_LICENCE_CLASSIFIER) for value in metadata.get_all("Classifier", []) if value.startswith(_LICENCE_CLASSIFIER)
+        value.removeprefix(_LICENCE_CLASSIFIER)
+        for value in metadata.get_all("Classifier", [])
+        if value.startswith(_LICENCE_CLASSIFIER)
     ]
     declared = [metadata.get("License-Expression"), metadata.get("License"), *classifiers]
-    short = [str(words) for words in declared if words and len(str(words)) <= _LONGEST_LICENCE_NAME and "\n" not in str(words)]
+    short = [
+        str(words)
+        for words in declared
+        if words and len(str(words)) <= _LONGEST_LICENCE_NAME and "\n" not in str(words)
+    ]
     return LicenseFactory().make_from_string(short[0]) if short else None
 
 
 def _document(image: BuiltImage, components: list[Component]) -> str:
     repository, _, version = image.name.partition(":")
-    described = Component(name=repository, version=version, type=ComponentType.CONTAINER, bom_ref=image.name)
+    described = Component(
+        name=repository, version=version, type=ComponentType.CONTAINER, bom_ref=image.name
+    )
     described.properties.add(Property(name="tidegate:image:id", value=image.digest))
     bom = Bom(
         components=components,

@@ -1,4 +1,6 @@
-"""Programs that a build runs, and what it does to a tree of Python packages: records made right, modules compiled."""
+"""Programs that a build runs, and what it does to a tree of Python packages: records made right,
+modules compiled.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,16 @@ from lab.errors import LabError
 
 
 def correct(site: Path) -> None:
-    """Correct the RECORD of every package in `site`: rows of files that are gone go, sizes and hashes are those of what is there."""
+    """Correct the RECORD of every package in `site`: rows of files that are gone go, sizes and
+    hashes are those of what is there.
+    """
     for record in sorted(site.glob("*.dist-info/RECORD")):
         with record.open(newline="") as old:
             names = [row[0] for row in csv.reader(old) if (site / row[0]).exists()]
         with record.open("w", newline="") as new:
-            csv.writer(new, lineterminator="\n").writerows([_row(site, name, unhashed=record) for name in names])
+            csv.writer(new, lineterminator="\n").writerows(
+                [_row(site, name, unhashed=record) for name in names]
+            )
 
 
 def _row(site: Path, name: str, *, unhashed: Path) -> tuple[str, str, str]:
@@ -42,29 +48,47 @@ def _row(site: Path, name: str, *, unhashed: Path) -> tuple[str, str, str]:
 
 
 def from_tree(program: Path, *, base: Path, more_libraries: tuple[Path, ...] = ()) -> list[str]:
-    """The words that start `program` with the C library unpacked in `base`; the program's arguments follow them."""
+    """The words that start `program` with the C library unpacked in `base`; the program's arguments
+    follow them.
+    """
     loaders = sorted(base.glob("usr/lib/*/ld-linux*.so.*"))
     if not loaders:
-        raise LabError(f"There is no program loader in {base}, so nothing in it can run. Where has Debian's libc6 put it?")
+        raise LabError(
+            f"There is no program loader in {base}, so nothing in it can run. Where has Debian's "
+            f"libc6 put it?"
+        )
     libraries = ":".join(str(place) for place in (loaders[0].parent, *more_libraries))
     return [str(loaders[0]), "--library-path", libraries, str(program)]
 
 
 def run(
-    argv: Sequence[str | Path], *, timeout_seconds: float, environment: Mapping[str, str] | None = None, directory: Path | None = None
+    argv: Sequence[str | Path],
+    *,
+    timeout_seconds: float,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
 ) -> str:
-    """What the program writes to standard output. `environment` is all it gets; None hands on this process's own.
+    """What the program writes to standard output. `environment` is all it gets; None hands on this
+    process's own.
 
-    Raises `LabError` with the end of its words when it fails, cannot be started, or has not ended in time.
+    Raises `LabError` with the end of its words when it fails, cannot be started, or has not ended
+    in time.
     """
     shown = Path(argv[0]).name
     env = os.environ if environment is None else environment
     try:
-        done = subprocess.run(argv, env=env, cwd=directory, capture_output=True, text=True, timeout=timeout_seconds)
+        done = subprocess.run(
+            argv, env=env, cwd=directory, capture_output=True, text=True, timeout=timeout_seconds
+        )
     except subprocess.TimeoutExpired:
-        raise LabError(f"{shown} had not ended after {timeout_seconds:g} s and was stopped. Run it again.") from None
+        raise LabError(
+            f"{shown} had not ended after {timeout_seconds:g} s and was stopped. Run it again."
+        ) from None
     except OSError as error:
-        raise LabError(f"{shown} cannot be started: {error.strerror}. `make doctor` says what this machine lacks.") from error
+        raise LabError(
+            f"{shown} cannot be started: {error.strerror}. `make doctor` says what this machine "
+            f"lacks."
+        ) from error
     if done.returncode != 0:
         said = "\n".join(f"  {line}" for line in (done.stdout + done.stderr).splitlines()[-20:])
         raise LabError(f"{shown} ended with code {done.returncode}. It said:\n{said}")
@@ -83,7 +107,9 @@ _TIMEOUT_SECONDS = 300.0
 
 
 def compile_modules(tree: Path, folder: str, *, base: Path) -> None:
-    """Compile the modules in `folder` of `tree` with the Python in `base`. Raises `LabError`, for a module that is no Python, too."""
+    """Compile the modules in `folder` of `tree` with the Python in `base`. Raises `LabError`, for a
+    module that is no Python, too.
+    """
     python = from_tree(base / "usr/bin/python3.11", base=base)
     options = ["-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", str(tree), "-p", "/"]
     run(

@@ -1,6 +1,7 @@
 """What is left out of the image, why, and how much each saves.
 
-Licences, copyright files and *.dist-info stay: people and scanners need them. So does every .py file: an error's traceback shows its lines.
+Licences, copyright files and *.dist-info stay: people and scanners need them. So does every .py
+file: an error's traceback shows its lines.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from lab import packages
 
 @dataclass(frozen=True)
 class Cut:
-    """Something that is never loaded: globs under `/`, and under `but`, what they match and stays."""
+    """Something that is never loaded: globs under `/`, and under `but`, what they match and
+    stays.
+    """
 
     name: str
     globs: tuple[str, ...]
@@ -27,7 +30,9 @@ class Cut:
 
 @dataclass(frozen=True)
 class Saving:
-    """What a cut took away: files, and bytes as they lay there (before compiling, which nearly doubles Python code)."""
+    """What a cut took away: files, and bytes as they lay there (before compiling, which nearly
+    doubles Python code).
+    """
 
     name: str
     files: int
@@ -38,7 +43,10 @@ _PYTHON = "usr/lib/python3.11"
 _EXTENSIONS = f"{_PYTHON}/lib-dynload"
 
 DEBIAN = (
-    Cut("conversions between character sets (gconv), which Python has its own of", ("usr/lib/*/gconv",)),
+    Cut(
+        "conversions between character sets (gconv), which Python has its own of",
+        ("usr/lib/*/gconv",),
+    ),
     Cut("manuals and change logs", ("usr/share/doc/*/*",), but=("usr/share/doc/*/copyright",)),
     Cut(
         "Debian's helpers for installing and packaging",
@@ -60,28 +68,58 @@ DEBIAN = (
             "etc/issue*",
         ),
     ),
-    Cut("OpenSSL's engines and legacy algorithms", ("usr/lib/*/engines-3", "usr/lib/*/ossl-modules")),
     Cut(
-        "libraries that nothing loads: for debugging, for NIS and Hesiod, for vector mathematics, the XML parser's twin",
+        "OpenSSL's engines and legacy algorithms", ("usr/lib/*/engines-3", "usr/lib/*/ossl-modules")
+    ),
+    Cut(
+        "libraries that nothing loads: for debugging, for NIS and Hesiod, for vector "
+        "mathematics, the XML parser's twin",
         tuple(
             f"usr/lib/*/lib{name}.so*"
-            for name in ("c_malloc_debug", "memusage", "pcprofile", "thread_db", "nsl", "nss_compat", "nss_hesiod", "mvec", "expatw")
+            for name in (
+                "c_malloc_debug",
+                "memusage",
+                "pcprofile",
+                "thread_db",
+                "nsl",
+                "nss_compat",
+                "nss_hesiod",
+                "mvec",
+                "expatw",
+            )
         ),
     ),
     Cut(
         "Python's own tests",
-        (f"{_EXTENSIONS}/_test*.so", f"{_EXTENSIONS}/_ctypes_test*.so", f"{_EXTENSIONS}/_xx*.so", f"{_EXTENSIONS}/xx*.so"),
+        (
+            f"{_EXTENSIONS}/_test*.so",
+            f"{_EXTENSIONS}/_ctypes_test*.so",
+            f"{_EXTENSIONS}/_xx*.so",
+            f"{_EXTENSIONS}/xx*.so",
+        ),
     ),
     Cut(
         "extension modules without the library they would load (databases, terminals, NIS)",
         tuple(
             f"{_EXTENSIONS}/{name}.cpython*.so"
-            for name in ("_crypt", "_curses", "_curses_panel", "_dbm", "_sqlite3", "_uuid", "nis", "readline")
+            for name in (
+                "_crypt",
+                "_curses",
+                "_curses_panel",
+                "_dbm",
+                "_sqlite3",
+                "_uuid",
+                "nis",
+                "readline",
+            )
         ),
     ),
     Cut(
         "East Asian character sets, sound",
-        tuple(f"{_EXTENSIONS}/{name}*.so" for name in ("_codecs_", "_multibytecodec", "audioop", "ossaudiodev")),
+        tuple(
+            f"{_EXTENSIONS}/{name}*.so"
+            for name in ("_codecs_", "_multibytecodec", "audioop", "ossaudiodev")
+        ),
     ),
     Cut(
         "parts of the standard library for desktops, manuals, packaging and moving to Python 3",
@@ -108,15 +146,36 @@ _SITE = "usr/local/lib/python3.11/dist-packages"
 _INSTALLERS_NOTES = (f"{_SITE}/.lock", f"{_SITE}/*.dist-info/uv_cache.json")
 
 PACKAGES = (
-    Cut("a second Kubernetes client, for asyncio, that is never imported", (f"{_SITE}/kubernetes/aio",)),
-    Cut("colours for programming languages", (f"{_SITE}/pygments/lexers/*.py",), but=(f"{_SITE}/pygments/lexers/_*.py",)),
-    Cut("tests of packages", tuple(f"{_SITE}/*/{name}" for name in ("tests", "test", "testing", "_testcapi*.so"))),
-    Cut("sources of compiled modules", tuple(f"{_SITE}/**/*.{kind}" for kind in ("c", "h", "pyx", "pxd", "pxi"))),
+    Cut(
+        "a second Kubernetes client, for asyncio, that is never imported",
+        (f"{_SITE}/kubernetes/aio",),
+    ),
+    Cut(
+        "colours for programming languages",
+        (f"{_SITE}/pygments/lexers/*.py",),
+        but=(f"{_SITE}/pygments/lexers/_*.py",),
+    ),
+    Cut(
+        "tests of packages",
+        tuple(f"{_SITE}/*/{name}" for name in ("tests", "test", "testing", "_testcapi*.so")),
+    ),
+    Cut(
+        "sources of compiled modules",
+        tuple(f"{_SITE}/**/*.{kind}" for kind in ("c", "h", "pyx", "pxd", "pxi")),
+    ),
     Cut("hints for type checkers", (f"{_SITE}/**/*.pyi",)),
-    Cut("commands that packages bring, manuals, the installer's own notes", (f"{_SITE}/bin", f"{_SITE}/share", *_INSTALLERS_NOTES)),
+    Cut(
+        "commands that packages bring, manuals, the installer's own notes",
+        (f"{_SITE}/bin", f"{_SITE}/share", *_INSTALLERS_NOTES),
+    ),
 )
 
-OWN = (Cut("a command for another Python, the installer's own notes", (f"{_SITE}/bin", *_INSTALLERS_NOTES)),)
+OWN = (
+    Cut(
+        "a command for another Python, the installer's own notes",
+        (f"{_SITE}/bin", *_INSTALLERS_NOTES),
+    ),
+)
 
 
 def apply(cuts: Sequence[Cut], tree: Path) -> list[Saving]:
@@ -156,7 +215,9 @@ _NAMED_KIND = re.compile(r"^\s*from kubernetes\.client\.models\.(\w+) import", r
 
 
 def take_out_the_rest(site: Path) -> Saving:
-    """Remove the modules of calls and kinds below `site`/kubernetes that `SPOKEN_APIS` cannot reach."""
+    """Remove the modules of calls and kinds below `site`/kubernetes that `SPOKEN_APIS` cannot
+    reach.
+    """
     client = site / "kubernetes" / "client"
     spoken = [client / "api" / f"{name}.py" for name in SPOKEN_APIS]
     kept = {*spoken, *_reachable_kinds(spoken, models=client / "models")}
@@ -165,7 +226,11 @@ def take_out_the_rest(site: Path) -> Saving:
     saved_bytes = sum(path.stat().st_size for path in gone)
     for path in gone:
         path.unlink()
-    return Saving("the Kubernetes client's calls and kinds that the operator does not use", files=len(gone), saved_bytes=saved_bytes)
+    return Saving(
+        "the Kubernetes client's calls and kinds that the operator does not use",
+        files=len(gone),
+        saved_bytes=saved_bytes,
+    )
 
 
 def _reachable_kinds(starts: list[Path], *, models: Path) -> set[Path]:
@@ -186,17 +251,29 @@ def _reachable_kinds(starts: list[Path], *, models: Path) -> set[Path]:
 # unpacked and not installed, so that the result is the same on every machine.
 
 
-_PACKAGES = (f"binutils-{platform.machine().replace('_', '-')}-linux-gnu", "libbinutils", "libzstd1")
+_PACKAGES = (
+    f"binutils-{platform.machine().replace('_', '-')}-linux-gnu",
+    "libbinutils",
+    "libzstd1",
+)
 _STRIP_TIMEOUT_SECONDS = 60.0
 
 
 def take_out(tree: Path, *, base: Path) -> Saving:
-    """Strip every compiled module in `tree`; the C library in `base` runs the program that does it. Raises `LabError`."""
+    """Strip every compiled module in `tree`; the C library in `base` runs the program that does it.
+    Raises `LabError`.
+    """
     tools = packages.unpacked(_PACKAGES)
     program = tools / "usr/bin" / f"{platform.machine()}-linux-gnu-strip"
-    strip = from_tree(program, base=base, more_libraries=tuple(sorted((tools / "usr/lib").glob("*-linux-gnu"))))
+    strip = from_tree(
+        program, base=base, more_libraries=tuple(sorted((tools / "usr/lib").glob("*-linux-gnu")))
+    )
     modules = sorted(path for path in tree.rglob("*.so") if not path.is_symlink())
     before = [path.stat().st_size for path in modules]
     run([*strip, "--strip-debug", *modules], timeout_seconds=_STRIP_TIMEOUT_SECONDS)
     saved = [size - path.stat().st_size for size, path in zip(before, modules, strict=True)]
-    return Saving("debug information in compiled modules", files=sum(size > 0 for size in saved), saved_bytes=sum(saved))
+    return Saving(
+        "debug information in compiled modules",
+        files=sum(size > 0 for size in saved),
+        saved_bytes=sum(saved),
+    )

@@ -1,7 +1,8 @@
-"""What only rollups need: Java put together by its own `jlink`, PySpark with its jars, and the archive of Spark's classes.
+"""What only rollups need: Java put together by its own `jlink`, PySpark with its jars, and the
+archive of Spark's classes.
 
-Debian's OpenJDK for servers takes twice the room on a node and needs libraries for fonts and sound. What is here has the
-same bytes each time, but for the archive, and gets the same security updates.
+Debian's OpenJDK for servers takes twice the room on a node and needs libraries for fonts and sound.
+What is here has the same bytes each time, but for the archive, and gets the same security updates.
 """
 
 from __future__ import annotations
@@ -37,36 +38,89 @@ def _jars(*globs: str) -> tuple[str, ...]:
 
 
 JARS = (
-    Cut("Spark's state of streams, and the databases it lies in", _jars("rocksdbjni-*", "leveldbjni-*")),
+    Cut(
+        "Spark's state of streams, and the databases it lies in",
+        _jars("rocksdbjni-*", "leveldbjni-*"),
+    ),
     Cut(
         "Hive, its metastore and its server",
         (
-            *_jars("hive-[!s]*", "hive-serde-*", "hive-service-*", "hive-shims*", "spark-hive*", "derby*", "datanucleus-*", "javax.jdo-*"),
             *_jars(
-                "jdo-api-*", "HikariCP-*", "libfb303-*", "libthrift-*", "jta-*", "transaction-api-*", "commons-dbcp-*", "commons-pool-*"
+                "hive-[!s]*",
+                "hive-serde-*",
+                "hive-service-*",
+                "hive-shims*",
+                "spark-hive*",
+                "derby*",
+                "datanucleus-*",
+                "javax.jdo-*",
             ),
-            *_jars("javolution-*", "jpam-*", "opencsv-*", "super-csv-*", "stax-api-*", "json-1*", "antlr-runtime-*", "ST4-*"),
+            *_jars(
+                "jdo-api-*",
+                "HikariCP-*",
+                "libfb303-*",
+                "libthrift-*",
+                "jta-*",
+                "transaction-api-*",
+                "commons-dbcp-*",
+                "commons-pool-*",
+            ),
+            *_jars(
+                "javolution-*",
+                "jpam-*",
+                "opencsv-*",
+                "super-csv-*",
+                "stax-api-*",
+                "json-1*",
+                "antlr-runtime-*",
+                "ST4-*",
+            ),
         ),
     ),
     Cut(
         "machine learning and graphs",
         (
-            *_jars("spark-mllib*", "spark-graphx*", "breeze*", "spire*", "cats-kernel*", "algebra_*", "arpack*", "lapack-*", "blas-*"),
+            *_jars(
+                "spark-mllib*",
+                "spark-graphx*",
+                "breeze*",
+                "spire*",
+                "cats-kernel*",
+                "algebra_*",
+                "arpack*",
+                "lapack-*",
+                "blas-*",
+            ),
             *_jars("JTransforms*", "JLargeArrays*"),
         ),
     ),
-    Cut("Spark Connect's server and pipelines", (*_jars("spark-connect*", "spark-pipelines*"), f"{_JARS}/connect-repl")),
+    Cut(
+        "Spark Connect's server and pipelines",
+        (*_jars("spark-connect*", "spark-pipelines*"), f"{_JARS}/connect-repl"),
+    ),
     Cut("the Scala shell and compiler", _jars("spark-repl*", "scala-compiler*", "jline-*")),
-    Cut("other schedulers: YARN, Volcano, ZooKeeper", _jars("spark-yarn*", "volcano-*", "curator-*", "zookeeper-*")),
+    Cut(
+        "other schedulers: YARN, Volcano, ZooKeeper",
+        _jars("spark-yarn*", "volcano-*", "curator-*", "zookeeper-*"),
+    ),
     Cut("the server of Spark's web pages", _jars("jersey-*", "hk2-*", "jaxb-*")),
 )
 PACKAGES = (
-    Cut("tests of packages", tuple(f"{_SITE}/{name}/tests" for name in ("pandas", "pyarrow", "numpy", "numpy/**"))),
+    Cut(
+        "tests of packages",
+        tuple(f"{_SITE}/{name}/tests" for name in ("pandas", "pyarrow", "numpy", "numpy/**")),
+    ),
     Cut(
         "Arrow's servers of data",
-        tuple(f"{_SITE}/pyarrow/{name}" for name in ("libarrow_flight.*", "libarrow_python_flight.*", "_flight.*")),
+        tuple(
+            f"{_SITE}/pyarrow/{name}"
+            for name in ("libarrow_flight.*", "libarrow_python_flight.*", "_flight.*")
+        ),
     ),
-    Cut("copies of Arrow's library for compilers to link", (f"{_SITE}/pyarrow/libarrow_python*.so", f"{_SITE}/pyarrow/*.so.*.*.*")),
+    Cut(
+        "copies of Arrow's library for compilers to link",
+        (f"{_SITE}/pyarrow/libarrow_python*.so", f"{_SITE}/pyarrow/*.so.*.*.*"),
+    ),
     Cut(
         "Spark's examples, scripts, and packed copies of its Python",
         tuple(f"{SPARK_HOME}/{name}" for name in ("bin", "data", "examples", "python", "sbin")),
@@ -74,7 +128,10 @@ PACKAGES = (
     Cut(
         "sources and headers of compiled modules",
         (
-            *(f"{_SITE}/{name}" for name in ("pyarrow/include", "pyarrow/src", "numpy/_core/include", "numpy/f2py")),
+            *(
+                f"{_SITE}/{name}"
+                for name in ("pyarrow/include", "pyarrow/src", "numpy/_core/include", "numpy/f2py")
+            ),
             *(f"{_SITE}/**/*.{kind}" for kind in ("c", "h", "pyx", "pxd", "pxi", "a", "cc")),
         ),
     ),
@@ -85,7 +142,9 @@ PACKAGES = (
 
 
 def make_spark(tree: Path, *, work: Path, base: Path) -> list[Saving]:
-    """What rollups need above the operator's packages, in the empty directory `tree`; returns what was left out. Raises `LabError`."""
+    """What rollups need above the operator's packages, in the empty directory `tree`; returns what
+    was left out. Raises `LabError`.
+    """
     packages.install_locked(tree, packages.rollup_requirements(), work=work)
     savings = cuts.apply((*JARS, _other_platforms(), *PACKAGES), tree)
     build_tools.correct(tree / _SITE)
@@ -97,11 +156,17 @@ def make_spark(tree: Path, *, work: Path, base: Path) -> list[Saving]:
 def _other_platforms() -> Cut:
     """Compiled parts of jars for processors and systems that the image is not for."""
     here = "linux-aarch_64" if platform.machine() == "aarch64" else f"linux-{platform.machine()}"
-    return Cut("jars for other systems", _jars("netty-*-osx-*", "netty-*-windows-*", "netty-*-linux-*"), but=_jars(f"netty-*-{here}"))
+    return Cut(
+        "jars for other systems",
+        _jars("netty-*-osx-*", "netty-*-windows-*", "netty-*-linux-*"),
+        but=_jars(f"netty-*-{here}"),
+    )
 
 
 def _date_jars(tree: Path) -> None:
-    """As they will be in the layer: the archive of classes remembers each jar's date, and 1970 as none."""
+    """As they will be in the layer: the archive of classes remembers each jar's date, and 1970 as
+    none.
+    """
     for jar in (tree / _JARS).glob("*.jar"):
         os.utime(jar, (0, 0))
 
@@ -130,8 +195,12 @@ os.execv({java!r}, recording_command(sys.argv[1:], {root!r}, record={record!r}))
 """
 
 
-def make_classes(tree: Path, *, work: Path, packages: Path, java: Path, spark: Path) -> list[Saving]:
-    """The starter and the archive in the empty directory `tree`; the others are trees of the layers below. Raises `LabError`."""
+def make_classes(
+    tree: Path, *, work: Path, packages: Path, java: Path, spark: Path
+) -> list[Saving]:
+    """The starter and the archive in the empty directory `tree`; the others are trees of the layers
+    below. Raises `LabError`.
+    """
     _install_starter(tree)
     root = _joined(work / "root", java, spark)
     record = work / "classes"
@@ -139,26 +208,49 @@ def make_classes(tree: Path, *, work: Path, packages: Path, java: Path, spark: P
     record.write_text(in_order(record.read_text()))
     archive = tree / spark_start.ARCHIVE
     archive.parent.mkdir(parents=True)
-    run(_dump_command(root, record, archive), timeout_seconds=_START_TIMEOUT_SECONDS, directory=root)
+    run(
+        _dump_command(root, record, archive), timeout_seconds=_START_TIMEOUT_SECONDS, directory=root
+    )
     archive.chmod(0o644)
     return []
 
 
 def recording_command(arguments: Sequence[str], root: str, *, record: str) -> list[str]:
-    """The driver's Java machine, which writes the names of the classes that it loads to `record`."""
-    java, *options = [word for word in spark_start.driver_command(arguments, root) if word not in spark_start.ARCHIVE_OPTIONS]
+    """The driver's Java machine, which writes the names of the classes that it loads to
+    `record`.
+    """
+    java, *options = [
+        word
+        for word in spark_start.driver_command(arguments, root)
+        if word not in spark_start.ARCHIVE_OPTIONS
+    ]
     return [java, f"-XX:DumpLoadedClassList={record}", *options]
 
 
 def in_order(record: str) -> str:
-    """Names of classes, then of what was made of them at run time, each once and sorted: threads load them in no order that stays."""
-    lines = {line for line in record.splitlines() if line and not line.startswith("#") and " source: " not in line}
-    return "".join(f"{line}\n" for line in sorted(lines, key=lambda line: (line.startswith("@"), line)))
+    """Names of classes, then of what was made of them at run time, each once and sorted: threads
+    load them in no order that stays.
+    """
+    lines = {
+        line
+        for line in record.splitlines()
+        if line and not line.startswith("#") and " source: " not in line
+    }
+    return "".join(
+        f"{line}\n" for line in sorted(lines, key=lambda line: (line.startswith("@"), line))
+    )
 
 
 def _dump_command(root: Path, record: Path, archive: Path) -> list[str]:
     files = [f"-XX:SharedClassListFile={record}", f"-XX:SharedArchiveFile={archive}"]
-    return [f"{root}/{spark_start.JAVA_HOME}/bin/java", "-Xshare:dump", "-XX:+UseG1GC", *files, "-cp", spark_start.class_path(str(root))]
+    return [
+        f"{root}/{spark_start.JAVA_HOME}/bin/java",
+        "-Xshare:dump",
+        "-XX:+UseG1GC",
+        *files,
+        "-cp",
+        spark_start.class_path(str(root)),
+    ]
 
 
 def _install_starter(tree: Path) -> None:
@@ -185,7 +277,15 @@ def _record(root: Path, record: Path, *, work: Path, python_path: Sequence[Path]
     for place in (submit.parent, scratch):
         place.mkdir(parents=True)
     java = f"{root}/{spark_start.JAVA_HOME}/bin/java"
-    submit.write_text(_RECORDER.format(python=sys.executable, sources=str(packages.ROOT), root=str(root), java=java, record=str(record)))
+    submit.write_text(
+        _RECORDER.format(
+            python=sys.executable,
+            sources=str(packages.ROOT),
+            root=str(root),
+            java=java,
+            record=str(record),
+        )
+    )
     submit.chmod(0o755)
     environment = {
         "PATH": os.environ["PATH"],
@@ -222,10 +322,26 @@ MODULES = (
     "jdk.unsupported",
     "jdk.zipfs",
 )
-_DRAWING = ("awt*", "fontmanager", "freetype", "javajpeg", "jsound", "lcms", "mlib_image", "splashscreen")
+_DRAWING = (
+    "awt*",
+    "fontmanager",
+    "freetype",
+    "javajpeg",
+    "jsound",
+    "lcms",
+    "mlib_image",
+    "splashscreen",
+)
 _CUTS = (
-    Cut("Java's libraries for drawing and sound", (*(f"{JAVA_HOME}/lib/lib{name}.so" for name in _DRAWING), f"{JAVA_HOME}/lib/psfont*")),
-    Cut("Java's commands but `java`", (f"{JAVA_HOME}/bin/*", f"{JAVA_HOME}/lib/jrt-fs.jar"), but=(f"{JAVA_HOME}/bin/java",)),
+    Cut(
+        "Java's libraries for drawing and sound",
+        (*(f"{JAVA_HOME}/lib/lib{name}.so" for name in _DRAWING), f"{JAVA_HOME}/lib/psfont*"),
+    ),
+    Cut(
+        "Java's commands but `java`",
+        (f"{JAVA_HOME}/bin/*", f"{JAVA_HOME}/lib/jrt-fs.jar"),
+        but=(f"{JAVA_HOME}/bin/java",),
+    ),
     Cut("the C++ library's helpers for debuggers", ("usr/share/gcc", "usr/share/gdb")),
     Cut("manuals and change logs", ("usr/share/doc/*/*",), but=("usr/share/doc/*/copyright",)),
 )
@@ -233,28 +349,49 @@ _TIMEOUT_SECONDS = 900.0
 
 
 def make_java(tree: Path, *, work: Path) -> list[Saving]:
-    """Java and the C++ library in the empty directory `tree`; returns what was left out. Raises `LabError`."""
+    """Java and the C++ library in the empty directory `tree`; returns what was left out. Raises
+    `LabError`.
+    """
     libraries = debian_packages.download(LIBRARIES, work / "libraries")
     tools = debian_packages.download(TOOLS, work / "tools")
     for archives, target in ((libraries, tree), (tools, work / "unpacked")):
         for archive in archives:
             run(["dpkg", "-x", archive, target], timeout_seconds=_TIMEOUT_SECONDS)
-    packages.tell_scanners(tree, [*libraries, *(archive for archive in tools if "-jre-" in archive.name)])
+    packages.tell_scanners(
+        tree, [*libraries, *(archive for archive in tools if "-jre-" in archive.name)]
+    )
     home = _home(work / "unpacked")
     (tree / JAVA_HOME).parent.mkdir(parents=True)
-    options = ["--no-header-files", "--no-man-pages", "--add-modules", ",".join(MODULES), "--output", str(tree / JAVA_HOME)]
-    run([home / "bin/jlink", "--module-path", home / "jmods", *options], timeout_seconds=_TIMEOUT_SECONDS)
+    options = [
+        "--no-header-files",
+        "--no-man-pages",
+        "--add-modules",
+        ",".join(MODULES),
+        "--output",
+        str(tree / JAVA_HOME),
+    ]
+    run(
+        [home / "bin/jlink", "--module-path", home / "jmods", *options],
+        timeout_seconds=_TIMEOUT_SECONDS,
+    )
     _keep_licence(work / "unpacked", tree)
     return apply(_CUTS, tree)
 
 
 def _home(unpacked: Path) -> Path:
-    """Where the unpacked Java lies, made to read the settings that lie beside it and not this machine's."""
+    """Where the unpacked Java lies, made to read the settings that lie beside it and not this
+    machine's.
+    """
     homes: Sequence[Path] = sorted(
-        path for path in (unpacked / "usr/lib/jvm").glob("*") if not path.is_symlink() and (path / "jmods").is_dir()
+        path
+        for path in (unpacked / "usr/lib/jvm").glob("*")
+        if not path.is_symlink() and (path / "jmods").is_dir()
     )
     if not homes:
-        raise LabError(f"There is no Java with `jmods` in {unpacked}/usr/lib/jvm, where Debian's used to be. image/java.py looks there.")
+        raise LabError(
+            f"There is no Java with `jmods` in {unpacked}/usr/lib/jvm, where Debian's used to "
+            f"be. image/java.py looks there."
+        )
     for link in homes[0].rglob("*"):
         if link.is_symlink() and (target := link.readlink()).is_absolute():
             link.unlink()

@@ -1,8 +1,9 @@
-"""The image's layers, each kept in the cache by everything that it is made from, and the images made of them.
+"""The image's layers, each kept in the cache by everything that it is made from, and the images
+made of them.
 
-A new version of ours makes one small layer anew, a new lock two, a new Debian package all: modules are compiled by
-Debian's Python. What rollups need lies between the packages and our own code, so that nodes share what is below, and a
-new version stays small for them, too.
+A new version of ours makes one small layer anew, a new lock two, a new Debian package all: modules
+are compiled by Debian's Python. What rollups need lies between the packages and our own code, so
+that nodes share what is below, and a new version stays small for them, too.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _TAR, _TREE, _FACTS = "layer.tar", "tree", "layer.json"
 _READ_BYTES = 1 << 20
 _GZIP_WINDOW = 31  # zlib's word for "with a gzip header"
 _RECIPES = Path(__file__).resolve().parent
-# Made when the layers are made already, or not part of a layer at all: no layer is made anew when one of these changes.
+# Made when the layers are made already, or not part of a layer at all: no layer is made anew when
+# one of these changes.
 _AFTERWARDS = ("__init__", "__main__", "bill", "layers", "smoke", "smoke_inside")
 _ROLLUPS = ("java", "spark_sample", "spark_start")  # no layer of the operator's image has them
 _SOURCES = ("controller_logic", "operator/tidegate", "pyproject.toml", "README.md", "LICENSE")
@@ -41,7 +43,8 @@ Make = Callable[[Path, Path], list[Saving]]
 class Layer:
     """One layer: its uncompressed tar file and that file's SHA-256 in hex.
 
-    `compressed_bytes` is what a registry keeps and a node pulls (gzip), `content_bytes` what it takes on the node's disk.
+    `compressed_bytes` is what a registry keeps and a node pulls (gzip), `content_bytes` what it
+    takes on the node's disk.
     """
 
     name: str
@@ -53,16 +56,22 @@ class Layer:
 
 
 def layers() -> list[Layer]:
-    """Base, packages and our own, the lowest first; what the cache does not hold is made first. Raises `LabError`."""
+    """Base, packages and our own, the lowest first; what the cache does not hold is made first.
+    Raises `LabError`.
+    """
     base = _base()
     return [base, _packages(base), _own(base)]
 
 
 def rollup_layers() -> list[Layer]:
-    """The operator's, and between packages and our own: Java, Spark, and the archive of its classes. Raises `LabError`."""
+    """The operator's, and between packages and our own: Java, Spark, and the archive of its
+    classes. Raises `LabError`.
+    """
     base = _base()
     packages_layer = _packages(base)
-    java_layer = _layer("java", _java_parts(), make=lambda tree, work: java.make_java(tree, work=work))
+    java_layer = _layer(
+        "java", _java_parts(), make=lambda tree, work: java.make_java(tree, work=work)
+    )
     python = _tree(base)
     spark = _layer(
         "spark",
@@ -73,25 +82,40 @@ def rollup_layers() -> list[Layer]:
         "classes",
         [packages_layer.digest, java_layer.digest, spark.digest, *_recipes(*_ROLLUPS)],
         make=lambda tree, work: java.make_classes(
-            tree, work=work, **{layer.name: _unpacked(layer, work / layer.name) for layer in (packages_layer, java_layer, spark)}
+            tree,
+            work=work,
+            **{
+                layer.name: _unpacked(layer, work / layer.name)
+                for layer in (packages_layer, java_layer, spark)
+            },
         ),
     )
     return [base, packages_layer, java_layer, spark, classes, _own(base)]
 
 
 def _base() -> Layer:
-    parts: list[str | bytes] = [*debian_packages.offered(packages.PACKAGES), platform.machine(), *_recipes()]
+    parts: list[str | bytes] = [
+        *debian_packages.offered(packages.PACKAGES),
+        platform.machine(),
+        *_recipes(),
+    ]
     return _layer("base", parts, make=lambda tree, work: rootfs.make_base(tree, work=work))
 
 
 def _packages(base: Layer) -> Layer:
     parts: list[str | bytes] = [base.digest, packages.locked_requirements(), *_recipes()]
-    return _layer("packages", parts, make=lambda tree, work: rootfs.make_packages(tree, work=work, base=_tree(base)))
+    return _layer(
+        "packages",
+        parts,
+        make=lambda tree, work: rootfs.make_packages(tree, work=work, base=_tree(base)),
+    )
 
 
 def _own(base: Layer) -> Layer:
     parts: list[str | bytes] = [base.digest, *_own_sources(), *_recipes()]
-    return _layer("own", parts, make=lambda tree, work: rootfs.make_own(tree, work=work, base=_tree(base)))
+    return _layer(
+        "own", parts, make=lambda tree, work: rootfs.make_own(tree, work=work, base=_tree(base))
+    )
 
 
 def _java_parts() -> list[str | bytes]:
@@ -112,28 +136,38 @@ def _unpacked(layer: Layer, place: Path) -> Path:
 def _own_sources() -> Iterator[str | bytes]:
     for source in _SOURCES:
         top = packages.ROOT / source
-        files = [top] if top.is_file() else sorted(path for path in top.rglob("*") if path.is_file() and path.suffix != ".pyc")
+        files = (
+            [top]
+            if top.is_file()
+            else sorted(path for path in top.rglob("*") if path.is_file() and path.suffix != ".pyc")
+        )
         for path in files:
             yield path.relative_to(packages.ROOT).as_posix()
             yield path.read_bytes()
 
 
 def _recipes(*further: str) -> list[bytes]:
-    """How it is made is part of what it is made from: the modules here that have a say in a layer's bytes, and what builds wheels."""
+    """How it is made is part of what it is made from: the modules here that have a say in a layer's
+    bytes, and what builds wheels.
+    """
     others = {*_AFTERWARDS, *_ROLLUPS} - set(further)
     modules = [path for path in sorted(_RECIPES.glob("*.py")) if path.stem not in others]
     return [*(path.read_bytes() for path in modules), packages.BUILD_REQUIREMENTS.read_bytes()]
 
 
 def _layer(name: str, key_parts: Sequence[str | bytes], *, make: Make) -> Layer:
-    content = cache.entry(f"image-{name}", key_parts, build=lambda content: _build(content, name, make=make))
+    content = cache.entry(
+        f"image-{name}", key_parts, build=lambda content: _build(content, name, make=make)
+    )
     facts = json.loads((content / _FACTS).read_text())
     savings = tuple(Saving(**saving) for saving in facts.pop("savings"))
     return Layer(name, content / _TAR, savings=savings, **facts)
 
 
 def _build(content: Path, name: str, *, make: Make) -> None:
-    """Leaves the layer and its facts; of the base the tree too, since its Python compiles the others."""
+    """Leaves the layer and its facts; of the base the tree too, since its Python compiles the
+    others.
+    """
     tree = (content if name == "base" else content.parent) / _TREE
     work = content.parent / "work"
     tree.mkdir()
@@ -142,7 +176,11 @@ def _build(content: Path, name: str, *, make: Make) -> None:
     write_layer(tree, content / _TAR)
     facts = {
         "digest": sha256(content / _TAR),
-        "content_bytes": sum(path.lstat().st_size for path in tree.rglob("*") if path.is_file() and not path.is_symlink()),
+        "content_bytes": sum(
+            path.lstat().st_size
+            for path in tree.rglob("*")
+            if path.is_file() and not path.is_symlink()
+        ),
         "compressed_bytes": _compressed_bytes(content / _TAR),
         "savings": [asdict(saving) for saving in savings],
     }
@@ -167,7 +205,9 @@ OUT = packages.ROOT / "out" / "image"
 
 @dataclass(frozen=True)
 class Edition:
-    """An image that is offered: its name without the version, the command it runs, and how its layers are made."""
+    """An image that is offered: its name without the version, the command it runs, and how its
+    layers are made.
+    """
 
     repository: str
     entrypoint: str
@@ -176,7 +216,12 @@ class Edition:
     environment: dict[str, str] = field(default_factory=dict)
 
 
-OPERATOR = Edition("tidegate", "/usr/bin/tidegate", layers, "Keeps Kafka brokers under their network limits with native quotas only.")
+OPERATOR = Edition(
+    "tidegate",
+    "/usr/bin/tidegate",
+    layers,
+    "Keeps Kafka brokers under their network limits with native quotas only.",
+)
 ROLLUP = Edition(
     "tidegate-rollup",
     "/usr/bin/tidegate-rollup",
@@ -188,7 +233,8 @@ ROLLUP = Edition(
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """An image in out/image/: `archive` is for `docker load`, `ctr images import` or `kind load image-archive`.
+    """An image in out/image/: `archive` is for `docker load`, `ctr images import` or `kind load
+    image-archive`.
 
     `name` is `tidegate:<version>`; `digest` the image ID, `sha256:...`.
     """
@@ -201,11 +247,16 @@ class BuiltImage:
 
 
 def config(revision: str = "", *, edition: Edition = OPERATOR) -> ImageConfig:
-    """How the image runs: `tidegate` as a user who is not root. `revision` is what `tidegate version` will say it was built from."""
+    """How the image runs: `tidegate` as a user who is not root. `revision` is what `tidegate
+    version` will say it was built from.
+    """
     known = {"org.opencontainers.image.revision": revision} if revision else {}
     return ImageConfig(
         entrypoint=(edition.entrypoint,),
-        environment={**edition.environment, **({"TIDEGATE_REVISION": revision} if revision else {})},
+        environment={
+            **edition.environment,
+            **({"TIDEGATE_REVISION": revision} if revision else {}),
+        },
         user=f"{packages.USER_ID}:{packages.USER_ID}",
         labels={
             "org.opencontainers.image.title": "Tidegate",
@@ -218,10 +269,11 @@ def config(revision: str = "", *, edition: Edition = OPERATOR) -> ImageConfig:
 
 
 def build(revision: str = "", *, edition: Edition = OPERATOR) -> BuiltImage:
-    """The image for this machine's processor; only layers of which something has changed are made anew. Raises `LabError`.
+    """The image for this machine's processor; only layers of which something has changed are made
+    anew. Raises `LabError`.
 
-    The archive is written each time: kept in the cache, every change of our code would leave another 100 MB there. Who reads an older one
-    meanwhile goes on reading that.
+    The archive is written each time: kept in the cache, every change of our code would leave
+    another 100 MB there. Who reads an older one meanwhile goes on reading that.
     """
     parts = edition.layers()
     name = f"{edition.repository}:{packages.version()}"
@@ -229,7 +281,9 @@ def build(revision: str = "", *, edition: Edition = OPERATOR) -> BuiltImage:
     archive = OUT / f"{name.replace(':', '-')}.tar"
     being_written = archive.with_suffix(f".{os.getpid()}.part")
     try:
-        digest = write_archive(being_written, name, [layer.tar for layer in parts], config(revision, edition=edition))
+        digest = write_archive(
+            being_written, name, [layer.tar for layer in parts], config(revision, edition=edition)
+        )
         being_written.replace(archive)
     finally:
         being_written.unlink(missing_ok=True)
@@ -237,7 +291,8 @@ def build(revision: str = "", *, edition: Edition = OPERATOR) -> BuiltImage:
 
 
 def reproducible_digest(image: BuiltImage) -> str:
-    """The image's digest, where two builds of it have the same; otherwise one over the layers that are the same each time.
+    """The image's digest, where two builds of it have the same; otherwise one over the layers that
+    are the same each time.
 
     Java 17 writes the same classes into an archive in another order each time.
     """

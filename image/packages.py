@@ -1,7 +1,8 @@
-"""The packages of the image: Debian's, laid out as Debian lays them out, and the locked Python packages on them.
+"""The packages of the image: Debian's, laid out as Debian lays them out, and the locked Python
+packages on them.
 
-No Debian package runs its install script: what those would have made, and what a program expects of a system around it,
-is made here by hand. There is no shell and no package manager in it.
+No Debian package runs its install script: what those would have made, and what a program expects of
+a system around it, is made here by hand. There is no shell and no package manager in it.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from lab.errors import LabError
 
 
 ROOT = Path(__file__).resolve().parent.parent
-SITE = "usr/local/lib/python3.11/dist-packages"  # where Debian's Python looks for what Debian did not package
+# where Debian's Python looks for what Debian did not package
+SITE = "usr/local/lib/python3.11/dist-packages"
 BUILD_REQUIREMENTS = ROOT / "image" / "build-requirements.txt"
 _INSTALL_TIMEOUT_SECONDS = 900.0  # PySpark is half a gigabyte, and has to be built first
 _COMMAND = """\
@@ -41,31 +43,70 @@ sys.exit(main())
 
 
 def locked_requirements(*, extra: str = "") -> str:
-    """What uv.lock names for running the operator, with versions and hashes, as a requirements file; with an extra's. Raises `LabError`."""
+    """What uv.lock names for running the operator, with versions and hashes, as a requirements
+    file; with an extra's. Raises `LabError`.
+    """
     more = ("--extra", extra) if extra else ()
-    return _uv("export", "--quiet", "--frozen", "--no-default-groups", "--no-emit-project", "--no-header", "--no-annotate", *more)
+    return _uv(
+        "export",
+        "--quiet",
+        "--frozen",
+        "--no-default-groups",
+        "--no-emit-project",
+        "--no-header",
+        "--no-annotate",
+        *more,
+    )
 
 
 def rollup_requirements() -> str:
-    """What uv.lock names for rollups and not for running the operator, in the same form. Raises `LabError`."""
+    """What uv.lock names for rollups and not for running the operator, in the same form. Raises
+    `LabError`.
+    """
     common = set(_entries(locked_requirements()))
-    return "\n".join(entry for entry in _entries(locked_requirements(extra="rollup")) if entry not in common) + "\n"
+    return (
+        "\n".join(
+            entry for entry in _entries(locked_requirements(extra="rollup")) if entry not in common
+        )
+        + "\n"
+    )
 
 
 def install_locked(tree: Path, requirements_text: str, *, work: Path) -> None:
-    """Install what `requirements_text` names, with hashes, into the empty `tree`. Raises `LabError`."""
+    """Install what `requirements_text` names, with hashes, into the empty `tree`. Raises
+    `LabError`.
+    """
     requirements = work / "requirements.txt"
     requirements.write_text(requirements_text)
-    pinned = ("--require-hashes", "--require-build-hashes", "--build-constraints", str(BUILD_REQUIREMENTS))
+    pinned = (
+        "--require-hashes",
+        "--require-build-hashes",
+        "--build-constraints",
+        str(BUILD_REQUIREMENTS),
+    )
     _install(tree, "--requirements", str(requirements), *pinned)
 
 
 def install_own(tree: Path, *, work: Path) -> None:
-    """Build our wheel and install it and the command `tidegate` into the empty `tree`. Raises `LabError`."""
+    """Build our wheel and install it and the command `tidegate` into the empty `tree`. Raises
+    `LabError`.
+    """
     wheels = work / "wheels"
-    _uv("build", "--quiet", "--wheel", "--out-dir", str(wheels), "--require-hashes", "--build-constraints", str(BUILD_REQUIREMENTS))
-    # uv's cache knows a wheel by its place and version, so it could hand out the code that another build left in this very place
-    _install(tree, "--no-cache", "--no-index", "--find-links", str(wheels), f"tidegate=={version()}")
+    _uv(
+        "build",
+        "--quiet",
+        "--wheel",
+        "--out-dir",
+        str(wheels),
+        "--require-hashes",
+        "--build-constraints",
+        str(BUILD_REQUIREMENTS),
+    )
+    # uv's cache knows a wheel by its place and version, so it could hand out the code that another
+    # build left in this very place
+    _install(
+        tree, "--no-cache", "--no-index", "--find-links", str(wheels), f"tidegate=={version()}"
+    )
     command = tree / "usr/bin/tidegate"
     command.parent.mkdir(parents=True)
     command.write_text(_COMMAND)
@@ -80,38 +121,65 @@ def version() -> str:
 
 def _entries(requirements: str) -> list[str]:
     """One text for each package: a line that names it, and indented ones with hashes."""
-    return [entry.rstrip("\n") for entry in re.split(r"^(?=\S)", requirements, flags=re.MULTILINE) if entry]
+    return [
+        entry.rstrip("\n")
+        for entry in re.split(r"^(?=\S)", requirements, flags=re.MULTILINE)
+        if entry
+    ]
 
 
 def _install(tree: Path, *what: str) -> None:
-    target = ("--python", sys.executable, "--python-version", "3.11", "--python-platform", f"{platform.machine()}-manylinux_2_28")
+    target = (
+        "--python",
+        sys.executable,
+        "--python-version",
+        "3.11",
+        "--python-platform",
+        f"{platform.machine()}-manylinux_2_28",
+    )
     place = ("--target", str(tree / SITE), "--link-mode", "copy", "--no-compile-bytecode")
     _uv("pip", "install", "--quiet", "--no-deps", *target, *place, *what)
 
 
 def _uv(*arguments: str) -> str:
     return run(
-        [_uv_program(), "--no-progress", *arguments], timeout_seconds=_INSTALL_TIMEOUT_SECONDS, directory=ROOT, environment=_environment()
+        [_uv_program(), "--no-progress", *arguments],
+        timeout_seconds=_INSTALL_TIMEOUT_SECONDS,
+        directory=ROOT,
+        environment=_environment(),
     )
 
 
 def _environment() -> dict[str, str]:
-    """This process's own, less what would choose another Python; that of the machine runs the builds, none is downloaded."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("VIRTUAL_ENV", "UV_PYTHON", "PYTHON"))}
+    """This process's own, less what would choose another Python; that of the machine runs the
+    builds, none is downloaded.
+    """
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("VIRTUAL_ENV", "UV_PYTHON", "PYTHON"))
+    }
     return kept | {"UV_PYTHON_DOWNLOADS": "never"}
 
 
 def _uv_program() -> Path:
     """The uv that the Makefile pins, fetched first where it is not there yet."""
-    pinned = re.search(r"^UV_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    pinned = re.search(
+        r"^UV_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE
+    )
     assert pinned is not None, "the Makefile pins uv"  # noqa: S101 - a slip of ours, for us to see
     place = cache.root() / f"uv-{pinned[1]}"
-    run([ROOT / "tools" / "bootstrap-uv", place, pinned[1]], timeout_seconds=_INSTALL_TIMEOUT_SECONDS)
+    run(
+        [ROOT / "tools" / "bootstrap-uv", place, pinned[1]],
+        timeout_seconds=_INSTALL_TIMEOUT_SECONDS,
+    )
     return place / "bin" / "uv"
 
 
 PACKAGES = (
-    "base-files",  # os-release, by which scanners know the distribution, and the licences that copyright files refer to
+    # os-release, by which scanners know the distribution, and the licences that copyright files
+    # refer to
+    "base-files",
     "ca-certificates",
     "gcc-12-base",  # the copyright of libgcc-s1
     "libbz2-1.0",  # the Prometheus client imports bz2
@@ -129,7 +197,10 @@ PACKAGES = (
 USER_ID = 65532  # the number that images without a shell agree on for their only user
 _MERGED = ("bin", "lib", "lib64", "sbin")
 _UNPACK_TIMEOUT_SECONDS = 60.0
-_USERS = f"root:x:0:0:root:/root:/usr/sbin/nologin\ntidegate:x:{USER_ID}:{USER_ID}:Tidegate:/tmp:/usr/sbin/nologin\n"
+_USERS = (
+    "root:x:0:0:root:/root:/usr/sbin/nologin\n"
+    f"tidegate:x:{USER_ID}:{USER_ID}:Tidegate:/tmp:/usr/sbin/nologin\n"
+)
 _GROUPS = f"root:x:0:\ntidegate:x:{USER_ID}:\n"
 _LINKS = {
     "usr/bin/python": "python3",
@@ -141,7 +212,9 @@ _LINKS = {
 
 
 def lay_out(tree: Path, *, work: Path) -> None:
-    """Fill the empty directory `tree`. `work` is for downloads; what is left in it is of no use afterwards. Raises `LabError`."""
+    """Fill the empty directory `tree`. `work` is for downloads; what is left in it is of no use
+    afterwards. Raises `LabError`.
+    """
     archives = packages.download(PACKAGES, work / "debian")
     for archive in archives:
         run(["dpkg", "-x", archive, tree], timeout_seconds=_UNPACK_TIMEOUT_SECONDS)
@@ -155,7 +228,9 @@ def lay_out(tree: Path, *, work: Path) -> None:
 
 
 def tell_scanners(tree: Path, archives: Sequence[Path]) -> None:
-    """One file for each package in var/lib/dpkg/status.d, where scanners look in images that have no package manager."""
+    """One file for each package in var/lib/dpkg/status.d, where scanners look in images that have
+    no package manager.
+    """
     place = tree / "var/lib/dpkg/status.d"
     place.mkdir(parents=True)
     for archive in archives:
@@ -164,7 +239,9 @@ def tell_scanners(tree: Path, archives: Sequence[Path]) -> None:
 
 
 def _merge_into_usr(tree: Path) -> None:
-    """`dpkg -x` puts directories where Debian 12 has links to those under usr/; some processors have no lib64."""
+    """`dpkg -x` puts directories where Debian 12 has links to those under usr/; some processors
+    have no lib64.
+    """
     for name in _MERGED:
         if not (tree / name).is_dir():
             continue
@@ -179,11 +256,14 @@ def _bundle_certificates(tree: Path) -> None:
     certificates = sorted(mozilla.rglob("*.crt"))
     if not certificates:
         raise LabError(
-            "Debian's ca-certificates holds no certificate where it used to, so the image would trust none. image/packages.py looks there."
+            "Debian's ca-certificates holds no certificate where it used to, so the image would "
+            "trust none. image/packages.py looks there."
         )
     bundle = tree / "etc/ssl/certs/ca-certificates.crt"
     bundle.parent.mkdir(parents=True, exist_ok=True)
-    bundle.write_text("".join(certificate.read_text().rstrip("\n") + "\n" for certificate in certificates))
+    bundle.write_text(
+        "".join(certificate.read_text().rstrip("\n") + "\n" for certificate in certificates)
+    )
 
 
 def _name_users(tree: Path) -> None:

@@ -1,7 +1,9 @@
-"""The image's file system in three parts, from what changes seldom to what changes always: Debian, locked packages, our own code.
+"""The image's file system in three parts, from what changes seldom to what changes always: Debian,
+locked packages, our own code.
 
-The Dockerfile copies them as they are (`python3 -m image --parts DIRECTORY`), `python -m image` makes layers of them. It needs Debian 12
-with apt-get, and Python 3.11 with nothing but its standard library.
+The Dockerfile copies them as they are (`python3 -m image --parts DIRECTORY`), `python -m image`
+makes layers of them. It needs Debian 12 with apt-get, and Python 3.11 with nothing but its standard
+library.
 """
 
 from __future__ import annotations
@@ -26,7 +28,9 @@ def make_base(tree: Path, *, work: Path) -> list[Saving]:
 
 
 def make_packages(tree: Path, *, work: Path, base: Path) -> list[Saving]:
-    """The locked packages in the empty directory `tree`, compiled by the Python in `base`; returns what was left out."""
+    """The locked packages in the empty directory `tree`, compiled by the Python in `base`; returns
+    what was left out.
+    """
     packages.install_locked(tree, packages.locked_requirements(), work=work)
     site = tree / packages.SITE
     savings = [
@@ -40,7 +44,9 @@ def make_packages(tree: Path, *, work: Path, base: Path) -> list[Saving]:
 
 
 def make_own(tree: Path, *, work: Path, base: Path) -> list[Saving]:
-    """Our code and the command in the empty directory `tree`, compiled by the Python in `base`; returns what was left out."""
+    """Our code and the command in the empty directory `tree`, compiled by the Python in `base`;
+    returns what was left out.
+    """
     packages.install_own(tree, work=work)
     savings = cuts.apply(cuts.OWN, tree)
     build_tools.correct(tree / packages.SITE)
@@ -49,9 +55,14 @@ def make_own(tree: Path, *, work: Path, base: Path) -> list[Saving]:
 
 
 def make_all(directory: Path) -> list[Saving]:
-    """All three parts below `directory`, which must be empty or not there; returns what was left out. Raises `LabError`."""
+    """All three parts below `directory`, which must be empty or not there; returns what was left
+    out. Raises `LabError`.
+    """
     if directory.exists() and any(directory.iterdir()):
-        raise LabError(f"{directory} is not empty, so nothing was put there. Name a directory that is empty or not there.")
+        raise LabError(
+            f"{directory} is not empty, so nothing was put there. Name a directory that is empty "
+            f"or not there."
+        )
     base, packages, own = (directory / part for part in PARTS)
     work = directory / "work"
     for place in (base, packages, own, work):
@@ -64,11 +75,16 @@ def make_all(directory: Path) -> list[Saving]:
 
 
 def add_rollup_parts(directory: Path) -> list[Saving]:
-    """What rollups need beside the parts that `make_all` put into `directory`; returns what was left out. Raises `LabError`."""
+    """What rollups need beside the parts that `make_all` put into `directory`; returns what was
+    left out. Raises `LabError`.
+    """
     base, packages, _ = (directory / part for part in PARTS)
     java, spark, classes = (directory / part for part in ROLLUP_PARTS)
     if not base.is_dir() or java.exists():
-        raise LabError(f"{directory} has to hold the operator's parts and no others. Run this with --parts and without --rollup before.")
+        raise LabError(
+            f"{directory} has to hold the operator's parts and no others. Run this with --parts "
+            f"and without --rollup before."
+        )
     for place in (java, spark, classes):
         place.mkdir()
     works = [directory / "work" / place.name for place in (java, spark, classes)]

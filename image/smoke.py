@@ -1,6 +1,8 @@
-"""Starts the image's content without an engine: as its own user, on a file system that is read-only but for /tmp, without a network.
+"""Starts the image's content without an engine: as its own user, on a file system that is read-only
+but for /tmp, without a network.
 
-It shows that what the operator loads is there and compiled. What it does in a cluster is the business of `make e2e`.
+It shows that what the operator loads is there and compiled. What it does in a cluster is the
+business of `make e2e`.
 """
 
 from __future__ import annotations
@@ -36,9 +38,14 @@ _INSIDE = Path(__file__).parent / "smoke_inside.py"
 
 
 def smoke(image: BuiltImage) -> str:
-    """What was found, a line each, or why nothing was tried when this is not root. Raises `LabError` when it does not start."""
+    """What was found, a line each, or why nothing was tried when this is not root. Raises
+    `LabError` when it does not start.
+    """
     if os.geteuid() != 0:
-        return "Not started: only root can give it a file system of its own. Run it as root, or see `make e2e`."
+        return (
+            "Not started: only root can give it a file system of its own. Run it as root, or "
+            "see `make e2e`."
+        )
     with tempfile.TemporaryDirectory(prefix="tidegate-smoke-") as folder:
         root = Path(folder)
         root.chmod(0o755)
@@ -66,7 +73,11 @@ def _inside(root: Path, image: BuiltImage, *argv: str) -> str:
     config = layers.config(edition=image.edition)
     own = ["unshare", "--mount", "--propagation", "private", "--net", "--pid", "--fork"]
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **config.environment}
-    return run([*own, "sh", "-c", _ENTER, "sh", root, config.user, *argv], timeout_seconds=_TIMEOUT_SECONDS, environment=environment)
+    return run(
+        [*own, "sh", "-c", _ENTER, "sh", root, config.user, *argv],
+        timeout_seconds=_TIMEOUT_SECONDS,
+        environment=environment,
+    )
 
 
 def _unpack(layers: Sequence[Layer], root: Path) -> None:

@@ -1,4 +1,6 @@
-"""Run inside the image by `smoke`: our modules and what they load later are there and compiled, for a user who can write nowhere."""
+"""Run inside the image by `smoke`: our modules and what they load later are there and compiled, for
+a user who can write nowhere.
+"""
 
 import importlib
 import importlib.util
@@ -33,8 +35,16 @@ for package in (tidegate, controller_logic):
 loaded_later = (client.CustomObjectsApi, kopf.operator)
 charset_normalizer.from_bytes("größer".encode("latin-1")).best()
 
-files = [Path(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))]
-uncompiled = [file for file in files if file.suffix == ".py" and not Path(importlib.util.cache_from_source(str(file))).exists()]
+files = [
+    Path(file)
+    for module in list(sys.modules.values())
+    if (file := getattr(module, "__file__", None))
+]
+uncompiled = [
+    file
+    for file in files
+    if file.suffix == ".py" and not Path(importlib.util.cache_from_source(str(file))).exists()
+]
 writable = [place for place in ("/", "/usr", "/etc", "/var") if os.access(place, os.W_OK)]
 authorities = len(ssl.create_default_context().get_ca_certs())
 with tempfile.TemporaryFile() as scratch:
@@ -49,5 +59,11 @@ wrong = {
 }
 if any(wrong.values()):
     sys.exit("\n".join(fault for fault, is_so in wrong.items() if is_so))
-print(f"{len(files)} modules imported, all compiled; {authorities} authorities trusted; user {os.getuid()}")
-print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000:.0f} MB of memory with all of them loaded")
+print(
+    f"{len(files)} modules imported, all compiled; {authorities} authorities trusted; user "
+    f"{os.getuid()}"
+)
+print(
+    f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000:.0f} MB of memory with all of "
+    f"them loaded"
+)

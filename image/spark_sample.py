@@ -1,7 +1,9 @@
-"""A small Spark job that goes the ways of a rollup: Python workers that write and read Parquet, a join, sums, sketches, rows to workers.
+"""A small Spark job that goes the ways of a rollup: Python workers that write and read Parquet, a
+join, sums, sketches, rows to workers.
 
-Run inside the image by `smoke`, which wants to know whether it works and how soon; the build runs it, too, and keeps a record of the
-classes that it loads. Arguments: Spark's master, a directory that can be written to, Java's options.
+Run inside the image by `smoke`, which wants to know whether it works and how soon; the build runs
+it, too, and keeps a record of the classes that it loads. Arguments: Spark's master, a directory
+that can be written to, Java's options.
 """
 
 from __future__ import annotations
@@ -26,24 +28,42 @@ def main(master: str, directory: str, java_options: str = "") -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     started = time.monotonic()
     builder = SparkSession.builder.appName("sample").master(master)
-    for key, value in {**_SETTINGS, "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {java_options}"}.items():
+    for key, value in {
+        **_SETTINGS,
+        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {java_options}",
+    }.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     opened = time.monotonic()
-    found = sum(row.total for row in _hours(_stored(spark, directory)).mapInArrow(_totals, "total long").collect())
+    found = sum(
+        row.total
+        for row in _hours(_stored(spark, directory)).mapInArrow(_totals, "total long").collect()
+    )
     worked, processor_seconds = time.monotonic(), _java_processor_seconds(spark)
     spark.stop()
     if found != _ROWS * (_ROWS - 1) // 2:
-        sys.exit(f"Spark read a sum of {found} out of the Parquet files in {directory}, and other rows were written.")
-    times = f"{opened - started:.1f} s to a session of Spark's, {worked - opened:.1f} s for a small job with Parquet and Python workers"
+        sys.exit(
+            f"Spark read a sum of {found} out of the Parquet files in {directory}, and other "
+            f"rows were written."
+        )
+    times = (
+        f"{opened - started:.1f} s to a session of Spark's, {worked - opened:.1f} s for a "
+        f"small job with Parquet and Python workers"
+    )
     print(f"{times}; {processor_seconds:.1f} s of Java's processor time")
 
 
 def _stored(spark: SparkSession, directory: str) -> DataFrame:
-    """Rows that a worker wrote, as Spark reads them again; those that Spark itself writes are read by it, too."""
+    """Rows that a worker wrote, as Spark reads them again; those that Spark itself writes are read
+    by it, too.
+    """
     user = columns.concat(columns.lit("u"), columns.col("id") % 7)
-    samples = spark.range(_ROWS).withColumn("at", columns.timestamp_seconds("id")).withColumn("user", user)
+    samples = (
+        spark.range(_ROWS)
+        .withColumn("at", columns.timestamp_seconds("id"))
+        .withColumn("user", user)
+    )
     paths = [row.path for row in samples.mapInArrow(_writing(directory), "path string").collect()]
     return spark.read.schema(samples.schema).parquet(*paths)
 
@@ -54,11 +74,17 @@ def _hours(samples: DataFrame) -> DataFrame:
     named = samples.join(columns.broadcast(tiers), ["user"], "left").fillna("", ["tier"])
     grouped = named.groupBy(columns.date_trunc("HOUR", "at").alias("hour"), "user", "tier").agg(
         columns.sum("id").alias("total"),
-        columns.max_by("id", columns.when(columns.col("id").isNotNull(), columns.col("at"))).alias("last"),
+        columns.max_by("id", columns.when(columns.col("id").isNotNull(), columns.col("at"))).alias(
+            "last"
+        ),
         columns.sort_array(columns.collect_list("id")).alias("values"),
-        columns.kll_sketch_agg_double(columns.col("id") / _HOUR_SECONDS, columns.lit(1024)).alias("sketch"),
+        columns.kll_sketch_agg_double(columns.col("id") / _HOUR_SECONDS, columns.lit(1024)).alias(
+            "sketch"
+        ),
     )
-    return grouped.withColumn("p50", columns.expr("element_at(values, cast((size(values) * 50 + 99) div 100 as int))")).drop("values")
+    return grouped.withColumn(
+        "p50", columns.expr("element_at(values, cast((size(values) * 50 + 99) div 100 as int))")
+    ).drop("values")
 
 
 def _writing(directory: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -77,9 +103,13 @@ def _totals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _java_processor_seconds(spark: SparkSession) -> float:
-    """What the driver's Java machine has used so far, which says more than the clock where others are at work."""
+    """What the driver's Java machine has used so far, which says more than the clock where others
+    are at work.
+    """
     java = spark.sparkContext._gateway.proc.pid
-    user_ticks, system_ticks = Path(f"/proc/{java}/stat").read_text().rpartition(")")[2].split()[11:13]
+    user_ticks, system_ticks = (
+        Path(f"/proc/{java}/stat").read_text().rpartition(")")[2].split()[11:13]
+    )
     return (int(user_ticks) + int(system_ticks)) / os.sysconf("SC_CLK_TCK")
 
 

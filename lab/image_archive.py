@@ -1,8 +1,9 @@
 """Container images as files: layers out of directories, and the docker-archive that holds them.
 
-`docker load`, `podman load`, `ctr images import` and `kind load image-archive` all read what is written here. The same content gives the
-same bytes, whoever writes it, where and when: nothing of the clock, the owner or the umask of the machine gets in. What goes into an
-image is decided elsewhere; no engine and no registry is spoken to.
+`docker load`, `podman load`, `ctr images import` and `kind load image-archive` all read what is
+written here. The same content gives the same bytes, whoever writes it, where and when: nothing of
+the clock, the owner or the umask of the machine gets in. What goes into an image is decided
+elsewhere; no engine and no registry is spoken to.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class ImageConfig:
-    """What an engine has to know to run an image; `user` is `UID` or `UID:GID`, empty for root. A PATH is set where none is given."""
+    """What an engine has to know to run an image; `user` is `UID` or `UID:GID`, empty for root. A
+    PATH is set where none is given.
+    """
 
     entrypoint: tuple[str, ...]
     command: tuple[str, ...] = ()
@@ -40,9 +43,10 @@ class ImageConfig:
 def write_layer(tree: Path, out: Path) -> None:
     """Write what lies in `tree`, as it will lie under `/`, to the uncompressed tar file `out`.
 
-    Everything belongs to root and dates from 1970. Directories are 0755 (a sticky one 1777), files 0755 when their owner may run them and
-    0644 otherwise; setuid and setgid bits of files stay. Links stay links. A hard link becomes a file; devices, sockets and pipes are
-    left out, since engines make their own.
+    Everything belongs to root and dates from 1970. Directories are 0755 (a sticky one 1777), files
+    0755 when their owner may run them and 0644 otherwise; setuid and setgid bits of files stay.
+    Links stay links. A hard link becomes a file; devices, sockets and pipes are left out, since
+    engines make their own.
     """
     with tarfile.open(out, "w", format=tarfile.PAX_FORMAT, encoding="utf-8") as tar:
         for path in _sorted_paths(tree):
@@ -57,15 +61,22 @@ def write_layer(tree: Path, out: Path) -> None:
 
 
 def write_archive(out: Path, name: str, layers: Sequence[Path], config: ImageConfig) -> str:
-    """Write the image `name` (`repository:tag`) of `layers`, the lowest first, to the docker-archive `out`.
+    """Write the image `name` (`repository:tag`) of `layers`, the lowest first, to the
+    docker-archive `out`.
 
-    `layers` are files that `write_layer` made. Returns the digest of the image's configuration, `sha256:...`: the image ID that engines
-    show, which changes with any byte of any layer.
+    `layers` are files that `write_layer` made. Returns the digest of the image's configuration,
+    `sha256:...`: the image ID that engines show, which changes with any byte of any layer.
     """
     digests = [sha256(layer) for layer in layers]
     described = _canonical(_description(config, digests))
     image_id = hashlib.sha256(described).hexdigest()
-    manifest = [{"Config": f"{image_id}.json", "RepoTags": [name], "Layers": [f"{digest}/layer.tar" for digest in digests]}]
+    manifest = [
+        {
+            "Config": f"{image_id}.json",
+            "RepoTags": [name],
+            "Layers": [f"{digest}/layer.tar" for digest in digests],
+        }
+    ]
     with tarfile.open(out, "w", format=tarfile.PAX_FORMAT, encoding="utf-8") as tar:
         _add_bytes(tar, f"{image_id}.json", described)
         for digest, layer in dict(zip(digests, layers, strict=True)).items():
@@ -87,13 +98,17 @@ def sha256(path: Path) -> str:
 
 
 def architecture(machine: str | None = None) -> str:
-    """The image's word for a processor as `uname -m` names it, by default this machine's; unknown ones are handed on as they are."""
+    """The image's word for a processor as `uname -m` names it, by default this machine's; unknown
+    ones are handed on as they are.
+    """
     machine = machine or platform.machine()
     return _ARCHITECTURES.get(machine, machine)
 
 
 def _sorted_paths(tree: Path) -> Iterator[Path]:
-    """Everything below `tree`, a directory before what is in it, in an order that no file system has a say in; links are not followed."""
+    """Everything below `tree`, a directory before what is in it, in an order that no file system
+    has a say in; links are not followed.
+    """
     for entry in sorted(os.scandir(tree), key=lambda found: os.fsencode(found.name)):
         yield Path(entry.path)
         if entry.is_dir(follow_symlinks=False):
@@ -112,12 +127,16 @@ def _entry(path: Path, name: str) -> tarfile.TarInfo | None:
     if stat.S_ISREG(status.st_mode):
         entry.size = status.st_size
         special = status.st_mode & (stat.S_ISUID | stat.S_ISGID)
-        return _root_owned(entry, mode=special | (0o755 if status.st_mode & stat.S_IXUSR else 0o644))
+        return _root_owned(
+            entry, mode=special | (0o755 if status.st_mode & stat.S_IXUSR else 0o644)
+        )
     return None
 
 
 def _root_owned(entry: tarfile.TarInfo, *, mode: int) -> tarfile.TarInfo:
-    """TarInfo begins with root's ids and a time of 0, which is what is wanted; only the mode is missing."""
+    """TarInfo begins with root's ids and a time of 0, which is what is wanted; only the mode is
+    missing.
+    """
     entry.mode = mode
     return entry
 
@@ -125,7 +144,10 @@ def _root_owned(entry: tarfile.TarInfo, *, mode: int) -> tarfile.TarInfo:
 def _description(config: ImageConfig, digests: Sequence[str]) -> dict[str, object]:
     """The image's configuration as the OCI image specification names its fields."""
     run: dict[str, object] = {
-        "Env": [f"{name}={value}" for name, value in sorted({"PATH": _PATH, **config.environment}.items())],
+        "Env": [
+            f"{name}={value}"
+            for name, value in sorted({"PATH": _PATH, **config.environment}.items())
+        ],
         "WorkingDir": config.working_directory,
         "Entrypoint": list(config.entrypoint),
         "Labels": dict(config.labels),

@@ -1,4 +1,6 @@
-"""Starting a Java program of the lab from a directory of jars, with small heaps. It knows no program by name."""
+"""Starting a Java program of the lab from a directory of jars, with small heaps. It knows no
+program by name.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +26,29 @@ from lab.process import Process
 
 _NAME = "class-archive"
 _PROBE_TIMEOUT_SECONDS = 30
-# Brokers carry an agent. A JVM with one records nothing unless an option asks for it, and then needs the same option at every later start;
-# it notes in its log that this is for tests.
+# Brokers carry an agent. A JVM with one records nothing unless an option asks for it, and then
+# needs the same option at every later start; it notes in its log that this is for tests.
 _AGENTS_TOO = ("-XX:+UnlockDiagnosticVMOptions", "-XX:+AllowArchivingWithJavaAgent")
 
 
 def class_path(jars: Path) -> str:
-    """All jars in one fixed order: an archive serves only the class path it was recorded with, and `jars/*` comes in any order."""
+    """All jars in one fixed order: an archive serves only the class path it was recorded with, and
+    `jars/*` comes in any order.
+    """
     return ":".join(str(jar) for jar in sorted(jars.glob("*.jar")))
 
 
 def entry(jars: Path, *, record: Callable[[Path], None]) -> Path:
-    """The directory with the archives for these jars and this machine's `java`; as `cache.entry`, with `record` as its build."""
+    """The directory with the archives for these jars and this machine's `java`; as `cache.entry`,
+    with `record` as its build.
+    """
     return cache.entry(_NAME, _key_parts(jars), build=record)
 
 
 def find(main_class: str, jars: Path) -> Path | None:
-    """The archive of this program for these jars and this machine's `java`; None when none was recorded."""
+    """The archive of this program for these jars and this machine's `java`; None when none was
+    recorded.
+    """
     directory = cache.find(_NAME, _key_parts(jars))
     archive = directory and place(main_class, directory)
     return archive if archive and archive.exists() else None
@@ -53,7 +61,9 @@ def sharing_options(main_class: str, jars: Path) -> list[str]:
 
 
 def recording_options(main_class: str, directory: Path) -> list[str]:
-    """The JVM's options to write the archive into `directory` at an orderly end, of everything it has loaded until then."""
+    """The JVM's options to write the archive into `directory` at an orderly end, of everything it
+    has loaded until then.
+    """
     return [*_AGENTS_TOO, f"-XX:ArchiveClassesAtExit={place(main_class, directory)}"]
 
 
@@ -63,7 +73,9 @@ def place(main_class: str, directory: Path) -> Path:
 
 
 def _key_parts(jars: Path) -> Iterator[str]:
-    """What a JVM compares before it uses an archive: itself, these options, and the path, size and time of every jar."""
+    """What a JVM compares before it uses an archive: itself, these options, and the path, size and
+    time of every jar.
+    """
     java = shutil.which("java")
     yield from (_version(java) if java else "", *_AGENTS_TOO)
     for jar in sorted(jars.glob("*.jar")):
@@ -73,9 +85,17 @@ def _key_parts(jars: Path) -> Iterator[str]:
 
 @remembered
 def _version(java: str) -> str:
-    """What this `java` says about itself, in all its lines; empty when it says nothing, which is for whoever starts a program to tell."""
+    """What this `java` says about itself, in all its lines; empty when it says nothing, which is
+    for whoever starts a program to tell.
+    """
     try:
-        said = subprocess.run([java, "-version"], check=False, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_SECONDS)
+        said = subprocess.run(
+            [java, "-version"],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=_PROBE_TIMEOUT_SECONDS,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return said.stdout + said.stderr
@@ -102,16 +122,28 @@ def start_java(
     directory: Path,
     namespace: str | None = None,
 ) -> Process:
-    """Run `main_class` with its working files in `directory`; log4j and the JVM write to one log there, `<name>.log`.
+    """Run `main_class` with its working files in `directory`; log4j and the JVM write to one log
+    there, `<name>.log`.
 
     It starts from its class archive where one was recorded.
     """
     directory.mkdir(parents=True, exist_ok=True)
     log4j = directory / "log4j.properties"
     log4j.write_text(_LOG4J)
-    jvm = [*SMALL_JVM, *sharing_options(main_class, jars), *options, f"-Dlog4j.configuration=file:{log4j}"]
+    jvm = [
+        *SMALL_JVM,
+        *sharing_options(main_class, jars),
+        *options,
+        f"-Dlog4j.configuration=file:{log4j}",
+    ]
     argv = ["java", *jvm, "-cp", class_path(jars), main_class, *arguments]
-    return process.start(name, argv, log_path=directory / f"{name}.log", working_directory=directory, namespace=namespace)
+    return process.start(
+        name,
+        argv,
+        log_path=directory / f"{name}.log",
+        working_directory=directory,
+        namespace=namespace,
+    )
 
 
 def properties(settings: Mapping[str, str]) -> str:

@@ -1,4 +1,5 @@
-"""A whole Kafka 3.9 with its ZooKeeper: one to several brokers on loopback, or each in a network namespace of its own.
+"""A whole Kafka 3.9 with its ZooKeeper: one to several brokers on loopback, or each in a network
+namespace of its own.
 
     with KafkaLab(brokers=3, users=("alice",)) as kafka:
         kafka.create_topic("orders", assignment=[[1, 2], [2, 3], [3, 1]])
@@ -22,7 +23,13 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from lab import java, zookeeper
 from lab.cache import RunDirectory
@@ -39,9 +46,11 @@ from lab.zookeeper import DigestLogin, ZooKeeperLab
 
 MAIN_CLASS = "kafka.Kafka"
 START_TIMEOUT_SECONDS = 90
+_LOGIN = "org.apache.kafka.common.security"
 _HEAP = ("-Xms128m", "-Xmx320m")
 
-# Sized for a laptop: small buffers, little retention; and nothing may move leaders or make topics but the test itself.
+# Sized for a laptop: small buffers, little retention; and nothing may move leaders or make topics
+# but the test itself.
 _SMALL_BROKER = {
     "zookeeper.session.timeout.ms": "6000",
     "num.network.threads": "2",
@@ -66,7 +75,9 @@ _SMALL_BROKER = {
 
 @dataclass(frozen=True)
 class Ports:
-    """The broker's listeners: between brokers, plain clients, clients that log in, and the JMX exporter."""
+    """The broker's listeners: between brokers, plain clients, clients that log in, and the JMX
+    exporter.
+    """
 
     internal: int
     plain: int
@@ -115,7 +126,9 @@ class Broker:
         return self._process is not None and self._process.is_running()
 
     def launch(self) -> None:
-        """Start the process and return at once; `wait_started` waits for it. Nothing happens when it runs already."""
+        """Start the process and return at once; `wait_started` waits for it. Nothing happens when
+        it runs already.
+        """
         if self.is_running():
             return
         self.plan.directory.mkdir(parents=True, exist_ok=True)
@@ -125,7 +138,12 @@ class Broker:
             f"broker-{self.broker_id}",
             MAIN_CLASS,
             arguments=["server.properties"],
-            options=[*_HEAP, *self.plan.java_options, *self._agent_options(), *self._login_options()],
+            options=[
+                *_HEAP,
+                *self.plan.java_options,
+                *self._agent_options(),
+                *self._login_options(),
+            ],
             jars=kafka_jars(),
             directory=self.plan.directory,
             namespace=self.plan.namespace.name if self.plan.namespace else None,
@@ -151,12 +169,16 @@ class Broker:
         self.process.kill()
 
     def stop(self, grace_seconds: float = 30.0) -> None:
-        """A controlled shutdown, which moves its leaders away first, and a kill when that takes longer than `grace_seconds`."""
+        """A controlled shutdown, which moves its leaders away first, and a kill when that takes
+        longer than `grace_seconds`.
+        """
         if self._process is not None:
             self._process.stop(grace_seconds)
 
     def log_text(self, since_bytes: int = 0) -> str:
-        """What it has logged after its first `since_bytes`, over all its starts; empty before the first."""
+        """What it has logged after its first `since_bytes`, over all its starts; empty before the
+        first.
+        """
         try:
             with self._log_path.open("rb") as log:
                 log.seek(since_bytes)
@@ -184,16 +206,21 @@ class Broker:
             "log.dirs": str(plan.directory / "data"),
             "listeners": listeners,
             "advertised.listeners": listeners,
-            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,PLAIN:PLAINTEXT,SASL:SASL_PLAINTEXT",
+            "listener.security.protocol.map": "INTERNAL:PLAINTEXT,PLAIN:PLAINTEXT,"
+            "SASL:SASL_PLAINTEXT",
             "inter.broker.listener.name": "INTERNAL",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
-            "listener.name.sasl.plain.sasl.jaas.config": f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};",
-            "listener.name.sasl.scram-sha-256.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+            "listener.name.sasl.plain.sasl.jaas.config": f"{_LOGIN}.plain.PlainLoginModule "
+            f"required {users};",
+            "listener.name.sasl.scram-sha-256.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule "
+            "required;",
             **plan.extra_properties,
         }
 
     def _agent_options(self) -> list[str]:
-        return [f"-javaagent:{jmx_agent(kafka_jars())}={self.plan.host}:{self.plan.ports.jmx}:{JMX_RULES}"]
+        return [
+            f"-javaagent:{jmx_agent(kafka_jars())}={self.plan.host}:{self.plan.ports.jmx}:{JMX_RULES}"
+        ]
 
     def _login_options(self) -> list[str]:
         if self.plan.zookeeper_login is None:
@@ -222,7 +249,9 @@ _PREFERRED = 0  # the protocol's election type
 
 
 class _NoBrokerYet(LabError):
-    """A broker answers from its start on, at first with an empty cluster: librdkafka calls that a partial response."""
+    """A broker answers from its start on, at first with an empty cluster: librdkafka calls that a
+    partial response.
+    """
 
 
 class KafkaAdmin:
@@ -244,38 +273,77 @@ class KafkaAdmin:
             timeout_seconds=_TIMEOUT_SECONDS,
         )
 
-    def create_topic(self, name: str, assignment: Sequence[Sequence[int]], *, config: Mapping[str, str] | None = None) -> None:
-        """Create a topic with these replicas per partition, the preferred leader first; return once every broker knows its leaders."""
+    def create_topic(
+        self,
+        name: str,
+        assignment: Sequence[Sequence[int]],
+        *,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create a topic with these replicas per partition, the preferred leader first; return once
+        every broker knows its leaders.
+        """
         topic = NewTopic(
-            name, num_partitions=len(assignment), replica_assignment=[list(replicas) for replicas in assignment], config=dict(config or {})
+            name,
+            num_partitions=len(assignment),
+            replica_assignment=[list(replicas) for replicas in assignment],
+            config=dict(config or {}),
         )
         client = self._client()
-        client.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(_TIMEOUT_SECONDS)
-        self.wait_for_leaders(name, {number: replicas[0] for number, replicas in enumerate(assignment)}, timeout_seconds=_TIMEOUT_SECONDS)
+        client.create_topics([topic], operation_timeout=_TIMEOUT_SECONDS)[name].result(
+            _TIMEOUT_SECONDS
+        )
+        self.wait_for_leaders(
+            name,
+            {number: replicas[0] for number, replicas in enumerate(assignment)},
+            timeout_seconds=_TIMEOUT_SECONDS,
+        )
 
     def leaders(self, topic: str) -> dict[int, int]:
-        """Partition -> broker that leads it, as one broker knows it; without partitions that have no leader, empty for an unknown topic."""
+        """Partition -> broker that leads it, as one broker knows it; without partitions that have
+        no leader, empty for an unknown topic.
+        """
         return _leaders(self._metadata(), topic)
 
-    def wait_for_leaders(self, topic: str, leaders: Mapping[int, int], *, timeout_seconds: float) -> None:
-        """Return once every broker that answers says that the partitions of `topic` are led exactly so."""
-        wait_until(lambda: self.is_led_as(topic, leaders), f"leaders {dict(leaders)} of topic {topic}", timeout_seconds=timeout_seconds)
+    def wait_for_leaders(
+        self, topic: str, leaders: Mapping[int, int], *, timeout_seconds: float
+    ) -> None:
+        """Return once every broker that answers says that the partitions of `topic` are led exactly
+        so.
+        """
+        wait_until(
+            lambda: self.is_led_as(topic, leaders),
+            f"leaders {dict(leaders)} of topic {topic}",
+            timeout_seconds=timeout_seconds,
+        )
 
     def is_led_as(self, topic: str, leaders: Mapping[int, int]) -> bool:
-        """Whether every broker that answers says so; brokers learn of a change one after the other."""
+        """Whether every broker that answers says so; brokers learn of a change one after the
+        other.
+        """
         return self._all_agree(lambda view: _leaders(view, topic) == leaders)
 
     def preferred_leaders(self, topic: str) -> dict[int, int]:
-        """Partition -> the first of its replicas, whoever leads now; KeyError for an unknown topic."""
-        return {number: partition.replicas[0] for number, partition in self._metadata().topics[topic].partitions.items()}
+        """Partition -> the first of its replicas, whoever leads now; KeyError for an unknown
+        topic.
+        """
+        return {
+            number: partition.replicas[0]
+            for number, partition in self._metadata().topics[topic].partitions.items()
+        }
 
     def elect_preferred_leaders(self, topic: str) -> None:
-        """Give each partition of `topic` back to the first of its replicas, where that one is in sync; otherwise nothing changes."""
+        """Give each partition of `topic` back to the first of its replicas, where that one is in
+        sync; otherwise nothing changes.
+        """
         # By kafka-python: confluent-kafka's binding of this one request fails before it is sent.
         client = KafkaAdminClient(bootstrap_servers=self._bootstrap_servers.split(","))
         try:
-            # A partition that cannot have an election yet is refused; the caller looks at the leaders instead.
-            client.elect_leaders(_PREFERRED, [topic], timeout_ms=int(_TIMEOUT_SECONDS * 1000), raise_errors=False)
+            # A partition that cannot have an election yet is refused; the caller looks at the
+            # leaders instead.
+            client.elect_leaders(
+                _PREFERRED, [topic], timeout_ms=int(_TIMEOUT_SECONDS * 1000), raise_errors=False
+            )
         finally:
             client.close()
 
@@ -297,24 +365,36 @@ class KafkaAdmin:
             return False
 
     def _client(self) -> AdminClient:
-        """A client; callers keep it until their answer is there, because a client that goes away cancels its requests."""
-        return AdminClient({"bootstrap.servers": self._bootstrap_servers, "log_level": 0, "error_cb": _be_quiet})
+        """A client; callers keep it until their answer is there, because a client that goes away
+        cancels its requests.
+        """
+        return AdminClient(
+            {"bootstrap.servers": self._bootstrap_servers, "log_level": 0, "error_cb": _be_quiet}
+        )
 
     def _metadata(self) -> Any:
         try:
             return self._client().list_topics(timeout=_TIMEOUT_SECONDS)
         except KafkaException as error:
             if error.args[0].code() == KafkaError._PARTIAL:
-                raise _NoBrokerYet(f"{self._bootstrap_servers} serves, but it has no broker from the controller yet.") from error
+                raise _NoBrokerYet(
+                    f"{self._bootstrap_servers} serves, but it has no broker from the controller "
+                    f"yet."
+                ) from error
             raise LabError(
-                f"No broker of {self._bootstrap_servers} answered a metadata request within {_TIMEOUT_SECONDS:g} s: {error}"
+                f"No broker of {self._bootstrap_servers} answered a metadata request within "
+                f"{_TIMEOUT_SECONDS:g} s: {error}"
             ) from error
 
 
 def _leaders(view: Any, topic: str) -> dict[int, int]:
     if topic not in view.topics:
         return {}
-    return {number: partition.leader for number, partition in view.topics[topic].partitions.items() if partition.leader >= 0}
+    return {
+        number: partition.leader
+        for number, partition in view.topics[topic].partitions.items()
+        if partition.leader >= 0
+    }
 
 
 def _listens(server: str) -> bool:
@@ -326,7 +406,9 @@ def _listens(server: str) -> bool:
     return True
 
 
-def can_log_in(bootstrap_servers: str, user: str, *, password: str, mechanism: str = "SCRAM-SHA-256") -> bool:
+def can_log_in(
+    bootstrap_servers: str, user: str, *, password: str, mechanism: str = "SCRAM-SHA-256"
+) -> bool:
     """Whether the brokers accept this login; `LabError` when they give no answer at all."""
     refusals: list[str] = []
     client = Producer(
@@ -346,10 +428,15 @@ def can_log_in(bootstrap_servers: str, user: str, *, password: str, mechanism: s
                 return False
         else:
             return True
-    raise LabError(f"{bootstrap_servers} neither accepted nor refused the login of {user} within {_TIMEOUT_SECONDS:g} s.")
+    raise LabError(
+        f"{bootstrap_servers} neither accepted nor refused the login of {user} within "
+        f"{_TIMEOUT_SECONDS:g} s."
+    )
 
 
-def login_settings(bootstrap_servers: str, user: str, *, password: str, mechanism: str) -> dict[str, Any]:
+def login_settings(
+    bootstrap_servers: str, user: str, *, password: str, mechanism: str
+) -> dict[str, Any]:
     """The settings with which a librdkafka client logs in on the SASL listener."""
     return {
         "bootstrap.servers": bootstrap_servers,
@@ -369,7 +456,9 @@ def _note_refusal(refusals: list[str]) -> Any:
 
 
 def _be_quiet(_error: object) -> None:
-    """Connection errors to killed brokers are expected; what matters comes back as the result of the call."""
+    """Connection errors to killed brokers are expected; what matters comes back as the result of
+    the call.
+    """
 
 
 # What a broker's log says it did with quotas: the only outside proof that a broker took a change
@@ -379,15 +468,19 @@ def _be_quiet(_error: object) -> None:
 DEFAULT = "<default>"
 QuotaKind = Literal["PRODUCE", "FETCH", "REQUEST", "CONTROLLER_MUTATION"]
 
-_LINE = re.compile(r"(?:Changing|Removing) ([A-Z_]+) quota for (.+?)(?: to ([0-9.E+-]+))?$", re.MULTILINE)
+_LINE = re.compile(
+    r"(?:Changing|Removing) ([A-Z_]+) quota for (.+?)(?: to ([0-9.E+-]+))?$", re.MULTILINE
+)
 
 
 @dataclass(frozen=True)
 class QuotaChange:
-    """A broker's quota of one kind for one entity, as it last set it: bytes per second, percent, or mutations per second.
+    """A broker's quota of one kind for one entity, as it last set it: bytes per second, percent, or
+    mutations per second.
 
-    `value` None means removed. `user` is written as in its znode's name (percent-encoded), `client_id` plainly; `DEFAULT` is Kafka's
-    default entity; None means the entity has no such part.
+    `value` None means removed. `user` is written as in its znode's name (percent-encoded),
+    `client_id` plainly; `DEFAULT` is Kafka's default entity; None means the entity has no such
+    part.
     """
 
     kind: QuotaKind
@@ -397,14 +490,16 @@ class QuotaChange:
 
     def entity_text(self) -> str:
         """The entity in the words of the broker's log."""
-        return " ".join(part for part in (_part("user", self.user), _part("client-id", self.client_id)) if part)
+        return " ".join(
+            part for part in (_part("user", self.user), _part("client-id", self.client_id)) if part
+        )
 
 
 def is_applied(log_text: str, change: QuotaChange) -> bool:
     """Whether the newest line of the log about this entity and kind says exactly this value.
 
-    False when no line speaks of it. A broker logs a removal for every kind an entity does not have, so a removal also shows for
-    an entity that never had the quota.
+    False when no line speaks of it. A broker logs a removal for every kind an entity does not have,
+    so a removal also shows for an entity that never had the quota.
     """
     wanted = (change.kind, change.entity_text())
     values = [match[3] for match in _LINE.finditer(log_text) if (match[1], match[2]) == wanted]
@@ -434,11 +529,16 @@ _END_TIMEOUT_SECONDS = 60.0  # the archive is written while the JVM ends, which 
 
 
 def record_archives(jars: Path) -> None:
-    """Record them unless the cache has them for these jars, in some ten seconds. A failure is reported and not raised."""
+    """Record them unless the cache has them for these jars, in some ten seconds. A failure is
+    reported and not raised.
+    """
     try:
         java.entry(jars, record=_record)
     except (LabError, KafkaException, OSError) as failure:
-        say("class-archive", f"not recorded, so ZooKeeper and brokers take some seconds longer to start: {failure}")
+        say(
+            "class-archive",
+            f"not recorded, so ZooKeeper and brokers take some seconds longer to start: {failure}",
+        )
 
 
 def _record(content: Path) -> None:
@@ -475,7 +575,9 @@ def _plan(directory: Path, zookeeper_connect: str, content: Path) -> BrokerPlan:
 
 
 def _use(plan: BrokerPlan) -> None:
-    """Once each of what labs are used for: a topic, both kinds of login, a record in and out, the JMX exporter."""
+    """Once each of what labs are used for: a topic, both kinds of login, a record in and out, the
+    JMX exporter.
+    """
     admin = KafkaAdmin(f"{plan.host}:{plan.ports.plain}")
     admin.wait_for_brokers([plan.broker_id])
     admin.create_topic(_TOPIC, [[plan.broker_id]])
@@ -483,7 +585,9 @@ def _use(plan: BrokerPlan) -> None:
     sasl = f"{plan.host}:{plan.ports.sasl}"
     can_log_in(sasl, _USER, password=_PASSWORD)
     _produce_and_fetch(login_settings(sasl, _USER, password=_PASSWORD, mechanism="PLAIN"))
-    with urllib.request.urlopen(f"http://{plan.host}:{plan.ports.jmx}/metrics", timeout=_ANSWER_TIMEOUT_SECONDS) as metrics:
+    with urllib.request.urlopen(
+        f"http://{plan.host}:{plan.ports.jmx}/metrics", timeout=_ANSWER_TIMEOUT_SECONDS
+    ) as metrics:
         metrics.read()
 
 
@@ -500,7 +604,9 @@ def _produce_and_fetch(login: dict[str, Any]) -> None:
 def _end(process: Process, archive: Path) -> None:
     process.stop(_END_TIMEOUT_SECONDS)
     if not archive.exists():
-        raise LabError(f"{process.name} ended without writing its class archive.\n{process.log_tail()}")
+        raise LabError(
+            f"{process.name} ended without writing its class archive.\n{process.log_tail()}"
+        )
 
 
 _FIRST_BROKER_HOST_NUMBER = 10
@@ -510,11 +616,13 @@ _QUOTA_TIMEOUT_SECONDS = 15.0
 
 
 class KafkaLab:
-    """ZooKeeper and brokers 1..n; a context manager that returns once all of them serve, and leaves nothing behind.
+    """ZooKeeper and brokers 1..n; a context manager that returns once all of them serve, and leaves
+    nothing behind.
 
-    `users` can log in by SASL PLAIN with `password(user)`; further ones can be made with `create_scram_user`. `server_properties` are
-    added to every broker's settings. With `zookeeper_logins`, the brokers log in to ZooKeeper as the first of them and keep everybody
-    else from writing. `chroot` is a path such as "/kafka". Namespaces need root.
+    `users` can log in by SASL PLAIN with `password(user)`; further ones can be made with
+    `create_scram_user`. `server_properties` are added to every broker's settings. With
+    `zookeeper_logins`, the brokers log in to ZooKeeper as the first of them and keep everybody else
+    from writing. `chroot` is a path such as "/kafka". Namespaces need root.
     """
 
     def __init__(
@@ -547,7 +655,9 @@ class KafkaLab:
                 self.client_namespace = self.network.add("cli", _CLIENT_HOST_NUMBER)
             host = self.network.gateway if self.network else "127.0.0.1"
             self.zookeeper = stack.enter_context(
-                ZooKeeperLab(host=host, logins=self._zookeeper_logins, directory=self._run.path / "zookeeper")
+                ZooKeeperLab(
+                    host=host, logins=self._zookeeper_logins, directory=self._run.path / "zookeeper"
+                )
             )
             stack.callback(self._kill_brokers)
             self._start_brokers()
@@ -572,7 +682,10 @@ class KafkaLab:
     def bridge(self) -> Network:
         """Where further machines can be put beside the brokers; `LabError` without namespaces."""
         if self.network is None:
-            raise LabError("Nothing can be put beside brokers on loopback. Give --namespaces (`namespaces=True`), as root.")
+            raise LabError(
+                "Nothing can be put beside brokers on loopback. Give --namespaces "
+                "(`namespaces=True`), as root."
+            )
         return self.network
 
     @property
@@ -593,7 +706,10 @@ class KafkaLab:
     @property
     def jmx_targets(self) -> dict[int, str]:
         """Broker -> host:port of its JMX exporter."""
-        return {broker.broker_id: f"{broker.plan.host}:{broker.plan.ports.jmx}" for broker in self.brokers}
+        return {
+            broker.broker_id: f"{broker.plan.host}:{broker.plan.ports.jmx}"
+            for broker in self.brokers
+        }
 
     @property
     def brokers(self) -> list[Broker]:
@@ -613,7 +729,13 @@ class KafkaLab:
         """The SASL PLAIN password of one of `users`."""
         return f"{user}-password"
 
-    def create_topic(self, name: str, assignment: Sequence[Sequence[int]], *, config: Mapping[str, str] | None = None) -> None:
+    def create_topic(
+        self,
+        name: str,
+        assignment: Sequence[Sequence[int]],
+        *,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
         """As `KafkaAdmin.create_topic`."""
         self.admin.create_topic(name, assignment, config=config)
 
@@ -621,12 +743,18 @@ class KafkaLab:
         """Partition -> broker that leads it now."""
         return self.admin.leaders(topic)
 
-    def wait_for_leaders(self, topic: str, leaders: Mapping[int, int], *, timeout_seconds: float = 30.0) -> None:
-        """Return once every running broker says that the partitions of `topic` are led exactly so."""
+    def wait_for_leaders(
+        self, topic: str, leaders: Mapping[int, int], *, timeout_seconds: float = 30.0
+    ) -> None:
+        """Return once every running broker says that the partitions of `topic` are led exactly
+        so.
+        """
         self.admin.wait_for_leaders(topic, leaders, timeout_seconds=timeout_seconds)
 
     def restore_preferred_leaders(self, topic: str, *, timeout_seconds: float = 60.0) -> None:
-        """Return once the first replica of every partition leads it again, as after its creation; all brokers must run."""
+        """Return once the first replica of every partition leads it again, as after its creation;
+        all brokers must run.
+        """
         wanted = self.admin.preferred_leaders(topic)
         wait_until(
             partial(self._is_led_as, topic, wanted),
@@ -644,20 +772,30 @@ class KafkaLab:
         return can_log_in(self.sasl_bootstrap_servers, user, password=password, mechanism=mechanism)
 
     def log_positions(self) -> dict[int, int]:
-        """Broker -> how many bytes its log has now; hand it to `wait_for_quota_applied` before a change is made."""
+        """Broker -> how many bytes its log has now; hand it to `wait_for_quota_applied` before a
+        change is made.
+        """
         return {broker.broker_id: broker.log_size_bytes() for broker in self.brokers}
 
     def wait_for_quota_applied(
-        self, change: QuotaChange, since: Mapping[int, int] | None = None, *, timeout_seconds: float = _QUOTA_TIMEOUT_SECONDS
+        self,
+        change: QuotaChange,
+        since: Mapping[int, int] | None = None,
+        *,
+        timeout_seconds: float = _QUOTA_TIMEOUT_SECONDS,
     ) -> None:
-        """Return once the newest line about this entity and kind in every running broker's log is `change`.
+        """Return once the newest line about this entity and kind in every running broker's log is
+        `change`.
 
-        With `since` only what was logged after those positions counts: needed where the same value was set before.
+        With `since` only what was logged after those positions counts: needed where the same value
+        was set before.
         """
         for broker in self.brokers:
             if broker.is_running():
                 wait_until(
-                    partial(_has_applied, broker, change, since=(since or {}).get(broker.broker_id, 0)),
+                    partial(
+                        _has_applied, broker, change, since=(since or {}).get(broker.broker_id, 0)
+                    ),
                     f"broker {broker.broker_id} to apply {change}",
                     timeout_seconds=timeout_seconds,
                     processes=[broker.process],
@@ -678,11 +816,17 @@ class KafkaLab:
         self.admin.wait_for_brokers(self._broker_ids)
 
     def _plan(self, broker_id: int) -> BrokerPlan:
-        namespace = self.network.add(f"b{broker_id}", _FIRST_BROKER_HOST_NUMBER + broker_id) if self.network else None
+        namespace = (
+            self.network.add(f"b{broker_id}", _FIRST_BROKER_HOST_NUMBER + broker_id)
+            if self.network
+            else None
+        )
         return BrokerPlan(
             broker_id=broker_id,
             host=namespace.address if namespace else "127.0.0.1",
-            ports=_NAMESPACE_PORTS if namespace else Ports(internal=free_port(), plain=free_port(), sasl=free_port(), jmx=free_port()),
+            ports=_NAMESPACE_PORTS
+            if namespace
+            else Ports(internal=free_port(), plain=free_port(), sasl=free_port(), jmx=free_port()),
             zookeeper_connect=self.zookeeper_connect,
             directory=self._run.path / f"broker-{broker_id}",
             namespace=namespace,

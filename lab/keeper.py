@@ -1,6 +1,8 @@
-"""The process that keeps one standing lab up: `python -m lab.keeper <name> <wanted as JSON>`. See `lab.standing`.
+"""The process that keeps one standing lab up: `python -m lab.keeper <name> <wanted as JSON>`. See
+`lab.standing`.
 
-It opens the parts as any test would, records where they answer, and waits; SIGTERM closes them in order.
+It opens the parts as any test would, records where they answer, and waits; SIGTERM closes them in
+order.
 """
 
 from __future__ import annotations
@@ -42,17 +44,24 @@ def main(name: str, wanted_json: str) -> int:
 
 
 def open_parts(wanted: Wanted, stack: ExitStack, *, tools: Path) -> dict[str, dict[str, Any]]:
-    """Open the wanted parts on `stack`, Kafka first; part -> what its clients need to know. Commands for them are put into `tools`."""
+    """Open the wanted parts on `stack`, Kafka first; part -> what its clients need to know.
+    Commands for them are put into `tools`.
+    """
     addresses: dict[str, dict[str, Any]] = {"shell": {}}
     if {"kafka", "prometheus", *_CLUSTERS} & set(wanted.parts):
         say("kafka", f"starting ZooKeeper and {wanted.brokers} brokers")
         kafka = stack.enter_context(_kafka(wanted))
         addresses["kafka"] = _kafka_addresses(kafka, wanted)
-        addresses["shell"] |= {"KAFKA": kafka.bootstrap_servers, "ZOOKEEPER": kafka.zookeeper_connect}
+        addresses["shell"] |= {
+            "KAFKA": kafka.bootstrap_servers,
+            "ZOOKEEPER": kafka.zookeeper_connect,
+        }
         write_tools(tools, kafka_tools(tools.parent))
         if "prometheus" in wanted.parts:
             say("prometheus", "starting")
-            prometheus = stack.enter_context(monitoring(kafka, scrape_interval_seconds=wanted.scrape_interval_seconds))
+            prometheus = stack.enter_context(
+                monitoring(kafka, scrape_interval_seconds=wanted.scrape_interval_seconds)
+            )
             addresses["prometheus"] = {"url": prometheus.url}
             addresses["shell"]["PROMETHEUS"] = prometheus.url
         for part in _CLUSTERS.keys() & set(wanted.parts):
@@ -74,11 +83,20 @@ def open_parts(wanted: Wanted, stack: ExitStack, *, tools: Path) -> dict[str, di
 
 
 def _kafka(wanted: Wanted) -> KafkaLab:
-    return KafkaLab(brokers=wanted.brokers, namespaces=wanted.namespaces, users=wanted.users, server_properties=wanted.server_properties)
+    return KafkaLab(
+        brokers=wanted.brokers,
+        namespaces=wanted.namespaces,
+        users=wanted.users,
+        server_properties=wanted.server_properties,
+    )
 
 
 def _cluster_addresses(cluster: NodeLab | KindLab) -> dict[str, Any]:
-    return {"kubeconfig": str(cluster.kubeconfig), "namespace": cluster.namespace.name, "directory": str(cluster.directory)}
+    return {
+        "kubeconfig": str(cluster.kubeconfig),
+        "namespace": cluster.namespace.name,
+        "directory": str(cluster.directory),
+    }
 
 
 def _kafka_addresses(kafka: KafkaLab, wanted: Wanted) -> dict[str, Any]:

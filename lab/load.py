@@ -1,12 +1,17 @@
-"""Producers and consumers with a known demand, each in a process of its own so that one interpreter's lock does not slow the others.
+"""Producers and consumers with a known demand, each in a process of its own so that one
+interpreter's lock does not slow the others.
 
-    plan = LoadPlan("alice-0", "produce", kafka.sasl_bootstrap_servers, topic="orders", partitions=(0,), duration_seconds=60,
-                    max_bytes=2_000_000_000, user="alice", password=kafka.password("alice"), steps=(RateStep(0, 25_000_000),))
+    plan = LoadPlan(
+        "alice-0", "produce", kafka.sasl_bootstrap_servers, topic="orders", partitions=(0,),
+        duration_seconds=60, max_bytes=2_000_000_000, user="alice",
+        password=kafka.password("alice"), steps=(RateStep(0, 25_000_000),),
+    )
     with LoadClient(plan, kafka.run.path / "load", namespace=kafka.client_namespace) as client:
         client.wait()
         client.rows()
 
-Every client ends by itself, after its time or its bytes, whichever comes first, and talks to loopback or lab addresses only.
+Every client ends by itself, after its time or its bytes, whichever comes first, and talks to
+loopback or lab addresses only.
 """
 
 from __future__ import annotations
@@ -31,7 +36,9 @@ from lab.process import Process
 
 @dataclass(frozen=True)
 class RateStep:
-    """From `after_seconds` on the client wants `bytes_per_second`; None means as much as it can get, 0 nothing."""
+    """From `after_seconds` on the client wants `bytes_per_second`; None means as much as it can
+    get, 0 nothing.
+    """
 
     after_seconds: float
     bytes_per_second: int | None
@@ -40,8 +47,9 @@ class RateStep:
 class Pacing:
     """The demand of one client over time.
 
-    What could not be moved in time is made up for later, but never more than `catch_up_seconds` worth of it: 0 is a client whose
-    demand is gone when it was not served, a large number one that keeps a backlog.
+    What could not be moved in time is made up for later, but never more than `catch_up_seconds`
+    worth of it: 0 is a client whose demand is gone when it was not served, a large number one that
+    keeps a backlog.
     """
 
     def __init__(self, steps: Sequence[RateStep], *, catch_up_seconds: float) -> None:
@@ -52,7 +60,9 @@ class Pacing:
         self._seen_seconds = 0.0
 
     def wait_seconds(self, elapsed_seconds: float) -> float:
-        """How long to wait before the next bytes; 0 when they may move now. At a demand of nothing, a tenth of a second."""
+        """How long to wait before the next bytes; 0 when they may move now. At a demand of nothing,
+        a tenth of a second.
+        """
         rate = self._rate_at(elapsed_seconds)
         self._owe(rate, elapsed_seconds)
         if rate is None or self._owed_bytes > 0:
@@ -68,7 +78,8 @@ class Pacing:
             self._owed_bytes = 0.0
         else:
             grown = self._owed_bytes + rate * (elapsed_seconds - self._seen_seconds)
-            # One hundredth of a second is always allowed, or a client that is never behind could not send at all.
+            # One hundredth of a second is always allowed, or a client that is never behind could
+            # not send at all.
             self._owed_bytes = min(grown, rate * max(self._catch_up_seconds, 0.01))
         self._seen_seconds = elapsed_seconds
 
@@ -83,10 +94,12 @@ class Pacing:
 
 @dataclass
 class LoadRow:
-    """One client in one second of the wall clock; the first and the last second of a run are not whole.
+    """One client in one second of the wall clock; the first and the last second of a run are not
+    whole.
 
-    `moved_bytes` were acknowledged (produce) or received (consume). `throttle_milliseconds` is the longest delay a broker answered with.
-    `failed` counts messages that were given up, `errors` errors of the connection.
+    `moved_bytes` were acknowledged (produce) or received (consume). `throttle_milliseconds` is the
+    longest delay a broker answered with. `failed` counts messages that were given up, `errors`
+    errors of the connection.
     """
 
     unix_seconds: int
@@ -100,7 +113,9 @@ class LoadRow:
 
 
 class Meter:
-    """Gathers what happens within a second and writes a row when the second is over, also for a second without any bytes."""
+    """Gathers what happens within a second and writes a row when the second is over, also for a
+    second without any bytes.
+    """
 
     def __init__(self, client: str, out: TextIO, *, unix_seconds: float) -> None:
         self._out = out
@@ -111,7 +126,9 @@ class Meter:
         """One message was acknowledged or received."""
         self._row.moved_bytes += moved_bytes
         self._row.messages += 1
-        self._row.bytes_by_partition[partition] = self._row.bytes_by_partition.get(partition, 0) + moved_bytes
+        self._row.bytes_by_partition[partition] = (
+            self._row.bytes_by_partition.get(partition, 0) + moved_bytes
+        )
         self.total_bytes += moved_bytes
 
     def throttled(self, milliseconds: int) -> None:
@@ -143,7 +160,9 @@ class Meter:
 
 
 def read_rows(path: Path) -> list[LoadRow]:
-    """The rows written so far, oldest first; a last line still being written is left out; none when the file is not there yet."""
+    """The rows written so far, oldest first; a last line still being written is left out; none when
+    the file is not there yet.
+    """
     try:
         lines = path.read_text().split("\n")[:-1]
     except FileNotFoundError:
@@ -153,7 +172,9 @@ def read_rows(path: Path) -> list[LoadRow]:
 
 def _row(fields: dict[str, Any]) -> LoadRow:
     row = LoadRow(**fields)
-    row.bytes_by_partition = {int(partition): moved for partition, moved in row.bytes_by_partition.items()}
+    row.bytes_by_partition = {
+        int(partition): moved for partition, moved in row.bytes_by_partition.items()
+    }
     return row
 
 
@@ -164,7 +185,8 @@ def _row(fields: dict[str, Any]) -> LoadRow:
 # bound reads differently then.
 
 
-# proc(5): user nice system idle iowait irq softirq steal; guest times, which follow, are part of user and nice
+# proc(5): user nice system idle iowait irq softirq steal; guest times, which follow, are part of
+# user and nice
 _IDLE, _IOWAIT, _STEAL, _COUNTED = 3, 4, 7, 8
 
 
@@ -186,7 +208,9 @@ class ProcessorTimes:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorShare:
-    """Shares of all processor time of a phase, in percent: what ran here, and what the host took."""
+    """Shares of all processor time of a phase, in percent: what ran here, and what the host
+    took.
+    """
 
     busy_percent: float
     stolen_percent: float
@@ -202,7 +226,10 @@ class ProcessorShare:
         return cls(100 * busy / total, 100 * stolen / total)
 
     def __str__(self) -> str:
-        return f"processors {self.busy_percent:.0f} % busy, {self.stolen_percent:.0f} % taken by the machine's host"
+        return (
+            f"processors {self.busy_percent:.0f} % busy, {self.stolen_percent:.0f} % taken by "
+            f"the machine's host"
+        )
 
 
 _REPOSITORY = Path(__file__).parent.parent
@@ -214,8 +241,9 @@ _ALLOWED_NETWORKS = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("
 class LoadPlan:
     """One client: who it is, what it moves, how fast and for how long.
 
-    A consumer starts at the beginning of its partitions and goes back there at their end, so a filled topic feeds it for ever.
-    Without `user` it uses the plain listener. `settings` are added to librdkafka's.
+    A consumer starts at the beginning of its partitions and goes back there at their end, so a
+    filled topic feeds it for ever. Without `user` it uses the plain listener. `settings` are added
+    to librdkafka's.
     """
 
     name: str
@@ -248,9 +276,13 @@ class LoadPlan:
 
 
 class LoadClient:
-    """One running client; a context manager that starts and stops it. Its rows can be read while it runs and afterwards."""
+    """One running client; a context manager that starts and stops it. Its rows can be read while it
+    runs and afterwards.
+    """
 
-    def __init__(self, plan: LoadPlan, directory: Path, *, namespace: Namespace | None = None) -> None:
+    def __init__(
+        self, plan: LoadPlan, directory: Path, *, namespace: Namespace | None = None
+    ) -> None:
         """`LabError` when the plan leads to an address outside loopback and the lab's networks."""
         refuse_foreign_addresses(plan.bootstrap_servers)
         self.plan = plan
@@ -282,11 +314,15 @@ class LoadClient:
             [sys.executable, "-m", "lab.load_client", str(plan_path), str(self._rows_path)],
             log_path=self._directory / f"{self.plan.name}.log",
             namespace=self._namespace.name if self._namespace else None,
-            environment={"PYTHONPATH": os.pathsep.join([str(_REPOSITORY), os.environ.get("PYTHONPATH", "")])},
+            environment={
+                "PYTHONPATH": os.pathsep.join([str(_REPOSITORY), os.environ.get("PYTHONPATH", "")])
+            },
         )
 
     def wait(self) -> None:
-        """Return once it has ended by itself; `LabError` when it failed or outlived its plan by half a minute."""
+        """Return once it has ended by itself; `LabError` when it failed or outlived its plan by
+        half a minute.
+        """
         self.process.expect_success(self.plan.duration_seconds + _START_GRACE_SECONDS)
 
     def stop(self) -> None:
@@ -308,12 +344,15 @@ class LoadClient:
 
 
 def refuse_foreign_addresses(bootstrap_servers: str) -> None:
-    """Raise `LabError` unless every server is a loopback or 198.18.0.0/15 address: load never leaves the machine."""
+    """Raise `LabError` unless every server is a loopback or 198.18.0.0/15 address: load never
+    leaves the machine.
+    """
     for server in bootstrap_servers.split(","):
         host = server.rpartition(":")[0]
         if not _is_of_the_lab(host):
             raise LabError(
-                f"No load is sent to {server!r}: load clients talk to 127.0.0.0/8 and 198.18.0.0/15 only. Use a cluster of the lab."
+                f"No load is sent to {server!r}: load clients talk to 127.0.0.0/8 and "
+                f"198.18.0.0/15 only. Use a cluster of the lab."
             )
 
 

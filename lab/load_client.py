@@ -1,4 +1,6 @@
-"""The process of one load client: `python -m lab.load_client <plan.json> <rows.jsonl>`. See `lab.load`."""
+"""The process of one load client: `python -m lab.load_client <plan.json> <rows.jsonl>`. See
+`lab.load`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,8 @@ from lab.load import LoadPlan, Meter, Pacing, refuse_foreign_addresses
 _CONNECT_TIMEOUT_SECONDS = 20
 _LONGEST_NAP_SECONDS = 0.05  # rows are due every second, and a stop should not have to wait
 _MESSAGES_PER_POLL = 200
-_QUEUED_MESSAGES = 400  # a producer's own buffer: about 4 MB, so that a mute is felt at once and not after a long drain
+# a producer's own buffer: about 4 MB, so that a mute is felt at once and not after a long drain
+_QUEUED_MESSAGES = 400
 
 
 class LoadRun:
@@ -34,7 +37,9 @@ class LoadRun:
         signal.signal(signal.SIGTERM, self._stop)
 
     def goes_on(self) -> bool:
-        """Whether its time is not over and it was not stopped; also writes the rows that are due."""
+        """Whether its time is not over and it was not stopped; also writes the rows that are
+        due.
+        """
         self.meter.tick(time.time())
         return self._elapsed_seconds() < self.plan.duration_seconds and not self._stopped
 
@@ -70,7 +75,12 @@ def main(plan_path: str, rows_path: str) -> None:
 
 def produce(plan: LoadPlan, meter: Meter) -> None:
     """Offer messages at the plan's pace, over its partitions in turn."""
-    defaults = {"queue.buffering.max.messages": _QUEUED_MESSAGES, "linger.ms": 20, "batch.size": 131072, "acks": "1"}
+    defaults = {
+        "queue.buffering.max.messages": _QUEUED_MESSAGES,
+        "linger.ms": 20,
+        "batch.size": 131072,
+        "acks": "1",
+    }
     producer = Producer({**_client_settings(plan, meter), **defaults, **dict(plan.settings)})
     _refuse_foreign_brokers(producer)
     payload, turn, run = os.urandom(plan.message_bytes), 0, LoadRun(plan, meter)
@@ -81,14 +91,20 @@ def produce(plan: LoadPlan, meter: Meter) -> None:
             producer.poll(nap_seconds)
             continue
         try:
-            producer.produce(plan.topic, payload, partition=plan.partitions[turn % len(plan.partitions)], callback=delivered)
+            producer.produce(
+                plan.topic,
+                payload,
+                partition=plan.partitions[turn % len(plan.partitions)],
+                callback=delivered,
+            )
         except BufferError:
             producer.poll(_LONGEST_NAP_SECONDS)
             continue
         turn += 1
         run.offered(plan.message_bytes)
         producer.poll(0)
-    # Where time ended the run, what is still queued was never acknowledged: it is dropped, not counted.
+    # Where time ended the run, what is still queued was never acknowledged: it is dropped, not
+    # counted.
     producer.purge()
 
 
@@ -129,7 +145,9 @@ def _take(message: Any, consumer: Any, *, run: LoadRun) -> None:
 def _client_settings(plan: LoadPlan, meter: Meter) -> dict[str, Any]:
     settings: dict[str, Any] = {"bootstrap.servers": plan.bootstrap_servers}
     if plan.user is not None:
-        settings = login_settings(plan.bootstrap_servers, plan.user, password=plan.password or "", mechanism="PLAIN")
+        settings = login_settings(
+            plan.bootstrap_servers, plan.user, password=plan.password or "", mechanism="PLAIN"
+        )
     return settings | {
         "client.id": plan.client_id,
         "log_level": 4,
@@ -149,7 +167,9 @@ def _delivery_report(meter: Meter, message_bytes: int) -> Callable[[Any, Any], N
 
 
 def _refuse_foreign_brokers(client: Any) -> None:
-    """The addresses that the brokers themselves advertise are held to the same rule as the bootstrap servers."""
+    """The addresses that the brokers themselves advertise are held to the same rule as the
+    bootstrap servers.
+    """
     for broker in client.list_topics(timeout=_CONNECT_TIMEOUT_SECONDS).brokers.values():
         refuse_foreign_addresses(f"{broker.host}:{broker.port}")
 

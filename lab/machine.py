@@ -1,4 +1,6 @@
-"""The machine that figures were measured on, in words that mean something elsewhere: no host name, no path, no user."""
+"""The machine that figures were measured on, in words that mean something elsewhere: no host name,
+no path, no user.
+"""
 
 import os
 import platform
@@ -12,7 +14,9 @@ _JAVA_TIMEOUT_SECONDS = 10
 
 
 def describe_machine() -> dict[str, str]:
-    """Label and text, in the order in which they are shown; what cannot be found out reads `unknown`."""
+    """Label and text, in the order in which they are shown; what cannot be found out reads
+    `unknown`.
+    """
     return {
         "Processor": f"{os.cpu_count() or 1} cores, {_processor()}",
         "Memory": f"{psutil.virtual_memory().total / 1e9:.0f} GB",
@@ -40,5 +44,11 @@ def _distribution() -> str:
 def _java() -> str:
     if shutil.which("java") is None:
         return "unknown"
-    answer = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=_JAVA_TIMEOUT_SECONDS, check=False)
+    answer = subprocess.run(
+        ["java", "-version"],
+        capture_output=True,
+        text=True,
+        timeout=_JAVA_TIMEOUT_SECONDS,
+        check=False,
+    )
     return answer.stderr.splitlines()[0] if answer.stderr else "unknown"

@@ -1,8 +1,10 @@
-"""A bridge and one network namespace per machine of the lab, so that a broker's network counters are its own. Needs root.
+"""A bridge and one network namespace per machine of the lab, so that a broker's network counters
+are its own. Needs root.
 
-The bridge, its gateway address and everything that is not a broker or a client (ZooKeeper, Prometheus, the operator) stay in the
-namespace of the lab itself. Addresses come from 198.18.0.0/15, the range set aside for benchmarks, one /24 per lab; names carry
-the lab's id. Nothing is routed beyond the bridge.
+The bridge, its gateway address and everything that is not a broker or a client (ZooKeeper,
+Prometheus, the operator) stay in the namespace of the lab itself. Addresses come from
+198.18.0.0/15, the range set aside for benchmarks, one /24 per lab; names carry the lab's id.
+Nothing is routed beyond the bridge.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ _claims_file: list[int] = []
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port on `host` that nothing listens on and no other lab has claimed; ours until this process ends.
+    """A port on `host` that nothing listens on and no other lab has claimed; ours until this
+    process ends.
 
     Raises `LabError` when none of the range is left, which means hundreds of forgotten labs.
     """
@@ -50,7 +53,10 @@ def free_port(host: str = "127.0.0.1") -> int:
             if port not in _claimed and _is_unused(host, port) and _claim(port):
                 _claimed.add(port)
                 return port
-    raise LabError(f"No free port between {_LOWEST} and {_HIGHEST} on {host}. `python -m lab status` lists the labs that run.")
+    raise LabError(
+        f"No free port between {_LOWEST} and {_HIGHEST} on {host}. `python -m lab status` lists "
+        f"the labs that run."
+    )
 
 
 def _candidates() -> range:
@@ -73,7 +79,9 @@ def _is_unused(host: str, port: int) -> bool:
 def _claim(port: int) -> bool:
     if not _claims_file:
         cache.root().mkdir(parents=True, exist_ok=True)
-        _claims_file.append(os.open(cache.root() / "ports.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        _claims_file.append(
+            os.open(cache.root() / "ports.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        )
     try:
         fcntl.lockf(_claims_file[0], fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
     except OSError:
@@ -94,7 +102,9 @@ class Namespace:
 
 
 class Network:
-    """The bridge of one lab. It is taken down by the run directory, at its end or at the sweep after a crash."""
+    """The bridge of one lab. It is taken down by the run directory, at its end or at the sweep
+    after a crash.
+    """
 
     def __init__(self, run: RunDirectory) -> None:
         """Make the bridge on a free /24; `LabError` without root or without `ip`."""
@@ -116,7 +126,9 @@ class Network:
         return f"{self._subnet}.1"
 
     def add(self, machine: str, host_number: int) -> Namespace:
-        """A namespace for `machine` (a short word, "b1") at the address that ends in `host_number`."""
+        """A namespace for `machine` (a short word, "b1") at the address that ends in
+        `host_number`.
+        """
         namespace = Namespace(f"{self._prefix}-{machine}", f"{self._subnet}.{host_number}")
         veth = self._veth(machine)
         self._run.record_undo(["ip", "netns", "del", namespace.name])
@@ -132,7 +144,8 @@ class Network:
     def limit_egress(self, namespace: Namespace, bytes_per_second: int) -> None:
         """Give the machine a NIC that sends no faster than this; a second call changes the rate.
 
-        The kernel's own figure for the NIC's speed does not change, so a limit has to be declared, never read from it.
+        The kernel's own figure for the NIC's speed does not change, so a limit has to be declared,
+        never read from it.
         """
         _run(["ip", "netns", "exec", namespace.name, *_token_bucket(_DEVICE, bytes_per_second)])
 
@@ -148,14 +161,18 @@ def refuse_without_root() -> None:
     """Raise `LabError` where namespaces cannot be made, and say what works instead."""
     if os.geteuid() != 0:
         raise LabError(
-            "Network namespaces need root. Without it, leave out --namespaces: brokers then run on loopback and traffic is read from JMX."
+            "Network namespaces need root. Without it, leave out --namespaces: brokers then run "
+            "on loopback and traffic is read from JMX."
         )
     if shutil.which("ip") is None:
-        raise LabError("Network namespaces need the `ip` command. Install it: apt-get install iproute2")
+        raise LabError(
+            "Network namespaces need the `ip` command. Install it: apt-get install iproute2"
+        )
 
 
 def _token_bucket(device: str, bytes_per_second: int) -> list[str]:
-    # A bucket of 10 ms, but never below 64 KiB: one segment that the NIC splits later must fit into it.
+    # A bucket of 10 ms, but never below 64 KiB: one segment that the NIC splits later must fit into
+    # it.
     burst_bytes = max(65536, bytes_per_second // 100)
     rate = ["rate", f"{bytes_per_second * 8}bit", "burst", f"{burst_bytes}b", "latency", "50ms"]
     return ["tc", "qdisc", "replace", "dev", device, "root", "tbf", *rate]
@@ -163,11 +180,29 @@ def _token_bucket(device: str, bytes_per_second: int) -> list[str]:
 
 def _free_subnet() -> str:
     """The first three numbers of a /24 that no interface of this machine uses."""
-    listing = subprocess.run(["ip", "-j", "-4", "addr"], check=True, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_SECONDS)
-    used = {address["local"].rpartition(".")[0] for link in json.loads(listing.stdout) for address in link["addr_info"]}
-    free = [subnet for second in (18, 19) for third in range(256) if (subnet := f"198.{second}.{third}") not in used]
+    listing = subprocess.run(
+        ["ip", "-j", "-4", "addr"],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=_COMMAND_TIMEOUT_SECONDS,
+    )
+    used = {
+        address["local"].rpartition(".")[0]
+        for link in json.loads(listing.stdout)
+        for address in link["addr_info"]
+    }
+    free = [
+        subnet
+        for second in (18, 19)
+        for third in range(256)
+        if (subnet := f"198.{second}.{third}") not in used
+    ]
     if not free:
-        raise LabError("All 512 networks of 198.18.0.0/15 are in use on this machine. `python -m lab status` lists the labs that run.")
+        raise LabError(
+            "All 512 networks of 198.18.0.0/15 are in use on this machine. `python -m lab "
+            "status` lists the labs that run."
+        )
     return SystemRandom().choice(free)
 
 
@@ -176,6 +211,10 @@ def _ip(*arguments: str) -> None:
 
 
 def _run(command: list[str]) -> None:
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_SECONDS)
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=_COMMAND_TIMEOUT_SECONDS
+    )
     if done.returncode != 0:
-        raise LabError(f"`{' '.join(command)}` failed with code {done.returncode}: {done.stderr.strip()}")
+        raise LabError(
+            f"`{' '.join(command)}` failed with code {done.returncode}: {done.stderr.strip()}"
+        )

@@ -1,4 +1,6 @@
-"""Debian packages, downloaded, and programs out of them, unpacked into the cache: no root, nothing installed, no service started."""
+"""Debian packages, downloaded, and programs out of them, unpacked into the cache: no root, nothing
+installed, no service started.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ _PROGRESS_SECONDS = 15.0
 class GoModule:
     """The `program` that `package` of the module in `directory` builds to.
 
-    `title` is what a person calls it, `announcement` what to expect of its build, `packages_compiled` how many a fresh machine compiles,
-    about, and `stamps` the variables set by the linker.
+    `title` is what a person calls it, `announcement` what to expect of its build,
+    `packages_compiled` how many a fresh machine compiles, about, and `stamps` the variables set by
+    the linker.
     """
 
     program: str
@@ -44,15 +47,23 @@ class GoModule:
     stamps: Sequence[str] = ()
 
     def binary(self) -> Path:
-        """The path of the program, built first when the cache has none for these sources; raises `LabError` when Go is missing or fails."""
+        """The path of the program, built first when the cache has none for these sources; raises
+        `LabError` when Go is missing or fails.
+        """
         return cache.entry(self.program, self._key_parts(), build=self._build) / self.program
 
     def is_built(self) -> bool:
-        """Whether `binary` would return at once. Go has to be there even then: its version is part of the key."""
+        """Whether `binary` would return at once. Go has to be there even then: its version is part
+        of the key.
+        """
         return cache.find(self.program, self._key_parts()) is not None
 
     def _key_parts(self) -> Iterator[str | bytes]:
-        own_sources = sorted((self.directory / self.package).rglob("*.go")) if self.package.startswith("./") else []
+        own_sources = (
+            sorted((self.directory / self.package).rglob("*.go"))
+            if self.package.startswith("./")
+            else []
+        )
         for path in [self.directory / "go.mod", self.directory / "go.sum", *own_sources]:
             yield str(path.relative_to(self.directory))
             yield path.read_bytes()
@@ -62,18 +73,30 @@ class GoModule:
     def _go_platform(self) -> str:
         command = ["go", "env", "GOVERSION", "GOOS", "GOARCH"]
         try:
-            answer = subprocess.run(command, cwd=self.directory, capture_output=True, text=True, timeout=60, check=True)
+            answer = subprocess.run(
+                command, cwd=self.directory, capture_output=True, text=True, timeout=60, check=True
+            )
         except FileNotFoundError:
             raise LabError(
-                f"{self.title} cannot be built: go is not on this machine. `python -m lab doctor` says what to install."
+                f"{self.title} cannot be built: go is not on this machine. `python -m lab "
+                f"doctor` says what to install."
             ) from None
         except subprocess.CalledProcessError as error:
-            raise LabError(f"`go env` failed in {self.directory}, so {self.title} cannot be built:\n{error.stderr.strip()}") from error
+            raise LabError(
+                f"`go env` failed in {self.directory}, so {self.title} cannot be "
+                f"built:\n{error.stderr.strip()}"
+            ) from error
         return answer.stdout
 
     def _flags(self) -> list[str]:
         stamps = [f"-X {stamp}" for stamp in self.stamps]
-        return ["-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", " ".join(["-s", "-w", *stamps])]
+        return [
+            "-mod=readonly",
+            "-buildvcs=false",
+            "-trimpath",
+            "-ldflags",
+            " ".join(["-s", "-w", *stamps]),
+        ]
 
     def _build(self, content: Path) -> None:
         say(self.program, self.announcement)
@@ -91,7 +114,13 @@ class GoModule:
         ]
         with tempfile.TemporaryDirectory(prefix=f"tidegate-{self.program}-build-") as scratch:
             log_path = Path(scratch) / "go-build.log"
-            build = start("go build", argv, log_path=log_path, environment={"CGO_ENABLED": "0"}, working_directory=self.directory)
+            build = start(
+                "go build",
+                argv,
+                log_path=log_path,
+                environment={"CGO_ENABLED": "0"},
+                working_directory=self.directory,
+            )
             try:
                 self._watch(build)
             finally:
@@ -102,15 +131,22 @@ class GoModule:
         while build.is_running():
             now = time.monotonic()
             if now - started > _BUILD_TIMEOUT_SECONDS:
-                raise LabError(f"Building {self.title} took more than {_BUILD_TIMEOUT_SECONDS:g} s and was ended.\n{build.log_tail()}")
+                raise LabError(
+                    f"Building {self.title} took more than {_BUILD_TIMEOUT_SECONDS:g} s and was "
+                    f"ended.\n{build.log_tail()}"
+                )
             if now - reported > _PROGRESS_SECONDS:
                 reported = now
                 progress = f"{_lines(build.log_path)} packages compiled after {now - started:.0f} s"
-                say(self.program, f"{progress}; a fresh machine compiles about {self.packages_compiled}")
+                say(
+                    self.program,
+                    f"{progress}; a fresh machine compiles about {self.packages_compiled}",
+                )
             time.sleep(0.1)
         if build.exit_code != 0:
             raise LabError(
-                f"Building {self.title} failed with code {build.exit_code}. Fix what go reports and run it again.\n{build.log_tail()}"
+                f"Building {self.title} failed with code {build.exit_code}. Fix what go reports "
+                f"and run it again.\n{build.log_tail()}"
             )
 
 
@@ -129,7 +165,9 @@ _DOWNLOAD_TIMEOUT_SECONDS = 600
 
 
 def kafka_jars() -> Path:
-    """The directory with all jars; about 60 MB are downloaded when the cache has none for this pom."""
+    """The directory with all jars; about 60 MB are downloaded when the cache has none for this
+    pom.
+    """
     return cache.entry("kafka-jars", [_POM.read_bytes()], build=_download)
 
 
@@ -145,11 +183,24 @@ def jmx_agent(jars: Path) -> Path:
 
 def _download(content: Path) -> None:
     say("kafka-jars", "downloading Kafka 3.9.2 with Maven, about 60 MB")
-    # Maven keeps its notes beside the pom and all it touches in a local repository: both are made here and go with the workshop.
+    # Maven keeps its notes beside the pom and all it touches in a local repository: both are made
+    # here and go with the workshop.
     work = content.parent
     shutil.copy(_POM, work / "pom.xml")
-    argv = ["mvn", "-B", "-ntp", "-Dstyle.color=never", f"-Dmaven.repo.local={work / 'repository'}", "-f", str(work / "pom.xml")]
-    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={content}"]
+    argv = [
+        "mvn",
+        "-B",
+        "-ntp",
+        "-Dstyle.color=never",
+        f"-Dmaven.repo.local={work / 'repository'}",
+        "-f",
+        str(work / "pom.xml"),
+    ]
+    goal = [
+        "dependency:copy-dependencies",
+        "-DincludeScope=runtime",
+        f"-DoutputDirectory={content}",
+    ]
     with process.start("mvn", [*argv, *goal], log_path=work / "mvn.log") as maven:
         maven.expect_success(_DOWNLOAD_TIMEOUT_SECONDS)
 
@@ -159,11 +210,15 @@ _APT_TIMEOUT_SECONDS = 300
 
 
 def unpacked(packages: Sequence[str]) -> Path:
-    """A directory with the files of these packages, as they would lie under `/`; dependencies are not followed.
+    """A directory with the files of these packages, as they would lie under `/`; dependencies are
+    not followed.
 
-    Downloads with this machine's apt configuration and package lists; where the lists are missing or too old, with lists of its own.
+    Downloads with this machine's apt configuration and package lists; where the lists are missing
+    or too old, with lists of its own.
     """
-    return cache.entry(packages[0], _key_parts(packages), build=lambda content: _unpack(packages, content))
+    return cache.entry(
+        packages[0], _key_parts(packages), build=lambda content: _unpack(packages, content)
+    )
 
 
 def is_unpacked(packages: Sequence[str]) -> bool:
@@ -172,15 +227,20 @@ def is_unpacked(packages: Sequence[str]) -> bool:
 
 
 def download(packages: Sequence[str], directory: Path) -> list[Path]:
-    """The archives of these packages, the newest that apt knows, in `directory`, which is made; dependencies are not followed.
+    """The archives of these packages, the newest that apt knows, in `directory`, which is made;
+    dependencies are not followed.
 
-    Raises `LabError` when one of them is not to be had, neither with this machine's package lists nor with fresh ones.
+    Raises `LabError` when one of them is not to be had, neither with this machine's package lists
+    nor with fresh ones.
     """
     directory.mkdir(parents=True)
     try:
         _apt("download", *packages, work=directory, options=())
     except LabError:
-        say(packages[0], "not to be had with this machine's package lists; fetching lists of our own")
+        say(
+            packages[0],
+            "not to be had with this machine's package lists; fetching lists of our own",
+        )
         private = _private_lists(directory)
         _apt("update", work=directory, options=private)
         _apt("download", *packages, work=directory, options=private)
@@ -188,7 +248,9 @@ def download(packages: Sequence[str], directory: Path) -> list[Path]:
 
 
 def offered(packages: Sequence[str]) -> list[str]:
-    """File name and hash of what this machine's lists offer, a line for each package; only the names where there are no lists."""
+    """File name and hash of what this machine's lists offer, a line for each package; only the
+    names where there are no lists.
+    """
     with tempfile.TemporaryDirectory(prefix="tidegate-apt-") as scratch:
         try:
             _apt("download", "--print-uris", *packages, work=Path(scratch), options=())
@@ -196,7 +258,9 @@ def offered(packages: Sequence[str]) -> list[str]:
             return list(packages)
         said = (Path(scratch) / "apt-get-download.log").read_text()
     # 'http://mirror/path' name size hash: which mirror it is does not matter
-    return sorted(" ".join(line.split()[1::2]) for line in said.splitlines() if line.startswith("'"))
+    return sorted(
+        " ".join(line.split()[1::2]) for line in said.splitlines() if line.startswith("'")
+    )
 
 
 def _key_parts(packages: Sequence[str]) -> list[str]:
@@ -217,10 +281,17 @@ def _unpack(packages: Sequence[str], content: Path) -> None:
 
 
 def _private_lists(work: Path) -> tuple[str, ...]:
-    """Options that make apt keep its lists and caches in `work`, while sources and keys stay the machine's."""
+    """Options that make apt keep its lists and caches in `work`, while sources and keys stay the
+    machine's.
+    """
     (work / "lists/partial").mkdir(parents=True)
     (work / "archives/partial").mkdir(parents=True)
-    settings = [f"Dir::State::Lists={work}/lists", f"Dir::Cache={work}", f"Dir::Cache::Archives={work}/archives", "APT::Sandbox::User="]
+    settings = [
+        f"Dir::State::Lists={work}/lists",
+        f"Dir::Cache={work}",
+        f"Dir::Cache::Archives={work}/archives",
+        "APT::Sandbox::User=",
+    ]
     return tuple(part for setting in settings for part in ("-o", setting))
 
 
@@ -229,5 +300,7 @@ def _apt(*arguments: str, work: Path, options: Sequence[str]) -> None:
 
 
 def _run(name: str, argv: list[str], *, work: Path) -> None:
-    with process.start(name, argv, log_path=work / f"{name}.log", working_directory=work) as program:
+    with process.start(
+        name, argv, log_path=work / f"{name}.log", working_directory=work
+    ) as program:
         program.expect_success(_APT_TIMEOUT_SECONDS)

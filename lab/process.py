@@ -1,8 +1,9 @@
-"""Processes of the lab: each with its own log and process group, stopped by its own pid, and never outliving the lab.
+"""Processes of the lab: each with its own log and process group, stopped by its own pid, and never
+outliving the lab.
 
-Three nets, each for what the one before it cannot catch: `Process.stop` (a context manager ends), atexit (somebody forgot), and the
-kernel's parent-death signal (this interpreter was killed). Ports and waiting live in `ports` and `waiting`; nothing here knows what
-the processes do.
+Three nets, each for what the one before it cannot catch: `Process.stop` (a context manager ends),
+atexit (somebody forgot), and the kernel's parent-death signal (this interpreter was killed). Ports
+and waiting live in `ports` and `waiting`; nothing here knows what the processes do.
 """
 
 from __future__ import annotations
@@ -34,17 +35,28 @@ def output_of(
     environment: Mapping[str, str] | None = None,
     working_directory: Path | None = None,
 ) -> str:
-    """What `command` writes to stdout; `LabError` when it ends with another code than 0 or has not ended in time.
+    """What `command` writes to stdout; `LabError` when it ends with another code than 0 or has not
+    ended in time.
 
-    `environment` is all that it gets, and where it is looked for; without one, it gets this process's own.
+    `environment` is all that it gets, and where it is looked for; without one, it gets this
+    process's own.
     """
     shown = " ".join(command)
     try:
-        done = subprocess.run(command, env=environment, cwd=working_directory, capture_output=True, text=True, timeout=timeout_seconds)
+        done = subprocess.run(
+            command,
+            env=environment,
+            cwd=working_directory,
+            capture_output=True,
+            text=True,
+            timeout=timeout_seconds,
+        )
     except subprocess.TimeoutExpired:
         raise LabError(f"`{shown}` had not ended after {timeout_seconds:g} s.") from None
     if done.returncode != 0:
-        raise LabError(f"`{shown}` failed with code {done.returncode}: {(done.stdout + done.stderr).strip()}")
+        raise LabError(
+            f"`{shown}` failed with code {done.returncode}: {(done.stdout + done.stderr).strip()}"
+        )
     return done.stdout
 
 
@@ -53,7 +65,9 @@ def output_of(
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """A process for all time: its pid, when it started (kernel ticks since boot) and which boot that was."""
+    """A process for all time: its pid, when it started (kernel ticks since boot) and which boot
+    that was.
+    """
 
     pid: int
     start_ticks: int
@@ -61,9 +75,12 @@ class ProcessIdentity:
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity | None:
-        """Who has that pid now; None when none has, or only a process that has ended and waits to be reaped."""
+        """Who has that pid now; None when none has, or only a process that has ended and waits to
+        be reaped.
+        """
         try:
-            # The second field is the program's name in parentheses and may hold spaces, so count from after it.
+            # The second field is the program's name in parentheses and may hold spaces, so count
+            # from after it.
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         except OSError:
@@ -87,19 +104,21 @@ class ProcessIdentity:
 NICENESS = 5
 _POLL_SECONDS = 0.02
 
-# Set the death signal first, then look whether the parent is still there: without the look, a parent that died in between would leave
-# an orphan. `$0` is the parent's pid.
+# Set the death signal first, then look whether the parent is still there: without the look, a
+# parent that died in between would leave an orphan. `$0` is the parent's pid.
 _TETHER = ("setpriv", "--pdeathsig", "KILL", "sh", "-c", 'test "$PPID" = "$0" && exec "$@"')
 
-# The kernel sends the death signal when the *thread* that started the child ends, so all children are started by one thread that
-# lives as long as the interpreter.
+# The kernel sends the death signal when the *thread* that started the child ends, so all children
+# are started by one thread that lives as long as the interpreter.
 _spawner = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-spawner")
 _running: set[Process] = set()
 _running_lock = threading.Lock()
 
 
 class Process:
-    """A process started by `start`. Its log holds stdout and stderr; a program's own log files are its own affair."""
+    """A process started by `start`. Its log holds stdout and stderr; a program's own log files are
+    its own affair.
+    """
 
     def __init__(self, name: str, popen: subprocess.Popen[bytes], *, log_path: Path) -> None:
         self.name = name
@@ -122,7 +141,8 @@ class Process:
         """None while it runs; negative when a signal ended it."""
         if self._popen.returncode is not None:
             return self._popen.returncode
-        # The ended leader is left unreaped until `kill`: as long as it is there, its pid cannot belong to anybody else's group.
+        # The ended leader is left unreaped until `kill`: as long as it is there, its pid cannot
+        # belong to anybody else's group.
         ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:
             return None
@@ -133,11 +153,16 @@ class Process:
         return self.exit_code is None
 
     def wait(self, timeout_seconds: float) -> int:
-        """The exit code once it has ended; `LabError` with the log's tail when it has not within the time."""
+        """The exit code once it has ended; `LabError` with the log's tail when it has not within
+        the time.
+        """
         deadline = time.monotonic() + timeout_seconds
         while (code := self.exit_code) is None:
             if time.monotonic() >= deadline:
-                raise LabError(f"{self.name} (pid {self.pid}) was still running after {timeout_seconds:g} s.\n{self.log_tail()}")
+                raise LabError(
+                    f"{self.name} (pid {self.pid}) was still running after {timeout_seconds:g} "
+                    f"s.\n{self.log_tail()}"
+                )
             time.sleep(_POLL_SECONDS)
         return code
 
@@ -148,7 +173,9 @@ class Process:
             raise LabError(f"{self.name} failed with code {code}.\n{self.log_tail()}")
 
     def kill(self) -> None:
-        """End it and its group with SIGKILL, as a crash would; returns when it is gone. A second call does nothing."""
+        """End it and its group with SIGKILL, as a crash would; returns when it is gone. A second
+        call does nothing.
+        """
         if self._popen.returncode is None:
             os.killpg(self.pid, signal.SIGKILL)
             self._popen.wait()
@@ -156,7 +183,9 @@ class Process:
             _running.discard(self)
 
     def stop(self, grace_seconds: float = 10.0) -> None:
-        """End it with SIGTERM, and with SIGKILL when it has not ended after `grace_seconds`. Nothing happens when it was ended before."""
+        """End it with SIGTERM, and with SIGKILL when it has not ended after `grace_seconds`.
+        Nothing happens when it was ended before.
+        """
         if self.is_running():
             os.killpg(self.pid, signal.SIGTERM)
             with contextlib.suppress(LabError):  # not ended in time: the kill below is the answer
@@ -164,7 +193,9 @@ class Process:
         self.kill()
 
     def log_tail(self, lines: int = 20) -> str:
-        """The last lines of its log with a heading, for error messages; says so when the log is empty."""
+        """The last lines of its log with a heading, for error messages; says so when the log is
+        empty.
+        """
         return log_tail(self.log_path, lines)
 
 
@@ -178,16 +209,23 @@ def start(
     working_directory: Path | None = None,
     niceness: int = NICENESS,
 ) -> Process:
-    """Start `argv` as the part `name` of the lab, in the network namespace `namespace` when one is given.
+    """Start `argv` as the part `name` of the lab, in the network namespace `namespace` when one is
+    given.
 
-    stdout and stderr are appended to `log_path`, whose directory is made. `environment` is added to this process's own. The child
-    leads its own process group, so Ctrl-C reaches the lab and not the child. Raises `LabError` when the program is not there.
+    stdout and stderr are appended to `log_path`, whose directory is made. `environment` is added to
+    this process's own. The child leads its own process group, so Ctrl-C reaches the lab and not the
+    child. Raises `LabError` when the program is not there.
     """
     if shutil.which(argv[0]) is None:
-        raise LabError(f"{name} cannot start: {argv[0]} is not on this machine. `python -m lab doctor` says what to install.")
+        raise LabError(
+            f"{name} cannot start: {argv[0]} is not on this machine. `python -m lab doctor` says "
+            f"what to install."
+        )
     log_path.parent.mkdir(parents=True, exist_ok=True)
     command = [*_inside(namespace), "nice", "-n", str(niceness), *_TETHER, str(os.getpid()), *argv]
-    popen = _spawner.submit(_spawn, command, log_path, environment or {}, working_directory).result()
+    popen = _spawner.submit(
+        _spawn, command, log_path, environment or {}, working_directory
+    ).result()
     process = Process(name, popen, log_path=log_path)
     with _running_lock:
         _running.add(process)
@@ -207,7 +245,12 @@ def _inside(namespace: str | None) -> list[str]:
     return ["ip", "netns", "exec", namespace] if namespace else []
 
 
-def _spawn(command: list[str], log_path: Path, environment: Mapping[str, str], working_directory: Path | None) -> subprocess.Popen[bytes]:
+def _spawn(
+    command: list[str],
+    log_path: Path,
+    environment: Mapping[str, str],
+    working_directory: Path | None,
+) -> subprocess.Popen[bytes]:
     with log_path.open("ab") as log:
         return subprocess.Popen(
             command,
@@ -245,8 +288,9 @@ def wait_until(
 ) -> T:
     """Poll `condition` until it is truthy and return what it gave.
 
-    `what` completes the sentence "waited N s for ...". Raises `LabError` after `timeout_seconds`, or at once when one of the
-    `processes` it depends on has ended; both show the tails of their logs. A condition that raises is not caught.
+    `what` completes the sentence "waited N s for ...". Raises `LabError` after `timeout_seconds`,
+    or at once when one of the `processes` it depends on has ended; both show the tails of their
+    logs. A condition that raises is not caught.
     """
     deadline = time.monotonic() + timeout_seconds
     while True:
@@ -255,14 +299,24 @@ def wait_until(
             return answer
         _fail_on_ended(processes, what)
         if time.monotonic() >= deadline:
-            raise LabError("\n".join([f"Waited {timeout_seconds:g} s for {what}; it did not come.", *_tails(processes)]))
+            raise LabError(
+                "\n".join(
+                    [
+                        f"Waited {timeout_seconds:g} s for {what}; it did not come.",
+                        *_tails(processes),
+                    ]
+                )
+            )
         time.sleep(poll_seconds)
 
 
 def _fail_on_ended(processes: Sequence[Process], what: str) -> None:
     for process in processes:
         if not process.is_running():
-            raise LabError(f"{process.name} ended with code {process.exit_code} before {what}.\n{process.log_tail()}")
+            raise LabError(
+                f"{process.name} ended with code {process.exit_code} before "
+                f"{what}.\n{process.log_tail()}"
+            )
 
 
 def _tails(processes: Sequence[Process]) -> list[str]:

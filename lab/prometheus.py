@@ -1,4 +1,6 @@
-"""Prometheus and node_exporter beside a lab's brokers. It holds no queries of the product; it only scrapes and answers."""
+"""Prometheus and node_exporter beside a lab's brokers. It holds no queries of the product; it only
+scrapes and answers.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ class _Handler(BaseHTTPRequestHandler):
 def exporting(metrics: Metrics) -> Iterator[Exporter]:
     """An exporter that runs."""
     exporter = Exporter(metrics)
-    thread = threading.Thread(target=exporter.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread = threading.Thread(
+        target=exporter.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    )
     thread.start()
     try:
         yield exporter
@@ -90,7 +94,9 @@ _QUERY_TIMEOUT_SECONDS = 10
 
 @dataclass(frozen=True)
 class ScrapeTarget:
-    """One endpoint to scrape: its job, its host:port, and the broker whose figures it gives; None = they are of no broker."""
+    """One endpoint to scrape: its job, its host:port, and the broker whose figures it gives; None =
+    they are of no broker.
+    """
 
     job: str
     address: str
@@ -98,7 +104,9 @@ class ScrapeTarget:
 
 
 class PrometheusLab:
-    """A Prometheus on a free port of `host`, scraping `targets`; a context manager that returns once each was scraped once."""
+    """A Prometheus on a free port of `host`, scraping `targets`; a context manager that returns
+    once each was scraped once.
+    """
 
     def __init__(
         self,
@@ -122,8 +130,18 @@ class PrometheusLab:
             self._place = directory
             self.process = self._start()
             stack.callback(lambda: self.process.stop())  # the one that runs then
-            wait_until(self._is_ready, "Prometheus to be ready", timeout_seconds=_START_TIMEOUT_SECONDS, processes=[self.process])
-            wait_until(self._scrapes_all, "a first scrape of each target", timeout_seconds=_START_TIMEOUT_SECONDS, processes=[self.process])
+            wait_until(
+                self._is_ready,
+                "Prometheus to be ready",
+                timeout_seconds=_START_TIMEOUT_SECONDS,
+                processes=[self.process],
+            )
+            wait_until(
+                self._scrapes_all,
+                "a first scrape of each target",
+                timeout_seconds=_START_TIMEOUT_SECONDS,
+                processes=[self.process],
+            )
             self._stack = stack.pop_all()
         return self
 
@@ -137,20 +155,40 @@ class PrometheusLab:
 
     def query(self, expression: str, at_unix_seconds: float | None = None) -> list[dict[str, Any]]:
         """The result of an instant query, as its API gives it; empty when nothing matches."""
-        parameters = {"query": expression} | ({} if at_unix_seconds is None else {"time": repr(at_unix_seconds)})
+        parameters = {"query": expression} | (
+            {} if at_unix_seconds is None else {"time": repr(at_unix_seconds)}
+        )
         return list(self._get("/api/v1/query", parameters)["data"]["result"])
 
     def query_range(
-        self, expression: str, start_unix_seconds: float, *, end_unix_seconds: float, step_seconds: float
+        self,
+        expression: str,
+        start_unix_seconds: float,
+        *,
+        end_unix_seconds: float,
+        step_seconds: float,
     ) -> list[dict[str, Any]]:
         """The result of a range query, as its API gives it."""
-        window = {"start": repr(start_unix_seconds), "end": repr(end_unix_seconds), "step": repr(step_seconds)}
-        return list(self._get("/api/v1/query_range", {"query": expression, **window})["data"]["result"])
+        window = {
+            "start": repr(start_unix_seconds),
+            "end": repr(end_unix_seconds),
+            "step": repr(step_seconds),
+        }
+        return list(
+            self._get("/api/v1/query_range", {"query": expression, **window})["data"]["result"]
+        )
 
     def restart(self) -> None:
-        """Start it again on the same address with all its samples, after `process.kill`; returns once it is ready."""
+        """Start it again on the same address with all its samples, after `process.kill`; returns
+        once it is ready.
+        """
         self.process = self._start()
-        wait_until(self._is_ready, "Prometheus to be ready", timeout_seconds=_START_TIMEOUT_SECONDS, processes=[self.process])
+        wait_until(
+            self._is_ready,
+            "Prometheus to be ready",
+            timeout_seconds=_START_TIMEOUT_SECONDS,
+            processes=[self.process],
+        )
 
     def _start(self) -> Process:
         directory = self._place
@@ -163,20 +201,27 @@ class PrometheusLab:
             f"--storage.tsdb.path={directory}/data",
             f"--web.listen-address={self._host}:{self._port}",
         ]
-        return process.start("prometheus", argv, log_path=directory / "prometheus.log", working_directory=directory)
+        return process.start(
+            "prometheus", argv, log_path=directory / "prometheus.log", working_directory=directory
+        )
 
     def _configuration(self) -> dict[str, Any]:
         interval = f"{self.scrape_interval_seconds}s"
         jobs = sorted({target.job for target in self.targets})
         return {
             "global": {"scrape_interval": interval, "scrape_timeout": interval},
-            "scrape_configs": [{"job_name": job, "static_configs": self._static_configs(job)} for job in jobs],
+            "scrape_configs": [
+                {"job_name": job, "static_configs": self._static_configs(job)} for job in jobs
+            ],
         }
 
     def _static_configs(self, job: str) -> list[dict[str, Any]]:
         mine = [target for target in self.targets if target.job == job]
         return [
-            {"targets": [target.address], "labels": {} if target.broker_id is None else {"broker": str(target.broker_id)}}
+            {
+                "targets": [target.address],
+                "labels": {} if target.broker_id is None else {"broker": str(target.broker_id)},
+            }
             for target in mine
         ]
 
@@ -198,29 +243,48 @@ class PrometheusLab:
 
 
 @contextmanager
-def monitoring(kafka: KafkaLab, *, further: Sequence[ScrapeTarget] = (), scrape_interval_seconds: int = 1) -> Iterator[PrometheusLab]:
-    """A Prometheus over the brokers of `kafka`: their JMX exporters, and in namespaces a node_exporter each; and over `further`.
+def monitoring(
+    kafka: KafkaLab, *, further: Sequence[ScrapeTarget] = (), scrape_interval_seconds: int = 1
+) -> Iterator[PrometheusLab]:
+    """A Prometheus over the brokers of `kafka`: their JMX exporters, and in namespaces a
+    node_exporter each; and over `further`.
 
-    On loopback there is no NIC that belongs to one broker, so there is no node_exporter either, and that is reported.
+    On loopback there is no NIC that belongs to one broker, so there is no node_exporter either, and
+    that is reported.
     """
-    targets = [*further, *(ScrapeTarget("kafka", address, broker_id) for broker_id, address in kafka.jmx_targets.items())]
+    targets = [
+        *further,
+        *(
+            ScrapeTarget("kafka", address, broker_id)
+            for broker_id, address in kafka.jmx_targets.items()
+        ),
+    ]
     with ExitStack() as stack:
         if kafka.network is None:
             say("prometheus", _why_no_node_exporter())
         for broker in kafka.brokers:
             if broker.plan.namespace is not None:
                 stack.enter_context(_node_exporter(broker))
-                targets.append(ScrapeTarget("node", f"{broker.plan.host}:{_NODE_EXPORTER_PORT}", broker.broker_id))
+                targets.append(
+                    ScrapeTarget(
+                        "node", f"{broker.plan.host}:{_NODE_EXPORTER_PORT}", broker.broker_id
+                    )
+                )
         # On the bridge it is there for whatever else lives there.
         host = kafka.network.gateway if kafka.network else "127.0.0.1"
         directory = kafka.run.path / "prometheus"
-        prometheus = PrometheusLab(targets, scrape_interval_seconds=scrape_interval_seconds, directory=directory, host=host)
+        prometheus = PrometheusLab(
+            targets, scrape_interval_seconds=scrape_interval_seconds, directory=directory, host=host
+        )
         yield stack.enter_context(prometheus)
 
 
 def _why_no_node_exporter() -> str:
     cause = "Without root brokers share" if os.geteuid() != 0 else "These brokers share"
-    return f"{cause} the loopback device, so there is no node_exporter; traffic per broker comes from JMX alone."
+    return (
+        f"{cause} the loopback device, so there is no node_exporter; traffic per broker comes "
+        f"from JMX alone."
+    )
 
 
 def _node_exporter(broker: Broker) -> Process:
@@ -233,4 +297,9 @@ def _node_exporter(broker: Broker) -> Process:
         "--collector.netclass",
     ]
     namespace = plan.namespace.name if plan.namespace else None
-    return process.start(f"node-exporter-{plan.broker_id}", argv, log_path=plan.directory / "node-exporter.log", namespace=namespace)
+    return process.start(
+        f"node-exporter-{plan.broker_id}",
+        argv,
+        log_path=plan.directory / "node-exporter.log",
+        namespace=namespace,
+    )

@@ -1,7 +1,9 @@
-"""Watches quotas in ZooKeeper with a session of its own: which value was in force for which user since when.
+"""Watches quotas in ZooKeeper with a session of its own: which value was in force for which user
+since when.
 
-It only reads and shares nothing with the operator, so it is an independent record of what the operator wrote. Times are
-ZooKeeper's own modification times: they do not depend on when this process came to read.
+It only reads and shares nothing with the operator, so it is an independent record of what the
+operator wrote. Times are ZooKeeper's own modification times: they do not depend on when this
+process came to read.
 """
 
 import json
@@ -22,7 +24,9 @@ _START_TIMEOUT_SECONDS = 15
 
 @dataclass(frozen=True, slots=True)
 class QuotaWrite:
-    """One write of a user's quota, in bytes per second; None = no quota. What is there when the watch begins is the first write."""
+    """One write of a user's quota, in bytes per second; None = no quota. What is there when the
+    watch begins is the first write.
+    """
 
     at_seconds: float
     user: str
@@ -33,14 +37,23 @@ class QuotaWrite:
 class QuotaWatch:
     """A context manager; while it is open, every write to the znodes of `users` is recorded.
 
-    `key` is the quota's name in Kafka. `on_write` gets every change of a value at once, in the session's thread.
+    `key` is the quota's name in Kafka. `on_write` gets every change of a value at once, in the
+    session's thread.
     """
 
     def __init__(
-        self, connect: str, users: Iterable[str], key: str = FETCH_KEY, *, on_write: Callable[[QuotaWrite], None] | None = None
+        self,
+        connect: str,
+        users: Iterable[str],
+        key: str = FETCH_KEY,
+        *,
+        on_write: Callable[[QuotaWrite], None] | None = None,
     ) -> None:
-        # A test may stop ZooKeeper for a while: the session is made again by itself, and then every znode is read again.
-        self._client = KazooClient(hosts=connect, read_only=True, command_retry={"max_tries": -1, "max_delay": 1.0})
+        # A test may stop ZooKeeper for a while: the session is made again by itself, and then every
+        # znode is read again.
+        self._client = KazooClient(
+            hosts=connect, read_only=True, command_retry={"max_tries": -1, "max_delay": 1.0}
+        )
         self._users = tuple(users)
         self._key = key
         self._on_write = on_write
@@ -51,7 +64,9 @@ class QuotaWatch:
     def __enter__(self) -> Self:
         self._client.start(timeout=_START_TIMEOUT_SECONDS)
         for user in self._users:
-            self._client.DataWatch(f"/config/users/{urllib.parse.quote(user, safe='')}", partial(self._record, user))
+            self._client.DataWatch(
+                f"/config/users/{urllib.parse.quote(user, safe='')}", partial(self._record, user)
+            )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -70,9 +85,14 @@ class QuotaWatch:
         return sorted(changes, key=lambda write: write.at_seconds)
 
     def values(self, user: str, *, since: float = 0.0) -> list[int | None]:
-        """The value in force at `since` (seconds since the epoch), then every later one; a value written twice is there twice."""
+        """The value in force at `since` (seconds since the epoch), then every later one; a value
+        written twice is there twice.
+        """
         with self._changed:
-            writes = sorted((write for write in self._writes if write.user == user), key=lambda write: write.at_seconds)
+            writes = sorted(
+                (write for write in self._writes if write.user == user),
+                key=lambda write: write.at_seconds,
+            )
         before = [write.after for write in writes if write.at_seconds < since][-1:]
         return before + [write.after for write in writes if write.at_seconds >= since]
 
@@ -87,7 +107,9 @@ class QuotaWatch:
             before = self._in_force[user]
             if stat is None and before is None:
                 return  # there is no znode yet
-            write = QuotaWrite(time.time() if stat is None else stat.last_modified, user, before, quota)
+            write = QuotaWrite(
+                time.time() if stat is None else stat.last_modified, user, before, quota
+            )
             self._writes.append(write)
             self._in_force[user] = quota
             self._changed.notify_all()

@@ -1,8 +1,10 @@
-"""Rates out of what the clients counted: bytes delivered per second, and means that do not depend on where a window falls.
+"""Rates out of what the clients counted: bytes delivered per second, and means that do not depend
+on where a window falls.
 
-A client that wants more than its quota runs in a sawtooth of 11 to 12 seconds (Kafka's window of eleven samples), so a plain mean over a
-window swings by several percent with the phase at which it is taken. `steady_mean` averages all 12-second means inside the window
-instead, which takes the sawtooth out. Nothing here knows partitions, quotas or phases.
+A client that wants more than its quota runs in a sawtooth of 11 to 12 seconds (Kafka's window of
+eleven samples), so a plain mean over a window swings by several percent with the phase at which it
+is taken. `steady_mean` averages all 12-second means inside the window instead, which takes the
+sawtooth out. Nothing here knows partitions, quotas or phases.
 """
 
 from bisect import bisect_left
@@ -16,14 +18,17 @@ SAWTOOTH_SECONDS = 12
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`count` bytes were delivered in the interval that ended at `at_seconds` and began with the sample before."""
+    """`count` bytes were delivered in the interval that ended at `at_seconds` and began with the
+    sample before.
+    """
 
     at_seconds: float
     count: int
 
 
 class ByteSeries:
-    """The bytes that one client delivered, as a function of time; between two samples they are spread evenly.
+    """The bytes that one client delivered, as a function of time; between two samples they are
+    spread evenly.
 
     Before the first sample nothing was delivered, after the last one nothing more.
     """
@@ -53,7 +58,10 @@ class ByteSeries:
         """Bytes per second over the window; a window without length is a mistake of the caller."""
         if length_seconds <= 0:
             raise ValueError(f"a mean needs a window longer than {length_seconds} s")
-        return (self.delivered_until(start_seconds + length_seconds) - self.delivered_until(start_seconds)) / length_seconds
+        return (
+            self.delivered_until(start_seconds + length_seconds)
+            - self.delivered_until(start_seconds)
+        ) / length_seconds
 
     def per_second(self, start_seconds: float, seconds: int) -> list[float]:
         """The rate of each of `seconds` whole seconds from `start_seconds`, in bytes per second."""
@@ -61,20 +69,25 @@ class ByteSeries:
 
 
 def steady_mean(series: ByteSeries, start_seconds: float, length_seconds: float) -> float:
-    """Bytes per second over the window, as the mean of all its 12-second means taken every half second.
+    """Bytes per second over the window, as the mean of all its 12-second means taken every half
+    second.
 
-    What a period of 11.5 s still contributes is below 1 % of its swing from 24 s on; a plain mean leaves up to 6 %.
-    Raises ValueError when the window is shorter than 12 s.
+    What a period of 11.5 s still contributes is below 1 % of its swing from 24 s on; a plain mean
+    leaves up to 6 %. Raises ValueError when the window is shorter than 12 s.
     """
     if length_seconds < SAWTOOTH_SECONDS:
-        raise ValueError(f"a steady mean needs at least {SAWTOOTH_SECONDS} s, got {length_seconds} s")
+        raise ValueError(
+            f"a steady mean needs at least {SAWTOOTH_SECONDS} s, got {length_seconds} s"
+        )
     steps = int((length_seconds - SAWTOOTH_SECONDS) * 2) + 1
     means = [series.mean(start_seconds + step / 2, SAWTOOTH_SECONDS) for step in range(steps)]
     return sum(means) / len(means)
 
 
 def growth(values: Iterable[list[Any]]) -> list[Sample]:
-    """A counter's readings as bytes per interval. A reset (a broker started anew) counts as no growth."""
+    """A counter's readings as bytes per interval. A reset (a broker started anew) counts as no
+    growth.
+    """
     readings = [(float(at), float(text)) for at, text in values]
     pairs = pairwise(readings)
     first = [Sample(readings[0][0], 0)] if readings else []

@@ -1,9 +1,11 @@
-"""Labs that stay up after the command that started them: who keeps each, where its parts answer, and how it is ended.
+"""Labs that stay up after the command that started them: who keeps each, where its parts answer,
+and how it is ended.
 
-    <cache>/standing/<name>/keeper.json     the keeper's identity and what it keeps; its addresses once all of it serves
+    <cache>/standing/<name>/keeper.json     identity, parts, and addresses once all serve
     <cache>/standing/<name>/keeper.log      what the keeper said
 
-The parts themselves live in run directories of the keeper's process, which is the only one that starts and stops them.
+The parts themselves live in run directories of the keeper's process, which is the only one that
+starts and stops them.
 """
 
 from __future__ import annotations
@@ -41,13 +43,19 @@ _KAFKA_COMMANDS = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-configs.sh": "kafka.admin.ConfigCommand",
 }
-_QUIET_LOG = "log4j.rootLogger=ERROR, stderr\nlog4j.appender.stderr=org.apache.log4j.ConsoleAppender\n"
-_QUIET_LOG += "log4j.appender.stderr.target=System.err\nlog4j.appender.stderr.layout=org.apache.log4j.SimpleLayout\n"
+_QUIET_LOG = """\
+log4j.rootLogger=ERROR, stderr
+log4j.appender.stderr=org.apache.log4j.ConsoleAppender
+log4j.appender.stderr.target=System.err
+log4j.appender.stderr.layout=org.apache.log4j.SimpleLayout
+"""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A command as the lab calls it: its words, and what it finds in its environment beside the shell's own."""
+    """A command as the lab calls it: its words, and what it finds in its environment beside the
+    shell's own.
+    """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +65,15 @@ def write_tools(directory: Path, tools: Mapping[str, Tool]) -> None:
     """One executable file for each, named as people type it."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, tool in tools.items():
-        words = ["exec", *(("env", *(f"{key}={value}" for key, value in tool.environment.items())) if tool.environment else ()), *tool.argv]
+        words = [
+            "exec",
+            *(
+                ("env", *(f"{key}={value}" for key, value in tool.environment.items()))
+                if tool.environment
+                else ()
+            ),
+            *tool.argv,
+        ]
         file = directory / name
         file.write_text(f'#!/bin/sh\n{shlex.join(words)} "$@"\n')
         file.chmod(0o755)
@@ -67,16 +83,31 @@ def kafka_tools(directory: Path) -> dict[str, Tool]:
     """Kafka's own commands; `directory` holds the settings of their log."""
     settings = directory / "quiet.properties"
     settings.write_text(_QUIET_LOG)
-    command = ("java", *SMALL_JVM, "-Xmx128m", f"-Dlog4j.configuration=file:{settings}", "-cp", java.class_path(kafka_jars()))
+    command = (
+        "java",
+        *SMALL_JVM,
+        "-Xmx128m",
+        f"-Dlog4j.configuration=file:{settings}",
+        "-cp",
+        java.class_path(kafka_jars()),
+    )
     return {name: Tool((*command, main_class)) for name, main_class in _KAFKA_COMMANDS.items()}
 
 
 def cluster_tools(cluster: object) -> dict[str, Tool]:
-    """The commands that speak to a cluster, as KUBECONFIG says; for kind those of its container engine too."""
-    tools = {"kubectl": Tool((str(KUBE_NODE.binary()), "kubectl")), "helm": Tool((str(HELM.binary()),))}
+    """The commands that speak to a cluster, as KUBECONFIG says; for kind those of its container
+    engine too.
+    """
+    tools = {
+        "kubectl": Tool((str(KUBE_NODE.binary()), "kubectl")),
+        "helm": Tool((str(HELM.binary()),)),
+    }
     if isinstance(cluster, KindLab):
         with_engine = {**cluster.engine_environment, "KIND_CLUSTER_NAME": CLUSTER}
-        tools |= {"kind": Tool((str(KIND.binary()),), with_engine), "docker": Tool(("docker",), with_engine)}
+        tools |= {
+            "kind": Tool((str(KIND.binary()),), with_engine),
+            "docker": Tool(("docker",), with_engine),
+        }
     return tools
 
 
@@ -111,7 +142,9 @@ class Wanted:
 
 @dataclass(frozen=True)
 class StandingLab:
-    """One standing lab. `addresses` is part -> what a client of it needs to know; empty until everything serves."""
+    """One standing lab. `addresses` is part -> what a client of it needs to know; empty until
+    everything serves.
+    """
 
     name: str
     keeper: ProcessIdentity
@@ -140,7 +173,12 @@ def find(name: str) -> StandingLab | None:
         fields = json.loads((directory_of(name) / "keeper.json").read_text())
     except (OSError, ValueError):
         return None
-    return StandingLab(fields["name"], ProcessIdentity(**fields["keeper"]), Wanted.of(fields["wanted"]), fields["addresses"])
+    return StandingLab(
+        fields["name"],
+        ProcessIdentity(**fields["keeper"]),
+        Wanted.of(fields["wanted"]),
+        fields["addresses"],
+    )
 
 
 def everything() -> list[StandingLab]:
@@ -150,10 +188,15 @@ def everything() -> list[StandingLab]:
 
 
 def bring_up(name: str, wanted: Wanted) -> StandingLab:
-    """Start a lab that stays up, and return once everything serves; ends it again when that fails or is interrupted."""
+    """Start a lab that stays up, and return once everything serves; ends it again when that fails
+    or is interrupted.
+    """
     existing = find(name)
     if existing is not None and existing.is_alive():
-        raise LabError(f"A lab named {name!r} is up already. Run `python -m lab down {name}` first, or give this one another --name.")
+        raise LabError(
+            f"A lab named {name!r} is up already. Run `python -m lab down {name}` first, or give "
+            f"this one another --name."
+        )
     shutil.rmtree(directory_of(name), ignore_errors=True)
     directory_of(name).mkdir(parents=True)
     keeper = _start_keeper(name, wanted)
@@ -167,7 +210,9 @@ def bring_up(name: str, wanted: Wanted) -> StandingLab:
 
 
 def take_down(lab: StandingLab) -> None:
-    """End a standing lab and everything of it; for one whose keeper is gone, clear what it left. Never signals a stranger."""
+    """End a standing lab and everything of it; for one whose keeper is gone, clear what it left.
+    Never signals a stranger.
+    """
     if lab.is_alive():
         os.kill(lab.keeper.pid, signal.SIGTERM)
         deadline = time.monotonic() + _STOP_TIMEOUT_SECONDS
@@ -205,4 +250,6 @@ def _await(name: str, keeper: subprocess.Popen[bytes]) -> StandingLab:
                 sys.stderr.write(log.read())
                 raise LabError("The lab could not start, for the reason above, and is down again.")
             time.sleep(_POLL_SECONDS)
-    raise LabError(f"The lab did not serve within {_START_TIMEOUT_SECONDS:g} s.\n{log_tail(log_path)}")
+    raise LabError(
+        f"The lab did not serve within {_START_TIMEOUT_SECONDS:g} s.\n{log_tail(log_path)}"
+    )

@@ -37,11 +37,13 @@ class DigestLogin:
 
 
 class ZooKeeperLab:
-    """A ZooKeeper server on a free port of `host`; a context manager. Session timeouts from 2 to 20 s are granted.
+    """A ZooKeeper server on a free port of `host`; a context manager. Session timeouts from 2 to 20
+    s are granted.
 
-    With `logins`, clients may log in by SASL DIGEST-MD5 as one of them; others are served still, and ACLs decide what they may do.
-    `settings` are added to its own, such as those of a secure port; `java_options` to those of its JVM.
-    Without `directory` it makes, and removes, a run directory of its own.
+    With `logins`, clients may log in by SASL DIGEST-MD5 as one of them; others are served still,
+    and ACLs decide what they may do. `settings` are added to its own, such as those of a secure
+    port; `java_options` to those of its JVM. Without `directory` it makes, and removes, a run
+    directory of its own.
     """
 
     def __init__(
@@ -100,16 +102,24 @@ class ZooKeeperLab:
             jars=kafka_jars(),
             directory=directory,
         )
-        wait_until(self._answers, "ZooKeeper's first answer", timeout_seconds=_START_TIMEOUT_SECONDS, processes=[self._process])
+        wait_until(
+            self._answers,
+            "ZooKeeper's first answer",
+            timeout_seconds=_START_TIMEOUT_SECONDS,
+            processes=[self._process],
+        )
 
     def kill(self) -> None:
-        """End it as a crash would; clients lose their connection, sessions live on when it is started again in time."""
+        """End it as a crash would; clients lose their connection, sessions live on when it is
+        started again in time.
+        """
         self.process.kill()
 
     def stop(self) -> None:
         """End it. Nothing happens when it does not run."""
         if self._process is not None:
-            # It has nothing to say to anybody: its data directory goes with the lab, and its orderly end takes longer than a kill.
+            # It has nothing to say to anybody: its data directory goes with the lab, and its
+            # orderly end takes longer than a kill.
             self._process.kill()
 
     def log_text(self) -> str:
@@ -132,7 +142,9 @@ class ZooKeeperLab:
             "4lw.commands.whitelist": "*",
         }
         if self.logins:
-            settings["authProvider.sasl"] = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+            settings["authProvider.sasl"] = (
+                "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+            )
         return settings | self._extra_settings
 
     def _login_options(self, directory: Path) -> list[str]:
@@ -140,7 +152,9 @@ class ZooKeeperLab:
             return []
         users = " ".join(f'user_{login.user}="{login.password}"' for login in self.logins)
         jaas = directory / "server_jaas.conf"
-        jaas.write_text(f"Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required {users}; }};\n")
+        jaas.write_text(
+            f"Server {{ org.apache.zookeeper.server.auth.DigestLoginModule required {users}; }};\n"
+        )
         return [f"-Djava.security.auth.login.config={jaas}"]
 
     def _answers(self) -> bool:

@@ -1,4 +1,6 @@
-"""Settings and fixtures of all tests: how hypothesis searches, SIGINT as on a terminal, the temporary folder, and the goldens."""
+"""Settings and fixtures of all tests: how hypothesis searches, SIGINT as on a terminal, the
+temporary folder, and the goldens.
+"""
 
 import os
 import signal
@@ -11,13 +13,15 @@ from hypothesis import settings
 
 from tests.goldens.golden import GoldenFile
 
-# On a developer's machine every run searches elsewhere. CI repeats one search, so that it fails for the change that it
-# was given and not for luck. Deadlines would only measure how busy a shared machine is.
+# On a developer's machine every run searches elsewhere. CI repeats one search, so that it fails for
+# the change that it was given and not for luck. Deadlines would only measure how busy a shared
+# machine is.
 settings.register_profile("developer", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "developer")
 
-# A shell lets its background jobs ignore SIGINT, and every process below inherits that. Some tests send one.
+# A shell lets its background jobs ignore SIGINT, and every process below inherits that. Some tests
+# send one.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -32,7 +36,9 @@ def _temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """`golden(text)` compares a message with its golden, `golden(text, "name")` where a test has several; see `tests/goldens/golden.py`."""
+    """`golden(text)` compares a message with its golden, `golden(text, "name")` where a test has
+    several; see `tests/goldens/golden.py`.
+    """
     folder = Path(str(request.node.path)).relative_to(Path(__file__).parent / "unit").parent
     file = GoldenFile(folder.as_posix().replace("/", "-") if folder.parts else "tidegate")
     test = request.node.name.removeprefix("test_").replace("_", " ")

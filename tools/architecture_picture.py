@@ -83,14 +83,21 @@ def _home(name: str, graph: ImportGraph, packages: Collection[str]) -> str:
         return package
     if not _reached(name, graph, package):
         return f"{package} base"
-    used_below = any(importer.split(".")[1:2] and importer.split(".")[1] in folders for importer in graph.importers(name))
+    used_below = any(
+        importer.split(".")[1:2] and importer.split(".")[1] in folders
+        for importer in graph.importers(name)
+    )
     return f"{package} {parts[-1]}" if used_below else f"{package} entry"
 
 
 def _folders(graph: ImportGraph, package: str) -> frozenset[str]:
     deep = (name.split(".") for name in graph.modules if name.startswith(f"{package}."))
     packages = (name.split(".") for name, module in graph.modules.items() if module.is_package)
-    return frozenset(parts[1] for parts in [*(p for p in deep if len(p) > 2), *(p for p in packages if len(p) > 1)] if parts[0] == package)
+    return frozenset(
+        parts[1]
+        for parts in [*(p for p in deep if len(p) > 2), *(p for p in packages if len(p) > 1)]
+        if parts[0] == package
+    )
 
 
 def _reached(name: str, graph: ImportGraph, package: str) -> frozenset[str]:
@@ -140,13 +147,22 @@ def reduced(imports: Mapping[str, Collection[str]]) -> dict[str, list[str]]:
 
     def follows(one: str, node: str) -> bool:
         """Whether a box outside of its circle, which `one` imports too, leads to `node`."""
-        return any(node in reach[other] and one not in reach[other] for other in imports[one] if other != node)
+        return any(
+            node in reach[other] and one not in reach[other]
+            for other in imports[one]
+            if other != node
+        )
 
-    return {one: sorted(node for node in below if one in reach[node] or not follows(one, node)) for one, below in imports.items()}
+    return {
+        one: sorted(node for node in below if one in reach[node] or not follows(one, node))
+        for one, below in imports.items()
+    }
 
 
 def rows_of(imports: Mapping[str, Collection[str]]) -> list[list[str]]:
-    """Boxes from the top down, each above all that it imports; those of a circle are side by side."""
+    """Boxes from the top down, each above all that it imports; those of a circle are side by
+    side.
+    """
     depth: dict[str, int] = {}
     for part in component_order(imports):
         below = [depth[node] for one in part for node in imports[one] if node not in part]
@@ -157,7 +173,9 @@ def rows_of(imports: Mapping[str, Collection[str]]) -> list[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Where everything lies. Rows hold boxes and bends; a bend is named by its arrow and its row."""
+    """Where everything lies. Rows hold boxes and bends; a bend is named by its arrow and its
+    row.
+    """
 
     rows: list[list[str]]
     arrows: list[list[str]]
@@ -190,7 +208,9 @@ def _layout(imports: Mapping[str, Collection[str]]) -> _Layout:
     for one, below in reduced(imports).items():
         for other in below:
             step = 1 if level[other] >= level[one] else -1
-            bends = [f"{one}>{other}@{number}" for number in range(level[one] + step, level[other], step)]
+            bends = [
+                f"{one}>{other}@{number}" for number in range(level[one] + step, level[other], step)
+            ]
             for bend in bends:
                 rows[int(bend.rpartition("@")[2])].append(bend)
             arrows.append([one, *bends, other])
@@ -202,7 +222,12 @@ def _layout(imports: Mapping[str, Collection[str]]) -> _Layout:
     for _ in range(_ROUNDS):
         where = {node: (place + 0.5) / len(row) for row in rows for place, node in enumerate(row)}
         for row in rows:
-            middle = {node: sum(where[other] for other in tied[node]) / len(tied[node]) if tied[node] else where[node] for node in row}
+            middle = {
+                node: sum(where[other] for other in tied[node]) / len(tied[node])
+                if tied[node]
+                else where[node]
+                for node in row
+            }
             row.sort(key=lambda node: (round(middle[node], 6), node))
             where |= {node: (place + 0.5) / len(row) for place, node in enumerate(row)}
     return _Layout(rows, arrows)
@@ -215,10 +240,14 @@ def svg(picture: Picture) -> str:
     width = max(x for x, _ in at.values()) + _BOX_WIDTH / 2 + _MARGIN
     height = max(y for _, y in at.values()) + _BOX_HEIGHT / 2 + _MARGIN
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" font-family="system-ui, sans-serif"',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
+            f'font-family="system-ui, sans-serif"'
+        ),
         '     font-size="12">',
         "  <title>Which folder imports which</title>",
-        '  <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '  <defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+        'markerHeight="7" orient="auto">'
         '<path d="M0 0 8 4 0 8z" fill="#44546a"/></marker></defs>',
         f'  <rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
         '  <g stroke="#44546a" stroke-width="1.2" fill="none" marker-end="url(#tip)">',
@@ -244,9 +273,13 @@ def _path(points: list[tuple[float, float]]) -> str:
     text, (at_x, at_y) = f"M{x:.0f} {y + half:.0f}", (x, y + half)
     for bend_x, bend_y in [*points[1:-1], (last_x, last_y)]:
         middle = (at_y + bend_y - half) / 2
-        text += f" C{at_x:.0f} {middle:.0f} {bend_x:.0f} {middle:.0f} {bend_x:.0f} {bend_y - half:.0f}"
+        text += (
+            f" C{at_x:.0f} {middle:.0f} {bend_x:.0f} {middle:.0f} {bend_x:.0f} {bend_y - half:.0f}"
+        )
         at_x, at_y = bend_x, bend_y + half
-        text += f" V{at_y:.0f}" if (bend_x, bend_y) != (last_x, last_y) else ""  # straight down between the boxes of a row
+        text += (
+            f" V{at_y:.0f}" if (bend_x, bend_y) != (last_x, last_y) else ""
+        )  # straight down between the boxes of a row
     return text
 
 
@@ -256,14 +289,24 @@ def _box(box: Box, middle: tuple[float, float]) -> Iterator[str]:
     place, size = f'x="{left:.0f}" y="{top:.0f}"', f'width="{_BOX_WIDTH}" height="{_BOX_HEIGHT}"'
     yield f'    <rect {place} {size} rx="6" fill="{_FILL[box.package]}" stroke="#44546a"/>'
     name = _fitting(box.title.removeprefix("operator/"))
-    yield f'    <text x="{left + 10:.0f}" y="{top + 21:.0f}" font-weight="600" fill="#1b2733">{escape(name)}</text>'
-    yield f'    <text x="{left + 10:.0f}" y="{top + 39:.0f}" fill="#44546a">{escape(box.size)}</text></g>'
+    yield (
+        f'    <text x="{left + 10:.0f}" y="{top + 21:.0f}" font-weight="600" '
+        f'fill="#1b2733">{escape(name)}</text>'
+    )
+    yield (
+        f'    <text x="{left + 10:.0f}" y="{top + 39:.0f}" '
+        f'fill="#44546a">{escape(box.size)}</text></g>'
+    )
 
 
 def _fitting(text: str) -> str:
     """The folder's name; of modules beside folders as many as fit."""
     text = text.partition(": ")[2] or text
-    return text if len(text) <= _NAMES_WIDE else f"{text[: _NAMES_WIDE - 1].rpartition(',')[0] or text[: _NAMES_WIDE - 1]} …"
+    return (
+        text
+        if len(text) <= _NAMES_WIDE
+        else f"{text[: _NAMES_WIDE - 1].rpartition(',')[0] or text[: _NAMES_WIDE - 1]} …"
+    )
 
 
 def block(picture: Picture) -> str:
@@ -275,14 +318,22 @@ def block(picture: Picture) -> str:
         for row in rows_of(picture.imports)
         for box in (picture.boxes[name] for name in row)
     ]
-    circle = [" and ".join(f"`{picture.boxes[name].title}`" for name in sorted(one)) for one in circles(picture.imports)]
+    circle = [
+        " and ".join(f"`{picture.boxes[name].title}`" for name in sorted(one))
+        for one in circles(picture.imports)
+    ]
     return "\n".join(
         [
             _BEGIN,
             f"![Which folder imports which]({PICTURE.name})",
             "",
-            "An arrow leads from a folder to one that it imports; what follows from other arrows is left out.",
-            "Each row imports only from rows below it" + (f", but for circles: {'; '.join(circle)}." if circle else "."),
+            (
+                "An arrow leads from a folder to one that it imports; what follows from other "
+                "arrows "
+                "is left out."
+            ),
+            "Each row imports only from rows below it"
+            + (f", but for circles: {'; '.join(circle)}." if circle else "."),
             "",
             "| folder | files | what it is |",
             "|---|---|---|",
@@ -297,7 +348,10 @@ def page_with(text: str, picture: Picture) -> str:
     before, begin, rest = text.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not begin or not end:
-        raise ValueError(f"{PAGE} has no place for the picture: put {_BEGIN} and {_END} into it, each on a line of its own")
+        raise ValueError(
+            f"{PAGE} has no place for the picture: put {_BEGIN} and {_END} into it, each on a "
+            f"line of its own"
+        )
     return before + block(picture) + after
 
 

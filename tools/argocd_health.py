@@ -1,7 +1,8 @@
-"""`deploy/argocd/argocd-cm*.yaml`: the health scripts as Argo CD's settings take them, made from the scripts themselves.
+"""`deploy/argocd/argocd-cm*.yaml`: the health scripts as Argo CD's settings take them, made from
+the scripts themselves.
 
-Argo CD knows no files, only keys of its ConfigMap `argocd-cm`. Applied with server-side apply, these files add their keys and leave all
-others alone.
+Argo CD knows no files, only keys of its ConfigMap `argocd-cm`. Applied with server-side apply,
+these files add their keys and leave all others alone.
 """
 
 import sys
@@ -27,7 +28,11 @@ data:
 
 def settings(path: Path, scripts: Iterable[Path]) -> str:
     """The text of `path`, with one key for each script; its folders name group and kind."""
-    keys = (f"  resource.customizations.health.{script.parts[-3]}_{script.parts[-2]}: |\n{_literal(script)}" for script in scripts)
+    keys = (
+        f"  resource.customizations.health.{script.parts[-3]}_{script.parts[-2]}: "
+        f"|\n{_literal(script)}"
+        for script in scripts
+    )
     return _HEAD.format(sources="resource_customizations/", path=path) + "".join(keys)
 
 
@@ -36,9 +41,16 @@ def _literal(script: Path) -> str:
 
 
 def files() -> dict[Path, str]:
-    """Both files: the health scripts, and the setting that only waves of Applications need, which may be set up already."""
+    """Both files: the health scripts, and the setting that only waves of Applications need, which
+    may be set up already.
+    """
     groups = {"argocd-cm.yaml": "tidegate.io", "argocd-cm-waves.yaml": "argoproj.io"}
-    return {FOLDER / name: settings(FOLDER / name, sorted((CUSTOMIZATIONS / group).glob("*/health.lua"))) for name, group in groups.items()}
+    return {
+        FOLDER / name: settings(
+            FOLDER / name, sorted((CUSTOMIZATIONS / group).glob("*/health.lua"))
+        )
+        for name, group in groups.items()
+    }
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""What mkdocs does not do by itself for the site of docs/: the list of decisions, links to files beside docs/, and nothing from elsewhere.
+"""What mkdocs does not do by itself for the site of docs/: the list of decisions, links to files
+beside docs/, and nothing from elsewhere.
 
-The pages are written to be read in the repository as well, where a link may lead to any file of the checkout. Such a file
-comes into the site; a link to a folder or to another page of the repository becomes plain text. What leads nowhere stays as it is, and
-the strict build refuses it.
+The pages are written to be read in the repository as well, where a link may lead to any file of the
+checkout. Such a file comes into the site; a link to a folder or to another page of the repository
+becomes plain text. What leads nowhere stays as it is, and the strict build refuses it.
 """
 
 import posixpath
@@ -26,7 +27,10 @@ _LOADED = re.compile(
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Put the decisions under the page that lists them; a new one needs no line in mkdocs.yml."""
     folder = Path(config.docs_dir)
-    decisions = sorted(path.relative_to(folder).as_posix() for path in (folder / _DECISIONS).parent.glob("[0-9]*.md"))
+    decisions = sorted(
+        path.relative_to(folder).as_posix()
+        for path in (folder / _DECISIONS).parent.glob("[0-9]*.md")
+    )
     config.nav = _with_decisions(config.nav, {"Decisions": [_DECISIONS, *decisions]})
     return config
 
@@ -61,7 +65,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_post_page(output: str, page: Page, **_: Any) -> str:
-    """Refuse a page that would load something from another host: a site must neither need another host nor disclose its readers to one."""
+    """Refuse a page that would load something from another host: a site must neither need another
+    host nor disclose its readers to one.
+    """
     if elsewhere := sorted(set(_LOADED.findall(output))):
-        raise PluginError(f"{page.file.src_uri} would load {', '.join(elsewhere)}; put it beside the page instead")
+        raise PluginError(
+            f"{page.file.src_uri} would load {', '.join(elsewhere)}; put it beside the page instead"
+        )
     return output

@@ -1,7 +1,8 @@
-"""Generate the committed files that are made from the code, or check that they are what the code would write.
+"""Generate the committed files that are made from the code, or check that they are what the code
+would write.
 
-The pages come from the same models, commands and reasons that the program uses, so that they cannot differ from it. A file
-that is right already is not touched.
+The pages come from the same models, commands and reasons that the program uses, so that they cannot
+differ from it. A file that is right already is not touched.
 """
 
 import argparse
@@ -53,7 +54,10 @@ _UNSET = re.compile(r" ?\bUnset(?: means(?: that)?|:) (.+?)\.(?= |$)")
 
 def reference_page(kinds: Iterable[Kind]) -> str:
     """The whole page."""
-    return "\n".join([_INTRODUCTION, *(line for kind in kinds for line in _kind(kind))]).rstrip() + "\n"
+    return (
+        "\n".join([_INTRODUCTION, *(line for kind in kinds for line in _kind(kind))]).rstrip()
+        + "\n"
+    )
 
 
 def _kind(kind: Kind) -> Iterator[str]:
@@ -62,21 +66,30 @@ def _kind(kind: Kind) -> Iterator[str]:
     yield "### spec\n\n| field | type | if unset | meaning |\n|---|---|---|---|"
     for name, node, needed in _fields(schema["properties"]["spec"], ""):
         unset, meaning = _unset_and_meaning(node["description"])
-        yield f"| `{name}` | {_type(node)} | {'**required**' if needed else _cell(unset)} | {_cell(meaning)} |"
+        yield (
+            f"| `{name}` | {_type(node)} | {'**required**' if needed else _cell(unset)} | "
+            f"{_cell(meaning)} |"
+        )
     yield "\n### status\n\n| field | type | meaning |\n|---|---|---|"
     yield from (
-        f"| `{name}` | {_type(node)} | {_cell(node['description'])} |" for name, node, _ in _fields(schema["properties"]["status"], "")
+        f"| `{name}` | {_type(node)} | {_cell(node['description'])} |"
+        for name, node, _ in _fields(schema["properties"]["status"], "")
     )
     yield ""
     yield "### Must hold\n\n| where | rule |\n|---|---|"
     yield from _rules(schema)
     yield f"\n### Columns of `kubectl get {kind.short_name}`\n\n| column | meaning |\n|---|---|"
-    yield from (f"| {c.name}{' (`-o wide`)' if c.priority else ''} | {c.description} |" for c in kind.columns)
+    yield from (
+        f"| {c.name}{' (`-o wide`)' if c.priority else ''} | {c.description} |"
+        for c in kind.columns
+    )
     yield ""
 
 
 def _fields(schema: Schema, path: str) -> Iterator[tuple[str, Schema, bool]]:
-    """Every field with its whole name, its schema and whether it is required; a field before what is in it."""
+    """Every field with its whole name, its schema and whether it is required; a field before what
+    is in it.
+    """
     for name, node in schema.get("properties", {}).items():
         below = f"{path}.{name}".removeprefix(".")
         yield below, node, name in schema.get("required", [])
@@ -84,9 +97,15 @@ def _fields(schema: Schema, path: str) -> Iterator[tuple[str, Schema, bool]]:
 
 
 def _unset_and_meaning(description: str) -> tuple[str, str]:
-    """The part of a description about a field that is left out (empty where there is none), and the rest of it."""
+    """The part of a description about a field that is left out (empty where there is none), and the
+    rest of it.
+    """
     unset = _UNSET.search(description)
-    return ("", description) if unset is None else (unset[1], description.replace(unset[0], "").strip())
+    return (
+        ("", description)
+        if unset is None
+        else (unset[1], description.replace(unset[0], "").strip())
+    )
 
 
 def _cell(text: str) -> str:
@@ -125,7 +144,9 @@ def _rules(schema: Schema) -> Iterator[str]:
 
 
 def _rules_below(node: Schema, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    yield from ((path, rule) for rule in node.get("x-kubernetes-validations", []) if not _is_rate(node))
+    yield from (
+        (path, rule) for rule in node.get("x-kubernetes-validations", []) if not _is_rate(node)
+    )
     for name, below in node.get("properties", {}).items():
         yield from _rules_below(below, f"{path}.{name}".removeprefix("."))
     if "items" in node:
@@ -141,7 +162,10 @@ def _rules_below(node: Schema, path: str) -> Iterator[tuple[str, dict[str, Any]]
 
 CHART = "charts/tidegate"
 
-_TEMPLATE_HEADER = "{{- /* Generated from operator/tidegate/resources; do not edit: change the models and run `make generate`. */}}\n"
+_TEMPLATE_HEADER = (
+    "{{- /* Generated from operator/tidegate/resources; do not edit: change the "
+    "models and run `make generate`. */}}\n"
+)
 _METADATA = """\
   labels:
     {{- include "tidegate.labels" . | nindent 4 }}
@@ -158,34 +182,54 @@ def chart_path(kind: Kind) -> str:
 
 
 def chart_template(crd_yaml: str) -> str:
-    """The template that renders to the CRD `crd_yaml` with the release's labels, or to nothing when `crds.enabled` is false.
+    """The template that renders to the CRD `crd_yaml` with the release's labels, or to nothing when
+    `crds.enabled` is false.
 
-    Raises ValueError when the text has no name to put the labels after. Braces that Helm would read are quoted for it.
+    Raises ValueError when the text has no name to put the labels after. Braces that Helm would read
+    are quoted for it.
     """
     body = "".join(line for line in crd_yaml.splitlines(keepends=True) if not line.startswith("#"))
     head, name, rest = body.partition("metadata:\n")
     named, separator, spec = rest.partition("spec:\n")
     if not name or not separator or not named.startswith("  name: "):
         raise ValueError("this is no CRD with a name and a spec")
-    return f"{_TEMPLATE_HEADER}{{{{- if .Values.crds.enabled }}}}\n{head}{name}{named}{_METADATA}{separator}{_quoted(spec)}{{{{- end }}}}\n"
+    return (
+        f"{_TEMPLATE_HEADER}{{{{- if .Values.crds.enabled "
+        f"}}}}\n{head}{name}{named}{_METADATA}{separator}{_quoted(spec)}{{{{- end }}}}\n"
+    )
 
 
 def _quoted(text: str) -> str:
     return text.replace("{{", '{{ "{{" }}')
 
 
-def write_or_check(files: Mapping[Path, str], *, command: str, arguments: Sequence[str] | None = None) -> int:
-    """Write each file's text, or with `--check` only compare; returns the exit code (1 = a file is out of date).
+def write_or_check(
+    files: Mapping[Path, str], *, command: str, arguments: Sequence[str] | None = None
+) -> int:
+    """Write each file's text, or with `--check` only compare; returns the exit code (1 = a file is
+    out of date).
 
-    `command` is how a person makes the files again; it is named in the message. A missing file counts as out of date.
+    `command` is how a person makes the files again; it is named in the message. A missing file
+    counts as out of date.
     """
-    parser = argparse.ArgumentParser(prog=command, description="Write what is generated from the code.")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file is out of date")
+    parser = argparse.ArgumentParser(
+        prog=command, description="Write what is generated from the code."
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing; exit 1 if a file is out of date"
+    )
     check_only = parser.parse_args(arguments).check
-    stale = [path for path, text in files.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
+    stale = [
+        path
+        for path, text in files.items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
     for path in stale:
         if check_only:
-            print(f"{path} is out of date with the code: run `{command}` and commit the result.", file=sys.stderr)
+            print(
+                f"{path} is out of date with the code: run `{command}` and commit the result.",
+                file=sys.stderr,
+            )
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(files[path], encoding="utf-8")
@@ -212,9 +256,13 @@ stalled, a person must act: the condition `Stalled` is `True` then, and else `Fa
 
 
 def reasons_page() -> str:
-    """The whole page: one row a reason, in the order of the enum. A `|` in a meaning is escaped, so that no row breaks."""
+    """The whole page: one row a reason, in the order of the enum. A `|` in a meaning is escaped, so
+    that no row breaks.
+    """
     rows = (
-        f"| `{reason.value}` | {reason.meaning.replace('|', chr(92) + '|')} | {'yes' if reason in STALLED else ''} |\n" for reason in Reason
+        f"| `{reason.value}` | {reason.meaning.replace('|', chr(92) + '|')} | "
+        f"{'yes' if reason in STALLED else ''} |\n"
+        for reason in Reason
     )
     return REASONS_HEAD + "".join(rows)
 
@@ -222,9 +270,9 @@ def reasons_page() -> str:
 # `charts/tidegate/README.md`: what the chart does, and a table of its values made from the
 # comments in `values.yaml`.
 #
-# A key is described by the comment right above it. A key whose parts are described is a group; every
-# other key is a row. A row without a comment is refused. The allowed values are in the schema of the
-# values.
+# A key is described by the comment right above it. A key whose parts are described is a group;
+# every other key is a row. A row without a comment is refused. The allowed values are in the schema
+# of the values.
 
 
 CHART_DIRECTORY = Path("charts/tidegate")
@@ -232,12 +280,17 @@ CHART_README = CHART_DIRECTORY / "README.md"
 VALUES = CHART_DIRECTORY / "values.yaml"
 ALERTS = CHART_DIRECTORY / "alerts" / "tidegate.yaml"
 CHART_README_HEAD = CHART_DIRECTORY / "README.head.md"
-_NOTE = "<!-- Generated from README.head.md, values.yaml and alerts/tidegate.yaml by `make generate`; do not edit by hand. -->\n"
+_NOTE = (
+    "<!-- Generated from README.head.md, values.yaml and alerts/tidegate.yaml by `make "
+    "generate`; do not edit by hand. -->\n"
+)
 
 
 @dataclass(frozen=True)
 class Value:
-    """One key of the values with its path, its comment in one line and its default as JSON; a group has no default."""
+    """One key of the values with its path, its comment in one line and its default as JSON; a group
+    has no default.
+    """
 
     path: str
     comment: str
@@ -249,14 +302,20 @@ class Undescribed(ValueError):
 
 
 def described_values(text: str) -> tuple[Value, ...]:
-    """Every group and every value of a values file, in its order. Raises Undescribed for a value without a comment."""
+    """Every group and every value of a values file, in its order. Raises Undescribed for a value
+    without a comment.
+    """
     root = yaml.compose(text, Loader=yaml.SafeLoader)
     return () if root is None else tuple(_described(root, text.splitlines(), path=""))
 
 
 def readme(*, head: str, values: str, alerts: str) -> str:
     """The whole page out of the three files' texts."""
-    return head.replace("\n", f"\n\n{_NOTE}", 1) + _alert_table(alerts) + _value_table(described_values(values))
+    return (
+        head.replace("\n", f"\n\n{_NOTE}", 1)
+        + _alert_table(alerts)
+        + _value_table(described_values(values))
+    )
 
 
 def _described(node: yaml.Node, lines: list[str], *, path: str) -> Iterator[Value]:
@@ -266,24 +325,40 @@ def _described(node: yaml.Node, lines: list[str], *, path: str) -> Iterator[Valu
     for key, below in node.value:
         full_path = f"{path}.{key.value}" if path else str(key.value)
         comment = _comment_above(lines, key.start_mark)
-        parts = [] if below.start_mark.line == key.start_mark.line else list(_parts(below, lines, full_path))
+        parts = (
+            []
+            if below.start_mark.line == key.start_mark.line
+            else list(_parts(below, lines, full_path))
+        )
         if parts:
             yield Value(full_path, comment, None)
             yield from parts
         elif comment:
-            yield Value(full_path, comment, json.dumps(yaml.safe_load(yaml.serialize(below)), ensure_ascii=False))
+            yield Value(
+                full_path,
+                comment,
+                json.dumps(yaml.safe_load(yaml.serialize(below)), ensure_ascii=False),
+            )
         else:
-            raise Undescribed(f"{full_path} has no comment: say above it in values.yaml what it is for")
+            raise Undescribed(
+                f"{full_path} has no comment: say above it in values.yaml what it is for"
+            )
 
 
 def _parts(node: yaml.Node, lines: list[str], path: str) -> Iterator[Value]:
-    """The values below a group, or none when nothing below it is described: it is then one value."""
-    if isinstance(node, yaml.MappingNode) and any(_comment_above(lines, key.start_mark) for key, _ in node.value):
+    """The values below a group, or none when nothing below it is described: it is then one
+    value.
+    """
+    if isinstance(node, yaml.MappingNode) and any(
+        _comment_above(lines, key.start_mark) for key, _ in node.value
+    ):
         yield from _described(node, lines, path=path)
 
 
 def _comment_above(lines: list[str], mark: yaml.Mark) -> str:
-    """The lines of comment right above a key and as far in as it, joined; empty when there are none."""
+    """The lines of comment right above a key and as far in as it, joined; empty when there are
+    none.
+    """
     start = " " * mark.column + "#"
     first = mark.line
     while first > 0 and lines[first - 1].startswith(start):
@@ -293,21 +368,31 @@ def _comment_above(lines: list[str], mark: yaml.Mark) -> str:
 
 def _alert_table(alerts: str) -> str:
     rules = (rule for group in yaml.safe_load(alerts)["groups"] for rule in group["rules"])
-    return "\n## Alerts\n\n| Alert | Severity | After | Says |\n|---|---|---|---|\n" + "".join(map(_alert_row, rules))
+    return "\n## Alerts\n\n| Alert | Severity | After | Says |\n|---|---|---|---|\n" + "".join(
+        map(_alert_row, rules)
+    )
 
 
 def _alert_row(rule: Mapping[str, Any]) -> str:
     says = _chart_cell(_plain(rule["annotations"]["summary"]))
-    return f"| `{rule['alert']}` | {rule['labels']['severity']} | {rule.get('for', 'at once')} | {says} |\n"
+    return (
+        f"| `{rule['alert']}` | {rule['labels']['severity']} | {rule.get('for', 'at once')} | "
+        f"{says} |\n"
+    )
 
 
 def _plain(summary: str) -> str:
     """An alert's summary with the names of its labels in place of Prometheus's templates."""
-    return summary.replace("{{ $labels.", "<").replace(" }}", ">").replace("<", "*").replace(">", "*")
+    return (
+        summary.replace("{{ $labels.", "<").replace(" }}", ">").replace("<", "*").replace(">", "*")
+    )
 
 
 def _value_table(values: tuple[Value, ...]) -> str:
-    rows = (f"| `{value.path}` | {_default(value)} | {_chart_cell(value.comment)} |\n" for value in values)
+    rows = (
+        f"| `{value.path}` | {_default(value)} | {_chart_cell(value.comment)} |\n"
+        for value in values
+    )
     return "\n## Values\n\n| Value | Default | Meaning |\n|---|---|---|\n" + "".join(rows)
 
 
@@ -342,7 +427,9 @@ def cli_page() -> str:
     """The whole page, commands in the order in which `tidegate --help` lists them."""
     parts = [CLI_HEAD]
     for name, command in _commands(typer.main.get_command(app)):
-        parts.append(f"\n## tidegate {name}\n\n{_prose(command.help)}\n\n| Option | Meaning |\n|---|---|\n")
+        parts.append(
+            f"\n## tidegate {name}\n\n{_prose(command.help)}\n\n| Option | Meaning |\n|---|---|\n"
+        )
         parts.extend(_option_row(option) for option in command.params if not option.hidden)
     return "".join(parts)
 
@@ -363,21 +450,37 @@ def _prose(text: str | None) -> str:
 
 
 def _option_row(option: Any) -> str:
-    names = ", ".join(f"`{name}`" for name in option.opts) if option.param_type_name == "option" else f"`{option.metavar}`"
-    takes = "" if option.param_type_name == "argument" or option.is_flag else f" `{option.metavar or _choices(option)}`"
+    names = (
+        ", ".join(f"`{name}`" for name in option.opts)
+        if option.param_type_name == "option"
+        else f"`{option.metavar}`"
+    )
+    takes = (
+        ""
+        if option.param_type_name == "argument" or option.is_flag
+        else f" `{option.metavar or _choices(option)}`"
+    )
     return f"| {_cell(names + takes)} | {_cell(' '.join(_meaning(option)))} |\n"
 
 
 def _choices(option: Any) -> str:
     default = option.default
-    return "|".join(member.value for member in type(default)) if isinstance(default, Enum) else option.bare_type().upper()
+    return (
+        "|".join(member.value for member in type(default))
+        if isinstance(default, Enum)
+        else option.bare_type().upper()
+    )
 
 
 def _meaning(option: Any) -> Iterator[str]:
     yield option.help or ""
     if option.required:
         yield "Required."
-    elif option.param_type_name == "option" and not option.is_flag and option.default not in (None, ""):
+    elif (
+        option.param_type_name == "option"
+        and not option.is_flag
+        and option.default not in (None, "")
+    ):
         default = option.default.value if isinstance(option.default, Enum) else option.default
         yield f"Default: `{default}`."
     if option.envvar:
@@ -390,11 +493,16 @@ def _meaning(option: Any) -> Iterator[str]:
 # Run as `python -m tools.generate [--check]` from the root of a checkout.
 
 
-_HEADER = "# Generated from operator/tidegate/resources; do not edit: change the models and run `make generate`.\n"
+_HEADER = (
+    "# Generated from operator/tidegate/resources; do not edit: change the models and run "
+    "`make generate`.\n"
+)
 
 
 class _WrittenOut(yaml.SafeDumper):
-    """YAML without anchors: a person who reads a field sees its rules there, and so does every tool that knows no anchors."""
+    """YAML without anchors: a person who reads a field sees its rules there, and so does every tool
+    that knows no anchors.
+    """
 
     def ignore_aliases(self, _: Any) -> bool:
         return True
@@ -402,7 +510,9 @@ class _WrittenOut(yaml.SafeDumper):
 
 def crd_yaml(kind: Kind) -> str:
     """The CRD of a kind as the text of its file in `crds/`."""
-    return _HEADER + yaml.dump(crd_document(kind), Dumper=_WrittenOut, sort_keys=False, width=120, allow_unicode=True)
+    return _HEADER + yaml.dump(
+        crd_document(kind), Dumper=_WrittenOut, sort_keys=False, width=120, allow_unicode=True
+    )
 
 
 def generated_files() -> Mapping[Path, str]:
@@ -414,7 +524,10 @@ def generated_files() -> Mapping[Path, str]:
 
 def main() -> int:
     """Write or check every generated file, as the command line asks."""
-    texts = {name: path.read_text(encoding="utf-8") for name, path in (("head", CHART_README_HEAD), ("values", VALUES), ("alerts", ALERTS))}
+    texts = {
+        name: path.read_text(encoding="utf-8")
+        for name, path in (("head", CHART_README_HEAD), ("values", VALUES), ("alerts", ALERTS))
+    }
     pages = {REASONS_PAGE: reasons_page(), CLI_PAGE: cli_page(), CHART_README: readme(**texts)}
     return write_or_check({**generated_files(), **pages}, command="python -m tools.generate")
 

@@ -43,33 +43,126 @@ LINES_BEFORE: Mapping[str, int] = {
     "image": 1_980,
     "tools": 174,
 }
-_SOURCE_SUFFIXES = {".py", ".js", ".css", ".html", ".template", ".jinja", ".j2", ".sh", ".go", ".properties"}
+_SOURCE_SUFFIXES = {
+    ".py",
+    ".js",
+    ".css",
+    ".html",
+    ".template",
+    ".jinja",
+    ".j2",
+    ".sh",
+    ".go",
+    ".properties",
+}
 
 _SMALL_LINES = 60
 _REASON = re.compile(r"[^.]*\b(?:module|file|process) of its own\b[^.]*\.", re.IGNORECASE)
 
 WORDS = (
-    *("card", "cards", "told", "tells", "telling", "nobody", "mend", "mends", "mended", "mending", "beneath", "lent"),
-    *("ground", "grounds", "sight", "sights", "tide", "tides", "teeth", "tooth", "estate", "estates"),
+    *(
+        "card",
+        "cards",
+        "told",
+        "tells",
+        "telling",
+        "nobody",
+        "mend",
+        "mends",
+        "mended",
+        "mending",
+        "beneath",
+        "lent",
+    ),
+    *(
+        "ground",
+        "grounds",
+        "sight",
+        "sights",
+        "tide",
+        "tides",
+        "teeth",
+        "tooth",
+        "estate",
+        "estates",
+    ),
 )
 # Names that the code had for things for which the field has a word; as whole identifiers.
 NAMES = (
-    *("Ground", "Grounds", "Standing", "Beneath", "CommonGround", "Held", "HeldDown", "Helpless", "Scene", "Wish", "Kept"),
-    *("Advised", "Rehearsal", "Actor", "Seen", "NotDone", "Farewell", "Around", "Surroundings", "Asked", "EntitySight"),
-    *("ReportDesk", "AuditDesk", "_Shelf", "Telling", "Oddity", "Rung", "Ladder", "NeedsMending", "Sighting", "_Law"),
-    *("has_arrived", "look_again", "see_cluster", "older_rival", "tooth_seconds", "regret_seconds", "said_in", "shortly"),
+    *(
+        "Ground",
+        "Grounds",
+        "Standing",
+        "Beneath",
+        "CommonGround",
+        "Held",
+        "HeldDown",
+        "Helpless",
+        "Scene",
+        "Wish",
+        "Kept",
+    ),
+    *(
+        "Advised",
+        "Rehearsal",
+        "Actor",
+        "Seen",
+        "NotDone",
+        "Farewell",
+        "Around",
+        "Surroundings",
+        "Asked",
+        "EntitySight",
+    ),
+    *(
+        "ReportDesk",
+        "AuditDesk",
+        "_Shelf",
+        "Telling",
+        "Oddity",
+        "Rung",
+        "Ladder",
+        "NeedsMending",
+        "Sighting",
+        "_Law",
+    ),
+    *(
+        "has_arrived",
+        "look_again",
+        "see_cluster",
+        "older_rival",
+        "tooth_seconds",
+        "regret_seconds",
+        "said_in",
+        "shortly",
+    ),
 )
 _PROSE_PLACES = (
     *(*PRODUCT, *AROUND, "docs", "tests", "e2e", "tools", "charts", "crds", "deploy", "examples"),
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", "pyproject.toml", "mkdocs.yml"),
 )
-_PROSE_SUFFIXES = {".py", ".md", ".yaml", ".yml", ".html", ".template", ".jinja", ".j2", ".js", ".tpl", ".toml", ""}
+_PROSE_SUFFIXES = {
+    ".py",
+    ".md",
+    ".yaml",
+    ".yml",
+    ".html",
+    ".template",
+    ".jinja",
+    ".j2",
+    ".js",
+    ".tpl",
+    ".toml",
+    "",
+}
 _OWN_FILES = ("tools/house.py", "tests/unit/tools/test_house.py")  # they have to name the words
 
 
 @dataclass(frozen=True, slots=True)
 class Quotation:
-    """Words that are somebody else's: this text may stand in these files (a path, or a folder's)."""
+    """Words that are somebody else's: this text may stand in these files (a path, or a
+    folder's).
+    """
 
     path: str
     text: str
@@ -115,7 +208,9 @@ class Figure:
 
 def product_graph(root: Path) -> ImportGraph:
     """Of the product: the core and the operator."""
-    return import_graph((root, root / "controller_logic"), (root / "operator", root / "operator" / "tidegate"))
+    return import_graph(
+        (root, root / "controller_logic"), (root / "operator", root / "operator" / "tidegate")
+    )
 
 
 def percentile(values: Iterable[int], percent: float) -> int:
@@ -136,16 +231,28 @@ def size_figures(graph: ImportGraph) -> Iterator[Figure]:
         len(small),
         10,
         "modules",
-        details=tuple(f"{module.name} ({module.lines}): {reason_of(module) or 'no reason in its docstring'}" for module in small),
+        details=tuple(
+            f"{module.name} ({module.lines}): {reason_of(module) or 'no reason in its docstring'}"
+            for module in small
+        ),
     )
     unexplained = sum(reason_of(module) is None for module in small)
-    yield Figure("  of which without a reason in the docstring", unexplained, 0, "modules", note='a sentence with "a module of its own"')
+    yield Figure(
+        "  of which without a reason in the docstring",
+        unexplained,
+        0,
+        "modules",
+        note='a sentence with "a module of its own"',
+    )
 
 
 def small_modules(graph: ImportGraph) -> list[Module]:
     """Short modules that only one other needs."""
     short = (module for module in graph.modules.values() if module.lines < _SMALL_LINES)
-    return sorted((module for module in short if len(graph.importers(module.name)) == 1), key=lambda module: module.name)
+    return sorted(
+        (module for module in short if len(graph.importers(module.name)) == 1),
+        key=lambda module: module.name,
+    )
 
 
 def reason_of(module: Module) -> str | None:
@@ -158,9 +265,17 @@ def import_figures(product: ImportGraph, around: ImportGraph) -> Iterator[Figure
     """Depth and circles."""
     core = product.below("controller_logic")
     yield Figure("core files", len(core.modules), 35, "files")
-    yield Figure("core import floors", floors(core.imports), 9, "floors", note="longest chain, imports for type checkers included")
+    yield Figure(
+        "core import floors",
+        floors(core.imports),
+        9,
+        "floors",
+        note="longest chain, imports for type checkers included",
+    )
     yield _circle_figure("circles of imports in the product", circles(product.imports))
-    yield _circle_figure("circles of imports in demo, lab, bench and image", circles(around.imports))
+    yield _circle_figure(
+        "circles of imports in demo, lab, bench and image", circles(around.imports)
+    )
     folders: dict[str, set[str]] = {folder: set() for folder in AROUND}
     for name, imported in around.imports.items():
         home = name.split(".")[0]
@@ -169,21 +284,35 @@ def import_figures(product: ImportGraph, around: ImportGraph) -> Iterator[Figure
 
 
 def _circle_figure(name: str, found: list[list[str]]) -> Figure:
-    return Figure(name, len(found), 0, "circles", details=tuple(" <-> ".join(sorted(one)) for one in found))
+    return Figure(
+        name, len(found), 0, "circles", details=tuple(" <-> ".join(sorted(one)) for one in found)
+    )
 
 
 def source_lines(root: Path) -> dict[str, int]:
     """Lines of code by folder: Python, templates, scripts and the lab's Go; no data, no locks."""
     counts: dict[str, int] = {}
     for folder in (*PRODUCT, *AROUND, "tools"):
-        files = [path for path in (root / folder).rglob("*") if path.is_file() and path.suffix in _SOURCE_SUFFIXES]
-        counts[folder] = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files if "__pycache__" not in path.parts)
+        files = [
+            path
+            for path in (root / folder).rglob("*")
+            if path.is_file() and path.suffix in _SOURCE_SUFFIXES
+        ]
+        counts[folder] = sum(
+            len(path.read_text(encoding="utf-8").splitlines())
+            for path in files
+            if "__pycache__" not in path.parts
+        )
     return counts
 
 
 def lines_before(root: Path) -> Mapping[str, int]:
-    """The same of the commit before, from git where it is there, and else as it was counted then."""
-    archive = subprocess.run(["git", "-C", str(root), "archive", BEFORE], capture_output=True, check=False)
+    """The same of the commit before, from git where it is there, and else as it was counted
+    then.
+    """
+    archive = subprocess.run(
+        ["git", "-C", str(root), "archive", BEFORE], capture_output=True, check=False
+    )
     if archive.returncode:
         return LINES_BEFORE
     with tempfile.TemporaryDirectory(prefix="tidegate-house-") as folder:
@@ -196,9 +325,22 @@ def line_figures(now: Mapping[str, int], before: Mapping[str, int]) -> Iterator[
     """Product and what is around it, against the commit before."""
     counted = [folder for folder in now if folder != "tools"]
     total, total_before = (sum(counts[folder] for folder in counted) for counts in (now, before))
-    details = tuple(f"{folder}: {before[folder]:,} -> {now[folder]:,} ({now[folder] - before[folder]:+,})" for folder in now)
-    note = f"{total - total_before:+,} since {BEFORE}; tools/ ({now['tools'] - before['tools']:+,}) is not counted"
-    yield Figure("lines of product, demo, lab, bench and image", total, total_before - 1, "lines", note=note, details=details)
+    details = tuple(
+        f"{folder}: {before[folder]:,} -> {now[folder]:,} ({now[folder] - before[folder]:+,})"
+        for folder in now
+    )
+    note = (
+        f"{total - total_before:+,} since {BEFORE}; tools/ "
+        f"({now['tools'] - before['tools']:+,}) is not counted"
+    )
+    yield Figure(
+        "lines of product, demo, lab, bench and image",
+        total,
+        total_before - 1,
+        "lines",
+        note=note,
+        details=details,
+    )
 
 
 def prose_files(root: Path) -> Iterator[tuple[str, str]]:
@@ -207,7 +349,12 @@ def prose_files(root: Path) -> Iterator[tuple[str, str]]:
         start = root / place
         for path in sorted(start.rglob("*")) if start.is_dir() else [start]:
             name = path.relative_to(root).as_posix()
-            if path.is_file() and path.suffix in _PROSE_SUFFIXES and "__pycache__" not in path.parts and name not in _OWN_FILES:
+            if (
+                path.is_file()
+                and path.suffix in _PROSE_SUFFIXES
+                and "__pycache__" not in path.parts
+                and name not in _OWN_FILES
+            ):
                 with suppress(UnicodeDecodeError):
                     yield name, path.read_text(encoding="utf-8")
 
@@ -228,7 +375,9 @@ def names_in(source: str) -> Counter[str]:
     """How often each of the old names is an identifier of a Python source; prose does not count."""
     wanted = frozenset(NAMES)
     tokens = tokenize.generate_tokens(StringIO(source).readline)
-    return Counter(token.string for token in tokens if token.type == tokenize.NAME and token.string in wanted)
+    return Counter(
+        token.string for token in tokens if token.type == tokenize.NAME and token.string in wanted
+    )
 
 
 def word_figures(files: Iterable[tuple[str, str]]) -> Iterator[Figure]:
@@ -243,8 +392,20 @@ def word_figures(files: Iterable[tuple[str, str]]) -> Iterator[Figure]:
         if name.endswith(".py"):
             names += names_in(text)
     details = (_counted(words), "most in: " + _counted(Counter(dict(places.most_common(12)))))
-    yield Figure("words that only we use, in code and docs", words.total(), 0, "times", details=details if words else ())
-    yield Figure("names that go, in code", names.total(), 0, "times", details=(_counted(names),) if names else ())
+    yield Figure(
+        "words that only we use, in code and docs",
+        words.total(),
+        0,
+        "times",
+        details=details if words else (),
+    )
+    yield Figure(
+        "names that go, in code",
+        names.total(),
+        0,
+        "times",
+        details=(_counted(names),) if names else (),
+    )
 
 
 def _counted(counts: Counter[str]) -> str:
@@ -258,11 +419,21 @@ def measured(module: str, *arguments: str) -> dict[str, Any]:
     """The JSON that a module of tests/house prints. Raises RuntimeError with its last words."""
     argv = [sys.executable, "-m", module, *arguments]
     try:
-        ended = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, env=_environment(), timeout=600, check=False)
+        ended = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            cwd=ROOT,
+            env=_environment(),
+            timeout=600,
+            check=False,
+        )
     except subprocess.TimeoutExpired:
         raise RuntimeError("it took more than ten minutes") from None
     if ended.returncode:
-        raise RuntimeError((ended.stderr.strip().splitlines() or ["it failed without a word"])[-1][:300])
+        raise RuntimeError(
+            (ended.stderr.strip().splitlines() or ["it failed without a word"])[-1][:300]
+        )
     return dict(json.loads(ended.stdout.strip().splitlines()[-1]))
 
 
@@ -279,22 +450,61 @@ def run_figures() -> Iterator[Figure]:
     """
     walk, why = _try("tests.house.walks", "cut")
     entered = tuple(walk.get("entered", ()))
-    yield Figure("files entered by one cut in decide()", walk.get("files"), 28, "files", note=why, details=entered)
+    yield Figure(
+        "files entered by one cut in decide()",
+        walk.get("files"),
+        28,
+        "files",
+        note=why,
+        details=entered,
+    )
     note = why or f"calls from one core file into another, of {walk['calls']} calls"
-    yield Figure("changes of file of one cut in decide()", walk.get("changes"), 180, "changes", note=note)
+    yield Figure(
+        "changes of file of one cut in decide()", walk.get("changes"), 180, "changes", note=note
+    )
     walk, why = _try("tests.house.walks", "quota-to-znode")
     note = why or f"{walk['changes']} changes of file; ZooKeeper is a double"
-    yield Figure("files entered by a quota, CR to znode", walk.get("files"), 40, "files", note=note, details=tuple(walk.get("entered", ())))
+    yield Figure(
+        "files entered by a quota, CR to znode",
+        walk.get("files"),
+        40,
+        "files",
+        note=note,
+        details=tuple(walk.get("entered", ())),
+    )
     walk, why = _try("tests.house.walks", "sample-to-cell")
     note = why or f"in {walk['processes']} processes, Spark's workers among them"
     entered = tuple(walk.get("entered", ()))
-    yield Figure("files entered by a sample, to a report cell", walk.get("files"), 40, "files", note=note, details=entered)
+    yield Figure(
+        "files entered by a sample, to a report cell",
+        walk.get("files"),
+        40,
+        "files",
+        note=note,
+        details=entered,
+    )
     decided, why = _try("tests.house.walks", "decide-time")
-    note = why or f"median of {decided['rounds']}, best {decided['best']} ms, load {os.getloadavg()[0]:.1f}"
-    yield Figure("decide(), 50 brokers, 20,000 partitions, 5000 entities", decided.get("milliseconds"), 50, "ms", note=note)
+    note = (
+        why
+        or f"median of {decided['rounds']}, best {decided['best']} ms, load "
+        f"{os.getloadavg()[0]:.1f}"
+    )
+    yield Figure(
+        "decide(), 50 brokers, 20,000 partitions, 5000 entities",
+        decided.get("milliseconds"),
+        50,
+        "ms",
+        note=note,
+    )
     yield help_figure([sys.executable, "-m", "tidegate", "--help"])
     rest, why = _try("tests.house.operator_at_rest")
-    yield Figure("operator at rest, no policy", rest.get("resident_megabytes"), 110, "MB", note=why or "resident memory of its process")
+    yield Figure(
+        "operator at rest, no policy",
+        rest.get("resident_megabytes"),
+        110,
+        "MB",
+        note=why or "resident memory of its process",
+    )
 
 
 def _try(module: str, *arguments: str) -> tuple[dict[str, Any], str]:
@@ -349,16 +559,24 @@ def table(figures: list[Figure], *, details: bool) -> str:
         if figure is not None and figure.details and (details or not figure.kept):
             shown = figure.details if details else figure.details[:20]
             lines += [f"    {text}" for text in shown]
-            lines += [f"    ... {len(figure.details) - len(shown)} more (--details)"] if len(figure.details) > len(shown) else []
+            lines += (
+                [f"    ... {len(figure.details) - len(shown)} more (--details)"]
+                if len(figure.details) > len(shown)
+                else []
+            )
     return "\n".join(lines)
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Print all figures; 1 when a bound is missed."""
-    parser = argparse.ArgumentParser(prog="python -m tools.house", description="Measure the house against its bounds.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.house", description="Measure the house against its bounds."
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--static", action="store_true", help="only what is read from the sources")
-    parser.add_argument("--details", action="store_true", help="list everything that figures are made of")
+    parser.add_argument(
+        "--details", action="store_true", help="list everything that figures are made of"
+    )
     asked = parser.parse_args(arguments)
     figures = [*source_figures(), *([] if asked.static else run_figures())]
     if asked.json:

@@ -53,7 +53,11 @@ class ImportGraph:
 
     def below(self, *packages: str) -> "ImportGraph":
         """The same of these packages only."""
-        kept = {name: one for name, one in self.modules.items() if any(_is_below(name, package) for package in packages)}
+        kept = {
+            name: one
+            for name, one in self.modules.items()
+            if any(_is_below(name, package) for package in packages)
+        }
         return ImportGraph(kept, {name: self.imports[name] & kept.keys() for name in kept})
 
 
@@ -62,8 +66,13 @@ def import_graph(*folders: tuple[Path, Path]) -> ImportGraph:
     at. Empty `__init__.py` are left out.
     """
     found = [module for start, folder in folders for module in _modules(start, folder)]
-    modules = {module.name: module for module in found if not (module.is_package and module.is_empty)}
-    return ImportGraph(modules, {name: frozenset(_imported(module, modules)) - {name} for name, module in modules.items()})
+    modules = {
+        module.name: module for module in found if not (module.is_package and module.is_empty)
+    }
+    return ImportGraph(
+        modules,
+        {name: frozenset(_imported(module, modules)) - {name} for name, module in modules.items()},
+    )
 
 
 def _modules(start: Path, folder: Path) -> Iterator[Module]:
@@ -101,7 +110,9 @@ def circles(imports: Mapping[_Node, Collection[_Node]]) -> list[list[_Node]]:
     """Every set of nodes that all reach each other, largest first (Tarjan's algorithm; sets of one
     are no circle).
     """
-    return sorted((part for part in component_order(imports) if len(part) > 1), key=len, reverse=True)
+    return sorted(
+        (part for part in component_order(imports) if len(part) > 1), key=len, reverse=True
+    )
 
 
 def floors(imports: Mapping[_Node, Collection[_Node]]) -> int:
@@ -110,7 +121,9 @@ def floors(imports: Mapping[_Node, Collection[_Node]]) -> int:
     """
     depth: dict[_Node, int] = {}
     for part in component_order(imports):  # what is imported comes first
-        below = max((depth[node] for one in part for node in imports[one] if node not in part), default=0)
+        below = max(
+            (depth[node] for one in part for node in imports[one] if node not in part), default=0
+        )
         depth |= dict.fromkeys(part, below + len(part))
     return max(depth.values(), default=0)
 

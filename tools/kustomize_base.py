@@ -1,7 +1,8 @@
-"""`deploy/kustomize/`: the CRDs and the operator for people with Kustomize, made from `crds/` and from what the chart renders.
+"""`deploy/kustomize/`: the CRDs and the operator for people with Kustomize, made from `crds/` and
+from what the chart renders.
 
-Helm renders the chart, so this needs the lab's Helm. What only Helm understands is left out; the rest is the chart's own text, its comments
-included.
+Helm renders the chart, so this needs the lab's Helm. What only Helm understands is left out; the
+rest is the chart's own text, its comments included.
 """
 
 import re
@@ -18,7 +19,9 @@ FOLDER = Path("deploy/kustomize")
 CHART = Path("charts/tidegate")
 CRDS = Path("crds")
 NAMESPACE = "tidegate"
-_ONLY_HELMS = re.compile(r"^ *(?:helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n|^# Source: .*\n", re.MULTILINE)
+_ONLY_HELMS = re.compile(
+    r"^ *(?:helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n|^# Source: .*\n", re.MULTILINE
+)
 _NOTE = "# Made from {source} by `make kustomize-base`; do not edit by hand.\n"
 _NAMESPACE = f"""\
 apiVersion: v1
@@ -31,17 +34,30 @@ metadata:
 
 
 def rendered() -> str:
-    """Every object of the operator but the CRDs, as a release `tidegate` has them with the chart's own values."""
+    """Every object of the operator but the CRDs, as a release `tidegate` has them with the chart's
+    own values.
+    """
     with tempfile.TemporaryDirectory(prefix="tidegate-helm-") as home:
         text = Helm(Path(home)).run(
-            "template", "tidegate", str(CHART), "--namespace", NAMESPACE, "--no-hooks", "--set", "crds.enabled=false"
+            "template",
+            "tidegate",
+            str(CHART),
+            "--namespace",
+            NAMESPACE,
+            "--no-hooks",
+            "--set",
+            "crds.enabled=false",
         )
     return _ONLY_HELMS.sub("", text)
 
 
 def kustomization(*resources: str) -> str:
     """One that only lists what belongs to it."""
-    document = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": list(resources)}
+    document = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": list(resources),
+    }
     return yaml.safe_dump(document, sort_keys=False)
 
 
@@ -54,7 +70,8 @@ def files() -> dict[Path, str]:
         FOLDER / "crds" / "kustomization.yaml": _NOTE.format(source="crds/") + kustomization(*crds),
         FOLDER / "base" / "namespace.yaml": note + _NAMESPACE,
         FOLDER / "base" / "operator.yaml": note + rendered(),
-        FOLDER / "base" / "kustomization.yaml": note + kustomization("namespace.yaml", "operator.yaml"),
+        FOLDER / "base" / "kustomization.yaml": note
+        + kustomization("namespace.yaml", "operator.yaml"),
     }
 
 

@@ -1,7 +1,9 @@
-"""How long one `decide()` takes for 50 brokers, 20,000 partitions and 5,000 entities, and to read all their leaders.
+"""How long one `decide()` takes for 50 brokers, 20,000 partitions and 5,000 entities, and to read
+all their leaders.
 
-The bound of `decide()` is 100 ms by the clock, cold and with nothing to change. The garbage collector runs as always, and
-the decision before is let go while the next one is made, as in the operator.
+The bound of `decide()` is 100 ms by the clock, cold and with nothing to change. The garbage
+collector runs as always, and the decision before is let go while the next one is made, as in the
+operator.
 """
 
 from __future__ import annotations
@@ -46,8 +48,13 @@ _VERSION = 4
 def synthetic_answer() -> bytes:
     """A Metadata answer (v4) as one broker of a large cluster would send it: 860 kB."""
     topics = [_topic(number) for number in range(TOPICS)]
-    brokers = [MetadataResponse.MetadataResponseBroker(node_id=i, host=f"broker-{i}", port=9092, rack=None) for i in range(BROKERS)]
-    answer = MetadataResponse(throttle_time_ms=0, brokers=brokers, cluster_id="bench", controller_id=1, topics=topics)
+    brokers = [
+        MetadataResponse.MetadataResponseBroker(node_id=i, host=f"broker-{i}", port=9092, rack=None)
+        for i in range(BROKERS)
+    ]
+    answer = MetadataResponse(
+        throttle_time_ms=0, brokers=brokers, cluster_id="bench", controller_id=1, topics=topics
+    )
     return bytes(answer.encode(version=_VERSION))
 
 
@@ -59,7 +66,10 @@ def measure(data: bytes) -> tuple[list[float], list[float]]:
         topology = topology_of(MetadataResponse.decode(data, version=_VERSION), read_at_seconds=0.0)
         processor.append((time.process_time() - started[0]) * 1000)
         clock.append((time.perf_counter() - started[1]) * 1000)
-        if sum(topic.partitions for topic in topology.topics.values()) != TOPICS * PARTITIONS_PER_TOPIC:
+        if (
+            sum(topic.partitions for topic in topology.topics.values())
+            != TOPICS * PARTITIONS_PER_TOPIC
+        ):
             raise RuntimeError("partitions were lost on the way")
     return processor, clock
 
@@ -69,9 +79,17 @@ def metadata_figures() -> list[Figure]:
     data = synthetic_answer()
     processor, clock = measure(data)
     partitions, size = f"{TOPICS * PARTITIONS_PER_TOPIC:,}", f"{len(data) / 1e3:.0f} kB"
-    what = f"leaders of {partitions} partitions on {BROKERS} brokers from one Metadata answer of {size}"
-    note = f"best {min(clock):.0f} ms, worst {max(clock):.0f} ms; processor median {median(processor):.0f} ms, best {min(processor):.0f} ms"
-    return [Figure(f"{what}, median of {len(clock)}", median(clock), "ms", BOUND_MILLISECONDS, note)]
+    what = (
+        f"leaders of {partitions} partitions on {BROKERS} brokers from one Metadata answer of "
+        f"{size}"
+    )
+    note = (
+        f"best {min(clock):.0f} ms, worst {max(clock):.0f} ms; processor median "
+        f"{median(processor):.0f} ms, best {min(processor):.0f} ms"
+    )
+    return [
+        Figure(f"{what}, median of {len(clock)}", median(clock), "ms", BOUND_MILLISECONDS, note)
+    ]
 
 
 def _topic(number: int) -> Any:
@@ -81,7 +99,11 @@ def _topic(number: int) -> Any:
         replicas = [(number + index + offset) % BROKERS for offset in range(REPLICAS)]
         partitions.append(
             topic.MetadataResponsePartition(
-                error_code=0, partition_index=index, leader_id=replicas[0], replica_nodes=replicas, isr_nodes=replicas
+                error_code=0,
+                partition_index=index,
+                leader_id=replicas[0],
+                replica_nodes=replicas,
+                isr_nodes=replicas,
             )
         )
     return topic(error_code=0, name=f"topic-{number:04d}", is_internal=False, partitions=partitions)
@@ -93,9 +115,14 @@ _ROUNDS = 25
 
 
 def observation() -> Observation:
-    """A cluster with everything declared and nothing written yet; every member names two topics of its own choice."""
+    """A cluster with everything declared and nothing written yet; every member names two topics of
+    its own choice.
+    """
     topics = {
-        f"topic-{number}": TopicLeaders({(number * 7 + place) % _BROKERS: 1 for place in range(_PARTITIONS)}) for number in range(_TOPICS)
+        f"topic-{number}": TopicLeaders(
+            {(number * 7 + place) % _BROKERS: 1 for place in range(_PARTITIONS)}
+        )
+        for number in range(_TOPICS)
     }
     members = [
         Member(
@@ -106,9 +133,18 @@ def observation() -> Observation:
         )
         for number in range(_ENTITIES)
     ]
-    tiers = tuple(Tier(f"bench/tier-{number}", Level.L2, tuple(members[number::_TIERS])) for number in range(_TIERS))
+    tiers = tuple(
+        Tier(f"bench/tier-{number}", Level.L2, tuple(members[number::_TIERS]))
+        for number in range(_TIERS)
+    )
     quotas = {member.entity: StoredQuota(member.entity, {}) for member in members}
-    return Observation(0.0, Policy("bench/main", "uid"), tiers, Topology(0.0, frozenset(range(_BROKERS)), topics), quotas)
+    return Observation(
+        0.0,
+        Policy("bench/main", "uid"),
+        tiers,
+        Topology(0.0, frozenset(range(_BROKERS)), topics),
+        quotas,
+    )
 
 
 def applied(before: Observation, writes: tuple[QuotaWrite, ...]) -> Observation:
@@ -117,7 +153,9 @@ def applied(before: Observation, writes: tuple[QuotaWrite, ...]) -> Observation:
     for write in writes:
         values = {key: text for key, text in write.values.items() if text is not None}
         quotas[write.entity] = StoredQuota(write.entity, values, 0, write.ledger, 0)
-    return Observation(before.now_seconds + 15.0, before.policy, before.tiers, before.topology, quotas)
+    return Observation(
+        before.now_seconds + 15.0, before.policy, before.tiers, before.topology, quotas
+    )
 
 
 def timed(world: Observation) -> tuple[Decision, list[float]]:
@@ -131,7 +169,9 @@ def timed(world: Observation) -> tuple[Decision, list[float]]:
 
 
 def decide_figures() -> list[Figure]:
-    """Both cases: the median of the rounds against the bound, and the best and the worst beside it."""
+    """Both cases: the median of the rounds against the bound, and the best and the worst beside
+    it.
+    """
     first = observation()
     decision, cold_seconds = timed(first)
     _, steady_seconds = timed(applied(first, decision.writes))
@@ -139,6 +179,9 @@ def decide_figures() -> list[Figure]:
 
 
 def _figure(case: str, seconds: list[float]) -> Figure:
-    name = f"decide(), {_BROKERS} brokers, {_TOPICS * _PARTITIONS:,} partitions, {_ENTITIES} entities: {case}, median of {len(seconds)}"
+    name = (
+        f"decide(), {_BROKERS} brokers, {_TOPICS * _PARTITIONS:,} partitions, {_ENTITIES} "
+        f"entities: {case}, median of {len(seconds)}"
+    )
     note = f"best {min(seconds) * 1000:.0f} ms, worst {max(seconds) * 1000:.0f} ms"
     return Figure(name, median(seconds) * 1000, "ms", BOUND_SECONDS * 1000, note)

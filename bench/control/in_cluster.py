@@ -1,4 +1,6 @@
-"""What the operator costs and how soon it acts as people run it: Pods of its image, installed by its chart, on a real one-node cluster."""
+"""What the operator costs and how soon it acts as people run it: Pods of its image, installed by
+its chart, on a real one-node cluster.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,10 @@ _ENTITIES, _TIERS = 1000, 10
 _TAKEOVERS, _CHANGES = 5, 20
 _TAKEOVER_SECONDS = 15.0
 _RESIDENT, _TICKS = r"^VmRSS:\s+(\d+) kB$", 100
-_ASK = "import pathlib; print(pathlib.Path('/proc/1/status').read_text()); print('STAT', pathlib.Path('/proc/1/stat').read_text())"
+_ASK = (
+    "import pathlib; print(pathlib.Path('/proc/1/status').read_text()); print('STAT', "
+    "pathlib.Path('/proc/1/stat').read_text())"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,9 @@ class _Installed:
 
 
 def in_cluster() -> list[Figure]:
-    """Image, start, rest, a thousand contracts, changes and take-overs; two replicas, one broker, all on this machine."""
+    """Image, start, rest, a thousand contracts, changes and take-overs; two replicas, one broker,
+    all on this machine.
+    """
     image = build()
     with _installed(image) as on:
         at_rest = _watched(on, "no policy")
@@ -59,14 +66,34 @@ def in_cluster() -> list[Figure]:
         Figure("chart installed to both replicas Ready", on.ready_seconds, "s", None),
         *at_rest,
         *loaded,
-        Figure(f"in the cluster: a contract applied to quota committed, P50 of {_CHANGES}", percentile(latencies, 50), "s", None),
-        Figure(f"in the cluster: a contract applied to quota committed, P95 of {_CHANGES}", percentile(latencies, 95), "s", None),
-        Figure(f"in the cluster: writing Pod killed to another one writes, worst of {_TAKEOVERS}", max(takeovers), "s", _TAKEOVER_SECONDS),
+        Figure(
+            f"in the cluster: a contract applied to quota committed, P50 of {_CHANGES}",
+            percentile(latencies, 50),
+            "s",
+            None,
+        ),
+        Figure(
+            f"in the cluster: a contract applied to quota committed, P95 of {_CHANGES}",
+            percentile(latencies, 95),
+            "s",
+            None,
+        ),
+        Figure(
+            f"in the cluster: writing Pod killed to another one writes, worst of {_TAKEOVERS}",
+            max(takeovers),
+            "s",
+            _TAKEOVER_SECONDS,
+        ),
     ]
 
 
 def _image_figures(image: BuiltImage) -> list[Figure]:
-    compressed, unpacked = (sum(sizes) for sizes in zip(*((one.compressed_bytes, one.content_bytes) for one in image.layers), strict=True))
+    compressed, unpacked = (
+        sum(sizes)
+        for sizes in zip(
+            *((one.compressed_bytes, one.content_bytes) for one in image.layers), strict=True
+        )
+    )
     return [
         Figure("image, as a registry stores it", compressed / MB, "MB", None),
         Figure("image, on a node's disk", unpacked / MB, "MB", None),
@@ -83,7 +110,15 @@ def _installed(image: BuiltImage) -> Iterator[_Installed]:
             release = Release(node, Helm(Path(home), node.kubeconfig), Image(repository, tag))
             ready_seconds = release.install()
             node.kubectl("create", "namespace", "bench")
-            yield _Installed(kafka, node, release, Scenario(node, "bench"), KafkaSide(kafka, zookeeper), "bench", ready_seconds)
+            yield _Installed(
+                kafka,
+                node,
+                release,
+                Scenario(node, "bench"),
+                KafkaSide(kafka, zookeeper),
+                "bench",
+                ready_seconds,
+            )
 
 
 @contextmanager
@@ -97,20 +132,35 @@ def _reader(kafka: KafkaLab) -> Iterator[KazooClient]:
 
 def _tiers(topic: str) -> list[dict[str, Any]]:
     users = [f"user{number}" for number in range(_ENTITIES)]
-    return [tier(f"tier{number}", "L0", dict.fromkeys(users[number::_TIERS], MB), topic=topic) for number in range(_TIERS)]
+    return [
+        tier(f"tier{number}", "L0", dict.fromkeys(users[number::_TIERS], MB), topic=topic)
+        for number in range(_TIERS)
+    ]
 
 
 def _watched(on: _Installed, what: str) -> list[Figure]:
-    """The replica that writes, or any while none does: its memory, and what it takes of a core while nothing changes."""
-    pod = (on.release.holder(on.scene.namespace) if "contracts" in what else "") or sorted(on.release.pods())[0]
+    """The replica that writes, or any while none does: its memory, and what it takes of a core
+    while nothing changes.
+    """
+    pod = (on.release.holder(on.scene.namespace) if "contracts" in what else "") or sorted(
+        on.release.pods()
+    )[0]
     before, _ = _processor_and_memory(on, pod)
     began = time.monotonic()
     time.sleep(_REST_SECONDS)
     after, resident = _processor_and_memory(on, pod)
     cores = (after - before) / (time.monotonic() - began)
     return [
-        Figure(f"in the cluster: resident memory of the operator, {what}", resident / MB, "MB", None),
-        Figure(f"in the cluster: processor at rest, {what}", cores, "cores", None, f"over {_REST_SECONDS} s"),
+        Figure(
+            f"in the cluster: resident memory of the operator, {what}", resident / MB, "MB", None
+        ),
+        Figure(
+            f"in the cluster: processor at rest, {what}",
+            cores,
+            "cores",
+            None,
+            f"over {_REST_SECONDS} s",
+        ),
     ]
 
 
@@ -124,10 +174,18 @@ def _processor_and_memory(on: _Installed, pod: str) -> tuple[float, float]:
 
 def _change(on: _Installed, rate: int) -> float:
     members: Sequence[dict[str, Any]] = on.scene.read("bt/tier0")["spec"]["members"]
-    changed = [{**members[0], "contract": {"perPartition": {"fetch": str(rate + MB)}}}, *members[1:]]
+    changed = [
+        {**members[0], "contract": {"perPartition": {"fetch": str(rate + MB)}}},
+        *members[1:],
+    ]
     began = time.monotonic()
     on.scene.edit("bt/tier0", {"members": changed})
-    wait_until(lambda: on.in_kafka.fetch_quota("user0") == rate + MB, "the new quota", timeout_seconds=60, poll_seconds=0.01)
+    wait_until(
+        lambda: on.in_kafka.fetch_quota("user0") == rate + MB,
+        "the new quota",
+        timeout_seconds=60,
+        poll_seconds=0.01,
+    )
     return time.monotonic() - began
 
 

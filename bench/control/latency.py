@@ -1,4 +1,5 @@
-"""How long the whole operator takes: many contracts at once, one changed contract, a killed broker; what it costs at rest; and its peers.
+"""How long the whole operator takes: many contracts at once, one changed contract, a killed broker;
+what it costs at rest; and its peers.
 
 Ends are taken from ZooKeeper's own modification times where it has them, in whole milliseconds.
 """
@@ -28,24 +29,33 @@ _BOUNDS_SECONDS = {1000: 3.0, 5000: 12.0}
 
 
 def cold(on: World, entities: int) -> list[Figure]:
-    """Until `entities` contracts in ten tiers are in ZooKeeper and in status, when nothing was written before.
+    """Until `entities` contracts in ten tiers are in ZooKeeper and in status, when nothing was
+    written before.
 
-    The tiers exist already; the clock starts when the policy is created, and stops when every quota is committed and every status has it.
+    The tiers exist already; the clock starts when the policy is created, and stops when every quota
+    is committed and every status has it.
     """
     for number in range(TIERS):
         on.create("businesstiers", tier(number, entities))
     started = time.time()
     on.create("brokerbandwidthpolicies", policy(on.kafka))
-    _wait(on, lambda: _committed(on) >= entities, f"{entities} quotas in ZooKeeper", poll_seconds=0.02)
+    _wait(
+        on, lambda: _committed(on) >= entities, f"{entities} quotas in ZooKeeper", poll_seconds=0.02
+    )
     committed = time.time() - started
     _wait(on, lambda: _policy_reports(on, entities), "the policy's status", poll_seconds=0.05)
     for number in range(TIERS):
         _wait(on, partial(_tier_reports, on, f"tier-{number}"), "every status", poll_seconds=0.05)
     reported = time.time() - started
-    what = f"{entities} contracts in {TIERS} tiers, cold, {len(on.kafka.brokers)} broker(s) on the same machine"
+    what = (
+        f"{entities} contracts in {TIERS} tiers, cold, {len(on.kafka.brokers)} broker(s) on "
+        f"the same machine"
+    )
     return [
         Figure(f"{what}: all committed", committed, "s", None),
-        Figure(f"{what}: all committed and in status", reported, "s", _BOUNDS_SECONDS.get(entities)),
+        Figure(
+            f"{what}: all committed and in status", reported, "s", _BOUNDS_SECONDS.get(entities)
+        ),
     ]
 
 
@@ -54,9 +64,13 @@ def _committed(on: World) -> int:
 
 
 def _policy_reports(on: World, entities: int) -> bool:
-    """The tiers are asked one by one, and only afterwards: they are large, and to list them all the time is half of the server's work."""
+    """The tiers are asked one by one, and only afterwards: they are large, and to list them all the
+    time is half of the server's work.
+    """
     policy_now = on.read("brokerbandwidthpolicies", POLICY)
-    return _is_ready(policy_now) and policy_now["status"].get("quotas", {}).get("inSync") == entities
+    return (
+        _is_ready(policy_now) and policy_now["status"].get("quotas", {}).get("inSync") == entities
+    )
 
 
 def _tier_reports(on: World, name: str) -> bool:
@@ -65,7 +79,9 @@ def _tier_reports(on: World, name: str) -> bool:
 
 def _is_ready(resource: dict[str, Any]) -> bool:
     conditions = resource.get("status", {}).get("conditions", [])
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions
+    )
 
 
 _JSON_PATCH = "application/json-patch+json"
@@ -75,26 +91,37 @@ _RAISE = 1_000
 
 
 def changes_after_cold(on: World, changes: int) -> list[Figure]:
-    """From one changed contract, sent to the Kubernetes API, to the committed quota; every change is a raise of one member.
+    """From one changed contract, sent to the Kubernetes API, to the committed quota; every change
+    is a raise of one member.
 
-    These are changes in the quarter of an hour after a cold start: with every change, each broker reads all notifications of that again.
+    These are changes in the quarter of an hour after a cold start: with every change, each broker
+    reads all notifications of that again.
     """
     count = len(on.zookeeper.get_children(_CHANGES))
-    what = f"one changed contract to committed quota, with {count} notifications of the last 15 minutes"
+    what = (
+        f"one changed contract to committed quota, with {count} notifications of the last 15 "
+        f"minutes"
+    )
     return _figures(what, _measure(on, changes), None)
 
 
 def changes_at_rest(on: World, changes: int) -> list[Figure]:
-    """Changes in a cluster where nothing was changed for 15 minutes, each sent once the status shows the one before."""
+    """Changes in a cluster where nothing was changed for 15 minutes, each sent once the status
+    shows the one before.
+    """
     _let_notifications_expire(on)
-    return _figures("one changed contract to committed quota", _measure(on, changes), _P99_BOUND_MILLISECONDS)
+    return _figures(
+        "one changed contract to committed quota", _measure(on, changes), _P99_BOUND_MILLISECONDS
+    )
 
 
 def changes_in_a_row(on: World, changes: int) -> list[Figure]:
     """The same, each sent as soon as the one before is committed."""
     _let_notifications_expire(on)
     return _figures(
-        "one changed contract to committed quota, one right after the other", _measure(on, changes, wait_for_status=False), None
+        "one changed contract to committed quota, one right after the other",
+        _measure(on, changes, wait_for_status=False),
+        None,
     )
 
 
@@ -119,17 +146,32 @@ def _measure(on: World, changes: int, *, wait_for_status: bool = True) -> list[f
         rate = int(_tier(on)["spec"]["members"][0]["contract"]["perPartition"]["produce"]) + _RAISE
         latencies.append(_change(on, rate) * 1000)
         if wait_for_status:
-            _wait(on, partial(_is_in_status, on, rate), "the status of the change", poll_seconds=0.1)
+            _wait(
+                on, partial(_is_in_status, on, rate), "the status of the change", poll_seconds=0.1
+            )
     return latencies
 
 
 def _change(on: World, rate: int) -> float:
     """Seconds from before the patch is sent until the commit."""
     before = on.zookeeper.exists(_USER).mzxid
-    patch = [{"op": "replace", "path": "/spec/members/0/contract/perPartition/produce", "value": str(rate)}]
+    patch = [
+        {
+            "op": "replace",
+            "path": "/spec/members/0/contract/perPartition/produce",
+            "value": str(rate),
+        }
+    ]
     started = time.time()
-    on.objects.patch_namespaced_custom_object(GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0", patch, _content_type=_JSON_PATCH)
-    _wait(on, lambda: on.zookeeper.exists(_USER).mzxid != before, "the changed quota", poll_seconds=0.01)
+    on.objects.patch_namespaced_custom_object(
+        GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0", patch, _content_type=_JSON_PATCH
+    )
+    _wait(
+        on,
+        lambda: on.zookeeper.exists(_USER).mzxid != before,
+        "the changed quota",
+        poll_seconds=0.01,
+    )
     return float(on.zookeeper.exists(_USER).last_modified) - started
 
 
@@ -146,10 +188,12 @@ _REACTION_ENTITIES = 10
 
 
 def reaction(on: World, runs: int) -> list[Figure]:
-    """From a new leader to the corrected quota, when one broker after the other is killed, `runs` times; P50 and P95 in seconds.
+    """From a new leader to the corrected quota, when one broker after the other is killed, `runs`
+    times; P50 and P95 in seconds.
 
-    The start is the last change of the topic's partition states before the quota was written, which is when Kafka's controller had elected.
-    Between two runs the broker comes back, leads again, and the quota follows.
+    The start is the last change of the topic's partition states before the quota was written, which
+    is when Kafka's controller had elected. Between two runs the broker comes back, leads again, and
+    the quota follows.
     """
     for number in range(_REACTION_ENTITIES):
         on.create("businesstiers", tier(number, _REACTION_ENTITIES))
@@ -190,17 +234,33 @@ _SETTLE_SECONDS = 20
 
 
 def rest(on: World, seconds: int) -> list[Figure]:
-    """Watch an operator with nothing to do for `seconds`; writes are counted by what changed in ZooKeeper and in Kubernetes."""
+    """Watch an operator with nothing to do for `seconds`; writes are counted by what changed in
+    ZooKeeper and in Kubernetes.
+    """
     time.sleep(_SETTLE_SECONDS)
     operator = psutil.Process(on.operator.pid)
     busy, znodes, objects = _processor_seconds(operator), _znode_versions(on), _object_versions(on)
     time.sleep(seconds)
     share = (_processor_seconds(operator) - busy) / seconds
-    memory = sum(one.memory_info().rss for one in [operator, *operator.children(recursive=True)]) / 1e6
-    changed_objects = sum(1 for name, version in _object_versions(on).items() if objects.get(name) != version)
+    memory = (
+        sum(one.memory_info().rss for one in [operator, *operator.children(recursive=True)]) / 1e6
+    )
+    changed_objects = sum(
+        1 for name, version in _object_versions(on).items() if objects.get(name) != version
+    )
     return [
-        Figure(f"at rest for {seconds} s: quota znodes written", _znode_versions(on) - znodes, "writes", 0),
-        Figure(f"at rest for {seconds} s: objects whose status was written", changed_objects, "objects", 0),
+        Figure(
+            f"at rest for {seconds} s: quota znodes written",
+            _znode_versions(on) - znodes,
+            "writes",
+            0,
+        ),
+        Figure(
+            f"at rest for {seconds} s: objects whose status was written",
+            changed_objects,
+            "objects",
+            0,
+        ),
         Figure(f"at rest for {seconds} s: processor", share, "cores", 0.02),
         Figure(f"at rest for {seconds} s: memory", memory, "MB", 160),
     ]
@@ -212,7 +272,9 @@ def _processor_seconds(operator: psutil.Process) -> float:
 
 
 def _znode_versions(on: World) -> int:
-    """Every write of a quota sends one notification, so the number of those ever made counts the writes."""
+    """Every write of a quota sends one notification, so the number of those ever made counts the
+    writes.
+    """
     return int(on.zookeeper.exists("/config/changes").cversion)
 
 
@@ -227,38 +289,64 @@ _REQUEST_VERSION = 0
 
 
 def peers(entities: int, commands: int) -> list[Figure]:
-    """The same work with Kafka's own tools: `commands` quotas by kafka-configs, a process each, and `entities` in one request.
+    """The same work with Kafka's own tools: `commands` quotas by kafka-configs, a process each, and
+    `entities` in one request.
 
-    That AlterClientQuotas request is what kafka-configs sends, and what a client that batches would send.
+    That AlterClientQuotas request is what kafka-configs sends, and what a client that batches would
+    send.
     """
     with KafkaLab(brokers=3) as kafka:
         by_command = median([_kafka_configs(kafka, number) for number in range(commands)])
         by_request = _alter_client_quotas(kafka, entities)
     return [
         Figure(f"peer: kafka-configs, one quota, median of {commands}", by_command, "s", None),
-        Figure(f"peer: AlterClientQuotas, {entities} quotas in one request: answered", by_request, "s", None),
+        Figure(
+            f"peer: AlterClientQuotas, {entities} quotas in one request: answered",
+            by_request,
+            "s",
+            None,
+        ),
     ]
 
 
 def _kafka_configs(kafka: KafkaLab, number: int) -> float:
     """Seconds of one whole process, as whoever typed it would wait."""
-    arguments = ["--bootstrap-server", kafka.bootstrap_servers, "--alter", "--add-config", "producer_byte_rate=1048576"]
+    arguments = [
+        "--bootstrap-server",
+        kafka.bootstrap_servers,
+        "--alter",
+        "--add-config",
+        "producer_byte_rate=1048576",
+    ]
     arguments += ["--entity-type", "users", "--entity-name", f"peer-{number}"]
     started = time.monotonic()
     directory = kafka.run.path / "kafka-configs"
     with start_java(
-        "kafka-configs", "kafka.admin.ConfigCommand", arguments=arguments, options=[], jars=kafka_jars(), directory=directory
+        "kafka-configs",
+        "kafka.admin.ConfigCommand",
+        arguments=arguments,
+        options=[],
+        jars=kafka_jars(),
+        directory=directory,
     ) as command:
         command.expect_success(_PEER_TIMEOUT_SECONDS)
         return time.monotonic() - started
 
 
 def _alter_client_quotas(kafka: KafkaLab, entities: int) -> float:
-    """Seconds from sending one request for all to its answer, which the controller gives when every quota is in ZooKeeper."""
-    answer, seconds = _ask(kafka.bootstrap_servers.split(",")[0], AlterClientQuotasRequest(entries=_entries(entities), validate_only=False))
+    """Seconds from sending one request for all to its answer, which the controller gives when every
+    quota is in ZooKeeper.
+    """
+    answer, seconds = _ask(
+        kafka.bootstrap_servers.split(",")[0],
+        AlterClientQuotasRequest(entries=_entries(entities), validate_only=False),
+    )
     refused = [entry.error_message for entry in answer.entries if entry.error_code]
     if refused or len(answer.entries) != entities:
-        raise RuntimeError(f"AlterClientQuotas: {len(answer.entries)} answers, {len(refused)} refused, first: {refused[:1]}")
+        raise RuntimeError(
+            f"AlterClientQuotas: {len(answer.entries)} answers, {len(refused)} refused, first: "
+            f"{refused[:1]}"
+        )
     return seconds
 
 
@@ -267,7 +355,11 @@ def _entries(entities: int) -> list[Any]:
     return [
         kinds(
             entity=[kinds.EntityData(entity_type="user", entity_name=f"batch-{number}")],
-            ops=[kinds.OpData(key="producer_byte_rate", value=float(1_000_000 + number), remove=False)],
+            ops=[
+                kinds.OpData(
+                    key="producer_byte_rate", value=float(1_000_000 + number), remove=False
+                )
+            ],
         )
         for number in range(entities)
     ]
@@ -278,7 +370,10 @@ def _ask(address: str, request: Any) -> tuple[Any, float]:
     request.API_VERSION = _REQUEST_VERSION
     request.with_header(correlation_id=1, client_id="bench")
     sent = request.encode(version=_REQUEST_VERSION, header=True, framed=True)
-    with socket.create_connection((host, int(port)), timeout=_PEER_TIMEOUT_SECONDS) as connection, connection.makefile("rb") as answers:
+    with (
+        socket.create_connection((host, int(port)), timeout=_PEER_TIMEOUT_SECONDS) as connection,
+        connection.makefile("rb") as answers,
+    ):
         started = time.monotonic()
         connection.sendall(sent)
         (size,) = _SIZE.unpack(answers.read(_SIZE.size))
@@ -288,4 +383,10 @@ def _ask(address: str, request: Any) -> tuple[Any, float]:
 
 
 def _wait(on: World, condition: Callable[[], object], what: str, *, poll_seconds: float) -> None:
-    wait_until(condition, what, timeout_seconds=_TIMEOUT_SECONDS, processes=[on.operator], poll_seconds=poll_seconds)
+    wait_until(
+        condition,
+        what,
+        timeout_seconds=_TIMEOUT_SECONDS,
+        processes=[on.operator],
+        poll_seconds=poll_seconds,
+    )

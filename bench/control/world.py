@@ -1,4 +1,6 @@
-"""What the benchmarks of the whole operator stand on: three real brokers with ZooKeeper, a real API server, the operator as a process."""
+"""What the benchmarks of the whole operator stand on: three real brokers with ZooKeeper, a real API
+server, the operator as a process.
+"""
 
 import sys
 import tempfile
@@ -39,7 +41,9 @@ class World:
 
     def read(self, plural: str, name: str) -> dict[str, Any]:
         """One object of the benchmark's namespace, status included."""
-        return dict(self.objects.get_namespaced_custom_object(GROUP, VERSION, NAMESPACE, plural, name))
+        return dict(
+            self.objects.get_namespaced_custom_object(GROUP, VERSION, NAMESPACE, plural, name)
+        )
 
     def create(self, plural: str, resource: dict[str, Any]) -> None:
         """Create one object."""
@@ -47,10 +51,18 @@ class World:
 
 
 @contextmanager
-def world(brokers: int = 3, *, users: Sequence[str] = (), namespaces: bool = False, log: Path | None = None) -> Iterator[World]:
-    """Everything running, with an empty namespace, one topic of three partitions, and an operator that manages nothing yet.
+def world(
+    brokers: int = 3,
+    *,
+    users: Sequence[str] = (),
+    namespaces: bool = False,
+    log: Path | None = None,
+) -> Iterator[World]:
+    """Everything running, with an empty namespace, one topic of three partitions, and an operator
+    that manages nothing yet.
 
-    `users` can log in; with `namespaces` (needs root) every broker has a NIC of its own; `log` keeps the operator's log.
+    `users` can log in; with `namespaces` (needs root) every broker has a NIC of its own; `log`
+    keeps the operator's log.
     """
     with ExitStack() as stack:
         kafka = stack.enter_context(KafkaLab(brokers=brokers, users=users, namespaces=namespaces))
@@ -59,45 +71,84 @@ def world(brokers: int = 3, *, users: Sequence[str] = (), namespaces: bool = Fal
         kube.install_crds(CRDS)
         kube.kubectl("create", "namespace", NAMESPACE)
         _warm_up(kube, kafka)
-        log = log or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-"))) / "operator.log"
+        log = (
+            log
+            or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-")))
+            / "operator.log"
+        )
         ports = ["--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"]
-        argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kube.kubeconfig), "--namespace", NAMESPACE, *ports]
+        argv = [
+            sys.executable,
+            "-m",
+            "tidegate",
+            "run",
+            "--kubeconfig",
+            str(kube.kubeconfig),
+            "--namespace",
+            NAMESPACE,
+            *ports,
+        ]
         operator = stack.enter_context(process.start("operator", argv, log_path=log, niceness=0))
         zookeeper = KazooClient(kafka.zookeeper_connect)
         zookeeper.start()
         stack.callback(zookeeper.close)
         stack.callback(zookeeper.stop)
         wait_until(
-            lambda: log.exists() and log.stat().st_size > 0, "the operator to say something", timeout_seconds=30, processes=[operator]
+            lambda: log.exists() and log.stat().st_size > 0,
+            "the operator to say something",
+            timeout_seconds=30,
+            processes=[operator],
         )
-        yield World(kafka, kube, operator, client.CustomObjectsApi(config.new_client_from_config(str(kube.kubeconfig))), zookeeper)
+        yield World(
+            kafka,
+            kube,
+            operator,
+            client.CustomObjectsApi(config.new_client_from_config(str(kube.kubeconfig))),
+            zookeeper,
+        )
 
 
 def _warm_up(kube: KubeApi, kafka: KafkaLab) -> None:
-    """Have the API server compile the rules of both kinds, which it does at the first object of a kind and takes seconds for."""
+    """Have the API server compile the rules of both kinds, which it does at the first object of a
+    kind and takes seconds for.
+    """
     kube.kubectl("create", "namespace", "warm-up")
     objects = client.CustomObjectsApi(config.new_client_from_config(str(kube.kubeconfig)))
-    for plural, resource in (("brokerbandwidthpolicies", policy(kafka)), ("businesstiers", tier(0, TIERS))):
+    for plural, resource in (
+        ("brokerbandwidthpolicies", policy(kafka)),
+        ("businesstiers", tier(0, TIERS)),
+    ):
         place = (GROUP, VERSION, "warm-up", plural)
         objects.create_namespaced_custom_object(*place, resource)
         name = resource["metadata"]["name"]
-        objects.patch_namespaced_custom_object_status(*place, name, {"status": {"observedGeneration": 1}}, _content_type=_MERGE_PATCH)
+        objects.patch_namespaced_custom_object_status(
+            *place, name, {"status": {"observedGeneration": 1}}, _content_type=_MERGE_PATCH
+        )
         objects.delete_namespaced_custom_object(*place, name)
 
 
 def tier(number: int, entities: int) -> dict[str, Any]:
-    """One BusinessTier with its share of `entities` users, each with a contract on the topic of three partitions."""
+    """One BusinessTier with its share of `entities` users, each with a contract on the topic of
+    three partitions.
+    """
     members = [
         {
             "name": f"member-{index}",
             "user": f"user-{index}",
             "topics": [TOPIC],
-            "contract": {"perPartition": {"fetch": str(2_000_000 + index), "produce": str(1_000_000 + index)}},
+            "contract": {
+                "perPartition": {"fetch": str(2_000_000 + index), "produce": str(1_000_000 + index)}
+            },
         }
         for index in range(number, entities, TIERS)
     ]
     spec = {"policyRef": {"name": POLICY}, "level": "L0", "members": members}
-    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "BusinessTier", "metadata": {"name": f"tier-{number}"}, "spec": spec}
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "BusinessTier",
+        "metadata": {"name": f"tier-{number}"},
+        "spec": spec,
+    }
 
 
 def policy(kafka: KafkaLab) -> dict[str, Any]:
@@ -108,4 +159,9 @@ def policy(kafka: KafkaLab) -> dict[str, Any]:
         "zookeeper": {"connect": kafka.zookeeper_connect},
     }
     spec = {"mode": "Enforce", "kafka": connection, "deletionPolicy": "Retain"}
-    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "BrokerBandwidthPolicy", "metadata": {"name": POLICY}, "spec": spec}
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "BrokerBandwidthPolicy",
+        "metadata": {"name": POLICY},
+        "spec": spec,
+    }

@@ -1,7 +1,9 @@
-"""Rollups that are struck at random moments: what is published is whole after each blow, and right once a run completes.
+"""Rollups that are struck at random moments: what is published is whole after each blow, and right
+once a run completes.
 
-`python -m bench.rollup.kills --seed 7 --blows 100`: a failing seed plans the same blows again; when exactly they fall is up to the machine.
-Two brokers, three hours up to midnight, on a Prometheus of its own; rows are compared with those of an undisturbed run.
+`python -m bench.rollup.kills --seed 7 --blows 100`: a failing seed plans the same blows again; when
+exactly they fall is up to the machine. Two brokers, three hours up to midnight, on a Prometheus of
+its own; rows are compared with those of an undisturbed run.
 """
 
 import argparse
@@ -55,9 +57,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """`moment` is a share (0..1) of the time until the first rows are written (`early`), or of the time from then to the end.
+    """`moment` is a share (0..1) of the time until the first rows are written (`early`), or of the
+    time from then to the end.
 
-    What can come back (storage, Prometheus) does after `lasts_seconds`; `pick` chooses among several of a kind.
+    What can come back (storage, Prometheus) does after `lasts_seconds`; `pick` chooses among
+    several of a kind.
     """
 
     kind: Kind
@@ -73,7 +77,9 @@ class Blow:
 
 
 def plan(seed: int, blows: int, kinds: tuple[Kind, ...] = tuple(Kind)) -> list[Blow]:
-    """`afresh` says that a run which is struck begins with an empty store, if the one before it was completed."""
+    """`afresh` says that a run which is struck begins with an empty store, if the one before it was
+    completed.
+    """
     chance = random.Random(seed)
     return [
         Blow(
@@ -111,7 +117,10 @@ class SmallDisk:
     def __enter__(self) -> Self:
         self.path.mkdir()
         self._run.record_undo(["umount", "--lazy", str(self.path)])
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_MEGABYTES}m", "tmpfs", str(self.path)], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={_MEGABYTES}m", "tmpfs", str(self.path)],
+            check=True,
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -179,7 +188,11 @@ class Targets:
             for one in psutil.Process(self._run.pid).children(recursive=True):
                 with suppress(psutil.NoSuchProcess):
                     words = one.cmdline()
-                    is_wanted = WORKER_DAEMON in words if kind is Kind.WORKER else words[:1] == ["java"] or "/java" in "".join(words[:1])
+                    is_wanted = (
+                        WORKER_DAEMON in words
+                        if kind is Kind.WORKER
+                        else words[:1] == ["java"] or "/java" in "".join(words[:1])
+                    )
                     found += [one.pid] if is_wanted else []
         return sorted(found)
 
@@ -214,10 +227,22 @@ _TIMEOUT_SECONDS = 300
 
 
 def java_options(archive: Path, argv: Sequence[str]) -> Mapping[str, str]:
-    """The environment for whatever starts Spark from now on. `argv` starts it once, and its classes are written when it ends."""
+    """The environment for whatever starts Spark from now on. `argv` starts it once, and its classes
+    are written when it ends.
+    """
     written = {"JAVA_TOOL_OPTIONS": f"-XX:ArchiveClassesAtExit={archive} {_QUICK}"}
-    subprocess.run(argv, check=True, capture_output=True, timeout=_TIMEOUT_SECONDS, env={**os.environ, **written})
-    wait_until(lambda: archive.exists() and archive.stat().st_size > _LEAST_BYTES, "the class archive", timeout_seconds=60)
+    subprocess.run(
+        argv,
+        check=True,
+        capture_output=True,
+        timeout=_TIMEOUT_SECONDS,
+        env={**os.environ, **written},
+    )
+    wait_until(
+        lambda: archive.exists() and archive.stat().st_size > _LEAST_BYTES,
+        "the class archive",
+        timeout_seconds=60,
+    )
     return {"JAVA_TOOL_OPTIONS": f"-XX:SharedArchiveFile={archive} {_QUICK}"}
 
 
@@ -226,7 +251,11 @@ def java_options(archive: Path, argv: Sequence[str]) -> Mapping[str, str]:
 
 Rows = Mapping[tuple[str, str], pa.Table]  # by table and window
 
-_UNCOMPARED = ("sketch",)  # the same values in another order make other bytes, and the percentiles beside it are of the same values
+_UNCOMPARED = (
+    "sketch",
+    # the same values in another order make other bytes, and the percentiles beside it are of the
+    # same values
+)
 _CLOSE = 1e-12  # seconds and shares are added up in any order
 
 
@@ -241,9 +270,13 @@ def published(store: UsageStore) -> Rows:
 
 def differences(expected: Rows, found: Rows, *, whole: bool) -> list[str]:
     """What is wrong with `found`; without `whole` windows may be missing from it."""
-    differences = [f"{table} {window} should not be there" for table, window in found.keys() - expected.keys()]
+    differences = [
+        f"{table} {window} should not be there" for table, window in found.keys() - expected.keys()
+    ]
     if whole:
-        differences += [f"{table} {window} is missing" for table, window in expected.keys() - found.keys()]
+        differences += [
+            f"{table} {window} is missing" for table, window in expected.keys() - found.keys()
+        ]
     for table, window in sorted(expected.keys() & found.keys()):
         columns = _different(expected[table, window], found[table, window])
         differences += [f"{table} {window} differs in {', '.join(columns)}"] if columns else []
@@ -258,7 +291,11 @@ def _sorted(rows: pa.Table, key: tuple[str, ...]) -> pa.Table:
 def _different(expected: pa.Table, found: pa.Table) -> list[str]:
     if expected.num_rows != found.num_rows:
         return [f"rows: {found.num_rows} where {expected.num_rows} belong"]
-    return [field.name for field in expected.schema if not _are_equal(expected[field.name], found[field.name])]
+    return [
+        field.name
+        for field in expected.schema
+        if not _are_equal(expected[field.name], found[field.name])
+    ]
 
 
 def _are_equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:
@@ -278,7 +315,9 @@ _RUN_TIMEOUT_SECONDS = 300.0
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of all blows. `broken` and `wrong` name each blow after which something was, with what was found."""
+    """What came of all blows. `broken` and `wrong` name each blow after which something was, with
+    what was found.
+    """
 
     struck: dict[Kind, int] = field(default_factory=dict)
     completed: int = 0
@@ -303,7 +342,9 @@ class Siege:
         self._early_seconds, self._late_seconds, self._expected = self._reference()
 
     def strike(self, blow: Blow, outcome: Outcome, *, afresh: bool) -> bool:
-        """One run and its blow; adds what was found to the outcome. Whether the run completed all the same."""
+        """One run and its blow; adds what was found to the outcome. Whether the run completed all
+        the same.
+        """
         if afresh:
             shutil.rmtree(self._store, ignore_errors=True)
         with self._run(self._store) as run:
@@ -327,7 +368,9 @@ class Siege:
         store = UsageStore.at(f"file://{self._store}")
         verdict = verify(store)
         if not verdict.is_sound or (completed and not verdict.is_whole):
-            outcome.broken.append(f"{what}: {[*verdict.broken, *verdict.gaps, *verdict.outdated][:3]}")
+            outcome.broken.append(
+                f"{what}: {[*verdict.broken, *verdict.gaps, *verdict.outdated][:3]}"
+            )
             return
         if found := differences(self._expected, published(store), whole=completed):
             outcome.wrong.append(f"{what}: {found[:3]}")
@@ -360,16 +403,33 @@ class Siege:
                 raise RuntimeError(f"an undisturbed run wrote nothing\n{run.log_tail()}")
             early = time.monotonic() - started
             run.expect_success(_RUN_TIMEOUT_SECONDS)
-        return early, time.monotonic() - started - early, published(UsageStore.at(f"file://{folder}"))
+        return (
+            early,
+            time.monotonic() - started - early,
+            published(UsageStore.at(f"file://{folder}")),
+        )
 
     def _run(self, folder: Path) -> Process:
         self._numbers += 1
         log_path = self._folder / "logs" / f"run-{self._numbers}.log"
-        return process.start("rollup", self._argv(folder), log_path=log_path, environment=self._java, niceness=0)
+        return process.start(
+            "rollup", self._argv(folder), log_path=log_path, environment=self._java, niceness=0
+        )
 
     def _argv(self, folder: Path) -> list[str]:
-        start, end = (datetime.fromtimestamp(at_ms / 1000, UTC).isoformat() for at_ms in (CLUSTER.start_ms, CLUSTER.end_ms))
-        argv = [sys.executable, "-m", "tidegate", "rollup", "run", "--prometheus", self._prometheus.url]
+        start, end = (
+            datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
+            for at_ms in (CLUSTER.start_ms, CLUSTER.end_ms)
+        )
+        argv = [
+            sys.executable,
+            "-m",
+            "tidegate",
+            "rollup",
+            "run",
+            "--prometheus",
+            self._prometheus.url,
+        ]
         return [*argv, "--from", start, "--to", end, "--out", str(folder)]
 
 
@@ -385,7 +445,11 @@ def besieged(seed: int, blows: int) -> Outcome:
         siege = Siege(prometheus, run.path, disk)
         for number, blow in enumerate(plan(seed, blows, _kinds(disk)), 1):
             completed = siege.strike(blow, outcome, afresh=completed and blow.afresh)
-            print(f"{number} of {blows}: {blow}: {'completed' if completed else 'ended'}", file=sys.stderr, flush=True)
+            print(
+                f"{number} of {blows}: {blow}: {'completed' if completed else 'ended'}",
+                file=sys.stderr,
+                flush=True,
+            )
         siege.finish(outcome)
     return outcome
 
@@ -401,11 +465,23 @@ def kill_figures(seed: int = SEED, blows: int = BLOWS) -> list[Figure]:
         print(one, file=sys.stderr)
     struck = ", ".join(f"{count} x {kind}" for kind, count in sorted(outcome.struck.items()))
     what = f"{outcome.hits} rollups struck at random moments"
-    note = f"seed {seed}; {struck}; {outcome.completed} runs completed all the same or in spite of it"
+    note = (
+        f"seed {seed}; {struck}; {outcome.completed} runs completed all the same or in spite of it"
+    )
     return [
-        Figure(f"{what}: stores that `rollup verify` finds broken afterwards", len(outcome.broken), "stores", 0, note),
         Figure(
-            f"{what}: stores with a row that an undisturbed run does not have, or without one that it has", len(outcome.wrong), "stores", 0
+            f"{what}: stores that `rollup verify` finds broken afterwards",
+            len(outcome.broken),
+            "stores",
+            0,
+            note,
+        ),
+        Figure(
+            f"{what}: stores with a row that an undisturbed run does not have, or without one "
+            f"that it has",
+            len(outcome.wrong),
+            "stores",
+            0,
         ),
     ]
 

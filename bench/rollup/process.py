@@ -1,8 +1,9 @@
-"""What the rollups' benchmarks do in a process of its own, so that no Java machine stays in the one that measures;
-it prints JSON at its end.
+"""What the rollups' benchmarks do in a process of its own, so that no Java machine stays in the one
+that measures; it prints JSON at its end.
 
-`python -m bench.rollup.process URL FROM_MS TO_MS STORE ROUNDS` reads and folds the hours once to warm up, then so many times by the
-clock, then carries out a whole run, and prints what merged sketches show of each broker.
+`python -m bench.rollup.process URL FROM_MS TO_MS STORE ROUNDS` reads and folds the hours once to
+warm up, then so many times by the clock, then carries out a whole run, and prints what merged
+sketches show of each broker.
 """
 
 import json
@@ -30,23 +31,40 @@ QUANTILES = (0.5, 0.95, 0.99)
 
 
 def warm(url: str, start_ms: int, end_ms: int, *, store_url: str, rounds: int) -> dict[str, object]:
-    """Seconds of each round of reading, folding and writing, and of a whole run; and the quantiles."""
+    """Seconds of each round of reading, folding and writing, and of a whole run; and the
+    quantiles.
+    """
     server = PrometheusServer(url)
     history = HistorySettings(server, scrape_interval_ms=SCRAPE_MS)
-    order = IngestOrder(new_run_id(end_ms), store_url, RemoteReadChunks.name, MetricsSettings(server), history)
+    order = IngestOrder(
+        new_run_id(end_ms), store_url, RemoteReadChunks.name, MetricsSettings(server), history
+    )
     reader = open_reader(order.transport, history)
     brokers = brokers_between(reader, order.metrics, start_ms, end_ms)
     hours = range(start_ms, end_ms, HOUR_MS)
-    items = [WorkItem(broker, hour, hour + HOUR_MS, part) for part, (hour, broker) in enumerate((h, b) for h in hours for b in brokers)]
+    items = [
+        WorkItem(broker, hour, hour + HOUR_MS, part)
+        for part, (hour, broker) in enumerate((h, b) for h in hours for b in brokers)
+    ]
     with spark_session("bench", master=MASTER) as spark:
         _ingested(spark, order, items)
         seconds = [_ingested(spark, order, items) for _ in range(rounds)]
         started = time.perf_counter()
-        run = RollupRun(replace(order, run_id=new_run_id(end_ms)), start_ms, end_ms, clock_ms=lambda: end_ms, tell=_unsaid)
+        run = RollupRun(
+            replace(order, run_id=new_run_id(end_ms)),
+            start_ms,
+            end_ms,
+            clock_ms=lambda: end_ms,
+            tell=_unsaid,
+        )
         run_rollup(spark, run, reader)
         whole = time.perf_counter() - started
         reader.close()
-        return {"rounds": seconds, "whole": whole, "quantiles": _quantiles(spark, store_url, start_ms, end_ms)}
+        return {
+            "rounds": seconds,
+            "whole": whole,
+            "quantiles": _quantiles(spark, store_url, start_ms, end_ms),
+        }
 
 
 def _ingested(spark: SparkSession, order: IngestOrder, items: list[WorkItem]) -> float:
@@ -60,18 +78,29 @@ def _unsaid(sentence: str) -> None:
     """Steps of the run are not shown here."""
 
 
-def _quantiles(spark: SparkSession, store_url: str, start_ms: int, end_ms: int) -> list[list[object]]:
-    """Broker, direction, and the five-minute rates of its clients at `QUANTILES`, from all their sketches merged."""
+def _quantiles(
+    spark: SparkSession, store_url: str, start_ms: int, end_ms: int
+) -> list[list[object]]:
+    """Broker, direction, and the five-minute rates of its clients at `QUANTILES`, from all their
+    sketches merged.
+    """
     hourly = frame_of(spark, store_url, "usage_1h", start_ms, end_ms)
-    merged = hourly.groupBy("broker", "direction").agg(columns.kll_merge_agg_double("sketch").alias("sketch"))
-    quantiles = (columns.kll_sketch_get_quantile_double("sketch", columns.lit(quantile)) for quantile in QUANTILES)
+    merged = hourly.groupBy("broker", "direction").agg(
+        columns.kll_merge_agg_double("sketch").alias("sketch")
+    )
+    quantiles = (
+        columns.kll_sketch_get_quantile_double("sketch", columns.lit(quantile))
+        for quantile in QUANTILES
+    )
     return [list(row) for row in merged.select("broker", "direction", *quantiles).collect()]
 
 
 def main() -> int:
     """Do what the arguments say, and say what came of it."""
     url, start_ms, end_ms, store_url, rounds = sys.argv[1:]
-    print(json.dumps(warm(url, int(start_ms), int(end_ms), store_url=store_url, rounds=int(rounds))))
+    print(
+        json.dumps(warm(url, int(start_ms), int(end_ms), store_url=store_url, rounds=int(rounds)))
+    )
     return 0
 
 

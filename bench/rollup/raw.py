@@ -1,7 +1,9 @@
-"""Fifty million raw rows to the hourly table, ours and others' on the same files: `python -m bench.rollup.raw [brokers]`.
+"""Fifty million raw rows to the hourly table, ours and others' on the same files: `python -m
+bench.rollup.raw [brokers]`.
 
-What it is for: an engine in one process is faster at this than anything on Spark, and no one should believe us otherwise. Figures of others
-are of their newest versions that we have, with two threads, as ours; their rows are compared with ours, all of them.
+What it is for: an engine in one process is faster at this than anything on Spark, and no one should
+believe us otherwise. Figures of others are of their newest versions that we have, with two threads,
+as ours; their rows are compared with ours, all of them.
 """
 
 import sys
@@ -31,7 +33,9 @@ _PACKAGES = {"duckdb": "duckdb", "polars": "polars", "chdb": "chdb", "spark-sql"
 
 
 def raw_figures(raw: RawRows | None = None) -> list[Figure]:
-    """Ours with its bounds, then every other engine that is installed. Raises RuntimeError where another engine gets other rows."""
+    """Ours with its bounds, then every other engine that is installed. Raises RuntimeError where
+    another engine gets other rows.
+    """
     raw = raw or RawRows(BEGIN_MS)
     with RunDirectory() as run:
         folder = run.path / "rows"
@@ -39,17 +43,32 @@ def raw_figures(raw: RawRows | None = None) -> list[Figure]:
         raw.write(folder)
         cost = _cost("tidegate", folder, run.path / "tidegate")
         ours = _ours(run.path / "tidegate", raw)
-        return [*_bounded(raw, cost, ours), *(_other(engine, folder, run.path, ours) for engine in _others())]
+        return [
+            *_bounded(raw, cost, ours),
+            *(_other(engine, folder, run.path, ours) for engine in _others()),
+        ]
 
 
 def _others() -> list[str]:
-    """Those that are installed; the group `bench` of this project's dependencies brings all of them."""
-    return [engine for engine in ENGINES if engine != "tidegate" and find_spec(_PACKAGES[engine]) is not None]
+    """Those that are installed; the group `bench` of this project's dependencies brings all of
+    them.
+    """
+    return [
+        engine
+        for engine in ENGINES
+        if engine != "tidegate" and find_spec(_PACKAGES[engine]) is not None
+    ]
 
 
 def _bounded(raw: RawRows, cost: Cost, ours: pa.Table) -> list[Figure]:
-    what = f"{raw.rows / 1e6:.0f} M raw rows in {raw.brokers * raw.hours} files to {ours.num_rows:,} hourly rows"
-    note = f"{cost.processor_seconds:.1f} s of processors; tables of five minutes, of brokers and sketches are in it"
+    what = (
+        f"{raw.rows / 1e6:.0f} M raw rows in {raw.brokers * raw.hours} files to "
+        f"{ours.num_rows:,} hourly rows"
+    )
+    note = (
+        f"{cost.processor_seconds:.1f} s of processors; tables of five minutes, of brokers and "
+        f"sketches are in it"
+    )
     return [
         Figure(f"{what}, ours: process started to published", cost.seconds, "s", _SECONDS, note),
         Figure(f"{what}, ours: most memory", cost.peak_bytes / 1e6, "MB", _MEGABYTES),
@@ -61,9 +80,18 @@ def _other(engine: str, folder: Path, run: Path, ours: pa.Table) -> Figure:
     try:
         cost = _cost(engine, folder, out)
     except RuntimeError as error:
-        return Figure(f"peer: the same by {_called(engine)}", float("nan"), "s", None, f"failed: {str(error).splitlines()[-1][:120]}")
+        return Figure(
+            f"peer: the same by {_called(engine)}",
+            float("nan"),
+            "s",
+            None,
+            f"failed: {str(error).splitlines()[-1][:120]}",
+        )
     _require_same(engine, ours, _sorted(ds.dataset(out).to_table()))
-    note = f"{cost.processor_seconds:.1f} s of processors, {cost.peak_bytes / 1e6:,.0f} MB; every row equals ours"
+    note = (
+        f"{cost.processor_seconds:.1f} s of processors, {cost.peak_bytes / 1e6:,.0f} MB; every "
+        f"row equals ours"
+    )
     return Figure(f"peer: the same by {_called(engine)}", cost.seconds, "s", None, note)
 
 
@@ -75,7 +103,15 @@ def _called(engine: str) -> str:
 
 
 def _cost(engine: str, folder: Path, out: Path) -> Cost:
-    argv = [sys.executable, "-m", "bench.rollup.raw_engines", engine, str(folder), str(out), str(BEGIN_MS)]
+    argv = [
+        sys.executable,
+        "-m",
+        "bench.rollup.raw_engines",
+        engine,
+        str(folder),
+        str(out),
+        str(BEGIN_MS),
+    ]
     return cost_of(argv, timeout_seconds=_TIMEOUT_SECONDS)
 
 
@@ -89,7 +125,9 @@ def _ours(folder: Path, raw: RawRows) -> pa.Table:
 def _sorted(rows: pa.Table) -> pa.Table:
     named = rows.rename_columns([name.rstrip("_") for name in rows.schema.names])
     strings = {name: pa.string() for name in ("user", "client_id", "direction")}
-    columns: Mapping[str, pa.ChunkedArray] = {name: named[name].cast(strings.get(name, pa.float64())) for name in (*_KEY, *_VALUES)}
+    columns: Mapping[str, pa.ChunkedArray] = {
+        name: named[name].cast(strings.get(name, pa.float64())) for name in (*_KEY, *_VALUES)
+    }
     return pa.table(columns).sort_by([(name, "ascending") for name in _KEY]).combine_chunks()
 
 
@@ -97,7 +135,11 @@ def _require_same(engine: str, ours: pa.Table, theirs: pa.Table) -> None:
     if ours.num_rows != theirs.num_rows:
         raise RuntimeError(f"{engine} has {theirs.num_rows} rows where ours are {ours.num_rows}")
     wrong = [name for name in _KEY if not ours[name].equals(theirs[name])]
-    wrong += [name for name in _VALUES if not np.allclose(ours[name].to_numpy(), theirs[name].to_numpy(), rtol=1e-12, atol=0)]
+    wrong += [
+        name
+        for name in _VALUES
+        if not np.allclose(ours[name].to_numpy(), theirs[name].to_numpy(), rtol=1e-12, atol=0)
+    ]
     if wrong:
         raise RuntimeError(f"{engine} and ours differ in {', '.join(wrong)}")
 

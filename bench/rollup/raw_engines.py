@@ -1,8 +1,9 @@
-"""The same hourly rollup by each engine, each in a process: `python -m bench.rollup.raw_engines ENGINE ROWS OUT START_MS`.
+"""The same hourly rollup by each engine, each in a process: `python -m bench.rollup.raw_engines
+ENGINE ROWS OUT START_MS`.
 
-Every engine reads the files of `bench.rollup.raw_rows`, is held to two threads, and writes one Parquet file with the
-same columns. Sums of five minutes come first and percentiles are of their rates, by nearest rank. Ours writes tables of
-five minutes, brokers and sketches as well.
+Every engine reads the files of `bench.rollup.raw_rows`, is held to two threads, and writes one
+Parquet file with the same columns. Sums of five minutes come first and percentiles are of their
+rates, by nearest rank. Ours writes tables of five minutes, brokers and sketches as well.
 """
 
 import os
@@ -30,9 +31,18 @@ def duckdb(folder: Path, out: Path, start_ms: int) -> None:
     """DuckDB, held to the memory of the bound."""
     engine = import_module("duckdb")
 
-    connection = engine.connect(config={"threads": THREADS, "memory_limit": f"{MEMORY_GIGABYTES}GB"})
-    names = {f"p{percent}": f"quantile_disc(bytes, {percent / 100}) / 300.0" for percent in (50, 95, 99)}
-    query = _query(f"read_parquet('{folder}/*.parquet')", f"(ts - 1 - {start_ms}) // 300000", "slot // 12", names)
+    connection = engine.connect(
+        config={"threads": THREADS, "memory_limit": f"{MEMORY_GIGABYTES}GB"}
+    )
+    names = {
+        f"p{percent}": f"quantile_disc(bytes, {percent / 100}) / 300.0" for percent in (50, 95, 99)
+    }
+    query = _query(
+        f"read_parquet('{folder}/*.parquet')",
+        f"(ts - 1 - {start_ms}) // 300000",
+        "slot // 12",
+        names,
+    )
     connection.execute(f"COPY ({query}) TO '{out}' (FORMAT parquet, COMPRESSION zstd)")
 
 
@@ -42,11 +52,20 @@ def chdb(folder: Path, out: Path, start_ms: int) -> None:
 
     window = f"intDiv(ts - 1 - {start_ms}, 300000)"
     ranked = "arraySort(groupArray(bytes))[intDiv(count() * {0} + 99, 100)] / 300"
-    query = _query(f"file('{folder}/*.parquet', Parquet)", window, "intDiv(slot, 12)", {f"p{n}": ranked.format(n) for n in (50, 95, 99)})
-    settings = (
-        f"SETTINGS max_threads = {THREADS}, max_memory_usage = {MEMORY_GIGABYTES * 10**9}, output_format_parquet_string_as_string = 1"
+    query = _query(
+        f"file('{folder}/*.parquet', Parquet)",
+        window,
+        "intDiv(slot, 12)",
+        {f"p{n}": ranked.format(n) for n in (50, 95, 99)},
     )
-    engine.query(f"{query.replace('AS bytes, max(peak)', 'AS bytes_, max(peak)')} INTO OUTFILE '{out}' FORMAT Parquet {settings}")
+    settings = (
+        f"SETTINGS max_threads = {THREADS}, max_memory_usage = {MEMORY_GIGABYTES * 10**9}, "
+        f"output_format_parquet_string_as_string = 1"
+    )
+    engine.query(
+        f"{query.replace('AS bytes, max(peak)', 'AS bytes_, max(peak)')} INTO OUTFILE '{out}' "
+        f"FORMAT Parquet {settings}"
+    )
 
 
 def polars(folder: Path, out: Path, start_ms: int) -> None:
@@ -73,7 +92,10 @@ def polars(folder: Path, out: Path, start_ms: int) -> None:
         column("samples").sum(),
         # of the twelve windows of an hour these are the nearest ranks
         *(
-            (column("bytes").quantile(percent / 100, "lower" if percent == 50 else "higher") / 300).alias(f"p{percent}")
+            (
+                column("bytes").quantile(percent / 100, "lower" if percent == 50 else "higher")
+                / 300
+            ).alias(f"p{percent}")
             for percent in (50, 95, 99)
         ),
     )
@@ -84,7 +106,10 @@ def spark_sql(folder: Path, out: Path, start_ms: int) -> None:
     """Spark without us: the query over all rows, with Java's usual options."""
     from tidegate.rollup.spark.session import spark_session
 
-    ranked = "element_at(sort_array(collect_list(bytes)), cast((count(*) * {0} + 99) div 100 as int)) / 300"
+    ranked = (
+        "element_at(sort_array(collect_list(bytes)), cast((count(*) * {0} + 99) div 100 as "
+        "int)) / 300"
+    )
     names = {f"p{percent}": ranked.format(percent) for percent in (50, 95, 99)}
     query = _query("raw", f"(ts - 1 - {start_ms}) div 300000", "slot div 12", names)
     usual = {"spark.driver.extraJavaOptions": ""}
@@ -106,23 +131,41 @@ def tidegate(folder: Path, out: Path, start_ms: int) -> None:
     from tidegate.rollup.tables.publication import StagedFile
     from tidegate.rollup.transport.exchange import HistorySettings
 
-    brokers, hours = (len({path.stem.split("-")[part] for path in folder.glob("*.parquet")}) for part in (_BROKERS, _HOURS))
+    brokers, hours = (
+        len({path.stem.split("-")[part] for path in folder.glob("*.parquet")})
+        for part in (_BROKERS, _HOURS)
+    )
     end_ms, server = start_ms + hours * HOUR_MS, PrometheusServer("http://127.0.0.1:9")
-    order = IngestOrder(new_run_id(end_ms), f"file://{out}", RawTransport.name, MetricsSettings(server), HistorySettings(server))
+    order = IngestOrder(
+        new_run_id(end_ms),
+        f"file://{out}",
+        RawTransport.name,
+        MetricsSettings(server),
+        HistorySettings(server),
+    )
 
     def one(item: WorkItem) -> list[StagedFile]:
         return ingest_by(RawTransport(folder, start_ms, brokers), order, item)
 
-    def every(spark: Any, _: IngestOrder, items: Sequence[WorkItem], __: Progress) -> list[StagedFile]:
-        return list(spark.sparkContext.parallelize(items, numSlices=len(items)).flatMap(one).collect())
+    def every(
+        spark: Any, _: IngestOrder, items: Sequence[WorkItem], __: Progress
+    ) -> list[StagedFile]:
+        return list(
+            spark.sparkContext.parallelize(items, numSlices=len(items)).flatMap(one).collect()
+        )
 
     wanted = rollup_run.RollupRun(order, start_ms, end_ms, clock_ms=lambda: end_ms, tell=print)
-    with spark_session("tidegate", master=f"local[{THREADS}]") as spark, mock.patch.object(rollup_run, "ingest_all", every):
+    with (
+        spark_session("tidegate", master=f"local[{THREADS}]") as spark,
+        mock.patch.object(rollup_run, "ingest_all", every),
+    ):
         rollup_run.run_rollup(spark, wanted, RawTransport(folder, start_ms, brokers))
 
 
 def _query(rows: str, window: str, hour: str, ranks: Mapping[str, str]) -> str:
-    return _HOURLY.format(five=_FIVE.format(rows=rows, window=window), hour=hour, sum="sum", **ranks)
+    return _HOURLY.format(
+        five=_FIVE.format(rows=rows, window=window), hour=hour, sum="sum", **ranks
+    )
 
 
 ENGINES: Mapping[str, Callable[[Path, Path, int], None]] = {

@@ -1,9 +1,12 @@
-"""Raw samples of a whole cluster as Parquet, which every engine is given, and how a rollup of ours reads them in place of a Prometheus.
+"""Raw samples of a whole cluster as Parquet, which every engine is given, and how a rollup of ours
+reads them in place of a Prometheus.
 
-Columns `ts` (ms), `broker`, `user`, `client_id`, `direction`, `rate` (bytes/s, whole) and `throttle_ms`; a file for each broker and hour,
-sorted by client and time, zstd; by a number, the same each time. Scrapes fall onto the edges of windows, and one at an edge belongs to the
-window that ends there, so five minutes of a client are its twenty rates times 15 s, in whatever language one writes that. For ours only
-reading is replaced: the fold, the tables and Spark's part are the product's. The broker's own counters are the sums of its clients.
+Columns `ts` (ms), `broker`, `user`, `client_id`, `direction`, `rate` (bytes/s, whole) and
+`throttle_ms`; a file for each broker and hour, sorted by client and time, zstd; by a number, the
+same each time. Scrapes fall onto the edges of windows, and one at an edge belongs to the window
+that ends there, so five minutes of a client are its twenty rates times 15 s, in whatever language
+one writes that. For ours only reading is replaced: the fold, the tables and Spark's part are the
+product's. The broker's own counters are the sums of its clients.
 
 A module of its own because an engine's process loads it, and nothing else of the benchmark.
 """
@@ -29,7 +32,9 @@ _THROTTLED_SHARE = 0.1
 
 @dataclass(frozen=True)
 class RawRows:
-    """So many clients in each direction on each broker; 50 brokers with 347 of them for 6 hours are 50 million rows."""
+    """So many clients in each direction on each broker; 50 brokers with 347 of them for 6 hours are
+    50 million rows.
+    """
 
     start_ms: int
     hours: int = 6
@@ -56,14 +61,18 @@ class RawRows:
         series, scrapes = len(DIRECTIONS) * self.clients, HOUR_MS // SCRAPE_MS
         most = 5_000_000 / (1 + np.arange(series) % self.clients) ** 0.7
         rates = (most[:, None] * chance.uniform(0.2, 1.8, (series, scrapes))).astype(np.int64)
-        throttled = (np.arange(series) % round(1 / _THROTTLED_SHARE) == 0)[:, None] & (chance.random((series, scrapes)) < 0.5)
+        throttled = (np.arange(series) % round(1 / _THROTTLED_SHARE) == 0)[:, None] & (
+            chance.random((series, scrapes)) < 0.5
+        )
         client = np.arange(series) % self.clients
         columns = {
             "ts": np.tile(start_ms + SCRAPE_MS * np.arange(1, scrapes + 1), series),
             "broker": np.full(series * scrapes, broker, np.int32),
             "user": _words("user", client // 3, scrapes),
             "client_id": _words("app", client, scrapes),
-            "direction": pa.DictionaryArray.from_arrays(np.repeat(np.arange(series) // self.clients, scrapes).astype(np.int32), DIRECTIONS),
+            "direction": pa.DictionaryArray.from_arrays(
+                np.repeat(np.arange(series) // self.clients, scrapes).astype(np.int32), DIRECTIONS
+            ),
             "rate": rates.ravel(),
             "throttle_ms": np.where(throttled, _THROTTLE_MS, 0).astype(np.int32).ravel(),
         }
@@ -92,7 +101,9 @@ _RESOURCES = {"produce": ("Produce", "in"), "fetch": ("Fetch", "out")}
 
 
 class RawTransport:
-    """Reads the files of `bench.rollup.raw` below `folder`; one file at a time, which is one task's."""
+    """Reads the files of `bench.rollup.raw` below `folder`; one file at a time, which is one
+    task's.
+    """
 
     name = "raw-rows"
     exact = True
@@ -105,12 +116,22 @@ class RawTransport:
 
     def read(self, selection: Selection, start_ms: int, end_ms: int) -> list[SeriesSamples]:
         """What a server with these rows would answer, of the hour in the middle of the range."""
-        found = [one for broker in range(1, self._brokers + 1) for one in _series_of(broker) if _is_selected(one, selection)]
+        found = [
+            one
+            for broker in range(1, self._brokers + 1)
+            for one in _series_of(broker)
+            if _is_selected(one, selection)
+        ]
         brokers = {one["broker"] for one in found}
         if len(brokers) > 1:  # who is there at all: the driver's question
             return [SeriesSamples(one, np.array([start_ms]), np.zeros(1)) for one in found]
         hour = ((start_ms + end_ms) // 2 - self._start_ms) // HOUR_MS
-        return [one for broker in brokers for one in self._hour(broker, hour) if _is_selected(one.labels, selection)]
+        return [
+            one
+            for broker in brokers
+            for one in self._hour(broker, hour)
+            if _is_selected(one.labels, selection)
+        ]
 
     def read_all(self, asked: Sequence[ReadRequest]) -> list[list[SeriesSamples]]:
         """The same, one after the other."""
@@ -122,7 +143,12 @@ class RawTransport:
     def _hour(self, broker: str, hour: int) -> Sequence[SeriesSamples]:
         path = self._folder / f"{broker}-{hour}.parquet"
         if self._kept is None or self._kept[0] != path:
-            self._kept = path, _series(pq.read_table(path, read_dictionary=["user", "client_id", "direction"]), broker)
+            self._kept = (
+                path,
+                _series(
+                    pq.read_table(path, read_dictionary=["user", "client_id", "direction"]), broker
+                ),
+            )
         return self._kept[1]
 
 
@@ -145,13 +171,19 @@ def _is_selected(labels: Mapping[str, str], selection: Selection) -> bool:
         return False
     return (
         all(labels.get(name, "") == value for name, value in selection.equal.items())
-        and all(re.fullmatch(value, labels.get(name, "")) for name, value in selection.matching.items())
-        and not any(re.fullmatch(value, labels.get(name, "")) for name, value in selection.excluding.items())
+        and all(
+            re.fullmatch(value, labels.get(name, "")) for name, value in selection.matching.items()
+        )
+        and not any(
+            re.fullmatch(value, labels.get(name, "")) for name, value in selection.excluding.items()
+        )
     )
 
 
 def _series(rows: pa.Table, broker: str) -> list[SeriesSamples]:
-    """Rows are sorted by client and time; a client that was never throttled has no series of it, as NaN is none elsewhere."""
+    """Rows are sorted by client and time; a client that was never throttled has no series of it, as
+    NaN is none elsewhere.
+    """
     rows = rows.combine_chunks()
     times, rates, throttle = (rows[name].to_numpy() for name in ("ts", "rate", "throttle_ms"))
     names = [rows[name].chunk(0) for name in ("direction", "user", "client_id")]
@@ -159,21 +191,49 @@ def _series(rows: pa.Table, broker: str) -> list[SeriesSamples]:
     found: list[SeriesSamples] = []
     first = times[: starts[1]] if len(starts) > 1 else times
     totals = {way: np.zeros(len(first) + 1) for way in DIRECTIONS}
-    spoken = [pc.take(one.dictionary, one.indices.take(pa.array(starts))).to_pylist() for one in names]
-    for begin, end, way, user, client_id in zip(starts, [*starts[1:], len(times)], *spoken, strict=True):
+    spoken = [
+        pc.take(one.dictionary, one.indices.take(pa.array(starts))).to_pylist() for one in names
+    ]
+    for begin, end, way, user, client_id in zip(
+        starts, [*starts[1:], len(times)], *spoken, strict=True
+    ):
         own = slice(begin, end)
-        labels = {"broker": broker, "user": user, "client_id": client_id, "resource": _RESOURCES[way][0]}
-        found.append(SeriesSamples({**labels, "__name__": "kafka_quota_byte_rate"}, times[own], rates[own].astype(np.float64)))
+        labels = {
+            "broker": broker,
+            "user": user,
+            "client_id": client_id,
+            "resource": _RESOURCES[way][0],
+        }
+        found.append(
+            SeriesSamples(
+                {**labels, "__name__": "kafka_quota_byte_rate"},
+                times[own],
+                rates[own].astype(np.float64),
+            )
+        )
         if throttle[own].any():
             delays = throttle[own].astype(np.float64)
-            found.append(SeriesSamples({**labels, "__name__": "kafka_quota_throttle_time"}, times[own], delays))
+            found.append(
+                SeriesSamples(
+                    {**labels, "__name__": "kafka_quota_throttle_time"}, times[own], delays
+                )
+            )
         totals[way][1:] += rates[own]
     at = np.append(first[0] - SCRAPE_MS, first)
-    return found + [_counter(broker, way, at, np.cumsum(total) * SCRAPE_MS / 1000) for way, total in totals.items()]
+    return found + [
+        _counter(broker, way, at, np.cumsum(total) * SCRAPE_MS / 1000)
+        for way, total in totals.items()
+    ]
 
 
-def _counter(broker: str, way: str, times: NDArray[np.int64], counts: NDArray[np.float64]) -> SeriesSamples:
-    return SeriesSamples({"broker": broker, "__name__": f"kafka_broker_bytes{_RESOURCES[way][1]}_total"}, times, counts)
+def _counter(
+    broker: str, way: str, times: NDArray[np.int64], counts: NDArray[np.float64]
+) -> SeriesSamples:
+    return SeriesSamples(
+        {"broker": broker, "__name__": f"kafka_broker_bytes{_RESOURCES[way][1]}_total"},
+        times,
+        counts,
+    )
 
 
 def _starts(codes: Sequence[NDArray[np.int32]]) -> NDArray[np.int64]:

@@ -1,6 +1,8 @@
-"""Whole rollups of a synthetic cluster on a real Prometheus, which shares the machine: warm, cold, and how both grow with the cluster.
+"""Whole rollups of a synthetic cluster on a real Prometheus, which shares the machine: warm, cold,
+and how both grow with the cluster.
 
-What came out is held against what was made: a fast rollup that loses a byte is none. `python -m bench.rollup.speed [brokers] [clients]`
+What came out is held against what was made: a fast rollup that loses a byte is none. `python -m
+bench.rollup.speed [brokers] [clients]`
 """
 
 from __future__ import annotations
@@ -25,14 +27,25 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bench.results import Cost, Figure, cost_of, percentile
-from bench.rollup.synthetic import HistoryPrometheus, MadeDirection, SyntheticCluster, made_direction
+from bench.rollup.synthetic import (
+    HistoryPrometheus,
+    MadeDirection,
+    SyntheticCluster,
+    made_direction,
+)
 from lab import process
 from lab.cache import RunDirectory
 from lab.network import free_port
 from lab.packages import PROMETHEUS, unpacked
 from lab.process import wait_until
 from tidegate.prometheus.settings import PrometheusServer
-from tidegate.rollup.fold.broker import BrokerFold, DirectionTerms, broker_table, fold_broker, usage_table
+from tidegate.rollup.fold.broker import (
+    BrokerFold,
+    DirectionTerms,
+    broker_table,
+    fold_broker,
+    usage_table,
+)
 from tidegate.rollup.fold.windows import WINDOW_MS, Windows
 from tidegate.rollup.samples import Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction
@@ -75,14 +88,19 @@ class Size:
 
 
 def rollup_transport(size: Size | None = None) -> list[Figure]:
-    """The clock's median for each way, with samples a second and the client's processor time beside it; all ways must agree."""
+    """The clock's median for each way, with samples a second and the client's processor time beside
+    it; all ways must agree.
+    """
     size = size or Size()
     with _prometheus(size) as url:
         settings = HistorySettings(PrometheusServer(url), scrape_interval_ms=_SCRAPE_SECONDS * 1000)
         read = {kind.name: _read_all(kind(settings), size) for kind in READERS}
         expected = (size.samples, next(iter(read.values()))[1])
         if any(found != expected for found in read.values()):
-            raise RuntimeError(f"the ways of reading disagree on samples and their sum: {read}, expected {expected}")
+            raise RuntimeError(
+                f"the ways of reading disagree on samples and their sum: {read}, expected "
+                f"{expected}"
+            )
         return [_measured(kind(settings), size) for kind in READERS]
 
 
@@ -95,17 +113,32 @@ def _measured(way: Transport, size: Size) -> Figure:
         processor.append(time.process_time() - started[1])
     way.close()
     rate = f"{size.samples / median(clock) / 1e6:.2f} M samples/s"
-    note = f"{rate}; the client's processor {median(processor):.2f} s; best {min(clock):.2f} s, worst {max(clock):.2f} s"
-    return Figure(f"{size.samples:,} samples read by {way.name}, median of {size.runs}", median(clock), "s", None, note)
+    note = (
+        f"{rate}; the client's processor {median(processor):.2f} s; best {min(clock):.2f} s, "
+        f"worst {max(clock):.2f} s"
+    )
+    return Figure(
+        f"{size.samples:,} samples read by {way.name}, median of {size.runs}",
+        median(clock),
+        "s",
+        None,
+        note,
+    )
 
 
 def _read_all(way: Transport, size: Size) -> tuple[int, float]:
-    """How many samples there are, and their sum: a number that differs as soon as one sample does."""
+    """How many samples there are, and their sum: a number that differs as soon as one sample
+    does.
+    """
     found: list[SeriesSamples] = []
     for broker in range(size.brokers):
         for metric in (_BYTES_METRIC, _RATE_METRIC):
-            found += way.read(Selection(metric, {"broker": str(broker)}), _BEGIN_SECONDS * 1000, size.end_ms)
-    return sum(len(series.times_ms) for series in found), float(sum(np.sum(series.values) for series in found))
+            found += way.read(
+                Selection(metric, {"broker": str(broker)}), _BEGIN_SECONDS * 1000, size.end_ms
+            )
+    return sum(len(series.times_ms) for series in found), float(
+        sum(np.sum(series.values) for series in found)
+    )
 
 
 @contextmanager
@@ -115,15 +148,33 @@ def _prometheus(size: Size) -> Iterator[str]:
     with RunDirectory() as run:
         text, data, port = run.path / "history.om", run.path / "data", free_port()
         _write_history(text, size)
-        blocks = [str(programs / "promtool"), "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)]
+        blocks = [
+            str(programs / "promtool"),
+            "tsdb",
+            "create-blocks-from",
+            "openmetrics",
+            str(text),
+            str(data),
+        ]
         subprocess.run(blocks, check=True, capture_output=True, timeout=_READ_TIMEOUT_SECONDS)
         text.unlink()
         (run.path / "prometheus.yml").write_text("{}")
-        options = [f"--storage.tsdb.path={data}", "--storage.tsdb.retention.time=100y", f"--web.listen-address=127.0.0.1:{port}"]
+        options = [
+            f"--storage.tsdb.path={data}",
+            "--storage.tsdb.retention.time=100y",
+            f"--web.listen-address=127.0.0.1:{port}",
+        ]
         argv = [str(programs / "prometheus"), f"--config.file={run.path}/prometheus.yml", *options]
         url = f"http://127.0.0.1:{port}"
-        with process.start("prometheus", argv, log_path=run.path / "prometheus.log", working_directory=run.path) as server:
-            wait_until(lambda: _is_ready(url), "Prometheus to be ready", timeout_seconds=60, processes=[server])
+        with process.start(
+            "prometheus", argv, log_path=run.path / "prometheus.log", working_directory=run.path
+        ) as server:
+            wait_until(
+                lambda: _is_ready(url),
+                "Prometheus to be ready",
+                timeout_seconds=60,
+                processes=[server],
+            )
             yield url
 
 
@@ -135,9 +186,18 @@ def _write_history(path: Path, size: Size) -> None:
             text.write(f"# TYPE {metric} unknown\n")
             for broker in range(size.brokers):
                 for client in range(size.clients):
-                    labels = f'{metric}{{broker="{broker}",user="user-{client % 40}",client_id={json.dumps(f"client-{client}")}}}'
-                    values = _counter(chance, size) if metric == _BYTES_METRIC else _gauge(chance, size, client)
-                    text.writelines(f"{labels} {value!r} {at}\n" for at, value in zip(times, values, strict=True))
+                    client_id = json.dumps(f"client-{client}")
+                    names = f'broker="{broker}",user="user-{client % 40}",client_id={client_id}'
+                    labels = f"{metric}{{{names}}}"
+                    values = (
+                        _counter(chance, size)
+                        if metric == _BYTES_METRIC
+                        else _gauge(chance, size, client)
+                    )
+                    text.writelines(
+                        f"{labels} {value!r} {at}\n"
+                        for at, value in zip(times, values, strict=True)
+                    )
         text.write("# EOF\n")
 
 
@@ -177,8 +237,13 @@ Made = dict[Direction, MadeDirection]
 
 
 def fold_figures(series: int = _SERIES) -> list[Figure]:
-    """One hour of one broker: `series` clients, half of them in each direction, and a tenth of all with a throttle time beside the rate."""
-    made = {way: made_direction(_HOUR, series // 2, number, offset_ms=4_000 * number) for number, way in enumerate(DIRECTIONS)}
+    """One hour of one broker: `series` clients, half of them in each direction, and a tenth of all
+    with a throttle time beside the rate.
+    """
+    made = {
+        way: made_direction(_HOUR, series // 2, number, offset_ms=4_000 * number)
+        for number, way in enumerate(DIRECTIONS)
+    }
     folds = [_fold(made) for _ in range(_FOLD_ROUNDS)]
     return [_fold_speed(made, [seconds for seconds, _ in folds]), *_errors(made, folds[0][1])]
 
@@ -186,7 +251,9 @@ def fold_figures(series: int = _SERIES) -> list[Figure]:
 def _fold(made: Made) -> tuple[float, BrokerFold]:
     """The seconds of processor time until the tables stand in memory, and what was folded."""
     samples = {way: each.samples for way, each in made.items()}
-    terms = {way: DirectionTerms(limit=10**9, contracts=each.contracts) for way, each in made.items()}
+    terms = {
+        way: DirectionTerms(limit=10**9, contracts=each.contracts) for way, each in made.items()
+    }
     begun = process_time()
     fold = fold_broker(1, samples, _HOUR, terms=terms)
     usage_table(fold)
@@ -195,40 +262,83 @@ def _fold(made: Made) -> tuple[float, BrokerFold]:
 
 
 def _fold_speed(made: Made, seconds: list[float]) -> Figure:
-    count = sum(len(one.values) for each in made.values() for one in (*each.samples.rates, *each.samples.throttle_times))
+    count = sum(
+        len(one.values)
+        for each in made.values()
+        for one in (*each.samples.rates, *each.samples.throttle_times)
+    )
     nanoseconds = sorted(1e9 * each / count for each in seconds)
-    note = f"median of {len(seconds)}, best {nanoseconds[0]:.0f}, worst {nanoseconds[-1]:.0f}; {1e3 / median(nanoseconds):.1f} M samples/s"
-    name = f"fold one hour of {sum(len(each.clients) for each in made.values()):,} clients ({count:,} samples), processor time a sample"
+    note = (
+        f"median of {len(seconds)}, best {nanoseconds[0]:.0f}, worst {nanoseconds[-1]:.0f}; "
+        f"{1e3 / median(nanoseconds):.1f} M samples/s"
+    )
+    name = (
+        f"fold one hour of {sum(len(each.clients) for each in made.values()):,} clients "
+        f"({count:,} samples), processor time a sample"
+    )
     return Figure(name, median(nanoseconds), "ns", 1e9 / FOLDED_SAMPLES_PER_SECOND, note)
 
 
 def _errors(made: Made, fold: BrokerFold) -> list[Figure]:
     aligned, scrapes = made["produce"], "a scrape on each edge"
-    lost = np.abs(fold.directions["produce"].traffic.client_bytes - aligned.bytes_of_clients.sum(axis=0))
-    figures = [Figure(f"bytes of a broker and window against the truth, {scrapes}", float(lost.max()), "bytes", 0)]
+    lost = np.abs(
+        fold.directions["produce"].traffic.client_bytes - aligned.bytes_of_clients.sum(axis=0)
+    )
+    figures = [
+        Figure(
+            f"bytes of a broker and window against the truth, {scrapes}",
+            float(lost.max()),
+            "bytes",
+            0,
+        )
+    ]
     for name, kept in (("free", False), ("throttled", True)):
         for span, windows in (("an hour", 12), ("5 minutes", 1)):
-            parts = [_off_percent(each, fold, way, windows=windows)[each.throttled == kept].ravel() for way, each in made.items()]
+            parts = [
+                _off_percent(each, fold, way, windows=windows)[each.throttled == kept].ravel()
+                for way, each in made.items()
+            ]
             off = np.concatenate(parts)
             note = (
-                f"median {np.median(off):.1f} %, worst {off.max():.1f} %; all of them together {_bias(made, fold, throttled=kept):+.1f} %"
+                f"median {np.median(off):.1f} %, worst {off.max():.1f} %; all of them together "
+                f"{_bias(made, fold, throttled=kept):+.1f} %"
             )
             figures.append(
-                Figure(f"bytes of a {name} client in {span} against the truth, p95", percentile(off.tolist(), 95), "%", None, note)
+                Figure(
+                    f"bytes of a {name} client in {span} against the truth, p95",
+                    percentile(off.tolist(), 95),
+                    "%",
+                    None,
+                    note,
+                )
             )
     return figures
 
 
-def _off_percent(made: MadeDirection, fold: BrokerFold, way: Direction, *, windows: int) -> NDArray[np.float64]:
-    """By how much the bytes of each client were missed, in sums over so many windows; against the mean where a client was silent."""
-    estimated, true = (each.reshape(len(each), -1, windows).sum(axis=2) for each in (_estimated(made, fold, way), made.bytes_of_clients))
-    off: NDArray[np.float64] = 100 * np.abs(estimated - true) / np.maximum(true, true.mean(axis=1, keepdims=True))
+def _off_percent(
+    made: MadeDirection, fold: BrokerFold, way: Direction, *, windows: int
+) -> NDArray[np.float64]:
+    """By how much the bytes of each client were missed, in sums over so many windows; against the
+    mean where a client was silent.
+    """
+    estimated, true = (
+        each.reshape(len(each), -1, windows).sum(axis=2)
+        for each in (_estimated(made, fold, way), made.bytes_of_clients)
+    )
+    off: NDArray[np.float64] = (
+        100 * np.abs(estimated - true) / np.maximum(true, true.mean(axis=1, keepdims=True))
+    )
     return off
 
 
 def _bias(made: Made, fold: BrokerFold, *, throttled: bool) -> float:
-    estimated = sum(int(_estimated(each, fold, way)[each.throttled == throttled].sum()) for way, each in made.items())
-    true = sum(int(each.bytes_of_clients[each.throttled == throttled].sum()) for each in made.values())
+    estimated = sum(
+        int(_estimated(each, fold, way)[each.throttled == throttled].sum())
+        for way, each in made.items()
+    )
+    true = sum(
+        int(each.bytes_of_clients[each.throttled == throttled].sum()) for each in made.values()
+    )
     return 100 * (estimated - true) / true
 
 
@@ -245,7 +355,12 @@ def _estimated(made: MadeDirection, fold: BrokerFold, way: Direction) -> NDArray
 
 
 _MOST_RANK_ERROR_PERCENT = 0.5
-_STATED = {(False, 12): 0.8, (False, 1): 2.6, (True, 12): 2.3, (True, 1): 4.4}  # docs/usage.md: 95 of 100 clients are within, percent
+_STATED = {
+    (False, 12): 0.8,
+    (False, 1): 2.6,
+    (True, 12): 2.3,
+    (True, 1): 4.4,
+}  # docs/usage.md: 95 of 100 clients are within, percent
 _SHARES = (0.5, 0.95, 0.99)
 
 Quantiles = Sequence[tuple[int, str, float, float, float]]
@@ -253,11 +368,19 @@ Table = NDArray[np.int64]  # a row for each client, a column for each window
 
 
 def checks(cluster: SyntheticCluster, store: UsageStore, quantiles: Quantiles) -> list[Figure]:
-    """`quantiles` are broker, direction, and the rates of five minutes at `_SHARES` as merged sketches tell them."""
-    estimated = {(broker, way): _bytes_of_clients(cluster, store, broker, way) for broker, way in _every(cluster)}
+    """`quantiles` are broker, direction, and the rates of five minutes at `_SHARES` as merged
+    sketches tell them.
+    """
+    estimated = {
+        (broker, way): _bytes_of_clients(cluster, store, broker, way)
+        for broker, way in _every(cluster)
+    }
     return [
         _brokers(cluster, store),
-        *(_clients(cluster, estimated, throttled=throttled, windows=windows) for throttled, windows in _STATED),
+        *(
+            _clients(cluster, estimated, throttled=throttled, windows=windows)
+            for throttled, windows in _STATED
+        ),
         _percentiles(store),
         _sketches(estimated, quantiles),
         _against_truth(cluster, quantiles),
@@ -269,58 +392,110 @@ def _every(cluster: SyntheticCluster) -> Iterator[tuple[int, Direction]]:
 
 
 def _brokers(cluster: SyntheticCluster, store: UsageStore) -> Figure:
-    off = [_lost(cluster.made(broker)[way], store.rows("broker_5m"), broker, way, cluster=cluster) for broker, way in _every(cluster)]
+    off = [
+        _lost(cluster.made(broker)[way], store.rows("broker_5m"), broker, way, cluster=cluster)
+        for broker, way in _every(cluster)
+    ]
     return Figure(
-        "bytes of a broker, direction and window in the tables against the truth", float(max(off)), "bytes", 0, f"{len(off)} of them"
+        "bytes of a broker, direction and window in the tables against the truth",
+        float(max(off)),
+        "bytes",
+        0,
+        f"{len(off)} of them",
     )
 
 
-def _lost(made: MadeDirection, rows: pa.Table, broker: int, way: Direction, *, cluster: SyntheticCluster) -> int:
-    own = rows.filter((pc.field("broker") == broker) & (pc.field("direction") == way)).sort_by("window_start")
+def _lost(
+    made: MadeDirection, rows: pa.Table, broker: int, way: Direction, *, cluster: SyntheticCluster
+) -> int:
+    own = rows.filter((pc.field("broker") == broker) & (pc.field("direction") == way)).sort_by(
+        "window_start"
+    )
     counted, true = own["client_bytes"].to_numpy(), made.bytes_of_clients.sum(axis=0)
     if len(counted) != len(true):
-        raise RuntimeError(f"broker {broker} has {len(counted)} windows of {way} where {len(true)} were made from {cluster.start_ms} on")
+        raise RuntimeError(
+            f"broker {broker} has {len(counted)} windows of {way} where {len(true)} were made "
+            f"from {cluster.start_ms} on"
+        )
     return int(np.abs(counted - true).max())
 
 
-def _bytes_of_clients(cluster: SyntheticCluster, store: UsageStore, broker: int, way: Direction) -> Table:
+def _bytes_of_clients(
+    cluster: SyntheticCluster, store: UsageStore, broker: int, way: Direction
+) -> Table:
     """The table's bytes, in the order in which clients were made; 0 where a client has no row."""
-    rows = store.rows("usage_5m").filter((pc.field("broker") == broker) & (pc.field("direction") == way))
+    rows = store.rows("usage_5m").filter(
+        (pc.field("broker") == broker) & (pc.field("direction") == way)
+    )
     numbers = {user: number for number, (user, _) in enumerate(cluster.made(broker)[way].clients)}
     found = np.zeros((len(numbers), WINDOW_MS // 25_000), np.int64)
     places = [numbers[user] for user in rows["user"].to_pylist()]
-    found[places, (rows["window_start"].cast(pa.int64()).to_numpy() - cluster.start_ms) // WINDOW_MS] = rows["bytes"].to_numpy()
+    found[
+        places, (rows["window_start"].cast(pa.int64()).to_numpy() - cluster.start_ms) // WINDOW_MS
+    ] = rows["bytes"].to_numpy()
     return found
 
 
-def _clients(cluster: SyntheticCluster, estimated: dict[tuple[int, Direction], Table], *, throttled: bool, windows: int) -> Figure:
+def _clients(
+    cluster: SyntheticCluster,
+    estimated: dict[tuple[int, Direction], Table],
+    *,
+    throttled: bool,
+    windows: int,
+) -> Figure:
     """As `bench.rollup.speed` measures it: against the client's mean where it was silent."""
     off = []
     for (broker, way), table in estimated.items():
         made = cluster.made(broker)[way]
         estimate, true = (
-            each[made.throttled == throttled].reshape(-1, 12 // windows, windows).sum(axis=2) for each in (table, made.bytes_of_clients)
+            each[made.throttled == throttled].reshape(-1, 12 // windows, windows).sum(axis=2)
+            for each in (table, made.bytes_of_clients)
         )
-        off.append((100 * np.abs(estimate - true) / np.maximum(true, true.mean(axis=1, keepdims=True))).ravel())
+        off.append(
+            (
+                100 * np.abs(estimate - true) / np.maximum(true, true.mean(axis=1, keepdims=True))
+            ).ravel()
+        )
     every = np.concatenate(off)
     span, name = "an hour" if windows == 12 else "5 minutes", "throttled" if throttled else "free"
     note = f"median {np.median(every):.1f} %, worst {every.max():.1f} %"
     bound = _STATED[throttled, windows]
     return Figure(
-        f"bytes of a {name} client in {span} in the tables against the truth, p95", percentile(every.tolist(), 95), "%", bound, note
+        f"bytes of a {name} client in {span} in the tables against the truth, p95",
+        percentile(every.tolist(), 95),
+        "%",
+        bound,
+        note,
     )
 
 
 def _percentiles(store: UsageStore) -> Figure:
-    """The hourly table's own percentiles against the rows of five minutes: by nearest rank each is one of these rates."""
-    fine = store.rows("usage_5m").group_by(["broker", "user", "client_id", "direction"]).aggregate([("bytes", "list")])
-    rates = {tuple(row[name] for name in _CLIENT): sorted(row["bytes_list"]) for row in fine.to_pylist()}
+    """The hourly table's own percentiles against the rows of five minutes: by nearest rank each is
+    one of these rates.
+    """
+    fine = (
+        store.rows("usage_5m")
+        .group_by(["broker", "user", "client_id", "direction"])
+        .aggregate([("bytes", "list")])
+    )
+    rates = {
+        tuple(row[name] for name in _CLIENT): sorted(row["bytes_list"]) for row in fine.to_pylist()
+    }
     wrong = 0
     for row in store.rows("usage_1h", columns=[*_CLIENT, "p50", "p95", "p99"]).to_pylist():
         ranked = rates[tuple(row[name] for name in _CLIENT)]
-        expected = [ranked[-(-len(ranked) * percent // 100) - 1] * 1000 / WINDOW_MS for percent in (50, 95, 99)]
+        expected = [
+            ranked[-(-len(ranked) * percent // 100) - 1] * 1000 / WINDOW_MS
+            for percent in (50, 95, 99)
+        ]
         wrong += [row["p50"], row["p95"], row["p99"]] != expected
-    return Figure("p50, p95 and p99 of the hourly table that are not the rates at their ranks", wrong, "rows", 0, f"of {len(rates):,}")
+    return Figure(
+        "p50, p95 and p99 of the hourly table that are not the rates at their ranks",
+        wrong,
+        "rows",
+        0,
+        f"of {len(rates):,}",
+    )
 
 
 _CLIENT = ("broker", "user", "client_id", "direction")
@@ -328,41 +503,72 @@ _CLIENT = ("broker", "user", "client_id", "direction")
 
 def _sketches(estimated: dict[tuple[int, Direction], Table], quantiles: Quantiles) -> Figure:
     values = {key: np.sort(table.ravel()) * 1000 / WINDOW_MS for key, table in estimated.items()}
-    note = f"{len(quantiles)} brokers and directions, {len(next(iter(values.values()))):,} rates each"
-    name = "p50, p95 and p99 from merged sketches against the table's own rates, error of rank, worst"
+    note = (
+        f"{len(quantiles)} brokers and directions, {len(next(iter(values.values()))):,} rates each"
+    )
+    name = (
+        "p50, p95 and p99 from merged sketches against the table's own rates, error of rank, worst"
+    )
     return Figure(name, _worst_rank_error(values, quantiles), "%", _MOST_RANK_ERROR_PERCENT, note)
 
 
 def _against_truth(cluster: SyntheticCluster, quantiles: Quantiles) -> Figure:
     values = {
-        (broker, way): np.sort(cluster.made(broker)[way].bytes_of_clients.ravel()) * 1000 / WINDOW_MS for broker, way in _every(cluster)
+        (broker, way): np.sort(cluster.made(broker)[way].bytes_of_clients.ravel())
+        * 1000
+        / WINDOW_MS
+        for broker, way in _every(cluster)
     }
     name = "p50, p95 and p99 from merged sketches against the true rates, error of rank, worst"
-    return Figure(name, _worst_rank_error(values, quantiles), "%", _MOST_RANK_ERROR_PERCENT, "estimated bytes and sketches together")
+    return Figure(
+        name,
+        _worst_rank_error(values, quantiles),
+        "%",
+        _MOST_RANK_ERROR_PERCENT,
+        "estimated bytes and sketches together",
+    )
 
 
-def _worst_rank_error(values: dict[tuple[int, Direction], NDArray[np.float64]], quantiles: Quantiles) -> float:
-    """In percent of all values: how far a sketch's quantile is from its rank; equal values hold all ranks between their first and last."""
+def _worst_rank_error(
+    values: dict[tuple[int, Direction], NDArray[np.float64]], quantiles: Quantiles
+) -> float:
+    """In percent of all values: how far a sketch's quantile is from its rank; equal values hold all
+    ranks between their first and last.
+    """
     worst = 0.0
     for broker, way, *sketched in quantiles:
-        known = next(each for (number, direction), each in values.items() if (number, direction) == (broker, way))
+        known = next(
+            each
+            for (number, direction), each in values.items()
+            if (number, direction) == (broker, way)
+        )
         for share, value in zip(_SHARES, sketched, strict=True):
-            low, high = (int(np.searchsorted(known, value, side=side)) for side in ("left", "right"))
-            worst = max(worst, 100 * (low - share * len(known)) / len(known), 100 * (share * len(known) - high) / len(known))
+            low, high = (
+                int(np.searchsorted(known, value, side=side)) for side in ("left", "right")
+            )
+            worst = max(
+                worst,
+                100 * (low - share * len(known)) / len(known),
+                100 * (share * len(known) - high) / len(known),
+            )
     return worst
 
 
 BEGIN_MS = 494_445 * HOUR_MS
 SAMPLES_PER_SECOND = 1_500_000
 _COLD_SECONDS, _COLD_MEGABYTES = 20.0, 1500.0
-_MOST_GROWTH = 1.25  # seconds a sample, the largest cluster against the smallest: what "linear" means here
+_MOST_GROWTH = (
+    1.25  # seconds a sample, the largest cluster against the smallest: what "linear" means here
+)
 _ROUNDS = 5
 _TIMEOUT_SECONDS = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Warm:
-    """Seconds of each round of reading, folding and writing all samples, and of a whole run after them."""
+    """Seconds of each round of reading, folding and writing all samples, and of a whole run after
+    them.
+    """
 
     cluster: SyntheticCluster
     rounds: Sequence[float]
@@ -385,35 +591,72 @@ def ingest_figures(cluster: SyntheticCluster | None = None) -> list[Figure]:
 
 
 def cold_figures(cluster: SyntheticCluster | None = None) -> list[Figure]:
-    """`tidegate rollup run` of one hour, from the start of its process until the last table is published."""
+    """`tidegate rollup run` of one hour, from the start of its process until the last table is
+    published.
+    """
     cluster = cluster or SyntheticCluster(BEGIN_MS)
     with _serving(cluster) as (url, folder):
-        costs = sorted((_cold(url, cluster, folder / str(number)) for number in range(3)), key=lambda cost: cost.seconds)
+        costs = sorted(
+            (_cold(url, cluster, folder / str(number)) for number in range(3)),
+            key=lambda cost: cost.seconds,
+        )
     middle = costs[1]
     what = f"one hour of {_size(cluster)}, cold, by `tidegate rollup run`"
-    spread = f"best {costs[0].seconds:.1f} s, worst {costs[-1].seconds:.1f} s; {middle.processor_seconds:.1f} s of processors"
+    spread = (
+        f"best {costs[0].seconds:.1f} s, worst {costs[-1].seconds:.1f} s; "
+        f"{middle.processor_seconds:.1f} s of processors"
+    )
     note = "resident sets of all its processes added up; Prometheus is not among them"
     return [
-        Figure(f"{what}: process started to all tables published, median of 3", middle.seconds, "s", _COLD_SECONDS, spread),
-        Figure(f"{what}: most memory", max(cost.peak_bytes for cost in costs) / 1e6, "MB", _COLD_MEGABYTES, note),
+        Figure(
+            f"{what}: process started to all tables published, median of 3",
+            middle.seconds,
+            "s",
+            _COLD_SECONDS,
+            spread,
+        ),
+        Figure(
+            f"{what}: most memory",
+            max(cost.peak_bytes for cost in costs) / 1e6,
+            "MB",
+            _COLD_MEGABYTES,
+            note,
+        ),
     ]
 
 
 def growth_figures(brokers: int = 5, clients: int = 250) -> list[Figure]:
     """Four and sixteen times the series, and as many times the hours."""
-    series = [SyntheticCluster(BEGIN_MS, brokers=brokers * times, clients=clients) for times in (1, 4, 16)]
-    hours = [SyntheticCluster(BEGIN_MS, hours=times, brokers=brokers, clients=clients) for times in (4, 16)]
+    series = [
+        SyntheticCluster(BEGIN_MS, brokers=brokers * times, clients=clients) for times in (1, 4, 16)
+    ]
+    hours = [
+        SyntheticCluster(BEGIN_MS, hours=times, brokers=brokers, clients=clients)
+        for times in (4, 16)
+    ]
     measured = {cluster: _grown(cluster) for cluster in (*series, *hours)}
     smallest = measured[series[0]]
     figures = [_growth(measured[series[0]], smallest, "1 x")]
-    figures += [_growth(measured[each], smallest, f"{times} x the series") for each, times in zip(series[1:], (4, 16), strict=True)]
-    return figures + [_growth(measured[each], smallest, f"{times} x the hours") for each, times in zip(hours, (4, 16), strict=True)]
+    figures += [
+        _growth(measured[each], smallest, f"{times} x the series")
+        for each, times in zip(series[1:], (4, 16), strict=True)
+    ]
+    return figures + [
+        _growth(measured[each], smallest, f"{times} x the hours")
+        for each, times in zip(hours, (4, 16), strict=True)
+    ]
 
 
 def _growth(warm: Warm, smallest: Warm, what: str) -> Figure:
     per_sample, before = (1e9 * one.whole / one.cluster.samples for one in (warm, smallest))
-    note = f"{warm.whole:.1f} s for {warm.cluster.samples / 1e6:.1f} M samples ({_size(warm.cluster)}, {warm.cluster.hours} h)"
-    note += f"; reading, folding and writing alone {warm.nanoseconds:.0f} ns; most memory {warm.cost.peak_bytes / 1e6:,.0f} MB"
+    note = (
+        f"{warm.whole:.1f} s for {warm.cluster.samples / 1e6:.1f} M samples "
+        f"({_size(warm.cluster)}, {warm.cluster.hours} h)"
+    )
+    note += (
+        f"; reading, folding and writing alone {warm.nanoseconds:.0f} ns; most memory "
+        f"{warm.cost.peak_bytes / 1e6:,.0f} MB"
+    )
     bound = None if warm is smallest else before * _MOST_GROWTH
     return Figure(f"a whole run, warm, {what}: time a sample", per_sample, "ns", bound, note)
 
@@ -425,8 +668,14 @@ def _grown(cluster: SyntheticCluster) -> Warm:
 
 def _speed(warm: Warm) -> Figure:
     rates = sorted(warm.cluster.samples / seconds / 1e6 for seconds in warm.rounds)
-    name = f"one hour of {_size(warm.cluster)}, warm, from Prometheus to Parquet of 5 minutes: time a sample"
-    note = f"{median(rates):.2f} M samples/s, best {rates[-1]:.2f}, worst {rates[0]:.2f}, of {len(rates)}; a whole run {warm.whole:.1f} s"
+    name = (
+        f"one hour of {_size(warm.cluster)}, warm, from Prometheus to Parquet of 5 minutes: "
+        f"time a sample"
+    )
+    note = (
+        f"{median(rates):.2f} M samples/s, best {rates[-1]:.2f}, worst {rates[0]:.2f}, of "
+        f"{len(rates)}; a whole run {warm.whole:.1f} s"
+    )
     return Figure(name, warm.nanoseconds, "ns", 1e9 / SAMPLES_PER_SECOND, note)
 
 
@@ -436,7 +685,9 @@ def _size(cluster: SyntheticCluster) -> str:
 
 @contextmanager
 def _serving(cluster: SyntheticCluster) -> Iterator[tuple[str, Path]]:
-    """The address of a Prometheus that has the cluster's history, and a folder for what is made of it."""
+    """The address of a Prometheus that has the cluster's history, and a folder for what is made of
+    it.
+    """
     with RunDirectory() as run:
         data, made = run.path / "prometheus", run.path / "made"
         data.mkdir()
@@ -448,14 +699,39 @@ def _serving(cluster: SyntheticCluster) -> Iterator[tuple[str, Path]]:
 
 def _warm(url: str, cluster: SyntheticCluster, folder: Path, *, rounds: int) -> Warm:
     arguments = [url, str(cluster.start_ms), str(cluster.end_ms), _address(folder), str(rounds)]
-    cost = cost_of([sys.executable, "-m", "bench.rollup.process", *arguments], timeout_seconds=_TIMEOUT_SECONDS)
+    cost = cost_of(
+        [sys.executable, "-m", "bench.rollup.process", *arguments], timeout_seconds=_TIMEOUT_SECONDS
+    )
     printed = json.loads(cost.output.splitlines()[-1])
-    return Warm(cluster, printed["rounds"], printed["whole"], [tuple(one) for one in printed["quantiles"]], cost)
+    return Warm(
+        cluster,
+        printed["rounds"],
+        printed["whole"],
+        [tuple(one) for one in printed["quantiles"]],
+        cost,
+    )
 
 
 def _cold(url: str, cluster: SyntheticCluster, folder: Path) -> Cost:
-    start, end = (datetime.fromtimestamp(at_ms / 1000, UTC).isoformat() for at_ms in (cluster.start_ms, cluster.end_ms))
-    argv = [sys.executable, "-m", "tidegate", "rollup", "run", "--prometheus", url, "--from", start, "--to", end, "--out", str(folder)]
+    start, end = (
+        datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
+        for at_ms in (cluster.start_ms, cluster.end_ms)
+    )
+    argv = [
+        sys.executable,
+        "-m",
+        "tidegate",
+        "rollup",
+        "run",
+        "--prometheus",
+        url,
+        "--from",
+        start,
+        "--to",
+        end,
+        "--out",
+        str(folder),
+    ]
     return cost_of(argv, timeout_seconds=_TIMEOUT_SECONDS)
 
 

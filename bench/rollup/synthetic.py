@@ -1,4 +1,5 @@
-"""A whole cluster as Prometheus holds it: brokers with their NICs, counters and clients, of which every byte is known.
+"""A whole cluster as Prometheus holds it: brokers with their NICs, counters and clients, of which
+every byte is known.
 
 A few are made and many are copies: broker n does what broker n modulo `_MADE` does, and each hour
 is the first one again, because making them takes longer than measuring.
@@ -37,7 +38,11 @@ _START_TIMEOUT_SECONDS = 120
 _WRITE_TIMEOUT_SECONDS = 60
 _REQUEST_BYTES = 4_000_000
 _HEAD = "240h"
-_HEADERS = {"Content-Encoding": "snappy", "Content-Type": "application/x-protobuf", "X-Prometheus-Remote-Write-Version": "0.1.0"}
+_HEADERS = {
+    "Content-Encoding": "snappy",
+    "Content-Type": "application/x-protobuf",
+    "X-Prometheus-Remote-Write-Version": "0.1.0",
+}
 
 
 class HistoryPrometheus:
@@ -75,8 +80,15 @@ class HistoryPrometheus:
             "--web.enable-remote-write-receiver",
         ]
         log_path = self._directory / "prometheus.log"
-        self._process = process.start("prometheus", argv, log_path=log_path, working_directory=self._directory, niceness=0)
-        wait_until(self._is_ready, "Prometheus to be ready", timeout_seconds=_START_TIMEOUT_SECONDS, processes=[self._process])
+        self._process = process.start(
+            "prometheus", argv, log_path=log_path, working_directory=self._directory, niceness=0
+        )
+        wait_until(
+            self._is_ready,
+            "Prometheus to be ready",
+            timeout_seconds=_START_TIMEOUT_SECONDS,
+            processes=[self._process],
+        )
 
     def kill(self) -> None:
         """End it as a crash would."""
@@ -84,7 +96,9 @@ class HistoryPrometheus:
             self._process.kill()
 
     def write(self, series: Iterable[SeriesSamples]) -> None:
-        """Store these; each series has its `__name__` among its labels and rises from what it had. Raises HTTPError for what it refuses."""
+        """Store these; each series has its `__name__` among its labels and rises from what it had.
+        Raises HTTPError for what it refuses.
+        """
         for body in _requests(series):
             asked = urllib.request.Request(f"{self.url}/api/v1/write", packed(body), _HEADERS)
             urllib.request.urlopen(asked, timeout=_WRITE_TIMEOUT_SECONDS).close()
@@ -102,7 +116,9 @@ def _requests(series: Iterable[SeriesSamples]) -> Iterator[bytes]:
     parts: list[bytes] = []
     size = 0
     for one in series:
-        parts.append(bytes_field(1, _label_messages(one.labels) + _sample_messages(one.times_ms, one.values)))
+        parts.append(
+            bytes_field(1, _label_messages(one.labels) + _sample_messages(one.times_ms, one.values))
+        )
         size += len(parts[-1])
         if size > _REQUEST_BYTES:
             yield b"".join(parts)
@@ -112,12 +128,17 @@ def _requests(series: Iterable[SeriesSamples]) -> Iterator[bytes]:
 
 
 def _label_messages(labels: Mapping[str, str]) -> bytes:
-    pairs = (bytes_field(1, name.encode()) + bytes_field(2, value.encode()) for name, value in sorted(labels.items()))
+    pairs = (
+        bytes_field(1, name.encode()) + bytes_field(2, value.encode())
+        for name, value in sorted(labels.items())
+    )
     return b"".join(bytes_field(1, one) for one in pairs)
 
 
 def _sample_messages(times_ms: NDArray[np.int64], values: NDArray[np.float64]) -> bytes:
-    """Messages Sample: 12 10 | 09 value | 10 time, six bytes of it as long as the year is 1972 to 2109."""
+    """Messages Sample: 12 10 | 09 value | 10 time, six bytes of it as long as the year is 1972 to
+    2109.
+    """
     laid = np.empty((len(values), 18), np.uint8)
     laid[:, :3] = 0x12, 0x10, 0x09
     laid[:, 3:11] = np.ascontiguousarray(values, "<f8").view(np.uint8).reshape(-1, 8)
@@ -177,7 +198,9 @@ class _Ring:
 def flat_out(
     chance: np.random.Generator, until_seconds: int, read_at_ms: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Requests in each second from 0 on, and the gauge at these times as a multiple of the quota."""
+    """Requests in each second from 0 on, and the gauge at these times as a multiple of the
+    quota.
+    """
     ring, sent, gauge = _Ring(), np.zeros(until_seconds, np.int64), np.zeros(len(read_at_ms))
     now_ms, read = float(chance.random() * 1000), 0
     while now_ms < until_seconds * 1000:
@@ -189,7 +212,9 @@ def flat_out(
         sent[int(now_ms // 1000)] += 1
         window_ms, requests = ring.window_and_requests(now_ms)
         excess_ms = requests / REQUESTS_PER_QUOTA_SECOND * 1000 - window_ms
-        now_ms += _TRANSFER_MS + (excess_ms + float(chance.random()) * _PAUSE_MS if excess_ms > 0 else 0.0)
+        now_ms += _TRANSFER_MS + (
+            excess_ms + float(chance.random()) * _PAUSE_MS if excess_ms > 0 else 0.0
+        )
     return sent, gauge
 
 
@@ -214,7 +239,9 @@ _THROTTLE_MILLISECONDS = 800.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MadeDirection:
-    """`samples` are what was scraped; `bytes_of_clients` the truth by client and window. Clients that end in 0 are `throttled`."""
+    """`samples` are what was scraped; `bytes_of_clients` the truth by client and window. Clients
+    that end in 0 are `throttled`.
+    """
 
     samples: DirectionSamples
     clients: tuple[Client, ...]
@@ -223,9 +250,15 @@ class MadeDirection:
     throttled: NDArray[np.bool_]
 
 
-def made_direction(windows: Windows, clients: int, number: int, *, scrape_ms: int = 15_000, offset_ms: int = 0) -> MadeDirection:
-    """One direction of one broker. With `offset_ms` 0 a scrape falls onto each edge, so that even single windows are exact."""
-    times = np.arange(windows.start_ms - 90_000 + offset_ms, windows.end_ms + 90_001, scrape_ms, dtype=np.int64)
+def made_direction(
+    windows: Windows, clients: int, number: int, *, scrape_ms: int = 15_000, offset_ms: int = 0
+) -> MadeDirection:
+    """One direction of one broker. With `offset_ms` 0 a scrape falls onto each edge, so that even
+    single windows are exact.
+    """
+    times = np.arange(
+        windows.start_ms - 90_000 + offset_ms, windows.end_ms + 90_001, scrape_ms, dtype=np.int64
+    )
     names = tuple((f"user-{each:05d}", f"app-{each % 7}") for each in range(clients))
     per_second = _LARGEST_BYTES_PER_SECOND / (1 + np.arange(clients)) ** 0.5
     rates: list[SeriesSamples] = []
@@ -241,12 +274,24 @@ def made_direction(windows: Windows, clients: int, number: int, *, scrape_ms: in
             gauge[row] = multiples * per_second[first + row]
         truth[own] = _in_windows(sent, windows)
         counts += _counts(sent, times, windows)
-        rates += [SeriesSamples(_labels(name), times, row) for name, row in zip(names[own], gauge, strict=True)]
+        rates += [
+            SeriesSamples(_labels(name), times, row)
+            for name, row in zip(names[own], gauge, strict=True)
+        ]
     throttled = np.arange(clients) % 10 == 0
     held = np.full(len(times), _THROTTLE_MILLISECONDS)
     total = [SeriesSamples({"job": "kafka"}, times, counts.astype(np.float64))]
     return MadeDirection(
-        DirectionSamples(total, total, (), rates, [SeriesSamples(_labels(names[each]), times, held) for each in np.flatnonzero(throttled)]),
+        DirectionSamples(
+            total,
+            total,
+            (),
+            rates,
+            [
+                SeriesSamples(_labels(names[each]), times, held)
+                for each in np.flatnonzero(throttled)
+            ],
+        ),
         names,
         truth,
         {names[each]: float(per_second[each]) for each in np.flatnonzero(throttled)},
@@ -258,20 +303,31 @@ def _labels(client: Client) -> dict[str, str]:
     return {"user": client[0], "client_id": client[1], "resource": "Produce", "broker": "1"}
 
 
-def _sent(chance: np.random.Generator, per_second: NDArray[np.float64], windows: Windows, first: int) -> Whole:
-    """Bytes by client and second, from `_AROUND_SECONDS` before the windows until as long after them."""
+def _sent(
+    chance: np.random.Generator, per_second: NDArray[np.float64], windows: Windows, first: int
+) -> Whole:
+    """Bytes by client and second, from `_AROUND_SECONDS` before the windows until as long after
+    them.
+    """
     seconds = (windows.end_ms - windows.start_ms) // 1000 + 2 * _AROUND_SECONDS
     kind = (first + np.arange(len(per_second))) % 10
     shape = chance.random((len(per_second), seconds), np.float32) + 0.5
     minutes = chance.random((len(per_second), seconds // 60 + 1)) < 0.5
-    shape[(kind == 1) | (kind == 2)] *= np.repeat(minutes, 60, axis=1)[(kind == 1) | (kind == 2), :seconds]
+    shape[(kind == 1) | (kind == 2)] *= np.repeat(minutes, 60, axis=1)[
+        (kind == 1) | (kind == 2), :seconds
+    ]
     return np.rint(shape * per_second[:, None]).astype(np.int64)
 
 
-def _throttled_patterns(number: int, times: Whole, windows: Windows) -> list[tuple[Whole, NDArray[np.float64]]]:
+def _throttled_patterns(
+    number: int, times: Whole, windows: Windows
+) -> list[tuple[Whole, NDArray[np.float64]]]:
     seconds = (windows.end_ms - windows.start_ms) // 1000 + 2 * _AROUND_SECONDS
     since = times - windows.start_ms + _AROUND_SECONDS * 1000
-    return [flat_out(np.random.default_rng([number, pattern]), seconds, since) for pattern in range(_THROTTLED_PATTERNS)]
+    return [
+        flat_out(np.random.default_rng([number, pattern]), seconds, since)
+        for pattern in range(_THROTTLED_PATTERNS)
+    ]
 
 
 def _in_windows(sent: Whole, windows: Windows) -> Whole:
@@ -302,7 +358,9 @@ def _byte_rates(sent: Whole, times: Whole, windows: Windows) -> NDArray[np.float
         recent = sent[:, second - _REMEMBERED_SECONDS + 1 : second + 1].astype(np.float64)
         recent[:, -1] *= part
         age = _REMEMBERED_SECONDS - 1 - np.argmax(recent > 0, axis=1) + part
-        found[:, column] = recent.sum(axis=1) / (age + np.maximum(0.0, _DIVIDED_SECONDS - np.floor(age)))
+        found[:, column] = recent.sum(axis=1) / (
+            age + np.maximum(0.0, _DIVIDED_SECONDS - np.floor(age))
+        )
     return found
 
 
@@ -336,8 +394,12 @@ class SyntheticCluster:
 
     @property
     def samples(self) -> int:
-        """Of byte rates and throttle times within the hours: what is read beyond their edges, and the counters, are not counted."""
-        series = self.rate_series + self.brokers * sum(len(made.samples.throttle_times) for made in self._made[0].values())
+        """Of byte rates and throttle times within the hours: what is read beyond their edges, and
+        the counters, are not counted.
+        """
+        series = self.rate_series + self.brokers * sum(
+            len(made.samples.throttle_times) for made in self._made[0].values()
+        )
         return series * self.hours * HOUR_MS // SCRAPE_MS
 
     def made(self, broker: int) -> dict[Direction, MadeDirection]:
@@ -352,21 +414,40 @@ class SyntheticCluster:
 
     def _repeated(self, one: SeriesSamples) -> SeriesSamples:
         """Hour after hour the same; a counter goes on from where it was, a gauge starts over."""
-        first, last = np.searchsorted(one.times_ms, (self.start_ms, self.start_ms + HOUR_MS), side="right")
+        first, last = np.searchsorted(
+            one.times_ms, (self.start_ms, self.start_ms + HOUR_MS), side="right"
+        )
         hour, risen = slice(first, last), 0.0
         if one.labels["__name__"].endswith("_total"):
             risen = one.values[last - 1] - one.values[first - 1]
         after = np.arange(self.hours) * float(HOUR_MS), np.arange(self.hours) * risen
-        times, values = (np.add.outer(step, known[hour]).ravel() for step, known in zip(after, (one.times_ms, one.values), strict=True))
-        times = np.concatenate([one.times_ms[:first], times.astype(np.int64), one.times_ms[last:] + (self.hours - 1) * HOUR_MS])
-        return SeriesSamples(one.labels, times, np.concatenate([one.values[:first], values, one.values[last:] + (self.hours - 1) * risen]))
+        times, values = (
+            np.add.outer(step, known[hour]).ravel()
+            for step, known in zip(after, (one.times_ms, one.values), strict=True)
+        )
+        times = np.concatenate(
+            [
+                one.times_ms[:first],
+                times.astype(np.int64),
+                one.times_ms[last:] + (self.hours - 1) * HOUR_MS,
+            ]
+        )
+        return SeriesSamples(
+            one.labels,
+            times,
+            np.concatenate(
+                [one.values[:first], values, one.values[last:] + (self.hours - 1) * risen]
+            ),
+        )
 
     @cached_property
     def _made(self) -> list[dict[Direction, MadeDirection]]:
         first_hour = Windows(self.start_ms, self.start_ms + HOUR_MS)
         return [
             {
-                way: made_direction(first_hour, self.clients, 2 * pattern + number, offset_ms=self.offset_ms)
+                way: made_direction(
+                    first_hour, self.clients, 2 * pattern + number, offset_ms=self.offset_ms
+                )
                 for number, way in enumerate(DIRECTIONS)
             }
             for pattern in range(min(_MADE, self.brokers))
@@ -378,8 +459,15 @@ def _of_broker(broker: int, way: Direction, made: MadeDirection) -> Iterator[Ser
     own, total = {"broker": str(broker)}, made.samples.client_bytes[0]
     yield replace(total, labels={**own, "__name__": f"kafka_broker_bytes{flow}_total"})
     on_wire = np.floor(total.values * _NIC_OVERHEAD)
-    yield replace(total, labels={**own, "__name__": f"node_network_{wire}_bytes_total", "device": "eth0"}, values=on_wire)
-    for name, gauges in (("kafka_quota_byte_rate", made.samples.rates), ("kafka_quota_throttle_time", made.samples.throttle_times)):
+    yield replace(
+        total,
+        labels={**own, "__name__": f"node_network_{wire}_bytes_total", "device": "eth0"},
+        values=on_wire,
+    )
+    for name, gauges in (
+        ("kafka_quota_byte_rate", made.samples.rates),
+        ("kafka_quota_throttle_time", made.samples.throttle_times),
+    ):
         for one in gauges:
             client = {"user": one.labels["user"], "client_id": one.labels["client_id"]}
             yield replace(one, labels={**own, **client, "__name__": name, "resource": resource})

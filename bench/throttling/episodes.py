@@ -1,8 +1,10 @@
-"""What a step of ours costs a client: silences, the way within the limit, rates at rest and the way back, on a real broker.
+"""What a step of ours costs a client: silences, the way within the limit, rates at rest and the way
+back, on a real broker.
 
-Produce and consume, one connection and six, the ladder and drain-then-set. Where fetch is throttled, a small Java producer of L3's user
-writes beside its consumers: it has another quota and must notice nothing. `python -m bench.throttling.episodes` draws
-docs/measurements/episodes.svg out of the seconds that are kept there, ladder beside Drain.
+Produce and consume, one connection and six, the ladder and drain-then-set. Where fetch is
+throttled, a small Java producer of L3's user writes beside its consumers: it has another quota and
+must notice nothing. `python -m bench.throttling.episodes` draws docs/measurements/episodes.svg out
+of the seconds that are kept there, ladder beside Drain.
 """
 
 import csv
@@ -19,7 +21,15 @@ from matplotlib.axes import Axes
 
 from bench.pictures import Colour, picture
 from bench.results import Figure, Measured, quiet
-from bench.throttling.stage import HIGH_LIMIT, LIMITS, MB, Stage, four_businesses, neighbour, running_stage
+from bench.throttling.stage import (
+    HIGH_LIMIT,
+    LIMITS,
+    MB,
+    Stage,
+    four_businesses,
+    neighbour,
+    running_stage,
+)
 from lab.episodes import (
     FULL_SHARE,
     LONG_MEAN_SECONDS,
@@ -40,36 +50,62 @@ FOLDER = Path("docs/measurements")
 
 
 def keep(played: Episode, name: str) -> None:
-    """Write docs/measurements/<name>.csv: seconds from the lowered limit, who (level, `nic`, or `quota <user>`), kilobytes per second."""
+    """Write docs/measurements/<name>.csv: seconds from the lowered limit, who (level, `nic`, or
+    `quota <user>`), kilobytes per second.
+    """
     FOLDER.mkdir(parents=True, exist_ok=True)
     begin = int(played.limited_at_seconds) - 10
     seconds = int(played.ended_seconds) - begin
-    series = {**{business.level: played.moved[business.user] for business in played.businesses}, "nic": played.nic}
+    series = {
+        **{business.level: played.moved[business.user] for business in played.businesses},
+        "nic": played.nic,
+    }
     with (FOLDER / f"{name}.csv").open("w", newline="", encoding="utf-8") as out:
         rows = csv.writer(out, lineterminator="\n")
         rows.writerow(["second", "who", "kilobytes_per_second"])
         for who, moved in series.items():
-            rows.writerows([second - 10, who, round(rate / 1000)] for second, rate in enumerate(moved.per_second(begin, seconds)))
+            rows.writerows(
+                [second - 10, who, round(rate / 1000)]
+                for second, rate in enumerate(moved.per_second(begin, seconds))
+            )
         for write in played.writes:
             if write.after is not None and write.at_seconds >= begin:
-                rows.writerow([round(write.at_seconds - begin - 10, 1), f"quota {write.user}", write.after // 1000])
+                rows.writerow(
+                    [
+                        round(write.at_seconds - begin - 10, 1),
+                        f"quota {write.user}",
+                        write.after // 1000,
+                    ]
+                )
 
 
 PICTURE = FOLDER / "episodes.svg"
-_COLOURS = {"nic": Colour.NIC, "L0": Colour.LEVEL_0, "L1": Colour.LEVEL_1, "L2": Colour.LEVEL_2, "L3": Colour.LEVEL_3}
+_COLOURS = {
+    "nic": Colour.NIC,
+    "L0": Colour.LEVEL_0,
+    "L1": Colour.LEVEL_1,
+    "L2": Colour.LEVEL_2,
+    "L3": Colour.LEVEL_3,
+}
 _SPEEDS = ("ladder", "drain")
 _EVERY_SECONDS = 3
 _SHOWN_SECONDS = 240
 
 
 def episodes_picture() -> str:
-    """A whole SVG file; a row for each operation and number of connections. FileNotFoundError where one was not measured."""
+    """A whole SVG file; a row for each operation and number of connections. FileNotFoundError where
+    one was not measured.
+    """
     rows = list(product(Operation, (1, 6)))
     with picture(height_inches=9.0) as (figure, svg):
         axes = figure.subplots(len(rows), len(_SPEEDS), sharex=True, sharey="row")
         for row, (operation, connections) in enumerate(rows):
             for column, speed in enumerate(_SPEEDS):
-                _draw(axes[row][column], operation, _read(FOLDER / f"episode-{operation.value}-{connections}-{speed}.csv"))
+                _draw(
+                    axes[row][column],
+                    operation,
+                    _read(FOLDER / f"episode-{operation.value}-{connections}-{speed}.csv"),
+                )
             axes[row][0].set_ylabel(f"{operation.value}, {connections} conn.\nMB/s, mean of 12 s")
         axes[0][0].set_title("Ladder", fontsize=10)
         axes[0][1].set_title("Drain", fontsize=10)
@@ -86,8 +122,16 @@ def _draw(axes: Axes, operation: Operation, rates: Mapping[str, Sequence[float]]
             for end in range(SAWTOOTH_SECONDS, min(len(rates[who]), _SHOWN_SECONDS), _EVERY_SECONDS)
         ]
         times = [SAWTOOTH_SECONDS - 10 + place * _EVERY_SECONDS for place in range(len(means))]
-        axes.plot(times, means, color=colour, label="NIC" if who == "nic" else who, linewidth=1.6 if who == "nic" else 1.1)
-    axes.axhline(LIMITS[operation] / MB, color=Colour.LIMIT, linewidth=1.0, linestyle="--", label="limit")
+        axes.plot(
+            times,
+            means,
+            color=colour,
+            label="NIC" if who == "nic" else who,
+            linewidth=1.6 if who == "nic" else 1.1,
+        )
+    axes.axhline(
+        LIMITS[operation] / MB, color=Colour.LIMIT, linewidth=1.0, linestyle="--", label="limit"
+    )
     axes.set_ylim(bottom=0)
 
 
@@ -105,20 +149,28 @@ def main() -> int:
         drawn = episodes_picture()
     except FileNotFoundError as missing:
         part = Path(missing.filename).stem
-        print(f"{PICTURE} was not written: {missing.filename} is missing. Measure it first: python -m bench {part}", file=sys.stderr)
+        print(
+            f"{PICTURE} was not written: {missing.filename} is missing. Measure it first: python "
+            f"-m bench {part}",
+            file=sys.stderr,
+        )
         return 1
     PICTURE.write_text(drawn, encoding="utf-8")
     return 0
 
 
-_FREE_SECONDS = 32  # they have their rate after 8 s, Kafka's byte rate shows it 12 s later, and a reading may be 6 s old
+# they have their rate after 8 s, Kafka's byte rate shows it 12 s later, and a reading may be 6 s
+# old
+_FREE_SECONDS = 32
 _LONGEST_CUT_SECONDS = 200
 _LONGEST_RETURN_SECONDS = 75
 _SETTLE_SECONDS = 24  # the longest mute of a step, and the rest of the sawtooth that it ends in
 _FULL_FOR_SECONDS = 14
 
 
-def play(stage: Stage, businesses: Sequence[Business], operation: Operation, *, speed: str, run: str) -> Episode:
+def play(
+    stage: Stage, businesses: Sequence[Business], operation: Operation, *, speed: str, run: str
+) -> Episode:
     """One episode on a fresh policy. The tiers settle and rest for 36 s."""
     with (
         stage.declared(businesses, operation, speed=speed),
@@ -128,14 +180,20 @@ def play(stage: Stage, businesses: Sequence[Business], operation: Operation, *, 
         stage.wait(_FREE_SECONDS)
         limited = stage.limit(operation, LIMITS[operation])
         stage.wait_until(
-            lambda: at_throttled_rates(quotas.quotas(), businesses) or is_quiet(quotas.writes(), since=limited),
+            lambda: (
+                at_throttled_rates(quotas.quotas(), businesses)
+                or is_quiet(quotas.writes(), since=limited)
+            ),
             longest_seconds=_LONGEST_CUT_SECONDS,
         )
         last_write = max((write.at_seconds for write in quotas.writes()), default=limited)
         at_rest = float(int(last_write) + _SETTLE_SECONDS)
         stage.wait(at_rest + LONG_MEAN_SECONDS + 1 - time.time())
         raised = stage.limit(operation, HIGH_LIMIT)
-        stage.wait_until(lambda: _all_back(quotas, clients, businesses, raised), longest_seconds=_LONGEST_RETURN_SECONDS)
+        stage.wait_until(
+            lambda: _all_back(quotas, clients, businesses, raised),
+            longest_seconds=_LONGEST_RETURN_SECONDS,
+        )
         ended = time.time()
         time.sleep(ROWS_LAG_SECONDS)
         return Episode(
@@ -147,20 +205,31 @@ def play(stage: Stage, businesses: Sequence[Business], operation: Operation, *, 
             raised_at_seconds=raised,
             ended_seconds=ended,
             moved=clients.by_user(),
-            nic=stage.nic(clients, operation, start_seconds=limited - 2 * NIC_MEAN_SECONDS, end_seconds=ended),
+            nic=stage.nic(
+                clients, operation, start_seconds=limited - 2 * NIC_MEAN_SECONDS, end_seconds=ended
+            ),
             writes=quotas.writes(),
             connections=clients.by_connection(),
         )
 
 
-def _all_back(quotas: QuotaWatch, clients: Clients, businesses: Sequence[Business], raised: float) -> bool:
-    """Every quota is the contract and all have got what they want for a while since the limit was raised."""
+def _all_back(
+    quotas: QuotaWatch, clients: Clients, businesses: Sequence[Business], raised: float
+) -> bool:
+    """Every quota is the contract and all have got what they want for a while since the limit was
+    raised.
+    """
     start = time.time() - ROWS_LAG_SECONDS - _FULL_FOR_SECONDS
     in_force = quotas.quotas()
-    if start < raised or any(in_force[business.user] != business.contract for business in businesses):
+    if start < raised or any(
+        in_force[business.user] != business.contract for business in businesses
+    ):
         return False
     moved = clients.by_user()
-    return all(moved[one.user].mean(start, _FULL_FOR_SECONDS) >= FULL_SHARE * one.demand for one in businesses)
+    return all(
+        moved[one.user].mean(start, _FULL_FOR_SECONDS) >= FULL_SHARE * one.demand
+        for one in businesses
+    )
 
 
 _SILENCE_SECONDS = {"Ladder": 22.0, "Drain": 20.0}
@@ -217,37 +286,69 @@ def _figures(played: Episode, run: _Run) -> Iterator[Figure]:
     first = played.first_write_seconds()
     if first is None:
         raise LabError(
-            f"{what}: no quota was written within {_LONGEST_CUT_SECONDS} s, so nothing was measured. "
+            f"{what}: no quota was written within {_LONGEST_CUT_SECONDS} s, so nothing was "
+            f"measured. "
             f"Read out/bench/{run.name}.operator.log."
         )
     each = {level: played.longest_silence(level) for level in ("L3", "L2", "L1", "L0")}
     note = ", ".join(f"{level} {seconds} s" for level, seconds in each.items())
-    yield Figure(f"{what}: longest silence of any user", max(each.values()), "s", _SILENCE_SECONDS[speed], note)
+    yield Figure(
+        f"{what}: longest silence of any user",
+        max(each.values()),
+        "s",
+        _SILENCE_SECONDS[speed],
+        note,
+    )
     if run.connections > 1:
         yield _of_single_connections(played, what, first)
     within = played.seconds_until_within()
-    yield Figure(f"{what}: first write until the NIC is within +5 %", _NEVER if within is None else within, "s", _WITHIN_SECONDS[speed])
-    off = {level: 100 * (played.rate_at_rest(level) / played.expected_at_rest(level) - 1) for level in ("L1", "L2", "L3")}
+    yield Figure(
+        f"{what}: first write until the NIC is within +5 %",
+        _NEVER if within is None else within,
+        "s",
+        _WITHIN_SECONDS[speed],
+    )
+    off = {
+        level: 100 * (played.rate_at_rest(level) / played.expected_at_rest(level) - 1)
+        for level in ("L1", "L2", "L3")
+    }
     note = ", ".join(f"{level} {percent:+.1f} %" for level, percent in off.items())
     above, below = max(off.values()), -min(off.values())
     yield Figure(f"{what}: a tier at rest over 36 s, most above its quota", above, "%", 6.0, note)
     yield Figure(f"{what}: a tier at rest over 36 s, most below its quota", below, "%", 10.0)
-    yield Figure(f"{what}: L0 in its worst 36 s, less than it wants by", 100 * (1 - played.lowest_share("L0")), "%", 3.0)
+    yield Figure(
+        f"{what}: L0 in its worst 36 s, less than it wants by",
+        100 * (1 - played.lowest_share("L0")),
+        "%",
+        3.0,
+    )
     full = played.seconds_until_all_full()
-    yield Figure(f"{what}: limit raised to full load", _NEVER if full is None else full, "s", _FULL_SECONDS)
+    yield Figure(
+        f"{what}: limit raised to full load", _NEVER if full is None else full, "s", _FULL_SECONDS
+    )
 
 
 def _of_single_connections(played: Episode, what: str, first: float) -> Figure:
-    """Siblings may take all that their user has for several windows: beside it what that came to with nothing written for a while."""
+    """Siblings may take all that their user has for several windows: beside it what that came to
+    with nothing written for a while.
+    """
     at_rest, levels = played.measured_from_seconds, ("L3", "L2", "L1")
-    longest = max(played.longest_of_connections(level, first, played.ended_seconds) for level in levels)
-    longest_at_rest = max(played.longest_of_connections(level, at_rest, played.raised_at_seconds) for level in levels)
-    note = f"at rest, without any step, {longest_at_rest} s of {played.raised_at_seconds - at_rest:.0f} s"
+    longest = max(
+        played.longest_of_connections(level, first, played.ended_seconds) for level in levels
+    )
+    longest_at_rest = max(
+        played.longest_of_connections(level, at_rest, played.raised_at_seconds) for level in levels
+    )
+    note = (
+        f"at rest, without any step, {longest_at_rest} s of "
+        f"{played.raised_at_seconds - at_rest:.0f} s"
+    )
     return Figure(f"{what}: longest silence of a single connection", longest, "s", None, note)
 
 
 EPISODES: Mapping[str, Callable[[], list[Figure]]] = {
-    run.name: partial(quiet, partial(episode, run)) for run in (_Run(*one) for one in product(Operation, (1, 6), _SILENCE_SECONDS))
+    run.name: partial(quiet, partial(episode, run))
+    for run in (_Run(*one) for one in product(Operation, (1, 6), _SILENCE_SECONDS))
 }
 
 

@@ -1,8 +1,10 @@
-"""How long from a NIC that goes over its limit to the first throttle in ZooKeeper, at two scrape intervals.
+"""How long from a NIC that goes over its limit to the first throttle in ZooKeeper, at two scrape
+intervals.
 
-The NICs and the clients' rates are made up (exporters that Prometheus scrapes), so that the load rises at a known moment, anywhere
-between two scrapes; the rest is real. A slight overload needs two scrapes to be believed, which at 15 s is half a minute by itself.
-The start is that moment, the end the modification time of the first znode that is lowered.
+The NICs and the clients' rates are made up (exporters that Prometheus scrapes), so that the load
+rises at a known moment, anywhere between two scrapes; the rest is real. A slight overload needs two
+scrapes to be believed, which at 15 s is half a minute by itself. The start is that moment, the end
+the modification time of the first znode that is lowered.
 """
 
 import time
@@ -18,7 +20,10 @@ from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 
 _MB = 1_000_000
 _LIMIT, _CALM = 50 * _MB, 20 * _MB
-_SLIGHTLY_OVER, _FAR_OVER = 54 * _MB, 100 * _MB  # below 110 % two samples of three have to agree, above one is enough
+_SLIGHTLY_OVER, _FAR_OVER = (
+    54 * _MB,
+    100 * _MB,
+)  # below 110 % two samples of three have to agree, above one is enough
 _CONTRACT, _FLOOR, _SENT = 60 * _MB, 1 * _MB, 8 * _MB
 _USERS = 4
 _TIMEOUT_SECONDS = 240
@@ -41,7 +46,9 @@ class _NicAndClients:
     def page(self, _: int) -> str:
         """What the broker's exporters show at a scrape."""
         self._count()
-        clients = "".join(_client(user, _SENT if self.rate > _LIMIT else _MB) for user in range(_USERS))
+        clients = "".join(
+            _client(user, _SENT if self.rate > _LIMIT else _MB) for user in range(_USERS)
+        )
         return f'node_network_transmit_bytes_total{{device="eth0"}} {self._bytes}\n{clients}'
 
     def _count(self) -> None:
@@ -55,14 +62,19 @@ def _client(user: int, rate: int) -> str:
     return f"kafka_quota_byte_rate{{{labels}}} {rate}\nkafka_quota_throttle_time{{{labels}}} 0\n"
 
 
-def throttle_reaction(scrape_seconds: int, runs: int, over: int, *, bound_seconds: float) -> list[Figure]:
+def throttle_reaction(
+    scrape_seconds: int, runs: int, over: int, *, bound_seconds: float
+) -> list[Figure]:
     """P50 and P95 of `runs` in seconds, when the NIC goes to `over` bytes/s."""
     nic, chance, taken = _NicAndClients(), Random(7), []
     with _watched(nic, scrape_seconds) as on:
         for _ in range(runs):
             time.sleep(_APART_SECONDS + chance.uniform(0, scrape_seconds))
             taken.append(_once(on, nic, over))
-    what = f"NIC at {100 * over // _LIMIT} % of its limit to first throttle committed, scrape {scrape_seconds} s"
+    what = (
+        f"NIC at {100 * over // _LIMIT} % of its limit to first throttle committed, scrape "
+        f"{scrape_seconds} s"
+    )
     return [
         Figure(f"{what}, P50 of {runs}", percentile(taken, 50), "s", None),
         Figure(f"{what}, P95 of {runs}", percentile(taken, 95), "s", bound_seconds),
@@ -70,7 +82,9 @@ def throttle_reaction(scrape_seconds: int, runs: int, over: int, *, bound_second
 
 
 def short_bursts(bursts: int = 12) -> list[Figure]:
-    """How many quotas are written because the NIC was slightly over its limit for less than the two scrapes that have to agree on it."""
+    """How many quotas are written because the NIC was slightly over its limit for less than the two
+    scrapes that have to agree on it.
+    """
     nic, chance = _NicAndClients(), Random(7)
     with _watched(nic, 1) as on:
         began = time.time()
@@ -80,8 +94,13 @@ def short_bursts(bursts: int = 12) -> list[Figure]:
             time.sleep(_BURST_SECONDS)
             nic.set(_CALM)
         time.sleep(_BURSTS_APART_SECONDS)
-        written = sum(on.zookeeper.exists(_znode(user)).last_modified > began for user in range(_USERS))
-    what = f"quotas written after {bursts} bursts of {_BURST_SECONDS:g} s to {100 * _SLIGHTLY_OVER // _LIMIT} % of the limit, scrape 1 s"
+        written = sum(
+            on.zookeeper.exists(_znode(user)).last_modified > began for user in range(_USERS)
+        )
+    what = (
+        f"quotas written after {bursts} bursts of {_BURST_SECONDS:g} s to "
+        f"{100 * _SLIGHTLY_OVER // _LIMIT} % of the limit, scrape 1 s"
+    )
     return [Figure(what, written, "quotas", 0, "two of three samples have to agree")]
 
 
@@ -91,9 +110,15 @@ def _watched(nic: _NicAndClients, scrape_seconds: int) -> Iterator[World]:
     with world(brokers=1) as on, ExitStack() as stack:
         exporter = stack.enter_context(exporting(nic.page))
         targets = [ScrapeTarget("node", exporter.address, _PROMETHEUS_AND_BROKER)]
-        prometheus = stack.enter_context(PrometheusLab(targets, scrape_interval_seconds=scrape_seconds))
+        prometheus = stack.enter_context(
+            PrometheusLab(targets, scrape_interval_seconds=scrape_seconds)
+        )
         _declare(on, prometheus, scrape_seconds)
-        _wait(on, lambda: _is_fresh(on) and _all_at_contract(on), "contracts, and a load that is known")
+        _wait(
+            on,
+            lambda: _is_fresh(on) and _all_at_contract(on),
+            "contracts, and a load that is known",
+        )
         yield on
 
 
@@ -101,7 +126,11 @@ def _once(on: World, nic: _NicAndClients, over: int) -> float:
     nic.set(over)
     began = time.time()
     _wait(on, lambda: not _all_at_contract(on), "the first throttle")
-    committed = min(stat.last_modified for user in range(_USERS) if (stat := on.zookeeper.exists(_znode(user))).last_modified > began)
+    committed = min(
+        stat.last_modified
+        for user in range(_USERS)
+        if (stat := on.zookeeper.exists(_znode(user))).last_modified > began
+    )
     nic.set(_CALM)
     _wait(on, lambda: _all_at_contract(on), "contracts again")
     return float(committed - began)
@@ -109,7 +138,9 @@ def _once(on: World, nic: _NicAndClients, over: int) -> float:
 
 def _declare(on: World, prometheus: PrometheusLab, scrape_seconds: int) -> None:
     declared = policy(on.kafka)
-    declared["spec"]["kafka"]["quotaWindow"] = {"samples": 2}  # the reaction does not depend on it, the way back does
+    declared["spec"]["kafka"]["quotaWindow"] = {
+        "samples": 2
+    }  # the reaction does not depend on it, the way back does
     declared["spec"] |= {
         "metrics": {
             "prometheus": {"url": prometheus.url},
@@ -117,27 +148,55 @@ def _declare(on: World, prometheus: PrometheusLab, scrape_seconds: int) -> None:
             "staleAfterSeconds": 3 * scrape_seconds,
         },
         "brokers": {"egress": {"limit": str(_LIMIT)}},
-        "escalation": {"holdSeconds": 7},  # longer than from one cut to the next, as always but in tests
+        "escalation": {
+            "holdSeconds": 7
+        },  # longer than from one cut to the next, as always but in tests
         "writeBudget": {"changes": 10_000},
     }
     on.create("brokerbandwidthpolicies", declared)
     contract, throttled = ({"perBroker": {"fetch": str(rate)}} for rate in (_CONTRACT, _FLOOR))
     members = [
-        {"name": f"throttled-{user}", "user": f"throttled-{user}", "topics": [TOPIC], "contract": contract} for user in range(_USERS)
+        {
+            "name": f"throttled-{user}",
+            "user": f"throttled-{user}",
+            "topics": [TOPIC],
+            "contract": contract,
+        }
+        for user in range(_USERS)
     ]
-    spec = {"policyRef": {"name": POLICY}, "level": "L3", "throttledRates": throttled, "members": members}
+    spec = {
+        "policyRef": {"name": POLICY},
+        "level": "L3",
+        "throttledRates": throttled,
+        "members": members,
+    }
     metadata = {"name": "throttled", "namespace": NAMESPACE}
-    on.create("businesstiers", {"apiVersion": "tidegate.io/v1alpha1", "kind": "BusinessTier", "metadata": metadata, "spec": spec})
+    on.create(
+        "businesstiers",
+        {
+            "apiVersion": "tidegate.io/v1alpha1",
+            "kind": "BusinessTier",
+            "metadata": metadata,
+            "spec": spec,
+        },
+    )
 
 
 def _all_at_contract(on: World) -> bool:
     wanted = f'"consumer_byte_rate":"{_CONTRACT}"'.encode()
-    return all(on.zookeeper.exists(_znode(user)) and wanted in on.zookeeper.get(_znode(user))[0] for user in range(_USERS))
+    return all(
+        on.zookeeper.exists(_znode(user)) and wanted in on.zookeeper.get(_znode(user))[0]
+        for user in range(_USERS)
+    )
 
 
 def _is_fresh(on: World) -> bool:
-    conditions = (on.read("brokerbandwidthpolicies", POLICY).get("status") or {}).get("conditions") or ()
-    return any(entry["type"] == "MetricsFresh" and entry["status"] == "True" for entry in conditions)
+    conditions = (on.read("brokerbandwidthpolicies", POLICY).get("status") or {}).get(
+        "conditions"
+    ) or ()
+    return any(
+        entry["type"] == "MetricsFresh" and entry["status"] == "True" for entry in conditions
+    )
 
 
 def _znode(user: int) -> str:
@@ -145,7 +204,13 @@ def _znode(user: int) -> str:
 
 
 def _wait(on: World, condition: Callable[[], object], what: str) -> None:
-    wait_until(condition, what, timeout_seconds=_TIMEOUT_SECONDS, processes=[on.operator], poll_seconds=0.05)
+    wait_until(
+        condition,
+        what,
+        timeout_seconds=_TIMEOUT_SECONDS,
+        processes=[on.operator],
+        poll_seconds=0.05,
+    )
 
 
 slightly_over = partial(throttle_reaction, 1, 10, _SLIGHTLY_OVER, bound_seconds=12.0)

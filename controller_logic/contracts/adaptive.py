@@ -1,17 +1,24 @@
-"""Scaling method Adaptive: where between Mean and Max a contract per partition must stand, so that the measured total is the contract.
+"""Scaling method Adaptive: where between Mean and Max a contract per partition must stand, so that
+the measured total is the contract.
 
-With uneven leaders no fixed number is right (control.md 5): Max lets greedy clients have skew times the contract, Mean starves a partition
-on a crowded broker though the total is not used up. Which of the two it is, only measured rates tell:
+With uneven leaders no fixed number is right (control.md 5): Max lets greedy clients have skew times
+the contract, Mean starves a partition on a crowded broker though the total is not used up. Which of
+the two it is, only measured rates tell:
 
-    total above the contract                         -> down to where these very rates would add up to the contract, not below Mean
-    total below it, and a quota limits a broker      -> up by what is lacking, shared by the brokers where it limits, not above Max
-    neither, or a leading broker reports nothing     -> stay
+    total above the contract
+        down to where these very rates would add up to the contract, not below Mean
+    total below it, and a quota limits a broker
+        up by what is lacking, shared by the brokers where it limits, not above Max
+    neither, or a leading broker reports nothing
+        stay
 
-What clients really get cannot be read from Kafka's metrics in one moment. The byte rate of a throttled client swings between 0.7 and 1.2
-of its quota, one sawtooth period each window; its throttle time is a mean of up to a minute, and stays when the throttling has ended.
-So no broker counts for more than the quota in force, two sawtooth periods are watched, and doubt means to stay: the total is above the
-contract by the mean of what was seen, and below it only where brokers that seem to throttle count in full. Each move waits until the
-last one can be seen, and longer if it turns. Lowerings pass the mute guard like all others, see `quotas/steps.py`. Rates are bytes per
+What clients really get cannot be read from Kafka's metrics in one moment. The byte rate of a
+throttled client swings between 0.7 and 1.2 of its quota, one sawtooth period each window; its
+throttle time is a mean of up to a minute, and stays when the throttling has ended. So no broker
+counts for more than the quota in force, two sawtooth periods are watched, and doubt means to stay:
+the total is above the contract by the mean of what was seen, and below it only where brokers that
+seem to throttle count in full. Each move waits until the last one can be seen, and longer if it
+turns. Lowerings pass the mute guard like all others, see `quotas/steps.py`. Rates are bytes per
 second.
 """
 
@@ -21,7 +28,12 @@ from math import ceil, floor
 from statistics import fmean
 from typing import Final
 
-from controller_logic.contracts.leaders import ADAPTIVE_SHARES, Leaders, LeaderSpread, adaptive_scale
+from controller_logic.contracts.leaders import (
+    ADAPTIVE_SHARES,
+    Leaders,
+    LeaderSpread,
+    adaptive_scale,
+)
 from controller_logic.model import (
     KEY_OF,
     Direction,
@@ -49,7 +61,9 @@ from controller_logic.value import value
 
 @value(frozen=True, slots=True)
 class MeasurementContext:
-    """What a measurement depends on: when any of it changes, what was measured before says nothing any more."""
+    """What a measurement depends on: when any of it changes, what was measured before says nothing
+    any more.
+    """
 
     in_force: int | None
     promised: int
@@ -62,8 +76,9 @@ class MeasurementContext:
 class AdaptiveRate:
     """One entity's promise per partition in one direction, where its leaders are, and what stands.
 
-    `in_force` None = no quota stands. `leads` are the brokers that lead partitions for it. `throttled` is true while load holds it
-    below its contract; then `in_force` is that contract, as the ledger has it.
+    `in_force` None = no quota stands. `leads` are the brokers that lead partitions for it.
+    `throttled` is true while load holds it below its contract; then `in_force` is that contract, as
+    the ledger has it.
     """
 
     entity: Entity
@@ -95,7 +110,9 @@ class AdaptiveRate:
 
     @property
     def scene(self) -> MeasurementContext:
-        return MeasurementContext(self.in_force, self.promised, self.spread, self.leads, self.throttled)
+        return MeasurementContext(
+            self.in_force, self.promised, self.spread, self.leads, self.throttled
+        )
 
     @property
     def has_choice(self) -> bool:
@@ -120,7 +137,9 @@ class AdaptiveInput:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """All leading brokers at once: bytes/s on each, not above the quota in force, and those that throttled of late by Kafka's own word."""
+    """All leading brokers at once: bytes/s on each, not above the quota in force, and those that
+    throttled of late by Kafka's own word.
+    """
 
     at_seconds: float
     rates: Mapping[int, float]
@@ -129,7 +148,8 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:
-    """Where one rate stands between Mean (share 0) and Max (share ADAPTIVE_SHARES), and what was measured since anything changed.
+    """Where one rate stands between Mean (share 0) and Max (share ADAPTIVE_SHARES), and what was
+    measured since anything changed.
 
     `moved_at_seconds` is when the share was last moved, None = never; `moved_up` which way.
     """
@@ -143,8 +163,12 @@ class Adaptation:
 
     @property
     def is_moving(self) -> bool:
-        """Whether the share was moved, and nothing else has changed since: not even what is in force."""
-        return self.moved_at_seconds is not None and self.moved_at_seconds == self.steady_since_seconds
+        """Whether the share was moved, and nothing else has changed since: not even what is in
+        force.
+        """
+        return (
+            self.moved_at_seconds is not None and self.moved_at_seconds == self.steady_since_seconds
+        )
 
 
 Adaptations = Mapping[RateKey, Adaptation]
@@ -153,14 +177,16 @@ Adaptations = Mapping[RateKey, Adaptation]
 TOLERANCE_PERCENT: Final = 5.0  # a total this near the contract is right
 FEWEST_SIGHTINGS: Final = 2  # one reading may be a peak of the sawtooth
 FULL: Final = 0.97  # whose highest reading comes to this share of the quota uses all of it
-SLUGGISH: Final = 0.4  # of the quota: consumers with large fetches get no more than half of it while they are throttled
+# of the quota: consumers with large fetches get no more than half of it while they are throttled
+SLUGGISH: Final = 0.4
 
 
 def adapt(given: AdaptiveInput, flows: Flows, memory: Adaptations) -> dict[RateKey, Adaptation]:
-    """The share of every rate, moved where the measurements say so. What is not among the rates is forgotten.
+    """The share of every rate, moved where the measurements say so. What is not among the rates is
+    forgotten.
 
-    `flows` are the usable client rates of the readings.
-    A rate that memory lacks (a new operator) starts where the quota in force says, without one at Max.
+    `flows` are the usable client rates of the readings. A rate that memory lacks (a new operator)
+    starts where the quota in force says, without one at Max.
     """
     law = _AdaptiveController(given, flows)
     return {rate.key: law.adapted(rate, memory.get(rate.key)) for rate in given.rates}
@@ -168,7 +194,9 @@ def adapt(given: AdaptiveInput, flows: Flows, memory: Adaptations) -> dict[RateK
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """How long to look and to wait, in seconds; all follow from the brokers' quota window and the scrape interval."""
+    """How long to look and to wait, in seconds; all follow from the brokers' quota window and the
+    scrape interval.
+    """
 
     seen_in_full: float  # after a change, until the window holds only what was sent since
     evidence: float
@@ -179,14 +207,25 @@ class _Times:
     def of(cls, given: AdaptiveInput) -> "_Times":
         window = given.window
         seen_in_full_seconds = float(window.sawtooth_period_seconds)
-        evidence_seconds = max(2 * seen_in_full_seconds, FEWEST_SIGHTINGS * given.readings.scrape_seconds)
-        between_seconds = max(float(window.step_distance_seconds), seen_in_full_seconds + evidence_seconds)
-        return cls(seen_in_full_seconds, evidence_seconds, between_seconds, max(3.0 * window.step_distance_seconds, between_seconds))
+        evidence_seconds = max(
+            2 * seen_in_full_seconds, FEWEST_SIGHTINGS * given.readings.scrape_seconds
+        )
+        between_seconds = max(
+            float(window.step_distance_seconds), seen_in_full_seconds + evidence_seconds
+        )
+        return cls(
+            seen_in_full_seconds,
+            evidence_seconds,
+            between_seconds,
+            max(3.0 * window.step_distance_seconds, between_seconds),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """One broker over all sightings: what clients got on the mean, and at most, in bytes/s; and whether the quota keeps them from more."""
+    """One broker over all sightings: what clients got on the mean, and at most, in bytes/s; and
+    whether the quota keeps them from more.
+    """
 
     mean: float
     at_most: float
@@ -210,7 +249,8 @@ class _AdaptiveController:
         self._now_seconds = given.now_seconds
         self._times = _Times.of(given)
         self._flows = flows
-        # so that the least change worth a write cannot carry a total from above the contract to below it, and back
+        # so that the least change worth a write cannot carry a total from above the contract to
+        # below it, and back
         self._tolerance = max(TOLERANCE_PERCENT, given.minimum_change_percent / 2) / 100
 
     def adapted(self, rate: AdaptiveRate, was: Adaptation | None) -> Adaptation:
@@ -228,7 +268,9 @@ class _AdaptiveController:
         return self._moved(rate, known, goal, up=goal > in_force)
 
     def _brought_up_to_date(self, rate: AdaptiveRate, was: Adaptation | None) -> Adaptation:
-        """What was measured under anything else than what is now is dropped; so is what a clock of the future stamped."""
+        """What was measured under anything else than what is now is dropped; so is what a clock of
+        the future stamped.
+        """
         if was is None:
             return Adaptation(_found_share(rate), rate.scene, self._now_seconds)
         scene = rate.scene
@@ -237,7 +279,9 @@ class _AdaptiveController:
         return was
 
     def _may_move(self, rate: AdaptiveRate, in_force: int, known: Adaptation) -> bool:
-        """Not while throttled, on incomplete leaders, where nothing is to choose, or while the quota is on its way somewhere."""
+        """Not while throttled, on incomplete leaders, where nothing is to choose, or while the
+        quota is on its way somewhere.
+        """
         if rate.throttled or not rate.spread.complete or not rate.has_choice:
             return False
         return not self._is_worth_a_write(rate.value_at(known.share), in_force)
@@ -266,11 +310,21 @@ class _AdaptiveController:
         return reported or not self._flows.is_measured(broker, rate.direction)
 
     def _with(self, known: Adaptation, sighting: Measurement) -> Adaptation:
-        """The newest sightings; one that was taken while the window still held bytes from before the last change does not count."""
-        last_seconds = known.sightings[-1].at_seconds if known.sightings else known.steady_since_seconds + self._times.seen_in_full
+        """The newest sightings; one that was taken while the window still held bytes from before
+        the last change does not count.
+        """
+        last_seconds = (
+            known.sightings[-1].at_seconds
+            if known.sightings
+            else known.steady_since_seconds + self._times.seen_in_full
+        )
         if sighting.at_seconds <= last_seconds:
             return known
-        kept = [one for one in known.sightings if sighting.at_seconds - one.at_seconds < self._times.evidence]
+        kept = [
+            one
+            for one in known.sightings
+            if sighting.at_seconds - one.at_seconds < self._times.evidence
+        ]
         return replace(known, sightings=(*kept, sighting))
 
     def _is_ripe(self, known: Adaptation) -> bool:
@@ -282,8 +336,12 @@ class _AdaptiveController:
             return True
         return not 0 <= self._now_seconds - known.moved_at_seconds < self._times.before_turning
 
-    def _goal(self, rate: AdaptiveRate, in_force: int, sightings: tuple[Measurement, ...]) -> float | None:
-        """The value that the measurements ask for, within Mean and Max; None = it is right, or not worth a write."""
+    def _goal(
+        self, rate: AdaptiveRate, in_force: int, sightings: tuple[Measurement, ...]
+    ) -> float | None:
+        """The value that the measurements ask for, within Mean and Max; None = it is right, or not
+        worth a write.
+        """
         views = [_View.of(broker, sightings, in_force) for broker in rate.leads]
         least = in_force * self._given.minimum_change_percent / 100 + 1
         excess = sum(view.mean for view in views) - rate.total
@@ -295,7 +353,9 @@ class _AdaptiveController:
             goal = in_force + max(lacking / limited, least)
         else:
             return None
-        goal = _at_an_end(goal, rate, up=goal > in_force, near=goal * self._given.minimum_change_percent / 100)
+        goal = _at_an_end(
+            goal, rate, up=goal > in_force, near=goal * self._given.minimum_change_percent / 100
+        )
         return goal if self._is_worth_a_write(goal, in_force) else None
 
     def _is_worth_a_write(self, goal: float, in_force: int) -> bool:
@@ -304,11 +364,15 @@ class _AdaptiveController:
     def _moved(self, rate: AdaptiveRate, known: Adaptation, goal: float, *, up: bool) -> Adaptation:
         exact = (goal - rate.lowest) / (rate.highest - rate.lowest) * ADAPTIVE_SHARES
         share = min(ADAPTIVE_SHARES, max(0, ceil(exact) if up else floor(exact)))
-        return Adaptation(share, known.scene, self._now_seconds, moved_at_seconds=self._now_seconds, moved_up=up)
+        return Adaptation(
+            share, known.scene, self._now_seconds, moved_at_seconds=self._now_seconds, moved_up=up
+        )
 
 
 def level_of(rates: Iterable[float], total: float) -> float:
-    """The cap under which these rates would add up to `total` (all in bytes/s); the highest of them where they stay below it."""
+    """The cap under which these rates would add up to `total` (all in bytes/s); the highest of them
+    where they stay below it.
+    """
     left, cap = total, 0.0
     ascending = sorted(rates)
     for place, rate in enumerate(ascending):
@@ -320,14 +384,18 @@ def level_of(rates: Iterable[float], total: float) -> float:
 
 
 def _at_an_end(goal: float, rate: AdaptiveRate, *, up: bool, near: float) -> float:
-    """Within Mean and Max; the one ahead where it is that near, since the rest of the way would never be worth a write."""
+    """Within Mean and Max; the one ahead where it is that near, since the rest of the way would
+    never be worth a write.
+    """
     if up:
         return float(rate.highest) if goal >= rate.highest - near else goal
     return float(rate.lowest) if goal <= rate.lowest + near else goal
 
 
 def _found_share(rate: AdaptiveRate) -> int:
-    """Where a rate that is not remembered stands, by the quota in force; without one at Max, where no partition starves."""
+    """Where a rate that is not remembered stands, by the quota in force; without one at Max, where
+    no partition starves.
+    """
     if rate.in_force is None or not rate.has_choice:
         return ADAPTIVE_SHARES
     lowest, highest = rate.lowest, rate.highest
@@ -346,8 +414,17 @@ def _found_share(rate: AdaptiveRate) -> int:
 _USUAL_SCRAPE_SECONDS = 15.0
 
 
-def adaptations(observation: Observation, leaders: Leaders | None, flows: Flows, memory: Adaptations, *, held: bool) -> Adaptations:
-    """The shares of this pass. With another method there are none, so that switching to Adaptive begins with what is in force then."""
+def adaptations(
+    observation: Observation,
+    leaders: Leaders | None,
+    flows: Flows,
+    memory: Adaptations,
+    *,
+    held: bool,
+) -> Adaptations:
+    """The shares of this pass. With another method there are none, so that switching to Adaptive
+    begins with what is in force then.
+    """
     policy = observation.policy
     if policy.scaling is not ScalingMethod.ADAPTIVE or policy.deleting:
         return {}
@@ -372,7 +449,13 @@ def _members(observation: Observation) -> Iterable[Member]:
     return owners.values()
 
 
-def _rates(members: Iterable[Member], leaders: Leaders, quotas: Mapping[Entity, StoredQuota], *, policy: Policy) -> Iterator[AdaptiveRate]:
+def _rates(
+    members: Iterable[Member],
+    leaders: Leaders,
+    quotas: Mapping[Entity, StoredQuota],
+    *,
+    policy: Policy,
+) -> Iterator[AdaptiveRate]:
     for member in members:
         contract, stored = member.contract, quotas.get(member.entity)
         if contract is None or contract.form is not RateForm.PER_PARTITION or stored is None:
@@ -381,7 +464,9 @@ def _rates(members: Iterable[Member], leaders: Leaders, quotas: Mapping[Entity, 
         for direction, key in KEY_OF.items():
             if (rate := contract.byte_rate(key)) is not None:
                 in_force, throttled = _standing(stored, direction, policy)
-                yield AdaptiveRate(member.entity, direction, rate, spread, spread.leading, in_force, throttled)
+                yield AdaptiveRate(
+                    member.entity, direction, rate, spread, spread.leading, in_force, throttled
+                )
 
 
 def _standing(stored: StoredQuota, direction: Direction, policy: Policy) -> tuple[int | None, bool]:

@@ -1,4 +1,6 @@
-"""What is declared, entity by entity: members on their contracts, and Kafka's default entities. Of two that overlap the first counts."""
+"""What is declared, entity by entity: members on their contracts, and Kafka's default entities. Of
+two that overlap the first counts.
+"""
 
 from collections.abc import Container, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
@@ -57,8 +59,9 @@ class MemberState(StrEnum):
 class MemberReport:
     """One member after the pass. Rates are bytes per second.
 
-    `scaling` is what scales its contract, None where nothing is promised. `wording` is what `message` says, None = what is
-    promised. `in_force` is what stands per broker once the pass's writes are applied, None = what is promised.
+    `scaling` is what scales its contract, None where nothing is promised. `wording` is what
+    `message` says, None = what is promised. `in_force` is what stands per broker once the pass's
+    writes are applied, None = what is promised.
     """
 
     tier: Tier
@@ -127,7 +130,9 @@ class MemberReport:
 
     @property
     def contract_total(self) -> Mapping[QuotaKey, int]:
-        """What was promised over all brokers; empty where leaders are unknown or the promise depends on none."""
+        """What was promised over all brokers; empty where leaders are unknown or the promise
+        depends on none.
+        """
         return self.promise.contract_total
 
     @property
@@ -141,34 +146,54 @@ _CONTRACT, _AS_PROMISED = MemberState.CONTRACT, Reason.CONTRACT
 
 
 def promised_report(tier: Tier, member: Member, scaling: QuotaScaling | None) -> MemberReport:
-    """What is said of a member that ends as promised; without a basis the policy is being deleted and promises nothing."""
+    """What is said of a member that ends as promised; without a basis the policy is being deleted
+    and promises nothing.
+    """
     if scaling is None:
         words = "the policy is being deleted: the quota is what it was before Tidegate"
         return MemberReport(tier, member, None, MemberState.UNLIMITED, Reason.GIVEN_BACK, words)
     spread, contract = scaling.spread, member.contract
     if spread is not None and spread.missing:
         words = _missing_words(promise_of(contract, scaling), spread)
-        return MemberReport(tier, member, scaling, MemberState.TOPIC_NOT_FOUND, Reason.TOPIC_NOT_FOUND, words)
+        return MemberReport(
+            tier, member, scaling, MemberState.TOPIC_NOT_FOUND, Reason.TOPIC_NOT_FOUND, words
+        )
     if contract is None or contract.is_empty:
-        words = f"no contract: not limited by Tidegate{' and never throttled' if tier.level is Level.L0 else ''}"
+        words = (
+            f"no contract: not limited by "
+            f"Tidegate{' and never throttled' if tier.level is Level.L0 else ''}"
+        )
         return MemberReport(tier, member, scaling, MemberState.UNLIMITED, Reason.IN_SYNC, words)
     if tier.throttled and not member.exempt and throttled_rates(tier, member) is None:
-        words = f"{promise_of(contract, scaling)}; never throttled: its tier gives no throttled rate {contract.form.value}"
+        words = (
+            f"{promise_of(contract, scaling)}; never throttled: its tier gives no throttled "
+            f"rate {contract.form.value}"
+        )
         return MemberReport(tier, member, scaling, _CONTRACT, Reason.NO_THROTTLED_RATE, words)
     return MemberReport(tier, member, scaling, _CONTRACT, _AS_PROMISED)
 
 
 def overlapping_report(report: MemberReport, owner: MemberReport) -> MemberReport:
     """What is said of a member whose entity another one named first."""
-    words = f"{report.entity} is managed by {owner.tier_key}, member {owner.member_name} already; this member changes nothing"
-    return MemberReport(report.tier, report.member, None, MemberState.OVERLAPPING, Reason.OVERLAPPING, words)
+    words = (
+        f"{report.entity} is managed by {owner.tier_key}, member {owner.member_name} already; "
+        f"this member changes nothing"
+    )
+    return MemberReport(
+        report.tier, report.member, None, MemberState.OVERLAPPING, Reason.OVERLAPPING, words
+    )
 
 
 def _missing_words(promise: Promise, spread: LeaderSpread) -> str:
-    names = ", ".join(spread.missing[:3]) + (f" and {len(spread.missing) - 3} more" if len(spread.missing) > 3 else "")
+    names = ", ".join(spread.missing[:3]) + (
+        f" and {len(spread.missing) - 3} more" if len(spread.missing) > 3 else ""
+    )
     if not promise.targets:
         return f"topic {names} does not exist; the member's quota stays as it is until it does"
-    return f"topic {names} does not exist; until it does the quota may be raised, never lowered, towards {promise}"
+    return (
+        f"topic {names} does not exist; until it does the quota may be raised, never lowered, "
+        f"towards {promise}"
+    )
 
 
 _NO_ADAPTATIONS: Adaptations = {}
@@ -176,10 +201,12 @@ _NO_ADAPTATIONS: Adaptations = {}
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """Every member with the report that it gets if it ends as promised, in the order of the tiers; and the default entities.
+    """Every member with the report that it gets if it ends as promised, in the order of the tiers;
+    and the default entities.
 
-    `owners` are the members that count, by entity; `held` are those of them that load holds below their contracts now. A member's promise
-    is worked out when it is asked for: a pass looks at it once, and keeping thousands costs more than making one again.
+    `owners` are the members that count, by entity; `held` are those of them that load holds below
+    their contracts now. A member's promise is worked out when it is asked for: a pass looks at it
+    once, and keeping thousands costs more than making one again.
     """
 
     members: tuple[MemberReport, ...] = ()
@@ -203,12 +230,20 @@ class Desired:
         return NOTHING.keys if promise is None else promise.keys
 
     def floor_of(self, owner: MemberReport) -> Promise:
-        """What the member may be throttled to, on the same leaders as its contract; nothing where it is never throttled."""
+        """What the member may be throttled to, on the same leaders as its contract; nothing where
+        it is never throttled.
+        """
         rates = throttled_rates(owner.tier, owner.member)
-        return NOTHING if rates is None or self.scalings is None else promise_of(rates, self.scalings.of(rates.form, owner.member))
+        return (
+            NOTHING
+            if rates is None or self.scalings is None
+            else promise_of(rates, self.scalings.of(rates.form, owner.member))
+        )
 
     def promises(self, without: Container[Entity] = ()) -> Iterator[tuple[Entity, Promise]]:
-        """Every entity that is named, but for these, with what it should have now; members first."""
+        """Every entity that is named, but for these, with what it should have now; members
+        first.
+        """
         held = self.held
         for entity, owner in self.owners.items():
             if entity in without:
@@ -221,8 +256,15 @@ class Desired:
         return held_down(promise, self.held[entity]) if entity in self.held else promise
 
 
-def desired(policy: Policy, tiers: tuple[Tier, ...], leaders: Leaders | None, *, adaptations: Adaptations = _NO_ADAPTATIONS) -> Desired:
-    """What the policy wants now. Unknown leaders (None) leave every key that depends on them without a target.
+def desired(
+    policy: Policy,
+    tiers: tuple[Tier, ...],
+    leaders: Leaders | None,
+    *,
+    adaptations: Adaptations = _NO_ADAPTATIONS,
+) -> Desired:
+    """What the policy wants now. Unknown leaders (None) leave every key that depends on them
+    without a target.
 
     A policy that is being deleted promises nothing to anybody.
     """
@@ -231,10 +273,20 @@ def desired(policy: Policy, tiers: tuple[Tier, ...], leaders: Leaders | None, *,
     members = []
     for tier in tiers:
         for member in tier.members:
-            report = promised_report(tier, member, None if scalings is None else scalings.under(member))
+            report = promised_report(
+                tier, member, None if scalings is None else scalings.under(member)
+            )
             owner = owners.setdefault(member.entity, report)
             members.append(report if owner is report else overlapping_report(report, owner))
-    defaults = {} if policy.deleting else {key: default_promise(rates) for key, rates in policy.defaults.items() if key not in owners}
+    defaults = (
+        {}
+        if policy.deleting
+        else {
+            key: default_promise(rates)
+            for key, rates in policy.defaults.items()
+            if key not in owners
+        }
+    )
     return Desired(tuple(members), owners, defaults, scalings)
 
 
@@ -253,23 +305,35 @@ def desired(policy: Policy, tiers: tuple[Tier, ...], leaders: Leaders | None, *,
 DEFAULT_USER = Entity(user=Default.DEFAULT)
 NEVER_BINDS = MAX_BYTE_RATE
 # why no quota is written for the default user
-SOMEBODY_ELSES = "somebody else has set one, which stays, and meters in each direction that it names"
+SOMEBODY_ELSES = (
+    "somebody else has set one, which stays, and meters in each direction that it names"
+)
 HIDES_DECLARED = "it would hide the quotas on client ids alone that the policy or its tiers declare"
-HIDES_STORED = "it would hide quotas on client ids alone, which stand in Kafka. Move those to users, or do without"
+HIDES_STORED = (
+    "it would hide quotas on client ids alone, which stand in Kafka. Move those to "
+    "users, or do without"
+)
 
-_WITHHELD = "defaults.metering: no quota is written for Kafka's default user, so users without a quota of their own stay unmetered"
+_WITHHELD = (
+    "defaults.metering: no quota is written for Kafka's default user, so users without a "
+    "quota of their own stay unmetered"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Metering:
-    """The policy with the metering quota among its defaults where there is one, and the note about it."""
+    """The policy with the metering quota among its defaults where there is one, and the note about
+    it.
+    """
 
     policy: Policy
     note: Note | None = None
 
 
 def metering(observation: Observation) -> Metering:
-    """What metering adds to the policy's defaults now. Where quotas are not known, what stands of it stays, and nothing new is written."""
+    """What metering adds to the policy's defaults now. Where quotas are not known, what stands of
+    it stays, and nothing new is written.
+    """
     policy = observation.policy
     if not policy.metering_enabled or policy.deleting or DEFAULT_USER in policy.defaults:
         return Metering(policy)
@@ -290,18 +354,26 @@ def metering(observation: Observation) -> Metering:
 
 def _with(policy: Policy, keys: frozenset[QuotaKey] | set[QuotaKey]) -> Metering:
     rates = {key: NEVER_BINDS for key in QuotaKey if key in keys}
-    return Metering(replace(policy, defaults={**policy.defaults, DEFAULT_USER: rates}) if rates else policy)
+    return Metering(
+        replace(policy, defaults={**policy.defaults, DEFAULT_USER: rates}) if rates else policy
+    )
 
 
 def _is_somebody_elses(stored: StoredQuota, ours: Mapping[QuotaKey, LedgerEntry]) -> bool:
-    """Whether a byte rate stands there that we did not write; one that we wrote and another changed is the other's."""
+    """Whether a byte rate stands there that we did not write; one that we wrote and another changed
+    is the other's.
+    """
     return any(
-        key in BYTE_RATE_KEYS and (key not in ours or not same_quota(ours[key].written, text)) for key, text in stored.values.items()
+        key in BYTE_RATE_KEYS and (key not in ours or not same_quota(ours[key].written, text))
+        for key, text in stored.values.items()
     )
 
 
 def _declares_client_ids(observation: Observation) -> bool:
-    named = (*observation.policy.defaults, *(member.entity for tier in observation.tiers or () for member in tier.members))
+    named = (
+        *observation.policy.defaults,
+        *(member.entity for tier in observation.tiers or () for member in tier.members),
+    )
     return any(entity.user is None for entity in named)
 
 

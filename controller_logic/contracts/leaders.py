@@ -1,7 +1,7 @@
 """Contract x partition leaders -> the one number that a native Kafka quota is on every broker.
 
-With l_b leaders of the member's topics on broker b, k brokers that lead any, and m partitions, a promise of q bytes per
-second and partition becomes (control.md 5):
+With l_b leaders of the member's topics on broker b, k brokers that lead any, and m partitions, a
+promise of q bytes per second and partition becomes (control.md 5):
 
     Max   q x max l_b          no partition starves; permits skew times the promise
     Mean  ceil(q x m / k)      permits the promise; a partition on a crowded broker gets less than q
@@ -16,19 +16,27 @@ from collections.abc import Collection, Mapping, Set
 from dataclasses import field
 from functools import lru_cache
 
-from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, ScalingMethod, TopicLeaders, Topology
+from controller_logic.model import (
+    MAX_BYTE_RATE,
+    MIN_BYTE_RATE,
+    ScalingMethod,
+    TopicLeaders,
+    Topology,
+)
 from controller_logic.value import value
 
-ADAPTIVE_SHARES = 1024  # how finely Adaptive divides the way from Mean to Max; whole numbers, so that a value never jitters
+# how finely Adaptive divides the way from Mean to Max; whole numbers, so that a value never jitters
+ADAPTIVE_SHARES = 1024
 
 
 @value(frozen=True, slots=True)
 class LeaderSpread:
     """How the leaders of a member's topics lie on the brokers.
 
-    `largest` and `smallest` are leaders on one broker, over the brokers that lead at least one; both 0 without leaders.
-    `leaderless` partitions have no leader now; `missing` are topics that were named and do not exist. `skew` is
-    k x max l_b / m over the known leaders; 1.0 = even; None when no broker leads. `led` has the leaders on each broker that leads.
+    `largest` and `smallest` are leaders on one broker, over the brokers that lead at least one;
+    both 0 without leaders. `leaderless` partitions have no leader now; `missing` are topics that
+    were named and do not exist. `skew` is k x max l_b / m over the known leaders; 1.0 = even; None
+    when no broker leads. `led` has the leaders on each broker that leads.
     """
 
     topics: int = 0
@@ -53,12 +61,16 @@ class LeaderSpread:
 
     @property
     def complete(self) -> bool:
-        """Whether every topic was found and every partition has a leader: only then may a quota be lowered on it."""
+        """Whether every topic was found and every partition has a leader: only then may a quota be
+        lowered on it.
+        """
         return not self.leaderless and not self.missing
 
 
 class Leaders:
-    """One topology, asked for many members. Answers are kept for the pass, since many members name the same topics."""
+    """One topology, asked for many members. Answers are kept for the pass, since many members name
+    the same topics.
+    """
 
     def __init__(self, topology: Topology) -> None:
         self._topics = topology.topics
@@ -69,8 +81,8 @@ class Leaders:
     def spread(self, patterns: tuple[str, ...]) -> LeaderSpread:
         """The spread of all topics that match, each counted once however many patterns name it.
 
-        A pattern ending in `*` means every topic that starts with the text before it, and may match none; any other is a
-        name, and is reported as missing when the topology lacks it.
+        A pattern ending in `*` means every topic that starts with the text before it, and may match
+        none; any other is a name, and is reported as missing when the topology lacks it.
         """
         known = self._spreads.get(patterns)
         if known is None:
@@ -84,7 +96,9 @@ class Leaders:
             if (topic := self._topics.get(pattern)) is not None:
                 topics[pattern] = topic
             elif pattern.endswith("*"):
-                topics.update({name: self._topics[name] for name in self._starting_with(pattern[:-1])})
+                topics.update(
+                    {name: self._topics[name] for name in self._starting_with(pattern[:-1])}
+                )
             elif pattern not in missing:
                 missing.append(pattern)
         return _spread_of(topics.values(), tuple(missing))
@@ -113,7 +127,9 @@ def _spread_of(topics: Collection[TopicLeaders], missing: tuple[str, ...]) -> Le
         return LeaderSpread(len(topics), 0, 0, 0, 0, leaderless, missing)
     total, brokers, smallest, largest = sum(counts), len(counts), counts[0], counts[-1]
     skew = brokers * largest / total
-    return LeaderSpread(len(topics), total, brokers, largest, smallest, leaderless, missing, skew, led)
+    return LeaderSpread(
+        len(topics), total, brokers, largest, smallest, leaderless, missing, skew, led
+    )
 
 
 def _added(led: Mapping[int, int], more: Mapping[int, int]) -> Mapping[int, int]:
@@ -128,7 +144,9 @@ def _added(led: Mapping[int, int], more: Mapping[int, int]) -> Mapping[int, int]
 
 @value(frozen=True, slots=True)
 class Scale:
-    """From a promised rate to the native quota: `times` the rate over `parts`, rounded up, within Kafka's bounds."""
+    """From a promised rate to the native quota: `times` the rate over `parts`, rounded up, within
+    Kafka's bounds.
+    """
 
     times: int
     parts: int = 1
@@ -138,7 +156,10 @@ class Scale:
         return scaled if MIN_BYTE_RATE <= scaled <= MAX_BYTE_RATE else within_bounds(scaled)
 
 
-_MEAN, _MIN = ScalingMethod.MEAN, ScalingMethod.MIN  # an enum's member costs ten times as much to look up as a name here
+_MEAN, _MIN = (
+    ScalingMethod.MEAN,
+    ScalingMethod.MIN,
+)  # an enum's member costs ten times as much to look up as a name here
 
 
 @lru_cache(maxsize=4096)
@@ -150,33 +171,46 @@ def _scale(times: int, parts: int = 1) -> Scale:
 def partition_scale(spread: LeaderSpread, method: ScalingMethod) -> Scale:
     """What a promise per partition is multiplied by.
 
-    No broker leads: the promise x 1, never 0, because stale clients still send and 0 means unlimited to Kafka.
+    No broker leads: the promise x 1, never 0, because stale clients still send and 0 means
+    unlimited to Kafka.
     """
     if not spread.leaders:
         return _scale(1)
     if method is _MEAN:
         return _scale(spread.partitions, spread.brokers)
-    return _scale(spread.smallest if method is _MIN else spread.largest)  # Adaptive begins at Max and goes by `adaptive_scale`
+    return _scale(
+        spread.smallest if method is _MIN else spread.largest
+    )  # Adaptive begins at Max and goes by `adaptive_scale`
 
 
 def adaptive_scale(spread: LeaderSpread, share: int) -> Scale:
-    """What a promise per partition is multiplied by, `share` of the way from Mean (0) to Max (ADAPTIVE_SHARES).
+    """What a promise per partition is multiplied by, `share` of the way from Mean (0) to Max
+    (ADAPTIVE_SHARES).
 
     Max where no broker leads.
     """
     if not spread.leaders or share >= ADAPTIVE_SHARES:
         return partition_scale(spread, ScalingMethod.MAX)
-    to_max = max(0, spread.largest * spread.brokers - spread.partitions)  # in parts of a broker; leaderless partitions raise Mean, not Max
-    return _scale(spread.partitions * ADAPTIVE_SHARES + max(0, share) * to_max, spread.brokers * ADAPTIVE_SHARES)
+    to_max = max(
+        0, spread.largest * spread.brokers - spread.partitions
+    )  # in parts of a broker; leaderless partitions raise Mean, not Max
+    return _scale(
+        spread.partitions * ADAPTIVE_SHARES + max(0, share) * to_max,
+        spread.brokers * ADAPTIVE_SHARES,
+    )
 
 
 def share_scale(brokers: int) -> Scale:
-    """What a promised total is multiplied by: its share on each of this many brokers; with none, the whole total."""
+    """What a promised total is multiplied by: its share on each of this many brokers; with none,
+    the whole total.
+    """
     return _scale(1, max(1, brokers))
 
 
 def within_bounds(bytes_per_second: int) -> int:
-    """The nearest rate that Kafka throttles on (1024 B/s) and that survives as a double (2^53 - 1)."""
+    """The nearest rate that Kafka throttles on (1024 B/s) and that survives as a double (2^53 -
+    1).
+    """
     if bytes_per_second < MIN_BYTE_RATE:
         return MIN_BYTE_RATE
     return bytes_per_second if bytes_per_second < MAX_BYTE_RATE else MAX_BYTE_RATE

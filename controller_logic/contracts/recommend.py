@@ -1,13 +1,17 @@
-"""Usage -> recommended contracts: what the members of tiers would need by what they moved, within bounds, and what of it is applied.
+"""Usage -> recommended contracts: what the members of tiers would need by what they moved, within
+bounds, and what of it is applied.
 
-A rate is recommended from p99 of five-minute rates and headroom (`needed_rate`), never below the tier's throttled rate, never above
-a broker's limit, and raised only as far as the tier's share of the brokers' limits goes (`cuts_of`). What differs from the
-contract by less than a tenth is not recommended, and a recommendation moves only when it would move by a tenth.
+A rate is recommended from p99 of five-minute rates and headroom (`needed_rate`), never below the
+tier's throttled rate, never above a broker's limit, and raised only as far as the tier's share of
+the brokers' limits goes (`cuts_of`). What differs from the contract by less than a tenth is not
+recommended, and a recommendation moves only when it would move by a tenth.
 
-Nothing is recommended on usage that says nothing: less than 80 % of the window covered, or the member throttled for most of it, or idle.
+Nothing is recommended on usage that says nothing: less than 80 % of the window covered, or the
+member throttled for most of it, or idle.
 
-Where the policy allows it the recommended rate takes the declared one's place, no further from it than the policy's bound. That happens
-before overrides are laid over contracts, so a person's override always wins. The objects themselves are never written.
+Where the policy allows it the recommended rate takes the declared one's place, no further from it
+than the policy's bound. That happens before overrides are laid over contracts, so a person's
+override always wins. The objects themselves are never written.
 """
 
 from collections import defaultdict
@@ -57,7 +61,9 @@ _DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class RateBasis:
-    """What a rate of a contract means over all brokers: `times` it is the total. `skew` is how unevenly its leaders lie, 1 = even."""
+    """What a rate of a contract means over all brokers: `times` it is the total. `skew` is how
+    unevenly its leaders lie, 1 = even.
+    """
 
     times: int
     skew: float = 1.0
@@ -77,8 +83,12 @@ def scaling_of(member: Member, contract: Contract, leaders: Leaders | None) -> R
     return RateBasis(spread.partitions, max(1.0, spread.skew or 1.0))
 
 
-def needed_rate(usage: DirectionUsage, form: RateForm, basis: RateBasis, *, headroom_percent: int) -> int:
-    """The rate in the contract's form that usage asks for, headroom included; never above what Kafka can hold."""
+def needed_rate(
+    usage: DirectionUsage, form: RateForm, basis: RateBasis, *, headroom_percent: int
+) -> int:
+    """The rate in the contract's form that usage asks for, headroom included; never above what
+    Kafka can hold.
+    """
     if form is RateForm.PER_BROKER:
         per_rate = usage.p99_busiest
     else:
@@ -107,10 +117,11 @@ def rounded_up(rate: float) -> int:
 
 @value(frozen=True, slots=True)
 class RateRequest:
-    """One byte rate of one member: `declared`, `asked` for by usage, `wanted` of that, and what a rate is multiplied by to be the total.
+    """One byte rate of one member: `declared`, `asked` for by usage, `wanted` of that, and what a
+    rate is multiplied by to be the total.
 
-    All are `declared` where usage says nothing: what was promised still takes part of the share. What was recommended before `is_kept`, and
-    is not cut any more.
+    All are `declared` where usage says nothing: what was promised still takes part of the share.
+    What was recommended before `is_kept`, and is not cut any more.
     """
 
     tier: Tier
@@ -128,19 +139,32 @@ Cuts = Mapping[tuple[str, QuotaKey], float]
 
 
 def limit_of_all(limits: BrokerLimits, brokers: Collection[int], key: QuotaKey) -> int | None:
-    """The limits of all brokers together that way, in bytes per second; None where one has none, or no broker is known."""
+    """The limits of all brokers together that way, in bytes per second; None where one has none, or
+    no broker is known.
+    """
     each = [limits.of(broker).limit(DIRECTION_OF[key]) for broker in brokers]
     known = [limit for limit in each if limit is not None]
     return sum(known) if known and len(known) == len(each) else None
 
 
 def smallest_limit(limits: BrokerLimits, brokers: Collection[int], key: QuotaKey) -> int | None:
-    """The lowest limit of any broker that way: no quota above it means anything. None where none has one."""
-    return min((limit for broker in brokers if (limit := limits.of(broker).limit(DIRECTION_OF[key])) is not None), default=None)
+    """The lowest limit of any broker that way: no quota above it means anything. None where none
+    has one.
+    """
+    return min(
+        (
+            limit
+            for broker in brokers
+            if (limit := limits.of(broker).limit(DIRECTION_OF[key])) is not None
+        ),
+        default=None,
+    )
 
 
 def cuts_of(wishes: Iterable[RateRequest], room: Mapping[QuotaKey, int | None]) -> Cuts:
-    """By tier and byte rate, which part (0 to 1) of each raise fits into the tier's share of `room`; absent = all of it."""
+    """By tier and byte rate, which part (0 to 1) of each raise fits into the tier's share of
+    `room`; absent = all of it.
+    """
     declared, kept, raised = _sums(wishes)
     everybody: dict[QuotaKey, int] = defaultdict(int)
     for (_, key), total in declared.items():
@@ -182,7 +206,9 @@ Place = tuple[Entity, QuotaKey]
 
 @value(frozen=True, slots=True)
 class PreviousAdvice:
-    """A recommendation of the pass before: the form it is in, what usage asked for, and what of it was recommended."""
+    """A recommendation of the pass before: the form it is in, what usage asked for, and what of it
+    was recommended.
+    """
 
     form: RateForm
     asked: int
@@ -201,12 +227,18 @@ class AdviceBasis:
 
     def differs(self, other: "AdviceBasis") -> bool:
         """Whether it says anything else but of leaders."""
-        return (self.usage, self.tiers, self.terms, self.limits) != (other.usage, other.tiers, other.terms, other.limits)
+        return (self.usage, self.tiers, self.terms, self.limits) != (
+            other.usage,
+            other.tiers,
+            other.terms,
+            other.limits,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Recommendations:
-    """The tiers with applied rates in them, the advice on every member by tier and name, and what the next pass goes by.
+    """The tiers with applied rates in them, the advice on every member by tier and name, and what
+    the next pass goes by.
 
     `is_complete` says that all leaders that it needs were known.
     """
@@ -219,10 +251,12 @@ class Recommendations:
 
 
 def advise(basis: AdviceBasis, before: Recommendations | None = None) -> Recommendations:
-    """Advice on every byte rate that a contract names; of members that overlap only the first counts. `before` is the pass before's.
+    """Advice on every byte rate that a contract names; of members that overlap only the first
+    counts. `before` is the pass before's.
 
-    Leaders that move, brokers that die or come back change no advice that was made on known leaders: they are looked at again with the next
-    figures. A recommendation that usage asks for as before stays even then, unless it was made for other limits or terms.
+    Leaders that move, brokers that die or come back change no advice that was made on known
+    leaders: they are looked at again with the next figures. A recommendation that usage asks for as
+    before stays even then, unless it was made for other limits or terms.
     """
     if before is None or before.basis is None:
         return _Advisor(basis, {}).advise()
@@ -252,14 +286,29 @@ class _Advisor:
         for tier, member, contract in _contracts(self._basis.tiers):
             basis = scaling_of(member, contract, self._leaders)
             for key, declared in _rates(contract):
-                said = RateRequest(tier, member, key, contract.form, declared, declared, declared, 0 if basis is None else basis.times)
+                said = RateRequest(
+                    tier,
+                    member,
+                    key,
+                    contract.form,
+                    declared,
+                    declared,
+                    declared,
+                    0 if basis is None else basis.times,
+                )
                 problem = self._problem(said, basis)
                 if problem is not None:
-                    refusals[member.entity, key] = Advice(tier.key, member.name, key, declared, *problem)
-                wishes[member.entity, key] = said if problem is not None else self._wish(said, basis)
+                    refusals[member.entity, key] = Advice(
+                        tier.key, member.name, key, declared, *problem
+                    )
+                wishes[member.entity, key] = (
+                    said if problem is not None else self._wish(said, basis)
+                )
         return self._gathered(wishes, refusals)
 
-    def _gathered(self, wishes: Mapping[Place, RateRequest], refusals: Mapping[Place, Advice]) -> Recommendations:
+    def _gathered(
+        self, wishes: Mapping[Place, RateRequest], refusals: Mapping[Place, Advice]
+    ) -> Recommendations:
         cuts = cuts_of(wishes.values(), self._room)
         advice: dict[tuple[str, str], tuple[Advice, ...]] = {}
         kept: dict[Place, PreviousAdvice] = {}
@@ -269,13 +318,22 @@ class _Advisor:
             advice[owner] = (*advice.get(owner, ()), said)
             if said.recommended is not None:
                 kept[place] = PreviousAdvice(wish.form, wish.asked, said.recommended)
-        is_complete = self._leaders is not None and not any(one.reason is Reason.TOPOLOGY_INCOMPLETE for one in refusals.values())
-        return Recommendations(_applied(self._basis.tiers, advice), advice, kept, self._basis, is_complete)
+        is_complete = self._leaders is not None and not any(
+            one.reason is Reason.TOPOLOGY_INCOMPLETE for one in refusals.values()
+        )
+        return Recommendations(
+            _applied(self._basis.tiers, advice), advice, kept, self._basis, is_complete
+        )
 
     def _problem(self, wish: RateRequest, basis: RateBasis | None) -> tuple[Reason, str] | None:
-        problem = _unusable(self._usage.figures.get((wish.member.entity, wish.key)), days=self._usage.days)
+        problem = _unusable(
+            self._usage.figures.get((wish.member.entity, wish.key)), days=self._usage.days
+        )
         if problem is None and basis is None and self._before(wish) is None:
-            return Reason.TOPOLOGY_INCOMPLETE, "the partitions of its topics are not known in full, nor so a rate for each"
+            return (
+                Reason.TOPOLOGY_INCOMPLETE,
+                "the partitions of its topics are not known in full, nor so a rate for each",
+            )
         return problem
 
     def _before(self, wish: RateRequest) -> PreviousAdvice | None:
@@ -284,44 +342,94 @@ class _Advisor:
         return before if before is not None and before.form is wish.form else None
 
     def _wish(self, wish: RateRequest, basis: RateBasis | None) -> RateRequest:
-        """What usage asks for and what of it is wanted; as before where that is less than a tenth away, or leaders are not known now."""
+        """What usage asks for and what of it is wanted; as before where that is less than a tenth
+        away, or leaders are not known now.
+        """
         before, floor = self._before(wish), _floor(wish)
         asked = wish.declared
         if basis is not None:
             figures = self._usage.figures[wish.member.entity, wish.key]
-            asked = needed_rate(figures, wish.form, basis, headroom_percent=self._terms.headroom_percent)
+            asked = needed_rate(
+                figures, wish.form, basis, headroom_percent=self._terms.headroom_percent
+            )
         if before is not None and (basis is None or not _is_worth_it(asked, before.asked)):
             return _with_wants(wish, before.asked, max(before.recommended, floor), is_kept=True)
         limit, wanted = self._most[wish.key], asked
         if limit is not None and basis is not None:
-            wanted = min(asked, max(wish.declared, _most(limit, wish.form, basis, live_brokers=self._live_brokers)))
+            wanted = min(
+                asked,
+                max(wish.declared, _most(limit, wish.form, basis, live_brokers=self._live_brokers)),
+            )
         return _with_wants(wish, asked, max(wanted, floor))
 
     def _advice(self, wish: RateRequest, cuts: Cuts) -> Advice:
         part = 1.0 if wish.is_kept else cuts.get((wish.tier.key, wish.key), 1.0)
-        wanted = wish.wanted if wish.wanted <= wish.declared else wish.declared + int((wish.wanted - wish.declared) * part)
+        wanted = (
+            wish.wanted
+            if wish.wanted <= wish.declared
+            else wish.declared + int((wish.wanted - wish.declared) * part)
+        )
         usage = self._usage.figures[wish.member.entity, wish.key]
-        measured_text = _words(usage, days=self._usage.days, headroom_percent=self._terms.headroom_percent)
+        measured_text = _words(
+            usage, days=self._usage.days, headroom_percent=self._terms.headroom_percent
+        )
         if not _is_worth_it(wanted, wish.declared):
             spent = wish.asked > wish.declared and _is_worth_it(wish.asked, wish.declared)
             reason = Reason.SHARE_SPENT if spent else Reason.CONTRACT_FITS
-            why = "the tier's share of the brokers' limits is spent" if spent else "the contract fits"
-            return Advice(wish.tier.key, wish.member.name, wish.key, wish.declared, reason, f"{measured_text}; {why}")
-        return self._recommended(wish, wanted, f"{measured_text}, so {rate_words(wanted)} {wish.form.value} would fit")
+            why = (
+                "the tier's share of the brokers' limits is spent" if spent else "the contract fits"
+            )
+            return Advice(
+                wish.tier.key,
+                wish.member.name,
+                wish.key,
+                wish.declared,
+                reason,
+                f"{measured_text}; {why}",
+            )
+        return self._recommended(
+            wish, wanted, f"{measured_text}, so {rate_words(wanted)} {wish.form.value} would fit"
+        )
 
     def _recommended(self, wish: RateRequest, wanted: int, message: str) -> Advice:
         applied, reason = None, Reason.RECOMMENDED
         if (percent := self._terms.max_change_percent) is not None:
             bound = wish.declared * percent // 100
-            applied = max(_floor(wish), min(wish.declared + bound, max(wish.declared - bound, wanted)))
+            applied = max(
+                _floor(wish), min(wish.declared + bound, max(wish.declared - bound, wanted))
+            )
             reason = Reason.RECOMMENDATION_APPLIED
-            message = f"{message}; {rate_words(applied)} is applied, at most {percent} % from the declared {rate_words(wish.declared)}"
-        return Advice(wish.tier.key, wish.member.name, wish.key, wish.declared, reason, message, wanted, applied)
+            message = (
+                f"{message}; {rate_words(applied)} is applied, at most {percent} % from the "
+                f"declared {rate_words(wish.declared)}"
+            )
+        return Advice(
+            wish.tier.key,
+            wish.member.name,
+            wish.key,
+            wish.declared,
+            reason,
+            message,
+            wanted,
+            applied,
+        )
 
 
-def _with_wants(wish: RateRequest, asked: int, wanted: int, *, is_kept: bool = False) -> RateRequest:
+def _with_wants(
+    wish: RateRequest, asked: int, wanted: int, *, is_kept: bool = False
+) -> RateRequest:
     """`replace` takes as long as all the rest, and this is done for every member."""
-    return RateRequest(wish.tier, wish.member, wish.key, wish.form, wish.declared, asked, wanted, wish.times, is_kept)
+    return RateRequest(
+        wish.tier,
+        wish.member,
+        wish.key,
+        wish.form,
+        wish.declared,
+        asked,
+        wanted,
+        wish.times,
+        is_kept,
+    )
 
 
 def _contracts(tiers: Iterable[Tier]) -> Iterator[tuple[Tier, Member, Contract]]:
@@ -344,15 +452,25 @@ def _unusable(figures: DirectionUsage | None, *, days: int) -> tuple[Reason, str
     if figures is None:
         return Reason.USAGE_UNKNOWN, f"the usage tables of the last {days} days do not name it"
     if figures.coverage < MIN_COVERAGE:
-        measured_text = f"samples cover {figures.coverage:.0%} of the last {days} days, and less than {MIN_COVERAGE:.0%} is too little"
+        measured_text = (
+            f"samples cover {figures.coverage:.0%} of the last {days} days, and less "
+            f"than {MIN_COVERAGE:.0%} is too little"
+        )
         return Reason.USAGE_INCOMPLETE, measured_text
     if figures.throttled_share > MOST_THROTTLED:
         measured_text = (
-            f"it was below its contract for {figures.throttled_share:.0%} of the last {days} days, so what it moved is not what it needs"
+            f"it was below its contract for {figures.throttled_share:.0%} of the last "
+            f"{days} days, so what it moved is not what it needs"
         )
         return Reason.USAGE_THROTTLED, measured_text
     if figures.p99_total <= 0:
-        return Reason.UNUSED, f"it moved nothing in 99 % of five minutes of the last {days} days, which says nothing of what it needs"
+        return (
+            Reason.UNUSED,
+            (
+                f"it moved nothing in 99 % of five minutes of the last {days} days, which says "
+                f"nothing of what it needs"
+            ),
+        )
     return None
 
 
@@ -361,14 +479,18 @@ def _is_worth_it(rate: int, than: int) -> bool:
 
 
 def _floor(wish: RateRequest) -> int:
-    """No contract may be below the tier's throttled rate in the same form, nor where Kafka throttles nothing."""
+    """No contract may be below the tier's throttled rate in the same form, nor where Kafka
+    throttles nothing.
+    """
     throttled = next((rates for rates in wish.tier.throttled if rates.form is wish.form), None)
     rate = None if throttled is None else throttled.byte_rate(wish.key)
     return max(MIN_BYTE_RATE, rate or 0)
 
 
 def _most(limit: int, form: RateForm, basis: RateBasis, *, live_brokers: int) -> int:
-    """The largest sensible rate in the contract's form where no broker may carry more than `limit`."""
+    """The largest sensible rate in the contract's form where no broker may carry more than
+    `limit`.
+    """
     if form is RateForm.PER_BROKER:
         return limit
     return limit * live_brokers // (basis.times if form is RateForm.PER_PARTITION else 1)
@@ -377,12 +499,22 @@ def _most(limit: int, form: RateForm, basis: RateBasis, *, live_brokers: int) ->
 def _words(usage: DirectionUsage, *, days: int, headroom_percent: int) -> str:
     moved = f"{rate_words(round(usage.p99_total))} on one broker"
     if usage.brokers > 1:
-        moved = f"{rate_words(round(usage.p99_total))} on {usage.brokers} brokers, {rate_words(round(usage.p99_busiest))} on the busiest"
-    return f"99 % of five minutes of the last {days} days stayed under {moved}; with {headroom_percent} % headroom"
+        moved = (
+            f"{rate_words(round(usage.p99_total))} on {usage.brokers} brokers, "
+            f"{rate_words(round(usage.p99_busiest))} on the busiest"
+        )
+    return (
+        f"99 % of five minutes of the last {days} days stayed under {moved}; with "
+        f"{headroom_percent} % headroom"
+    )
 
 
-def _applied(tiers: tuple[Tier, ...], advice: Mapping[tuple[str, str], tuple[Advice, ...]]) -> tuple[Tier, ...]:
-    """The tiers with applied rates in place of declared ones; those of which nothing is applied come back as they are."""
+def _applied(
+    tiers: tuple[Tier, ...], advice: Mapping[tuple[str, str], tuple[Advice, ...]]
+) -> tuple[Tier, ...]:
+    """The tiers with applied rates in place of declared ones; those of which nothing is applied
+    come back as they are.
+    """
     changes = {
         owner: {one.key: one.applied for one in said if one.applied is not None}
         for owner, said in advice.items()
@@ -393,7 +525,12 @@ def _applied(tiers: tuple[Tier, ...], advice: Mapping[tuple[str, str], tuple[Adv
 
 
 def _laid(tier: Tier, changes: Mapping[tuple[str, str], Mapping[QuotaKey, int]]) -> Tier:
-    return replace(tier, members=tuple(_with(member, changes.get((tier.key, member.name), {})) for member in tier.members))
+    return replace(
+        tier,
+        members=tuple(
+            _with(member, changes.get((tier.key, member.name), {})) for member in tier.members
+        ),
+    )
 
 
 def _with(member: Member, rates: Mapping[QuotaKey, int]) -> Member:
@@ -402,4 +539,7 @@ def _with(member: Member, rates: Mapping[QuotaKey, int]) -> Member:
     contract = member.contract
     fetch = rates.get(QuotaKey.CONSUMER_BYTE_RATE, contract.fetch_bytes_per_second)
     produce = rates.get(QuotaKey.PRODUCER_BYTE_RATE, contract.produce_bytes_per_second)
-    return replace(member, contract=replace(contract, fetch_bytes_per_second=fetch, produce_bytes_per_second=produce))
+    return replace(
+        member,
+        contract=replace(contract, fetch_bytes_per_second=fetch, produce_bytes_per_second=produce),
+    )

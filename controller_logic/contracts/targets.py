@@ -1,4 +1,5 @@
-"""What a contract means on the leaders of a moment: the number and the exact text for every quota key.
+"""What a contract means on the leaders of a moment: the number and the exact text for every quota
+key.
 
 Answers "where to", never "how fast" or "may it be written": see `quotas/steps.py`.
 """
@@ -8,8 +9,26 @@ from dataclasses import replace
 from hashlib import sha256
 
 from controller_logic.contracts.adaptive import Adaptation, Adaptations
-from controller_logic.contracts.leaders import ADAPTIVE_SHARES, Leaders, LeaderSpread, Scale, adaptive_scale, partition_scale, share_scale
-from controller_logic.model import KEY_OF, Contract, Entity, Level, Member, QuotaKey, RateForm, ScalingMethod, Tier
+from controller_logic.contracts.leaders import (
+    ADAPTIVE_SHARES,
+    Leaders,
+    LeaderSpread,
+    Scale,
+    adaptive_scale,
+    partition_scale,
+    share_scale,
+)
+from controller_logic.model import (
+    KEY_OF,
+    Contract,
+    Entity,
+    Level,
+    Member,
+    QuotaKey,
+    RateForm,
+    ScalingMethod,
+    Tier,
+)
 from controller_logic.quota_values import KEY_WORDS, number_words
 from controller_logic.reasons import Reason
 from controller_logic.value import value
@@ -21,7 +40,10 @@ from controller_logic.value import value
 # with a multiplication.
 
 
-_PER_BROKER, _TOTAL = RateForm.PER_BROKER, RateForm.TOTAL  # an enum's member costs ten times as much to look up as a name here
+_PER_BROKER, _TOTAL = (
+    RateForm.PER_BROKER,
+    RateForm.TOTAL,
+)  # an enum's member costs ten times as much to look up as a name here
 _PER_PARTITION_NAME = RateForm.PER_PARTITION.value
 _PER_PARTITION = RateForm.PER_PARTITION
 _NO_KEYS: frozenset[QuotaKey] = frozenset()
@@ -33,11 +55,12 @@ _LONGEST_BASIS_TOPICS = 120  # characters; a basis is stored with every quota in
 class QuotaScaling:
     """How a promised rate becomes a native quota here.
 
-    `form` and `particulars` (method, topics) are what a basis says before and after the rate. `scale` None = the rate itself;
-    `produce_scale` is set where produce has another one (Adaptive), and `moving` are the keys whose scale measured rates have just moved.
-    `known` is false where no quota can be computed: brokers are unknown, or none of the topics exists. `certain` is false
-    while leaders or topics are not known in full. Totals over all brokers are the promised rate x `contract_times` and the
-    quota x `leading_brokers`; both 0 where totals are not known.
+    `form` and `particulars` (method, topics) are what a basis says before and after the rate.
+    `scale` None = the rate itself; `produce_scale` is set where produce has another one (Adaptive),
+    and `moving` are the keys whose scale measured rates have just moved. `known` is false where no
+    quota can be computed: brokers are unknown, or none of the topics exists. `certain` is false
+    while leaders or topics are not known in full. Totals over all brokers are the promised rate x
+    `contract_times` and the quota x `leading_brokers`; both 0 where totals are not known.
     """
 
     form: str
@@ -52,7 +75,8 @@ class QuotaScaling:
     moving: frozenset[QuotaKey] = _NO_KEYS
 
     def basis(self, promised: int) -> str:
-        """The promise that a quota is computed for (form, rate, method, topics) but not the leaders.
+        """The promise that a quota is computed for (form, rate, method, topics) but not the
+        leaders.
 
         So an edited promise and a moved leader can be distinguished.
         """
@@ -60,17 +84,28 @@ class QuotaScaling:
 
 
 class QuotaScalings:
-    """The bases of one pass. `leaders` None = brokers and leaders are unknown; `adaptations` are the shares of method Adaptive."""
+    """The bases of one pass. `leaders` None = brokers and leaders are unknown; `adaptations` are
+    the shares of method Adaptive.
+    """
 
-    def __init__(self, leaders: Leaders | None, method: ScalingMethod, adaptations: Adaptations = _NO_ADAPTATIONS) -> None:
+    def __init__(
+        self,
+        leaders: Leaders | None,
+        method: ScalingMethod,
+        adaptations: Adaptations = _NO_ADAPTATIONS,
+    ) -> None:
         self._leaders = leaders
         self._adaptations = adaptations
         self._method = method
         self._method_name = method.value
-        self._found: dict[RateForm | None, dict[tuple[str, ...], QuotaScaling]] = {form: {} for form in (None, *RateForm)}
+        self._found: dict[RateForm | None, dict[tuple[str, ...], QuotaScaling]] = {
+            form: {} for form in (None, *RateForm)
+        }
 
     def under(self, member: Member) -> QuotaScaling:
-        """The basis of the member's contract on its topics; no topics means all brokers that live."""
+        """The basis of the member's contract on its topics; no topics means all brokers that
+        live.
+        """
         contract = member.contract
         return self.of(None if contract is None else contract.form, member)
 
@@ -80,16 +115,27 @@ class QuotaScalings:
         scaling = found.get(topics)
         if scaling is None:
             scaling = found[topics] = self._scaling(form, topics)
-        return self._adapted(scaling, member.entity) if self._adaptations and form is _PER_PARTITION else scaling
+        return (
+            self._adapted(scaling, member.entity)
+            if self._adaptations and form is _PER_PARTITION
+            else scaling
+        )
 
     def _adapted(self, scaling: QuotaScaling, entity: Entity) -> QuotaScaling:
         """Each direction of an entity is measured, and so scaled, by itself."""
-        found = {key: self._adaptations.get((entity, direction)) for direction, key in KEY_OF.items()}
+        found = {
+            key: self._adaptations.get((entity, direction)) for direction, key in KEY_OF.items()
+        }
         fetch, produce = found[_CONSUMER], found[_PRODUCER]
         if scaling.spread is None or (_is_at_max(fetch) and _is_at_max(produce)):
             return scaling
         moving = frozenset(key for key, one in found.items() if one is not None and one.is_moving)
-        return replace(scaling, scale=_scale(scaling.spread, fetch), produce_scale=_scale(scaling.spread, produce), moving=moving)
+        return replace(
+            scaling,
+            scale=_scale(scaling.spread, fetch),
+            produce_scale=_scale(scaling.spread, produce),
+            moving=moving,
+        )
 
     def _scaling(self, form: RateForm | None, topics: tuple[str, ...]) -> QuotaScaling:
         leaders = self._leaders
@@ -98,20 +144,48 @@ class QuotaScalings:
             return QuotaScaling("", spread=spread)
         if form is _PER_BROKER:
             leading = spread.brokers if spread is not None else 0
-            return QuotaScaling(form.value, spread=spread, contract_times=leading, leading_brokers=leading)
+            return QuotaScaling(
+                form.value, spread=spread, contract_times=leading, leading_brokers=leading
+            )
         known = leaders is not None and (spread is None or not spread.missing or spread.topics > 0)
         certain = spread is None or spread.complete
         if form is _TOTAL:
             live_brokers = leaders.live_brokers if leaders is not None else 0
             leading = live_brokers if spread is None else spread.brokers
-            return QuotaScaling(form.value, _named(topics), _share(spread, live_brokers), spread, known, certain, int(leading > 0), leading)
+            return QuotaScaling(
+                form.value,
+                _named(topics),
+                _share(spread, live_brokers),
+                spread,
+                known,
+                certain,
+                int(leading > 0),
+                leading,
+            )
         particulars = f" {self._method_name}{_named(topics)}"
         if spread is None or not spread.brokers:
             return QuotaScaling(
-                _PER_PARTITION_NAME, particulars, partition_scale(spread or LeaderSpread(), self._method), spread, known, certain
+                _PER_PARTITION_NAME,
+                particulars,
+                partition_scale(spread or LeaderSpread(), self._method),
+                spread,
+                known,
+                certain,
             )
-        scale, partitions = partition_scale(spread, self._method), spread.leaders + spread.leaderless
-        return QuotaScaling(_PER_PARTITION_NAME, particulars, scale, spread, known, certain, partitions, spread.brokers)
+        scale, partitions = (
+            partition_scale(spread, self._method),
+            spread.leaders + spread.leaderless,
+        )
+        return QuotaScaling(
+            _PER_PARTITION_NAME,
+            particulars,
+            scale,
+            spread,
+            known,
+            certain,
+            partitions,
+            spread.brokers,
+        )
 
 
 def _is_at_max(adaptation: Adaptation | None) -> bool:
@@ -130,14 +204,21 @@ def _share(spread: LeaderSpread | None, live_brokers: int) -> Scale:
 
 
 def _named(topics: tuple[str, ...]) -> str:
-    """The topics in an order of their own, so that reordering them is no new promise; a long list becomes its digest."""
+    """The topics in an order of their own, so that reordering them is no new promise; a long list
+    becomes its digest.
+    """
     if not topics:
         return ""
     names = ",".join(sorted({*topics}))
-    return f" {names}" if len(names) <= _LONGEST_BASIS_TOPICS else f" sha256:{sha256(names.encode()).hexdigest()[:16]}"
+    return (
+        f" {names}"
+        if len(names) <= _LONGEST_BASIS_TOPICS
+        else f" sha256:{sha256(names.encode()).hexdigest()[:16]}"
+    )
 
 
-# an enum's member costs ten times as much to look up as a name of this module, and these are looked up for every member
+# an enum's member costs ten times as much to look up as a name of this module, and these are looked
+# up for every member
 _CONSUMER, _PRODUCER = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 
 _OVERRIDE_ONLY = " override only"
@@ -147,10 +228,12 @@ _DEFAULT = QuotaScaling("default")
 
 @value(frozen=True, slots=True)
 class Throttled:
-    """A byte rate below its contract: what should be in force now, of which contract (bytes/s), and the longest mute that it may cause.
+    """A byte rate below its contract: what should be in force now, of which contract (bytes/s), and
+    the longest mute that it may cause.
 
-    `floor` is the tier's throttled rate on the same leaders. `because` says why the value changes in this pass; None = it is the same
-    share of the contract as before. `rises` says whether the last change on load was a raise.
+    `floor` is the tier's throttled rate on the same leaders. `because` says why the value changes
+    in this pass; None = it is the same share of the contract as before. `rises` says whether the
+    last change on load was a raise.
     """
 
     value: int
@@ -163,10 +246,11 @@ class Throttled:
 
 @value(frozen=True, slots=True)
 class Target:
-    """Where one quota key should end: the number, and the exact text that Kafka's store should hold.
+    """Where one quota key should end: the number, and the exact text that Kafka's store should
+    hold.
 
-    `promised` is the rate in the contract's own form, `scaling` what made it the number. `throttle` is set while the number is a throttle
-    of the contract; it is guarded against mutes already.
+    `promised` is the rate in the contract's own form, `scaling` what made it the number. `throttle`
+    is set while the number is a throttle of the contract; it is guarded against mutes already.
     """
 
     value: int
@@ -190,8 +274,9 @@ class Target:
 class Promise:
     """What a contract means on the leaders of a moment.
 
-    `unknown` are managed keys whose target cannot be known (no topic of the member exists, or leaders are unknown): they are
-    left as they are, and there are no targets then. Totals over all brokers are in bytes per second, for byte rates only.
+    `unknown` are managed keys whose target cannot be known (no topic of the member exists, or
+    leaders are unknown): they are left as they are, and there are no targets then. Totals over all
+    brokers are in bytes per second, for byte rates only.
     """
 
     targets: Mapping[QuotaKey, Target]
@@ -209,35 +294,58 @@ class Promise:
 
     @property
     def contract_total(self) -> Mapping[QuotaKey, int]:
-        """What was promised over all brokers; empty where the topics have no leader or the brokers are not known."""
-        return {key: one.promised * one.scaling.contract_times for key, one in self.targets.items() if one.scaling.contract_times}
+        """What was promised over all brokers; empty where the topics have no leader or the brokers
+        are not known.
+        """
+        return {
+            key: one.promised * one.scaling.contract_times
+            for key, one in self.targets.items()
+            if one.scaling.contract_times
+        }
 
     @property
     def permitted_total(self) -> Mapping[QuotaKey, int]:
         """What the numbers allow over all brokers: quota x brokers that lead."""
-        return {key: one.value * one.scaling.leading_brokers for key, one in self.targets.items() if one.scaling.leading_brokers}
+        return {
+            key: one.value * one.scaling.leading_brokers
+            for key, one in self.targets.items()
+            if one.scaling.leading_brokers
+        }
 
     def __str__(self) -> str:
-        rates = ", ".join([f"{KEY_WORDS[key]} {number_words(key, target.value)}" for key, target in self.targets.items()])
+        rates = ", ".join(
+            [
+                f"{KEY_WORDS[key]} {number_words(key, target.value)}"
+                for key, target in self.targets.items()
+            ]
+        )
         if self.spread is None:
             return f"{rates} per broker"
         if not self.spread.leaders:
             return f"{rates} per broker; none of its topics has a leader now"
-        return f"{rates} per broker; {self.spread.leaders} partitions led by {self.spread.brokers} brokers, skew {self.spread.skew:.2f}"
+        return (
+            f"{rates} per broker; {self.spread.leaders} partitions led by "
+            f"{self.spread.brokers} brokers, skew {self.spread.skew:.2f}"
+        )
 
 
 NOTHING = Promise({})
 
 
 def promise_of(contract: Contract | None, scaling: QuotaScaling | None) -> Promise:
-    """What a contract means there; without a basis nothing is promised, and no contract means unlimited."""
+    """What a contract means there; without a basis nothing is promised, and no contract means
+    unlimited.
+    """
     if scaling is None:
         return NOTHING
     if contract is None:
         return Promise({}, spread=scaling.spread)
     if not scaling.known:
         return Promise({}, _managed_keys(contract), scaling.spread)
-    targets = {key: Target(number, str(number), rate, on) for key, number, rate, on in quotas_of(contract, scaling)}
+    targets = {
+        key: Target(number, str(number), rate, on)
+        for key, number, rate, on in quotas_of(contract, scaling)
+    }
     return Promise(targets, _NO_KEYS, scaling.spread)
 
 
@@ -245,10 +353,17 @@ ScaledQuota = tuple[QuotaKey, int, int, QuotaScaling]
 
 
 def quotas_of(contract: Contract, scaling: QuotaScaling) -> list[ScaledQuota]:
-    """For each key of the contract the number per broker, the promised rate, and what made the one of the other."""
+    """For each key of the contract the number per broker, the promised rate, and what made the one
+    of the other.
+    """
     found: list[ScaledQuota] = []
-    if contract.request_percentage is not None or contract.controller_mutations_per_second is not None:
-        found += [(key, rate, rate, _EVERYWHERE) for key, rate in _fixed(contract) if rate is not None]
+    if (
+        contract.request_percentage is not None
+        or contract.controller_mutations_per_second is not None
+    ):
+        found += [
+            (key, rate, rate, _EVERYWHERE) for key, rate in _fixed(contract) if rate is not None
+        ]
     scale = scaling.scale
     if (rate := contract.fetch_bytes_per_second) is not None:
         found.append((_CONSUMER, rate if scale is None else scale.of(rate), rate, scaling))
@@ -257,7 +372,10 @@ def quotas_of(contract: Contract, scaling: QuotaScaling) -> list[ScaledQuota]:
         found.append((_PRODUCER, rate if scale is None else scale.of(rate), rate, scaling))
     if contract.override_only_keys:
         only = contract.override_only_keys
-        found = [(key, number, rate, _override_only(on) if key in only else on) for key, number, rate, on in found]
+        found = [
+            (key, number, rate, _override_only(on) if key in only else on)
+            for key, number, rate, on in found
+        ]
     return found
 
 
@@ -285,7 +403,10 @@ def _fixed(contract: Contract) -> tuple[tuple[QuotaKey, int | None], ...]:
 
 
 def _managed_keys(contract: Contract) -> frozenset[QuotaKey]:
-    rates = ((_CONSUMER, contract.fetch_bytes_per_second), (_PRODUCER, contract.produce_bytes_per_second))
+    rates = (
+        (_CONSUMER, contract.fetch_bytes_per_second),
+        (_PRODUCER, contract.produce_bytes_per_second),
+    )
     return frozenset(key for key, rate in (*rates, *_fixed(contract)) if rate is not None)
 
 
@@ -298,7 +419,9 @@ ThrottledTargets = Mapping[Entity, HeldKeys]
 
 
 def throttled_rates(tier: Tier, member: Member) -> Contract | None:
-    """What the tier gives in the form of the member's contract; without a contract, in that of its topics. None = it is never throttled."""
+    """What the tier gives in the form of the member's contract; without a contract, in that of its
+    topics. None = it is never throttled.
+    """
     if tier.level is Level.L0 or member.exempt:
         return None
     without_contract = RateForm.PER_PARTITION if member.topics else RateForm.PER_BROKER
@@ -307,7 +430,9 @@ def throttled_rates(tier: Tier, member: Member) -> Contract | None:
 
 
 def held_down(promise: Promise, held: HeldKeys) -> Promise:
-    """The promise with the held keys at what they are held at; a key without a contract gets a target while it is held."""
+    """The promise with the held keys at what they are held at; a key without a contract gets a
+    target while it is held.
+    """
     targets = {key: _held(promise.targets.get(key, one.floor), one) for key, one in held.items()}
     return replace(promise, targets={**promise.targets, **targets})
 

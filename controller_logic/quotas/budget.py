@@ -1,7 +1,9 @@
-"""The write budget: how many entities may be changed in any period of so many seconds, since every notification costs all brokers.
+"""The write budget: how many entities may be changed in any period of so many seconds, since every
+notification costs all brokers.
 
-A sliding window, not a bucket that refills (control.md 3.6 g). First writes, records and recoveries are free; of the
-rest, the last fifth is kept for lowerings, so that raises can never use up what protects a broker.
+A sliding window, not a bucket that refills (control.md 3.6 g). First writes, records and recoveries
+are free; of the rest, the last fifth is kept for lowerings, so that raises can never use up what
+protects a broker.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +12,14 @@ from math import floor
 from operator import attrgetter
 from typing import TypeVar
 
-from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaWindow, QuotaWrite, WriteKind
+from controller_logic.model import (
+    Entity,
+    LedgerEntry,
+    LedgerRecord,
+    QuotaWindow,
+    QuotaWrite,
+    WriteKind,
+)
 from controller_logic.quota_values import number_of
 from controller_logic.reasons import Reason
 
@@ -19,7 +28,9 @@ Charged = tuple[tuple[float, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Writes in sending order that fit the budget, those that do not, and when the first room appears (None = all fit)."""
+    """Writes in sending order that fit the budget, those that do not, and when the first room
+    appears (None = all fit).
+    """
 
     writes: tuple[QuotaWrite, ...]
     deferred: tuple[QuotaWrite, ...] = ()
@@ -30,15 +41,26 @@ _BY_ENTITY = attrgetter("entity.sort_key")
 
 
 def in_sending_order(writes: Iterable[QuotaWrite]) -> list[QuotaWrite]:
-    """Who starves first, then who must be protected, then the rest; within a kind users before their clients."""
+    """Who starves first, then who must be protected, then the rest; within a kind users before
+    their clients.
+    """
     by_kind: dict[WriteKind, list[QuotaWrite]] = {kind: [] for kind in WriteKind}
     for write in writes:
         by_kind[write.kind].append(write)
     return [write for alike in by_kind.values() for write in sorted(alike, key=_BY_ENTITY)]
 
 
-def admit(writes: Iterable[QuotaWrite], charged: Charged, limit: int, *, period_seconds: float, now_seconds: float) -> Admission:
-    """Split writes into what fits now and what must wait. `charged` is what was spent, as `unexpired` gives it."""
+def admit(
+    writes: Iterable[QuotaWrite],
+    charged: Charged,
+    limit: int,
+    *,
+    period_seconds: float,
+    now_seconds: float,
+) -> Admission:
+    """Split writes into what fits now and what must wait. `charged` is what was spent, as
+    `unexpired` gives it.
+    """
     used = sum(count for _, count in charged)
     kept_for_lowerings = limit - limit * 4 // 5
     admitted: list[QuotaWrite] = []
@@ -54,7 +76,9 @@ def admit(writes: Iterable[QuotaWrite], charged: Charged, limit: int, *, period_
     if not deferred:
         return Admission(tuple(admitted))
     oldest_seconds = charged[0][0] if charged else now_seconds
-    return Admission(tuple(admitted), tuple(deferred), max(1.0, oldest_seconds + period_seconds - now_seconds))
+    return Admission(
+        tuple(admitted), tuple(deferred), max(1.0, oldest_seconds + period_seconds - now_seconds)
+    )
 
 
 def unexpired(charged: Charged, *, period_seconds: float, now_seconds: float) -> Charged:
@@ -62,10 +86,14 @@ def unexpired(charged: Charged, *, period_seconds: float, now_seconds: float) ->
     return tuple(spent for spent in charged if now_seconds - spent[0] < period_seconds)
 
 
-def recovered(records: Iterable[LedgerRecord], *, period_seconds: float, now_seconds: float) -> Charged:
-    """What the ledger shows as spent, for an operator whose memory is gone: each entity's latest charged write.
+def recovered(
+    records: Iterable[LedgerRecord], *, period_seconds: float, now_seconds: float
+) -> Charged:
+    """What the ledger shows as spent, for an operator whose memory is gone: each entity's latest
+    charged write.
 
-    A lower bound: earlier writes of the same entity and what was given back in full have left no trace.
+    A lower bound: earlier writes of the same entity and what was given back in full have left no
+    trace.
     """
     times: dict[float, int] = {}
     for record in records:
@@ -75,11 +103,17 @@ def recovered(records: Iterable[LedgerRecord], *, period_seconds: float, now_sec
     return tuple(sorted(times.items()))
 
 
-def _latest_charged(record: LedgerRecord, period_seconds: float, now_seconds: float) -> float | None:
+def _latest_charged(
+    record: LedgerRecord, period_seconds: float, now_seconds: float
+) -> float | None:
     latest: float | None = None
     for entry in record.entries.values():
         written_at = entry.written_at_seconds
-        if 0 <= now_seconds - written_at < period_seconds and (latest is None or written_at > latest) and not _was_free(entry):
+        if (
+            0 <= now_seconds - written_at < period_seconds
+            and (latest is None or written_at > latest)
+            and not _was_free(entry)
+        ):
             latest = written_at
     return latest
 
@@ -125,15 +159,21 @@ class WritePace:
 
 @dataclass(frozen=True, slots=True)
 class Paced:
-    """How many of the waiting go now, how soon the next slot comes (None = none is left waiting), and what to remember."""
+    """How many of the waiting go now, how soon the next slot comes (None = none is left waiting),
+    and what to remember.
+    """
 
     now: int
     due_in_seconds: float | None
     pace: WritePace | None
 
 
-def paced(waiting: Sequence[Item], pace: WritePace | None, window: QuotaWindow, *, now_seconds: float) -> Paced:
-    """The share of `waiting` for this moment. All of them are gone after one sawtooth period, whatever their number."""
+def paced(
+    waiting: Sequence[Item], pace: WritePace | None, window: QuotaWindow, *, now_seconds: float
+) -> Paced:
+    """The share of `waiting` for this moment. All of them are gone after one sawtooth period,
+    whatever their number.
+    """
     count = len(waiting)
     if pace is not None and abs(now_seconds - pace.next_at_seconds) > window.seconds:
         pace = None  # an old spread, or a clock that was set back
@@ -143,12 +183,18 @@ def paced(waiting: Sequence[Item], pace: WritePace | None, window: QuotaWindow, 
     late_seconds = now_seconds - next_at_seconds
     due = min(count, 1 + floor(late_seconds / gap_seconds)) if late_seconds >= 0 else 0
     next_at_seconds += due * gap_seconds
-    again_seconds = max(next_at_seconds - now_seconds, window.sample_seconds / 2) if due < count else None
+    again_seconds = (
+        max(next_at_seconds - now_seconds, window.sample_seconds / 2) if due < count else None
+    )
     return Paced(due, again_seconds, WritePace(gap_seconds, next_at_seconds, count - due))
 
 
-def _going(count: int, pace: WritePace | None, window: QuotaWindow, *, now_seconds: float) -> tuple[float, float]:
-    """The gap between two writes, and when the next one goes. Time in which nothing waited is no credit for those who come later."""
+def _going(
+    count: int, pace: WritePace | None, window: QuotaWindow, *, now_seconds: float
+) -> tuple[float, float]:
+    """The gap between two writes, and when the next one goes. Time in which nothing waited is no
+    credit for those who come later.
+    """
     gap_seconds = min(float(window.sample_seconds), _sawtooth_period_seconds(window) / count)
     if pace is None:
         return gap_seconds, now_seconds
@@ -174,7 +220,9 @@ _LONGEST_BACK_OFF_SECONDS = 4 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Repairs:
-    """How often an entity was put back after another writer changed it, and until when we leave it alone."""
+    """How often an entity was put back after another writer changed it, and until when we leave it
+    alone.
+    """
 
     count: int
     last_at_seconds: float
@@ -182,16 +230,20 @@ class Repairs:
 
 
 def back_off_seconds(repairs: int) -> int:
-    """How long an entity is left alone after this many repairs: 15 minutes after two, doubling, at most 4 hours."""
+    """How long an entity is left alone after this many repairs: 15 minutes after two, doubling, at
+    most 4 hours.
+    """
     doublings = min(max(0, repairs - REPAIRS_BEFORE_BACKING_OFF), 10)
     return min(_FIRST_BACK_OFF_SECONDS << doublings, _LONGEST_BACK_OFF_SECONDS)
 
 
 def reviewed(repairs: Repairs | None, *, disturbed: bool, now_seconds: float) -> Repairs | None:
-    """What is remembered of an entity's repairs after looking at it now; None = nothing, a repair is allowed.
+    """What is remembered of an entity's repairs after looking at it now; None = nothing, a repair
+    is allowed.
 
-    A quiet spell as long as the back-off forgives everything. A change after the second repair starts a suspension; one
-    repair is allowed when it is over, and a change after that starts a longer one.
+    A quiet spell as long as the back-off forgives everything. A change after the second repair
+    starts a suspension; one repair is allowed when it is over, and a change after that starts a
+    longer one.
     """
     if repairs is None:
         return None
@@ -202,7 +254,9 @@ def reviewed(repairs: Repairs | None, *, disturbed: bool, now_seconds: float) ->
     suspended_already = repairs.suspended_until_seconds > repairs.last_at_seconds
     if few or not disturbed or suspended_already:
         return repairs
-    return Repairs(repairs.count, repairs.last_at_seconds, now_seconds + back_off_seconds(repairs.count))
+    return Repairs(
+        repairs.count, repairs.last_at_seconds, now_seconds + back_off_seconds(repairs.count)
+    )
 
 
 def is_suspended(repairs: Repairs | None, *, now_seconds: float) -> bool:
@@ -219,8 +273,9 @@ def repaired(repairs: Repairs | None, *, now_seconds: float) -> Repairs:
 class RemovalMemory:
     """What the guard against mass removals remembers of the last quarter of an hour.
 
-    `managed` has (time, count of managed entities), oldest and highest first; `left` since when each entity that was let go is leaving;
-    `confirmed` are those that a person confirmed for removal and that are not all given back yet.
+    `managed` has (time, count of managed entities), oldest and highest first; `left` since when
+    each entity that was let go is leaving; `confirmed` are those that a person confirmed for
+    removal and that are not all given back yet.
     """
 
     managed: tuple[tuple[float, int], ...] = ()

@@ -1,6 +1,8 @@
-"""One entity: the steps of its keys, gathered into the one write that changes quota and ledger together.
+"""One entity: the steps of its keys, gathered into the one write that changes quota and ledger
+together.
 
-Whose entity it is, and whether it may be touched at all, is asked here; what the budget allows is not.
+Whose entity it is, and whether it may be touched at all, is asked here; what the budget allows is
+not.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +22,14 @@ from controller_logic.model import (
 )
 from controller_logic.quota_values import KEY_WORDS, quota_words
 from controller_logic.quotas.precedence import InheritedQuota
-from controller_logic.quotas.steps import KeyRules, KeyState, KeyStep, follow, give_back, is_recorded
+from controller_logic.quotas.steps import (
+    KeyRules,
+    KeyState,
+    KeyStep,
+    follow,
+    give_back,
+    is_recorded,
+)
 from controller_logic.reasons import Reason
 from controller_logic.value import value
 
@@ -36,7 +45,9 @@ _NOTHING_INHERITED: InheritedQuotas = {}
 
 @value(frozen=True, slots=True)
 class EntityPlan:
-    """What happens to one entity. `refused` says why it must not be touched at all; then there are no steps."""
+    """What happens to one entity. `refused` says why it must not be touched at all; then there are
+    no steps.
+    """
 
     steps: tuple[KeyStep, ...] = ()
     refused: Reason | None = None
@@ -47,7 +58,8 @@ class EntityPlan:
         return self.refused is None and all(step.arrived for step in self.steps)
 
 
-# the plan of an entity that stands, or will stand after its write, at what is promised: not a word need be said of it
+# the plan of an entity that stands, or will stand after its write, at what is promised: not a word
+# need be said of it
 AS_PROMISED = EntityPlan()
 
 Planned = tuple[EntityPlan, QuotaWrite | None]
@@ -84,7 +96,11 @@ def plan_entity(
     if contended:
         return EntityPlan(refused=Reason.CONTENDED), None
     steps = [
-        follow(KeyState(key, stored.values.get(key), entries.get(key), inherited.get(key)), target, rules.keys)
+        follow(
+            KeyState(key, stored.values.get(key), entries.get(key), inherited.get(key)),
+            target,
+            rules.keys,
+        )
         for key, target in promise.targets.items()
     ]
     for key, entry in entries.items():
@@ -94,15 +110,25 @@ def plan_entity(
     return EntityPlan(tuple(steps)), _write(stored, steps, entries, policy=rules.policy)
 
 
-def first_write(stored: StoredQuota, contract: Contract | None, scaling: QuotaScaling | None, rules: EntityRules) -> QuotaWrite | None:
-    """All keys at once where the entity has neither quota nor ledger record: the same as `plan_entity` writes key by key.
+def first_write(
+    stored: StoredQuota, contract: Contract | None, scaling: QuotaScaling | None, rules: EntityRules
+) -> QuotaWrite | None:
+    """All keys at once where the entity has neither quota nor ledger record: the same as
+    `plan_entity` writes key by key.
 
-    A cluster that Tidegate meets for the first time has thousands of these. None = it takes a plan. Not for an entity that load holds
-    below its contract, nor for one that a default entity's quota holds already: see `precedence.py`.
+    A cluster that Tidegate meets for the first time has thousands of these. None = it takes a plan.
+    Not for an entity that load holds below its contract, nor for one that a default entity's quota
+    holds already: see `precedence.py`.
     """
     if stored.values or stored.ledger is not None or stored.problem is not None:
         return None
-    if contract is None or contract.is_empty or scaling is None or not scaling.known or not scaling.certain:
+    if (
+        contract is None
+        or contract.is_empty
+        or scaling is None
+        or not scaling.known
+        or not scaling.certain
+    ):
         return None
     now_seconds, entity, policy = rules.keys.now_seconds, stored.entity, rules.policy
     texts: dict[QuotaKey, str | None] = {}
@@ -115,17 +141,28 @@ def first_write(stored: StoredQuota, contract: Contract | None, scaling: QuotaSc
 
 
 def _held_back(standing: KeyState) -> KeyStep:
-    return KeyStep(standing.key, standing.seen, standing.seen, standing.entry, Reason.REMOVAL_HELD, arrived=False)
+    return KeyStep(
+        standing.key,
+        standing.seen,
+        standing.seen,
+        standing.entry,
+        Reason.REMOVAL_HELD,
+        arrived=False,
+    )
 
 
 def forget(stored: StoredQuota) -> QuotaWrite:
     """Drop the ledger record and leave the quota as it is."""
     message = f"{stored.entity}: the quota stays as it is and is no longer recorded as Tidegate's"
-    return QuotaWrite(stored.entity, {}, stored, None, WriteKind.RECORD, Reason.GIVEN_BACK, message, charged=False)
+    return QuotaWrite(
+        stored.entity, {}, stored, None, WriteKind.RECORD, Reason.GIVEN_BACK, message, charged=False
+    )
 
 
 def is_converged(stored: StoredQuota, promise: Promise, policy: Policy) -> bool:
-    """Whether every key stands exactly as we wrote it and as it should be: the usual case, so it is looked for first."""
+    """Whether every key stands exactly as we wrote it and as it should be: the usual case, so it is
+    looked for first.
+    """
     targets, ledger = promise.targets, stored.ledger
     if stored.problem is not None or promise.unknown:
         return False
@@ -135,12 +172,23 @@ def is_converged(stored: StoredQuota, promise: Promise, policy: Policy) -> bool:
         return False
     for key, target in targets.items():
         entry = ledger.entries.get(key)
-        if entry is None or entry.written != target.text or stored.values.get(key) != target.text or not is_recorded(entry, target):
+        if (
+            entry is None
+            or entry.written != target.text
+            or stored.values.get(key) != target.text
+            or not is_recorded(entry, target)
+        ):
             return False
     return True
 
 
-def _write(stored: StoredQuota, steps: list[KeyStep], entries: Mapping[QuotaKey, LedgerEntry], *, policy: Policy) -> QuotaWrite | None:
+def _write(
+    stored: StoredQuota,
+    steps: list[KeyStep],
+    entries: Mapping[QuotaKey, LedgerEntry],
+    *,
+    policy: Policy,
+) -> QuotaWrite | None:
     active = tuple([step for step in steps if step.kind is not None])
     if not active:
         return None
@@ -172,8 +220,16 @@ def _importance(step: KeyStep) -> tuple[int, int]:
     return (_KIND_ORDER[step.kind or WriteKind.RECORD], _KEY_ORDER[step.key])
 
 
-def _record(stored: StoredQuota, steps: list[KeyStep], entries: Mapping[QuotaKey, LedgerEntry], *, policy: Policy) -> LedgerRecord | None:
-    """The ledger after the write; entries without a step (their target is not known now) are kept. None = nothing is left."""
+def _record(
+    stored: StoredQuota,
+    steps: list[KeyStep],
+    entries: Mapping[QuotaKey, LedgerEntry],
+    *,
+    policy: Policy,
+) -> LedgerRecord | None:
+    """The ledger after the write; entries without a step (their target is not known now) are kept.
+    None = nothing is left.
+    """
     after = dict(entries)
     for step in steps:
         if step.entry is None:
@@ -217,12 +273,17 @@ class ChangeWords:
 def first_words(write: QuotaWrite) -> str:
     """The same sentence about first quotas, of which the ledger record says everything."""
     entries = write.ledger.entries if write.ledger is not None else {}
-    steps = [KeyStep(key, None, entry.written, entry, Reason.FIRST_QUOTA, WriteKind.FIRST) for key, entry in entries.items()]
+    steps = [
+        KeyStep(key, None, entry.written, entry, Reason.FIRST_QUOTA, WriteKind.FIRST)
+        for key, entry in entries.items()
+    ]
     return ChangeWords(tuple(steps))(write)
 
 
 def _words(steps: Iterable[KeyStep]) -> str:
-    """What happens to each key, and then why; keys of which the same is to be said share one explanation."""
+    """What happens to each key, and then why; keys of which the same is to be said share one
+    explanation.
+    """
     explained: dict[str, list[str]] = {}
     for step in steps:
         explained.setdefault(_why(step), []).append(_change(step))
@@ -232,7 +293,10 @@ def _words(steps: Iterable[KeyStep]) -> str:
 def _change(step: KeyStep) -> str:
     if not step.changes_quota:
         return f"{KEY_WORDS[step.key]} stays {quota_words(step.key, step.text)}"
-    return f"{KEY_WORDS[step.key]} from {quota_words(step.key, step.seen)} to {quota_words(step.key, step.text)}"
+    return (
+        f"{KEY_WORDS[step.key]} from {quota_words(step.key, step.seen)} to "
+        f"{quota_words(step.key, step.text)}"
+    )
 
 
 def _why(step: KeyStep) -> str:
@@ -241,16 +305,25 @@ def _why(step: KeyStep) -> str:
     if step.due_in_seconds is not None:
         return f" per broker, one step on its way down, next in {step.due_in_seconds:.0f} s"
     if step.predicted_mute_seconds:
-        return f" per broker, {_WHY[step.because]}; a busy client may be muted for up to {step.predicted_mute_seconds:.1f} s"
+        return (
+            f" per broker, {_WHY[step.because]}; a busy client may be muted for up to "
+            f"{step.predicted_mute_seconds:.1f} s"
+        )
     return f" per broker, {_WHY[step.because]}{_unguarded_words(step)}"
 
 
 def _record_words(step: KeyStep) -> str:
-    return "no longer recorded as Tidegate's" if step.entry is None else "recorded as Tidegate's from now on"
+    return (
+        "no longer recorded as Tidegate's"
+        if step.entry is None
+        else "recorded as Tidegate's from now on"
+    )
 
 
 def _unguarded_words(step: KeyStep) -> str:
-    """A quota where none was in force cannot be stepped down to: it is not known yet what its clients send."""
+    """A quota where none was in force cannot be stepped down to: it is not known yet what its
+    clients send.
+    """
     if step.seen is not None or step.key not in BYTE_RATE_KEYS:
         return ""
     return "; set at once, since no rate was in force to step down from"

@@ -1,6 +1,8 @@
-"""From what is wanted and what stands to one plan for all entities: who is touched, who is left alone, and why.
+"""From what is wanted and what stands to one plan for all entities: who is touched, who is left
+alone, and why.
 
-Works on complete knowledge only; `decide.py` holds before it comes to this. The budget comes after it.
+Works on complete knowledge only; `decide.py` holds before it comes to this. The budget comes after
+it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -22,7 +24,14 @@ from controller_logic.model import (
 from controller_logic.quota_values import quota_words, same_quota
 from controller_logic.quotas import budget
 from controller_logic.quotas.budget import RemovalMemory, Repairs
-from controller_logic.quotas.entity_plan import EntityPlan, EntityRules, first_write, forget, is_converged, plan_entity
+from controller_logic.quotas.entity_plan import (
+    EntityPlan,
+    EntityRules,
+    first_write,
+    forget,
+    is_converged,
+    plan_entity,
+)
 from controller_logic.quotas.precedence import DefaultEntityQuotas, InheritedQuota
 from controller_logic.quotas.steps import KeyRules, MuteGuard, is_disturbed
 from controller_logic.reasons import Reason
@@ -30,7 +39,9 @@ from controller_logic.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What the pass before left to plan with: repairs by entity, and what the guard against mass removals remembers."""
+    """What the pass before left to plan with: repairs by entity, and what the guard against mass
+    removals remembers.
+    """
 
     repairs: Mapping[Entity, Repairs] = field(default_factory=dict)
     removals: RemovalMemory = field(default_factory=RemovalMemory)
@@ -42,7 +53,8 @@ _UNREAD = EntityPlan(refused=Reason.ZOOKEEPER_UNREACHABLE)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What happens to every entity that will not stand as promised, and every write; `repairs` is the memory of contention.
+    """What happens to every entity that will not stand as promised, and every write; `repairs` is
+    the memory of contention.
 
     `managed` counts those that have, or would have, a quota of ours, and those that are given back.
     """
@@ -57,7 +69,9 @@ class Plan:
 
 def rules_of(policy: Policy, now_seconds: float) -> EntityRules:
     """What holds for every entity in a pass of this moment (seconds since the epoch)."""
-    return EntityRules(policy, KeyRules(now_seconds, policy.minimum_change_percent, MuteGuard.of(policy)))
+    return EntityRules(
+        policy, KeyRules(now_seconds, policy.minimum_change_percent, MuteGuard.of(policy))
+    )
 
 
 def our_entities(quotas: Mapping[Entity, StoredQuota], policy: Policy) -> dict[Entity, StoredQuota]:
@@ -66,9 +80,13 @@ def our_entities(quotas: Mapping[Entity, StoredQuota], policy: Policy) -> dict[E
 
 
 class _Planner:
-    """Plans one entity after the other under what holds for all of them in this pass; `count` counts them."""
+    """Plans one entity after the other under what holds for all of them in this pass; `count`
+    counts them.
+    """
 
-    def __init__(self, rules: EntityRules, repairs: Mapping[Entity, Repairs], inherited: DefaultEntityQuotas) -> None:
+    def __init__(
+        self, rules: EntityRules, repairs: Mapping[Entity, Repairs], inherited: DefaultEntityQuotas
+    ) -> None:
         self._rules = rules
         self._repairs = repairs
         self._inherited = inherited
@@ -79,9 +97,18 @@ class _Planner:
     def plan(self, stored: StoredQuota, promise: Promise, *, may_give_back: bool) -> None:
         """Plan this one, and keep what has to be said of it and written for it."""
         entity, repairs = stored.entity, self._repairs
-        contended = entity in repairs and self._is_suspended(entity) and _needs_repair(stored, promise)
+        contended = (
+            entity in repairs and self._is_suspended(entity) and _needs_repair(stored, promise)
+        )
         inherited_here = self._inherited.below(entity) if self._inherited else _NOTHING
-        plan, write = plan_entity(stored, promise, self._rules, may_give_back=may_give_back, contended=contended, inherited=inherited_here)
+        plan, write = plan_entity(
+            stored,
+            promise,
+            self._rules,
+            may_give_back=may_give_back,
+            contended=contended,
+            inherited=inherited_here,
+        )
         self.count += 1
         self.entities[entity] = plan
         if write is not None:
@@ -106,14 +133,18 @@ def make_plan(
     before: Before,
     now_seconds: float,
 ) -> Plan:
-    """Plan every entity that does not stand as promised, then those that would lose a key: they are all counted first."""
+    """Plan every entity that does not stand as promised, then those that would lose a key: they are
+    all counted first.
+    """
     repairs = _reviewed_repairs(wanted, quotas, before.repairs, now_seconds=now_seconds)
     rules = rules_of(policy, now_seconds)
     planner = _Planner(rules, repairs, inherited)
     losing = [
         (stored, NOTHING)
         for entity, stored in ours.items()
-        if entity not in wanted.owners and entity not in wanted.defaults and not is_converged(stored, NOTHING, policy)
+        if entity not in wanted.owners
+        and entity not in wanted.defaults
+        and not is_converged(stored, NOTHING, policy)
     ]
     settled = 0
     first = _first_writes(wanted, quotas, inherited, rules)
@@ -132,11 +163,21 @@ def make_plan(
         planner.plan(stored, promise, may_give_back=stored.entity not in judged.held)
     notes = (judged.note,) if judged.note is not None else ()
     notes = (*notes, *_entity_notes(planner.entities, quotas))
-    return Plan(planner.entities, {**first, **planner.writes}, settled + len(first) + planner.count, notes, repairs, judged.memory)
+    return Plan(
+        planner.entities,
+        {**first, **planner.writes},
+        settled + len(first) + planner.count,
+        notes,
+        repairs,
+        judged.memory,
+    )
 
 
 def _first_writes(
-    wanted: Desired, quotas: Mapping[Entity, StoredQuota], inherited: DefaultEntityQuotas, rules: EntityRules
+    wanted: Desired,
+    quotas: Mapping[Entity, StoredQuota],
+    inherited: DefaultEntityQuotas,
+    rules: EntityRules,
 ) -> dict[Entity, QuotaWrite]:
     """The writes of the members that get their first quota."""
     found: dict[Entity, QuotaWrite] = {}
@@ -160,21 +201,37 @@ def deletion_plan(
     before: Before,
     now_seconds: float,
 ) -> Plan:
-    """What a policy that is being deleted still has to do: give everything back, or with Retain only forget its records."""
+    """What a policy that is being deleted still has to do: give everything back, or with Retain
+    only forget its records.
+    """
     if policy.deletion_policy is DeletionPolicy.RESTORE:
-        return make_plan(Desired(), ours, quotas, policy=policy, inherited=inherited, before=before, now_seconds=now_seconds)
+        return make_plan(
+            Desired(),
+            ours,
+            quotas,
+            policy=policy,
+            inherited=inherited,
+            before=before,
+            now_seconds=now_seconds,
+        )
     return Plan({}, {entity: forget(stored) for entity, stored in ours.items()}, len(ours))
 
 
 def _reviewed_repairs(
-    wanted: Desired, quotas: Mapping[Entity, StoredQuota], before: Mapping[Entity, Repairs], *, now_seconds: float
+    wanted: Desired,
+    quotas: Mapping[Entity, StoredQuota],
+    before: Mapping[Entity, Repairs],
+    *,
+    now_seconds: float,
 ) -> dict[Entity, Repairs]:
     kept: dict[Entity, Repairs] = {}
     for entity, repairs in before.items():
         stored, promise = quotas.get(entity), wanted.promise_of(entity)
         if stored is None or promise is None:
             continue
-        after = budget.reviewed(repairs, disturbed=_needs_repair(stored, promise), now_seconds=now_seconds)
+        after = budget.reviewed(
+            repairs, disturbed=_needs_repair(stored, promise), now_seconds=now_seconds
+        )
         if after is not None:
             kept[entity] = after
     return kept
@@ -185,19 +242,27 @@ def _needs_repair(stored: StoredQuota, promise: Promise) -> bool:
     if stored.ledger is None:
         return False
     return any(
-        is_disturbed(stored.ledger.entries.get(key), stored.values.get(key)) and not same_quota(target.text, stored.values.get(key))
+        is_disturbed(stored.ledger.entries.get(key), stored.values.get(key))
+        and not same_quota(target.text, stored.values.get(key))
         for key, target in promise.targets.items()
     )
 
 
-def _entity_notes(entities: Mapping[Entity, EntityPlan], quotas: Mapping[Entity, StoredQuota]) -> Iterable[Note]:
+def _entity_notes(
+    entities: Mapping[Entity, EntityPlan], quotas: Mapping[Entity, StoredQuota]
+) -> Iterable[Note]:
     for entity, plan in entities.items():
         if plan.refused is not None:
-            yield Note(plan.refused, _refusal_words(entity, plan.refused, quotas.get(entity)), entity)
+            yield Note(
+                plan.refused, _refusal_words(entity, plan.refused, quotas.get(entity)), entity
+            )
         for step in plan.steps:
             if step.left_to_others:
                 text = quota_words(step.key, step.seen)
-                message = f"{entity}: {step.key} is not managed any more, but another writer set it to {text}; that stays"
+                message = (
+                    f"{entity}: {step.key} is not managed any more, but another writer set "
+                    f"it to {text}; that stays"
+                )
                 yield Note(Reason.GIVEN_BACK, message, entity)
 
 
@@ -205,15 +270,26 @@ def _refusal_words(entity: Entity, reason: Reason, stored: StoredQuota | None) -
     """The note about an entity that is left alone: what happened, and what to do."""
     if reason is Reason.FOREIGN_CONTENT:
         problem = stored.problem if stored is not None else ""
-        return f"{entity}: its znode cannot be read safely ({problem}); it is left as it is until it is fixed or removed"
+        return (
+            f"{entity}: its znode cannot be read safely ({problem}); it is left as it is until "
+            f"it is fixed or removed"
+        )
     if reason is Reason.CONTENDED:
         return (
-            f"{entity}: another writer keeps changing the quota that Tidegate set; it is left alone for a while. "
+            f"{entity}: another writer keeps changing the quota that Tidegate set; it is left "
+            f"alone for a while. "
             "Find the other writer, or take the entity out of its tier"
         )
     if reason is Reason.CLUSTER_ALREADY_MANAGED:
-        owner = stored.ledger.policy_key if stored is not None and stored.ledger is not None else "another policy"
-        return f"{entity}: the ledger shows it as managed by policy {owner}; it is left alone until that policy gives it back"
+        owner = (
+            stored.ledger.policy_key
+            if stored is not None and stored.ledger is not None
+            else "another policy"
+        )
+        return (
+            f"{entity}: the ledger shows it as managed by policy {owner}; it is left alone "
+            f"until that policy gives it back"
+        )
     return f"{entity}: its quota could not be read; it stays as it is until the next pass reads it"
 
 
@@ -230,19 +306,30 @@ REMOVAL_WINDOW_SECONDS = 15 * 60
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Which entities would lose a quota of ours and must not yet, with the note about it, and what to remember."""
+    """Which entities would lose a quota of ours and must not yet, with the note about it, and what
+    to remember.
+    """
 
     held: frozenset[Entity] = frozenset()
     memory: RemovalMemory = field(default_factory=RemovalMemory)
     note: Note | None = None
 
 
-def judge(policy: Policy, leaving: frozenset[Entity], ours: Collection[Entity], before: RemovalMemory, *, now_seconds: float) -> Removal:
-    """Hold what begins to leave if it is, with what left lately, more than the policy's share, and no one confirmed the count.
+def judge(
+    policy: Policy,
+    leaving: frozenset[Entity],
+    ours: Collection[Entity],
+    before: RemovalMemory,
+    *,
+    now_seconds: float,
+) -> Removal:
+    """Hold what begins to leave if it is, with what left lately, more than the policy's share, and
+    no one confirmed the count.
 
-    `ours` are all entities that are managed now. A confirmation lasts until the confirmed entities are gone, over as many passes as steps
-    and budget need; they count no more, neither as left nor as managed. It is lost with the memory, and then asked for again with the
-    count that is left. While something is held nothing is forgotten, so that time alone never frees it.
+    `ours` are all entities that are managed now. A confirmation lasts until the confirmed entities
+    are gone, over as many passes as steps and budget need; they count no more, neither as left nor
+    as managed. It is lost with the memory, and then asked for again with the count that is left.
+    While something is held nothing is forgotten, so that time alone never frees it.
     """
     if policy.deleting:
         return Removal(memory=before)
@@ -252,9 +339,15 @@ def judge(policy: Policy, leaving: frozenset[Entity], ours: Collection[Entity], 
     managed = len(frozenset(ours) - confirmed)
     most = max([managed, *(count for _, count in was.managed)])
     new, left = fresh - was.left.keys(), was.left.keys() | fresh
-    if not new or policy.max_removal_percent >= 100 or len(left) * 100 <= policy.max_removal_percent * most:
+    if (
+        not new
+        or policy.max_removal_percent >= 100
+        or len(left) * 100 <= policy.max_removal_percent * most
+    ):
         lately = {entity: was.left.get(entity, now_seconds) for entity in left}
-        return Removal(memory=RemovalMemory(_with_count(was.managed, managed, now_seconds), lately, confirmed))
+        return Removal(
+            memory=RemovalMemory(_with_count(was.managed, managed, now_seconds), lately, confirmed)
+        )
     if policy.confirmed_removals == len(new):
         rest = ((now_seconds, managed - len(fresh)),)
         return Removal(memory=RemovalMemory(rest, {}, leaving))
@@ -264,43 +357,75 @@ def judge(policy: Policy, leaving: frozenset[Entity], ours: Collection[Entity], 
 
 def _recent(memory: RemovalMemory, now_seconds: float) -> RemovalMemory:
     """What is not older than the window; a moment in the future was stamped by a wrong clock."""
-    left = {entity: at for entity, at in memory.left.items() if abs(now_seconds - at) < REMOVAL_WINDOW_SECONDS}
-    return replace(memory, managed=tuple(one for one in memory.managed if abs(now_seconds - one[0]) < REMOVAL_WINDOW_SECONDS), left=left)
+    left = {
+        entity: at
+        for entity, at in memory.left.items()
+        if abs(now_seconds - at) < REMOVAL_WINDOW_SECONDS
+    }
+    return replace(
+        memory,
+        managed=tuple(
+            one for one in memory.managed if abs(now_seconds - one[0]) < REMOVAL_WINDOW_SECONDS
+        ),
+        left=left,
+    )
 
 
-def _with_count(counts: tuple[tuple[float, int], ...], count: int, now_seconds: float) -> tuple[tuple[float, int], ...]:
+def _with_count(
+    counts: tuple[tuple[float, int], ...], count: int, now_seconds: float
+) -> tuple[tuple[float, int], ...]:
     """Only counts that may still become the highest: each is above all later ones."""
     return (*(one for one in counts if one[1] > count), (now_seconds, count))
 
 
 def loses_a_key(stored: StoredQuota, promise: Promise) -> bool:
-    """Whether the ledger has a key that is no longer wanted; a throttle that ends where nothing is promised takes nothing away."""
+    """Whether the ledger has a key that is no longer wanted; a throttle that ends where nothing is
+    promised takes nothing away.
+    """
     if stored.ledger is None:
         return False
-    return any(key not in promise.keys and entry.of_contract is None for key, entry in stored.ledger.entries.items())
+    return any(
+        key not in promise.keys and entry.of_contract is None
+        for key, entry in stored.ledger.entries.items()
+    )
 
 
 def leaving_entities(losing: Iterable[tuple[StoredQuota, Promise]]) -> frozenset[Entity]:
-    """Those of the entities that lose a key of ours for which it is new: no such key is on its way back already."""
+    """Those of the entities that lose a key of ours for which it is new: no such key is on its way
+    back already.
+    """
     leaving = []
     for stored, promise in losing:
-        entries = stored.ledger.entries if stored.ledger is not None and stored.problem is None else {}
+        entries = (
+            stored.ledger.entries if stored.ledger is not None and stored.problem is None else {}
+        )
         if any(_frees_somebody(entries[key]) for key in entries.keys() - promise.keys):
             leaving.append(stored.entity)
     return frozenset(leaving)
 
 
 def _frees_somebody(entry: LedgerEntry) -> bool:
-    """Not what is on its way back already, nor a quota that never binds (see `contracts/desired.py`), nor what an override gave."""
-    return entry.reason is not Reason.GIVEN_BACK and entry.written != str(MAX_BYTE_RATE) and not is_override_only(entry.basis)
+    """Not what is on its way back already, nor a quota that never binds (see
+    `contracts/desired.py`), nor what an override gave.
+    """
+    return (
+        entry.reason is not Reason.GIVEN_BACK
+        and entry.written != str(MAX_BYTE_RATE)
+        and not is_override_only(entry.basis)
+    )
 
 
 def _held_note(policy: Policy, count: int, lately: int, most: int) -> Note:
     namespace, _, name = policy.key.rpartition("/")
-    command = f"kubectl annotate bbp {name} -n {namespace} tidegate.io/confirm-removal={count} --overwrite"
+    command = (
+        f"kubectl annotate bbp {name} -n {namespace} tidegate.io/confirm-removal={count} "
+        f"--overwrite"
+    )
     before = f", after {lately} in the last quarter of an hour" if lately else ""
     message = (
-        f"{count} of {most} managed quotas would be given back{before}, more than removal.maxPercent ({policy.max_removal_percent} %) "
-        f"allows; none of the {count} is, all others follow their contracts. If this is meant, confirm the count: {command}"
+        f"{count} of {most} managed quotas would be given back{before}, more than "
+        f"removal.maxPercent ({policy.max_removal_percent} %) "
+        f"allows; none of the {count} is, all others follow their contracts. If this is meant, "
+        f"confirm the count: {command}"
     )
     return Note(Reason.REMOVAL_HELD, message)

@@ -1,14 +1,23 @@
 """Which of Kafka's eight quota levels decides for a user and a client id: the heart of `explain`.
 
-Kafka resolves every quota key for itself, so one client may have its produce rate from one level and its fetch rate
-from another. The order and the sharing are those of kafka-quotas 3.1. Nothing here knows who wrote a quota.
+Kafka resolves every quota key for itself, so one client may have its produce rate from one level
+and its fetch rate from another. The order and the sharing are those of kafka-quotas 3.1. Nothing
+here knows who wrote a quota.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from enum import IntEnum
 
-from controller_logic.model import BYTE_RATE_KEYS, Default, Entity, LedgerEntry, Policy, QuotaKey, StoredQuota
+from controller_logic.model import (
+    BYTE_RATE_KEYS,
+    Default,
+    Entity,
+    LedgerEntry,
+    Policy,
+    QuotaKey,
+    StoredQuota,
+)
 
 
 class PrecedenceLevel(IntEnum):
@@ -31,7 +40,9 @@ _CLIENT_LEVELS = frozenset({PrecedenceLevel.CLIENT, PrecedenceLevel.DEFAULT_CLIE
 
 @dataclass(frozen=True, slots=True)
 class Shadowed:
-    """A quota that exists for the key but does not count, because a stronger level has the key too."""
+    """A quota that exists for the key but does not count, because a stronger level has the key
+    too.
+    """
 
     level: PrecedenceLevel
     entity: Entity
@@ -42,8 +53,9 @@ class Shadowed:
 class Applicable:
     """The quota that decides one key for one client, with the bucket it shares on every broker.
 
-    `bucket` says whose traffic is counted together: all connections of the same user and client id, of the same user,
-    or of the same client id. `shadows` are the weaker levels that hold the key, the strongest first.
+    `bucket` says whose traffic is counted together: all connections of the same user and client id,
+    of the same user, or of the same client id. `shadows` are the weaker levels that hold the key,
+    the strongest first.
     """
 
     level: PrecedenceLevel
@@ -54,7 +66,8 @@ class Applicable:
 
 
 def candidates(user: str, client_id: str) -> Iterator[tuple[PrecedenceLevel, Entity]]:
-    """The eight entities that could decide, the strongest first. An unauthenticated client's user is `ANONYMOUS`.
+    """The eight entities that could decide, the strongest first. An unauthenticated client's user
+    is `ANONYMOUS`.
 
     A client without a client id (an empty one) can only be matched by levels that do not name it.
     """
@@ -73,16 +86,21 @@ def candidates(user: str, client_id: str) -> Iterator[tuple[PrecedenceLevel, Ent
     yield PrecedenceLevel.DEFAULT_CLIENT, Entity(None, default)
 
 
-def applicable(quotas: Mapping[Entity, StoredQuota], user: str, client_id: str, *, key: QuotaKey) -> Applicable | None:
-    """The quota that decides `key` for this client, or None when no level has the key: then Kafka does not limit it.
+def applicable(
+    quotas: Mapping[Entity, StoredQuota], user: str, client_id: str, *, key: QuotaKey
+) -> Applicable | None:
+    """The quota that decides `key` for this client, or None when no level has the key: then Kafka
+    does not limit it.
 
-    Entities that `quotas` lacks count as having no quota, so pass everything that the store holds. A text that limits
-    nothing (such as "0") still decides: Kafka takes the strongest level that has the key, whatever its value.
+    Entities that `quotas` lacks count as having no quota, so pass everything that the store holds.
+    A text that limits nothing (such as "0") still decides: Kafka takes the strongest level that has
+    the key, whatever its value.
     """
     found = [
         (level, entity, text)
         for level, entity in candidates(user, client_id)
-        if (stored := quotas.get(entity)) is not None and (text := stored.values.get(key)) is not None
+        if (stored := quotas.get(entity)) is not None
+        and (text := stored.values.get(key)) is not None
     ]
     if not found:
         return None
@@ -92,9 +110,11 @@ def applicable(quotas: Mapping[Entity, StoredQuota], user: str, client_id: str, 
 
 
 def bucket(level: PrecedenceLevel, user: str, client_id: str) -> Entity:
-    """Whose traffic shares one bucket per broker when `level` decides; a default level still gives each name its own.
+    """Whose traffic shares one bucket per broker when `level` decides; a default level still gives
+    each name its own.
 
-    Kafka tags an empty client id like any other; here it becomes the user alone, since an entity names no empty part.
+    Kafka tags an empty client id like any other; here it becomes the user alone, since an entity
+    names no empty part.
     """
     if level in _USER_LEVELS or (not client_id and level not in _CLIENT_LEVELS):
         return Entity(user)
@@ -104,10 +124,12 @@ def bucket(level: PrecedenceLevel, user: str, client_id: str) -> Entity:
 
 
 def same_bucket_fallbacks(entity: Entity) -> tuple[Entity, ...]:
-    """The weaker default entities whose quota would govern the very same bucket if `entity` had none, strongest first.
+    """The weaker default entities whose quota would govern the very same bucket if `entity` had
+    none, strongest first.
 
-    A user falls back on the default user, a client id on the default client id, a pair on the pairs with a default in them.
-    Other weaker levels count in another bucket, which starts empty, so they say nothing about bytes already sent.
+    A user falls back on the default user, a client id on the default client id, a pair on the pairs
+    with a default in them. Other weaker levels count in another bucket, which starts empty, so they
+    say nothing about bytes already sent.
     """
     default = Default.DEFAULT
     user, client = entity.user, entity.client_id
@@ -117,11 +139,15 @@ def same_bucket_fallbacks(entity: Entity) -> tuple[Entity, ...]:
         chain = (Entity(None, default),)
     else:
         chain = (Entity(user, default), Entity(default, client), Entity(default, default))
-    return tuple(weaker for weaker in dict.fromkeys(chain) if weaker != entity and _weaker(weaker, entity))
+    return tuple(
+        weaker for weaker in dict.fromkeys(chain) if weaker != entity and _weaker(weaker, entity)
+    )
 
 
 def _weaker(one: Entity, other: Entity) -> bool:
-    """Whether `one` matches more clients than `other`: it has defaults where the other has names, and no new names."""
+    """Whether `one` matches more clients than `other`: it has defaults where the other has names,
+    and no new names.
+    """
     pairs = ((one.user, other.user), (one.client_id, other.client_id))
     return all(mine == theirs or mine is Default.DEFAULT for mine, theirs in pairs)
 
@@ -137,7 +163,9 @@ def _weaker(one: Entity, other: Entity) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class InheritedQuota:
-    """A default entity's byte rate that governs the same bucket while an entity has no quota of its own, as we know it."""
+    """A default entity's byte rate that governs the same bucket while an entity has no quota of its
+    own, as we know it.
+    """
 
     text: str
     entry: LedgerEntry | None = None
@@ -147,22 +175,32 @@ _NOTHING: Mapping[QuotaKey, InheritedQuota] = {}
 
 
 class DefaultEntityQuotas:
-    """The default entities of one pass, as they will be when this pass has given back what it gives back.
+    """The default entities of one pass, as they will be when this pass has given back what it gives
+    back.
 
-    A default that is given back in the same pass counts as what it goes back to: it is written before the users are. `kept` gives the
-    keys of an entity that this pass keeps.
+    A default that is given back in the same pass counts as what it goes back to: it is written
+    before the users are. `kept` gives the keys of an entity that this pass keeps.
     """
 
-    def __init__(self, quotas: Mapping[Entity, StoredQuota], policy: Policy, kept: Callable[[Entity], Set[QuotaKey]]) -> None:
+    def __init__(
+        self,
+        quotas: Mapping[Entity, StoredQuota],
+        policy: Policy,
+        kept: Callable[[Entity], Set[QuotaKey]],
+    ) -> None:
         self._defaults = {
-            entity: known for entity, stored in quotas.items() if entity.is_default and (known := _byte_rates(stored, policy, kept(entity)))
+            entity: known
+            for entity, stored in quotas.items()
+            if entity.is_default and (known := _byte_rates(stored, policy, kept(entity)))
         }
 
     def __bool__(self) -> bool:
         return bool(self._defaults)
 
     def below(self, entity: Entity) -> Mapping[QuotaKey, InheritedQuota]:
-        """Per byte-rate key, the strongest default that governs the entity's bucket without it; keys without one are absent."""
+        """Per byte-rate key, the strongest default that governs the entity's bucket without it;
+        keys without one are absent.
+        """
         if not self._defaults:
             return _NOTHING
         found: dict[QuotaKey, InheritedQuota] = {}
@@ -172,7 +210,9 @@ class DefaultEntityQuotas:
         return found
 
 
-def _byte_rates(stored: StoredQuota, policy: Policy, kept: Set[QuotaKey]) -> Mapping[QuotaKey, InheritedQuota]:
+def _byte_rates(
+    stored: StoredQuota, policy: Policy, kept: Set[QuotaKey]
+) -> Mapping[QuotaKey, InheritedQuota]:
     entries = stored.entries_of(policy)
     known = {}
     for key in BYTE_RATE_KEYS:

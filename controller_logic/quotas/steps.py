@@ -1,16 +1,27 @@
-"""The next step of one quota key: what stands, what should stand, what the ledger says, and so what to write now.
+"""The next step of one quota key: what stands, what should stand, what the ledger says, and so what
+to write now.
 
-A key is followed (towards a target) or given back (towards what stood there before Tidegate). Both ways lower byte rates
-through the mute guard only. Whether an entity may be written at all, and what the budget allows, is decided elsewhere.
+A key is followed (towards a target) or given back (towards what stood there before Tidegate). Both
+ways lower byte rates through the mute guard only. Whether an entity may be written at all, and what
+the budget allows, is decided elsewhere.
 
-A quota where none was in force is set at once: it is not known yet what its clients send, so no step can be computed. In force
-counts also what a default entity says for the very same bucket, for there the same window goes on.
+A quota where none was in force is set at once: it is not known yet what its clients send, so no
+step can be computed. In force counts also what a default entity says for the very same bucket, for
+there the same window goes on.
 """
 
 from dataclasses import dataclass, replace
 
 from controller_logic.contracts.targets import Target, Throttled
-from controller_logic.model import BYTE_RATE_KEYS, MIN_BYTE_RATE, LedgerEntry, Policy, QuotaKey, QuotaWindow, WriteKind
+from controller_logic.model import (
+    BYTE_RATE_KEYS,
+    MIN_BYTE_RATE,
+    LedgerEntry,
+    Policy,
+    QuotaKey,
+    QuotaWindow,
+    WriteKind,
+)
 from controller_logic.quota_values import enforced_rate, number_of, same_quota
 from controller_logic.quotas.kafka_window import largest_safe_step, predicted_mute_seconds
 from controller_logic.quotas.precedence import InheritedQuota
@@ -39,12 +50,16 @@ class MuteGuard:
     def of(cls, policy: Policy) -> "MuteGuard":
         return cls(policy.max_mute_seconds, policy.window, policy.window.step_distance_seconds)
 
-    def step(self, target: int, in_force: int, entry: LedgerEntry | None, *, now_seconds: float) -> "Step":
-        """The next value on the way from `in_force` down to `target` (bytes/s), or how long to wait for it.
+    def step(
+        self, target: int, in_force: int, entry: LedgerEntry | None, *, now_seconds: float
+    ) -> "Step":
+        """The next value on the way from `in_force` down to `target` (bytes/s), or how long to wait
+        for it.
 
-        `entry` is our last write of the key, None if there was none. From 1024 B/s and less the way is free: only quotas that
-        stood there before us are that small, and whole bytes per second are too coarse to step among them. A value equal to
-        `in_force` means that no step is safe: the policy allows shorter mutes than one sample of the window.
+        `entry` is our last write of the key, None if there was none. From 1024 B/s and less the way
+        is free: only quotas that stood there before us are that small, and whole bytes per second
+        are too coarse to step among them. A value equal to `in_force` means that no step is safe:
+        the policy allows shorter mutes than one sample of the window.
         """
         wait_seconds = self.wait_seconds(entry, now_seconds=now_seconds)
         if wait_seconds > 0:
@@ -52,21 +67,27 @@ class MuteGuard:
         exposure = max(in_force, _recent_rate(entry))
         if exposure <= MIN_BYTE_RATE:
             return Step(target, exposure)
-        value = min(in_force, max(target, largest_safe_step(exposure, self.max_mute_seconds, self.window)))
+        value = min(
+            in_force, max(target, largest_safe_step(exposure, self.max_mute_seconds, self.window))
+        )
         return Step(value, exposure)
 
     def wait_seconds(self, entry: LedgerEntry | None, *, now_seconds: float) -> float:
-        """How long until the key may be lowered again: a step distance after the last change that we made, else 0.
+        """How long until the key may be lowered again: a step distance after the last change that
+        we made, else 0.
 
-        After a raise too: the burst that it allowed is then still in the window. A change that lies in the future by more
-        than a step distance was stamped by a wrong clock, and does not hold anything up.
+        After a raise too: the burst that it allowed is then still in the window. A change that lies
+        in the future by more than a step distance was stamped by a wrong clock, and does not hold
+        anything up.
         """
         if entry is None or same_quota(entry.previous, entry.written):
             return 0.0
         since_seconds = now_seconds - entry.written_at_seconds
         if since_seconds < -self.step_distance_seconds:
             return 0.0
-        return max(0.0, min(self.step_distance_seconds - since_seconds, float(self.step_distance_seconds)))
+        return max(
+            0.0, min(self.step_distance_seconds - since_seconds, float(self.step_distance_seconds))
+        )
 
     def predicted_mute_seconds(self, step: "Step") -> float:
         return predicted_mute_seconds(step.exposure, step.value, self.window)
@@ -74,7 +95,9 @@ class MuteGuard:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One lowering in bytes/s: to `value`, from a window that may hold `exposure`; or nothing yet, for `wait_seconds`."""
+    """One lowering in bytes/s: to `value`, from a window that may hold `exposure`; or nothing yet,
+    for `wait_seconds`.
+    """
 
     value: int
     exposure: int
@@ -82,7 +105,9 @@ class Step:
 
 
 def _recent_rate(entry: LedgerEntry | None) -> int:
-    """What we wrote last, in case another writer changed it a moment ago: then it may have filled the window."""
+    """What we wrote last, in case another writer changed it a moment ago: then it may have filled
+    the window.
+    """
     if entry is None:
         return 0
     return enforced_rate(entry.written) or 0
@@ -99,7 +124,9 @@ class KeyRules:
 
 @value(frozen=True, slots=True)
 class KeyState:
-    """One key as it stands: its text in Kafka (None = none), our ledger entry, and what a default entity says instead."""
+    """One key as it stands: its text in Kafka (None = none), our ledger entry, and what a default
+    entity says instead.
+    """
 
     key: QuotaKey
     seen: str | None
@@ -108,7 +135,9 @@ class KeyState:
 
     @property
     def rate_in_force(self) -> int | None:
-        """The byte rate that the bucket is held to now; None = none is known, or the key is no byte rate."""
+        """The byte rate that the bucket is held to now; None = none is known, or the key is no byte
+        rate.
+        """
         if self.key not in BYTE_RATE_KEYS:
             return None
         if self.seen is None and self.inherited is not None:
@@ -122,7 +151,9 @@ class KeyState:
     @property
     def last_change(self) -> LedgerEntry | None:
         """Our last write of what is in force now."""
-        return self.inherited.entry if self.seen is None and self.inherited is not None else self.entry
+        return (
+            self.inherited.entry if self.seen is None and self.inherited is not None else self.entry
+        )
 
     @property
     def rate_when_given_back(self) -> int | None:
@@ -137,10 +168,11 @@ class KeyState:
 class KeyStep:
     """One key after the pass. `kind` None = nothing is written for it.
 
-    `text` is what will stand in Kafka (None = no quota), `seen` what stands there now, `entry` the ledger's entry after the
-    write (None = the key is not ours any more). `arrived` is true when nothing is left to do. `due_in_seconds` says when the next
-    step may follow; `because` is the cause of the write, or why there is none although the key has not arrived;
-    `left_to_others` is set where another writer changed a key that we let go: theirs stays.
+    `text` is what will stand in Kafka (None = no quota), `seen` what stands there now, `entry` the
+    ledger's entry after the write (None = the key is not ours any more). `arrived` is true when
+    nothing is left to do. `due_in_seconds` says when the next step may follow; `because` is the
+    cause of the write, or why there is none although the key has not arrived; `left_to_others` is
+    set where another writer changed a key that we let go: theirs stays.
     """
 
     key: QuotaKey
@@ -166,7 +198,9 @@ def is_disturbed(entry: LedgerEntry | None, seen: str | None) -> bool:
 
 
 def follow(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
-    """The step towards a target. An equal number is never rewritten; the ledger learns that it is ours, if it does not know."""
+    """The step towards a target. An equal number is never rewritten; the ledger learns that it is
+    ours, if it does not know.
+    """
     if same_quota(standing.seen, target.text):
         return _already_there(standing, target, rules)
     cause = _cause(standing, target)
@@ -174,7 +208,11 @@ def follow(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
     if not target.certain and not raises:
         return _kept(standing, Reason.TOPOLOGY_INCOMPLETE)
     finishing = standing.entry is not None and standing.entry.reason is Reason.STEPPING
-    if cause is Reason.LEADERS_MOVED and not finishing and _is_small(target, standing.seen, rules.minimum_change_percent):
+    if (
+        cause is Reason.LEADERS_MOVED
+        and not finishing
+        and _is_small(target, standing.seen, rules.minimum_change_percent)
+    ):
         return _kept(standing, Reason.MINIMUM_CHANGE)
     if target.throttle is not None:
         return _throttle(standing, target, target.throttle, rules=rules, cause=cause)
@@ -187,7 +225,8 @@ def follow(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
 
 
 def give_back(standing: KeyState, rules: KeyRules) -> KeyStep:
-    """The step back to what stood there before us. If another writer changed the key since, theirs stays and the key is theirs.
+    """The step back to what stood there before us. If another writer changed the key since, theirs
+    stays and the key is theirs.
 
     Raises ValueError for a key that the ledger does not show as ours.
     """
@@ -196,14 +235,32 @@ def give_back(standing: KeyState, rules: KeyRules) -> KeyStep:
         raise ValueError(f"{standing.key} is not in the ledger, so there is nothing to give back")
     if standing.disturbed or standing.seen == entry.before:
         others = standing.seen != entry.before
-        return KeyStep(standing.key, standing.seen, standing.seen, None, Reason.GIVEN_BACK, WriteKind.RECORD, left_to_others=others)
+        return KeyStep(
+            standing.key,
+            standing.seen,
+            standing.seen,
+            None,
+            Reason.GIVEN_BACK,
+            WriteKind.RECORD,
+            left_to_others=others,
+        )
     in_force, goal = standing.rate_in_force, standing.rate_when_given_back
     if in_force is None or goal is None or goal >= in_force:
-        return KeyStep(standing.key, standing.seen, entry.before, None, Reason.GIVEN_BACK, WriteKind.GIVE_BACK, charged=True)
+        return KeyStep(
+            standing.key,
+            standing.seen,
+            entry.before,
+            None,
+            Reason.GIVEN_BACK,
+            WriteKind.GIVE_BACK,
+            charged=True,
+        )
     return _lower_back(standing, entry, in_force, goal=goal, rules=rules)
 
 
-def _lower_back(standing: KeyState, entry: LedgerEntry, in_force: int, *, goal: int, rules: KeyRules) -> KeyStep:
+def _lower_back(
+    standing: KeyState, entry: LedgerEntry, in_force: int, *, goal: int, rules: KeyRules
+) -> KeyStep:
     step = rules.guard.step(goal, in_force, entry, now_seconds=rules.now_seconds)
     if step.value == in_force:
         return _waiting(standing, step)
@@ -211,18 +268,43 @@ def _lower_back(standing: KeyState, entry: LedgerEntry, in_force: int, *, goal: 
     if step.value != goal:
         text = str(step.value)
         left = _entry(standing, text, rules=rules, reason=Reason.GIVEN_BACK, basis=entry.basis)
-    returned = KeyStep(standing.key, standing.seen, text, left, Reason.GIVEN_BACK, WriteKind.GIVE_BACK, True, left is None)
+    returned = KeyStep(
+        standing.key,
+        standing.seen,
+        text,
+        left,
+        Reason.GIVEN_BACK,
+        WriteKind.GIVE_BACK,
+        True,
+        left is None,
+    )
     return _lowered(returned, step, rules)
 
 
-def _throttle(standing: KeyState, target: Target, throttle: Throttled, *, rules: KeyRules, cause: Reason) -> KeyStep:
-    """The value is as far as it may go now: the throttle looks at what the windows hold, which the guard does not know."""
+def _throttle(
+    standing: KeyState, target: Target, throttle: Throttled, *, rules: KeyRules, cause: Reason
+) -> KeyStep:
+    """The value is as far as it may go now: the throttle looks at what the windows hold, which the
+    guard does not know.
+    """
     in_force = standing.rate_in_force
     raises = in_force is not None and target.value > in_force
     kind, charged = _kind(cause, raises=raises)
-    entry = replace(_entry(standing, target.text, rules=rules, reason=cause, basis=target.basis), of_contract=throttle.contract)
+    entry = replace(
+        _entry(standing, target.text, rules=rules, reason=cause, basis=target.basis),
+        of_contract=throttle.contract,
+    )
     mute_seconds = 0.0 if raises else throttle.predicted_mute_seconds
-    return KeyStep(standing.key, standing.seen, target.text, entry, cause, kind, charged, predicted_mute_seconds=mute_seconds)
+    return KeyStep(
+        standing.key,
+        standing.seen,
+        target.text,
+        entry,
+        cause,
+        kind,
+        charged,
+        predicted_mute_seconds=mute_seconds,
+    )
 
 
 def is_recorded(entry: LedgerEntry, target: Target) -> bool:
@@ -232,7 +314,9 @@ def is_recorded(entry: LedgerEntry, target: Target) -> bool:
 
 def _already_there(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
     entry, throttle = standing.entry, target.throttle
-    waits = throttle is not None and standing.disturbed  # another writer's value, until it is safe to put ours back
+    waits = (
+        throttle is not None and standing.disturbed
+    )  # another writer's value, until it is safe to put ours back
     if entry is not None and (waits or not standing.disturbed) and is_recorded(entry, target):
         return _kept(standing, Reason.IN_SYNC)
     reason = Reason.CONTRACT if throttle is None else Reason.THROTTLED
@@ -242,13 +326,21 @@ def _already_there(standing: KeyState, target: Target, rules: KeyRules) -> KeySt
 
 
 def _kept(standing: KeyState, because: Reason) -> KeyStep:
-    """No write. The key has arrived, unless leaders are unknown: a contract within the minimum change counts as kept."""
+    """No write. The key has arrived, unless leaders are unknown: a contract within the minimum
+    change counts as kept.
+    """
     arrived = because is not Reason.TOPOLOGY_INCOMPLETE
-    return KeyStep(standing.key, standing.seen, standing.seen, standing.entry, because, arrived=arrived)
+    return KeyStep(
+        standing.key, standing.seen, standing.seen, standing.entry, because, arrived=arrived
+    )
 
 
-def _lower(standing: KeyState, target: Target, in_force: int, *, rules: KeyRules, cause: Reason) -> KeyStep:
-    step = rules.guard.step(target.value, in_force, standing.last_change, now_seconds=rules.now_seconds)
+def _lower(
+    standing: KeyState, target: Target, in_force: int, *, rules: KeyRules, cause: Reason
+) -> KeyStep:
+    step = rules.guard.step(
+        target.value, in_force, standing.last_change, now_seconds=rules.now_seconds
+    )
     if step.value == in_force:
         if step.wait_seconds or not standing.disturbed:
             return _waiting(standing, step)
@@ -259,7 +351,11 @@ def _lower(standing: KeyState, target: Target, in_force: int, *, rules: KeyRules
     reason = cause if arrived else Reason.STEPPING
     entry = _entry(standing, text, rules=rules, reason=reason, basis=target.basis)
     because = cause if cause is Reason.REPAIRED else reason
-    return _lowered(KeyStep(standing.key, standing.seen, text, entry, because, kind, charged, arrived), step, rules)
+    return _lowered(
+        KeyStep(standing.key, standing.seen, text, entry, because, kind, charged, arrived),
+        step,
+        rules,
+    )
 
 
 def _lowered(lowering: KeyStep, step: Step, rules: KeyRules) -> KeyStep:
@@ -269,19 +365,41 @@ def _lowered(lowering: KeyStep, step: Step, rules: KeyRules) -> KeyStep:
 
 
 def _waiting(standing: KeyState, step: Step) -> KeyStep:
-    """Nothing now: the next step is due later, or (no wait) the policy's bound allows no step at all."""
+    """Nothing now: the next step is due later, or (no wait) the policy's bound allows no step at
+    all.
+    """
     reason = Reason.STEPPING if step.wait_seconds else Reason.INVALID_SPEC
     due_in_seconds = step.wait_seconds or None
-    return KeyStep(standing.key, standing.seen, standing.seen, standing.entry, reason, arrived=False, due_in_seconds=due_in_seconds)
+    return KeyStep(
+        standing.key,
+        standing.seen,
+        standing.seen,
+        standing.entry,
+        reason,
+        arrived=False,
+        due_in_seconds=due_in_seconds,
+    )
 
 
 def _accepted_on_the_way(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
-    """Another writer went lower than a safe step from our value: note theirs as a step, and go on from it when it is safe."""
+    """Another writer went lower than a safe step from our value: note theirs as a step, and go on
+    from it when it is safe.
+    """
     ours = standing.entry.written if standing.entry is not None else None
-    noted = replace(_entry(standing, standing.seen, rules=rules, reason=Reason.STEPPING, basis=target.basis), previous=ours)
+    noted = replace(
+        _entry(standing, standing.seen, rules=rules, reason=Reason.STEPPING, basis=target.basis),
+        previous=ours,
+    )
     due_in_seconds = float(rules.guard.step_distance_seconds)
     return KeyStep(
-        standing.key, standing.seen, standing.seen, noted, Reason.REPAIRED, WriteKind.RECORD, arrived=False, due_in_seconds=due_in_seconds
+        standing.key,
+        standing.seen,
+        standing.seen,
+        noted,
+        Reason.REPAIRED,
+        WriteKind.RECORD,
+        arrived=False,
+        due_in_seconds=due_in_seconds,
     )
 
 
@@ -304,7 +422,9 @@ def _cause(standing: KeyState, target: Target) -> Reason:
 
 
 def _kind(cause: Reason, *, raises: bool) -> tuple[WriteKind, bool]:
-    """The kind of a write and whether the budget pays: a first write and a recovery are free (control.md 3.6 e)."""
+    """The kind of a write and whether the budget pays: a first write and a recovery are free
+    (control.md 3.6 e).
+    """
     if cause in (Reason.FIRST_QUOTA, Reason.ADOPTED):
         return WriteKind.FIRST, False
     if not raises:
@@ -320,9 +440,13 @@ def _is_raise(seen: str | None, target: Target) -> bool:
 
 def _is_small(target: Target, seen: str | None, minimum_change_percent: int) -> bool:
     present = number_of(seen)
-    return present is not None and abs(target.value - present) * 100 < minimum_change_percent * present
+    return (
+        present is not None and abs(target.value - present) * 100 < minimum_change_percent * present
+    )
 
 
-def _entry(standing: KeyState, written: str | None, *, rules: KeyRules, reason: Reason, basis: str) -> LedgerEntry:
+def _entry(
+    standing: KeyState, written: str | None, *, rules: KeyRules, reason: Reason, basis: str
+) -> LedgerEntry:
     before = standing.seen if standing.entry is None else standing.entry.before
     return LedgerEntry(before, written, standing.seen, rules.now_seconds, reason, basis)

@@ -1,7 +1,9 @@
-"""Who moves the bytes of a broker that is over its limit: how much must go, whether quotas can help, and what a cut costs elsewhere.
+"""Who moves the bytes of a broker that is over its limit: how much must go, whether quotas can
+help, and what a cut costs elsewhere.
 
-Replication, L0 and foreign traffic cannot be cut. Where the rest could give too little, nothing is cut: that would hurt L3 for nothing.
-How far each entity goes is decided in `cuts.py`. All amounts are bytes per second.
+Replication, L0 and foreign traffic cannot be cut. Where the rest could give too little, nothing is
+cut: that would hurt L3 for nothing. How far each entity goes is decided in `cuts.py`. All amounts
+are bytes per second.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,7 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from controller_logic.model import Direction, Level
 from controller_logic.throttle.buckets import Bucket
-from controller_logic.throttle.input import MATTERS, MIN_RELIEF, RAMP, SATURATED, ThrottleInput, ThrottleSettings
+from controller_logic.throttle.input import (
+    MATTERS,
+    MIN_RELIEF,
+    RAMP,
+    SATURATED,
+    ThrottleInput,
+    ThrottleSettings,
+)
 from controller_logic.throttle.pressure import NicStatus, Pressure
 
 # One direction at one moment, as cuts and raises look at it: NICs, buckets, and who could give how
@@ -22,11 +31,14 @@ RAISE_ORDER = (Level.L1, Level.L2, Level.L3)
 
 @dataclass(frozen=True, slots=True)
 class DirectionSnapshot:
-    """`tiers` are the buckets of this direction by level, `cuttable` what each level could give on each broker, in bytes/s.
+    """`tiers` are the buckets of this direction by level, `cuttable` what each level could give on
+    each broker, in bytes/s.
 
-    `unmeasured` are the brokers that lead for some of them and report no client rates; `blind` those of whose NIC nothing is known;
-    `unknown_for_long` those blind ones that hold no raise up any more, because the policy asks for that. They still justify no cut.
-    `forbids_raises` are the blind brokers on which nothing may be raised, `throttled` the buckets below their contracts by our decision.
+    `unmeasured` are the brokers that lead for some of them and report no client rates; `blind`
+    those of whose NIC nothing is known; `unknown_for_long` those blind ones that hold no raise up
+    any more, because the policy asks for that. They still justify no cut. `forbids_raises` are the
+    blind brokers on which nothing may be raised, `throttled` the buckets below their contracts by
+    our decision.
     """
 
     now_seconds: float
@@ -45,7 +57,9 @@ class DirectionSnapshot:
 
     def __post_init__(self) -> None:
         blind = frozenset([broker for broker, nic in self.nics.items() if not nic.known])
-        throttled = tuple([bucket for level in RAISE_ORDER for bucket in self.tiers[level] if bucket.is_throttled])
+        throttled = tuple(
+            [bucket for level in RAISE_ORDER for bucket in self.tiers[level] if bucket.is_throttled]
+        )
         object.__setattr__(self, "blind", blind)
         object.__setattr__(self, "forbids_raises", blind - self.unknown_for_long)
         object.__setattr__(self, "all_blind", len(blind) == len(self.nics))
@@ -70,11 +84,21 @@ def scene_of(
 ) -> DirectionSnapshot:
     """The scene of one direction; `buckets` may be of both."""
     mine = [bucket for bucket in buckets if bucket.rate.direction is direction]
-    tiers = {level: tuple(bucket for bucket in mine if bucket.level is level) for level in CUT_ORDER}
+    tiers = {
+        level: tuple(bucket for bucket in mine if bucket.level is level) for level in CUT_ORDER
+    }
     unmeasured = frozenset(broker for bucket in mine for broker in bucket.unmeasured)
     scrape_seconds = given.readings.scrape_seconds
     return DirectionSnapshot(
-        given.now_seconds, direction, given.settings, scrape_seconds, nics, tiers, _cuttable(mine), unmeasured, unknown_for_long
+        given.now_seconds,
+        direction,
+        given.settings,
+        scrape_seconds,
+        nics,
+        tiers,
+        _cuttable(mine),
+        unmeasured,
+        unknown_for_long,
     )
 
 
@@ -82,7 +106,9 @@ def _cuttable(buckets: Iterable[Bucket]) -> dict[tuple[int, Level], float]:
     given: dict[tuple[int, Level], float] = {}
     for bucket in buckets:
         for broker in bucket.flows.keys() | bucket.unmeasured:
-            given[broker, bucket.level] = given.get((broker, bucket.level), 0.0) + bucket.gives(broker)
+            given[broker, bucket.level] = given.get((broker, bucket.level), 0.0) + bucket.gives(
+                broker
+            )
     return given
 
 
@@ -95,14 +121,32 @@ def _cuttable(buckets: Iterable[Bucket]) -> dict[tuple[int, Level], float]:
 
 
 def hidden_load(scene: DirectionSnapshot, nic: NicStatus) -> float:
-    """Bytes/s that the NIC's mean lacks; 0 where a scrape is as long as a client's whole rhythm, or nothing was lowered in it."""
-    if nic.at_seconds is None or nic.span_seconds is None or scene.scrape_seconds >= scene.settings.sawtooth_period_seconds:
+    """Bytes/s that the NIC's mean lacks; 0 where a scrape is as long as a client's whole rhythm, or
+    nothing was lowered in it.
+    """
+    if (
+        nic.at_seconds is None
+        or nic.span_seconds is None
+        or scene.scrape_seconds >= scene.settings.sawtooth_period_seconds
+    ):
         return 0.0
-    bound = [bucket for bucket in scene.throttled if bucket.binds_on(nic.broker) and nic.broker in bucket.flows]
-    return sum(bucket.cap * _muted_seconds(bucket, scene, nic.at_seconds, nic.span_seconds) for bucket in bound) / nic.span_seconds
+    bound = [
+        bucket
+        for bucket in scene.throttled
+        if bucket.binds_on(nic.broker) and nic.broker in bucket.flows
+    ]
+    return (
+        sum(
+            bucket.cap * _muted_seconds(bucket, scene, nic.at_seconds, nic.span_seconds)
+            for bucket in bound
+        )
+        / nic.span_seconds
+    )
 
 
-def _muted_seconds(bucket: Bucket, scene: DirectionSnapshot, until_seconds: float, span_seconds: float) -> float:
+def _muted_seconds(
+    bucket: Bucket, scene: DirectionSnapshot, until_seconds: float, span_seconds: float
+) -> float:
     """For how much of the span its last lowering muted it, at the most as long as a step may."""
     change, settings = bucket.rate.last_change, scene.settings
     if change is None or change.previous is None or not change.previous > bucket.cap > 0:
@@ -123,7 +167,9 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class NotReducible:
-    """A broker over its limit where quotas cannot help: so much would have to go, so much could be given."""
+    """A broker over its limit where quotas cannot help: so much would have to go, so much could be
+    given.
+    """
 
     need: float
     can_give: float
@@ -131,7 +177,8 @@ class NotReducible:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """`over`: brokers over their limit where a cut helps; `helpless`: where none does; `swaps`: a lower tier gives to a higher one.
+    """`over`: brokers over their limit where a cut helps; `helpless`: where none does; `swaps`: a
+    lower tier gives to a higher one.
 
     `spent`: where tiers are throttled already and what they could still give would not help.
     """
@@ -146,12 +193,20 @@ class Needs:
         object.__setattr__(self, "all", {**self.swaps, **self.over})
 
     def shown_since(self, since_seconds: float | None, scene: DirectionSnapshot) -> "Needs":
-        """Only what was measured after that moment, the last cut: an older reading does not know of it and must not cut twice."""
+        """Only what was measured after that moment, the last cut: an older reading does not know of
+        it and must not cut twice.
+        """
         if since_seconds is None:
             return self
-        fresh = {broker for broker in self.all if (scene.nics[broker].at_seconds or 0.0) > since_seconds}
+        fresh = {
+            broker for broker in self.all if (scene.nics[broker].at_seconds or 0.0) > since_seconds
+        }
         over = {broker: need for broker, need in self.over.items() if broker in fresh}
-        return replace(self, over=over, swaps={broker: need for broker, need in self.swaps.items() if broker in fresh})
+        return replace(
+            self,
+            over=over,
+            swaps={broker: need for broker, need in self.swaps.items() if broker in fresh},
+        )
 
 
 def needs_of(scene: DirectionSnapshot) -> Needs:
@@ -163,32 +218,44 @@ def needs_of(scene: DirectionSnapshot) -> Needs:
     for broker, nic in scene.nics.items():
         if nic.pressure is not Pressure.OVER:
             continue
-        amount, can_give = nic.above(scene.settings.cut_to_percent / 100) + hidden_load(scene, nic), scene.can_give(broker)
+        amount, can_give = (
+            nic.above(scene.settings.cut_to_percent / 100) + hidden_load(scene, nic),
+            scene.can_give(broker),
+        )
         begun = broker in binding
         if can_give < least_relief(nic, begun=begun) * amount:
             (spent if begun else helpless)[broker] = NotReducible(amount, can_give)
         else:
             over[broker] = Need(amount)
-    return Needs(over, helpless, spent, _make_room_for_higher_tiers(scene, {*over, *helpless, *spent}))
+    return Needs(
+        over, helpless, spent, _make_room_for_higher_tiers(scene, {*over, *helpless, *spent})
+    )
 
 
 def least_relief(nic: NicStatus, *, begun: bool) -> float:
     """The share of the excess that must be there to give.
 
-    Little on a link that is full, where every byte helps L0, and where cuts have begun: half an order of tiers helps no one.
+    Little on a link that is full, where every byte helps L0, and where cuts have begun: half an
+    order of tiers helps no one.
     """
     return MATTERS if begun or is_saturated(nic) else MIN_RELIEF
 
 
 def is_saturated(nic: NicStatus) -> bool:
-    return nic.capacity is not None and nic.bytes_per_second is not None and nic.bytes_per_second > SATURATED * nic.capacity
+    return (
+        nic.capacity is not None
+        and nic.bytes_per_second is not None
+        and nic.bytes_per_second > SATURATED * nic.capacity
+    )
 
 
 def _make_room_for_higher_tiers(scene: DirectionSnapshot, over: Collection[int]) -> dict[int, Need]:
-    """Where a tier is held down on a broker while a lower one still sends above its floors there: the lower one makes room.
+    """Where a tier is held down on a broker while a lower one still sends above its floors there:
+    the lower one makes room.
 
-    Also where there is room already: measured on bursts that return, asking for it only where there is none was 56 % more seconds and 64 %
-    more bytes over the limit and 45 % more writes, for less backlog of L3.
+    Also where there is room already: measured on bursts that return, asking for it only where there
+    is none was 56 % more seconds and 64 % more bytes over the limit and 45 % more writes, for less
+    backlog of L3.
     """
     swaps: dict[int, Need] = {}
     for level, lower in ((Level.L2, CUT_ORDER[:1]), (Level.L1, CUT_ORDER[:2])):
@@ -196,7 +263,9 @@ def _make_room_for_higher_tiers(scene: DirectionSnapshot, over: Collection[int])
             can_give = scene.can_give(broker, lower)
             if broker in over or not scene.nics[broker].known:
                 continue
-            if scene.matters(broker, wanted, MATTERS) and scene.matters(broker, can_give, 2 * MATTERS):
+            if scene.matters(broker, wanted, MATTERS) and scene.matters(
+                broker, can_give, 2 * MATTERS
+            ):
                 swaps[broker] = Need(min(wanted, can_give), lower)
     return swaps
 
@@ -209,13 +278,17 @@ def _regains(scene: DirectionSnapshot, level: Level) -> dict[int, float]:
             continue
         for broker in bucket.binding:
             if broker in scene.nics:
-                wanted[broker] = wanted.get(broker, 0.0) + min(bucket.contract, RAMP * bucket.cap) - bucket.cap
+                wanted[broker] = (
+                    wanted.get(broker, 0.0) + min(bucket.contract, RAMP * bucket.cap) - bucket.cap
+                )
     return wanted
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a lower value takes off: `relief` on the brokers in need, `collateral` on all others, where it was not needed."""
+    """What a lower value takes off: `relief` on the brokers in need, `collateral` on all others,
+    where it was not needed.
+    """
 
     relief: float
     collateral: float

@@ -1,7 +1,8 @@
-"""One entity's bucket in one direction as the throttle sees it: what caps it, what it sends where, and what its window may hold.
+"""One entity's bucket in one direction as the throttle sees it: what caps it, what it sends where,
+and what its window may hold.
 
-Measured rates are floats, quotas integers, both in bytes per second and per broker. A rate that is not measured is never taken for zero:
-its exposure is its cap, and its cap is taken to bind.
+Measured rates are floats, quotas integers, both in bytes per second and per broker. A rate that is
+not measured is never taken for zero: its exposure is its cap, and its cap is taken to bind.
 """
 
 from collections.abc import Mapping
@@ -30,10 +31,16 @@ from controller_logic.throttle.input import (
 _NEVER = RateHistory()
 
 
-def seen_of(given: ThrottleInput, flows: Flows, memory: ThrottleMemory) -> dict[RateKey, RateHistory]:
+def seen_of(
+    given: ThrottleInput, flows: Flows, memory: ThrottleMemory
+) -> dict[RateKey, RateHistory]:
     """What was seen of every rate that may be throttled, this moment included."""
     watch = _Watch(given)
-    return {rate.key: watch.seen(rate, flows, memory.seen.get(rate.key, _NEVER)) for rate in given.rates if rate.throttleable}
+    return {
+        rate.key: watch.seen(rate, flows, memory.seen.get(rate.key, _NEVER))
+        for rate in given.rates
+        if rate.throttleable
+    }
 
 
 class _Watch:
@@ -42,7 +49,9 @@ class _Watch:
     def __init__(self, given: ThrottleInput) -> None:
         self._now_seconds = given.now_seconds
         self._dwell_seconds = given.settings.dwell_seconds
-        self._slot_seconds = self._dwell_seconds / 2  # so that peaks stay few whatever the interval of the rounds
+        self._slot_seconds = (
+            self._dwell_seconds / 2
+        )  # so that peaks stay few whatever the interval of the rounds
         self._peak_seconds = given.settings.peak_seconds + self._slot_seconds
 
     def seen(self, rate: ManagedRate, flows: Flows, was: RateHistory) -> RateHistory:
@@ -54,13 +63,29 @@ class _Watch:
             if not rates or rates[-1][0] < read_seconds:
                 rates = (*rates[-1:], (read_seconds, highest))
         since_seconds = self._now_seconds if was.since_seconds is None else was.since_seconds
-        return RateHistory(self._caps(rate, was), self._peaks(was, highest), rates, since_seconds, self._now_seconds - since_seconds)
+        return RateHistory(
+            self._caps(rate, was),
+            self._peaks(was, highest),
+            rates,
+            since_seconds,
+            self._now_seconds - since_seconds,
+        )
 
     def _caps(self, rate: ManagedRate, was: RateHistory) -> tuple[tuple[float, int], ...]:
-        """Values in force within a dwell; also the one before our last write, which a new memory has not seen."""
+        """Values in force within a dwell; also the one before our last write, which a new memory
+        has not seen.
+        """
         in_force, change = rate.in_force, rate.last_change
-        caps = [(at, value) for at, value in was.caps if value != in_force and self._now_seconds - at < self._dwell_seconds]
-        if change is not None and change.previous is not None and abs(self._now_seconds - change.at_seconds) < self._dwell_seconds:
+        caps = [
+            (at, value)
+            for at, value in was.caps
+            if value != in_force and self._now_seconds - at < self._dwell_seconds
+        ]
+        if (
+            change is not None
+            and change.previous is not None
+            and abs(self._now_seconds - change.at_seconds) < self._dwell_seconds
+        ):
             known = {in_force, *(value for _, value in caps)}
             caps += [(change.at_seconds, change.previous)] if change.previous not in known else []
         if in_force is not None:
@@ -69,7 +94,13 @@ class _Watch:
 
     def _peaks(self, was: RateHistory, highest: float) -> tuple[tuple[float, float], ...]:
         """The highest rates by slots, each with the moment at which it began."""
-        kept = tuple([(begin, rate) for begin, rate in was.peaks if self._now_seconds - begin < self._peak_seconds])
+        kept = tuple(
+            [
+                (begin, rate)
+                for begin, rate in was.peaks
+                if self._now_seconds - begin < self._peak_seconds
+            ]
+        )
         if kept and 0 <= self._now_seconds - kept[-1][0] < self._slot_seconds:
             begin, rate = kept[-1]
             return (*kept[:-1], (begin, max(rate, highest)))
@@ -86,7 +117,9 @@ class _Watch:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """The lowest quota in bytes/s; `because` says what raised it above the tier's throttled rate, empty = nothing did."""
+    """The lowest quota in bytes/s; `because` says what raised it above the tier's throttled rate,
+    empty = nothing did.
+    """
 
     value: int
     because: str = ""
@@ -107,15 +140,23 @@ def _needed(rate: ManagedRate, floors: ClientFloors) -> tuple[int, str]:
     if rate.direction is Direction.EGRESS:
         return floors.consumer, f"a consumer needs {floors.consumer / 1e6:.2f} MB/s"
     needed = rate.producers * floors.per_producer
-    return needed, f"{rate.producers} producers need {floors.per_producer / 1e6:.2f} MB/s each, or their buffers expire"
+    return (
+        needed,
+        (
+            f"{rate.producers} producers need {floors.per_producer / 1e6:.2f} MB/s each, or their "
+            f"buffers expire"
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One rate as it is capped and measured now. `held` is what the throttle holds it at, None = at its contract.
+    """One rate as it is capped and measured now. `held` is what the throttle holds it at, None = at
+    its contract.
 
-    `unmeasured` are the brokers that lead for it and report no client rates. `cap` is what is in force; without a quota the contract, for
-    the arithmetic. `wanted` is what the throttle decided so far: the held fraction of today's contract, never below the floor.
+    `unmeasured` are the brokers that lead for it and report no client rates. `cap` is what is in
+    force; without a quota the contract, for the arithmetic. `wanted` is what the throttle decided
+    so far: the held fraction of today's contract, never below the floor.
     """
 
     rate: ManagedRate
@@ -140,21 +181,30 @@ class Bucket:
         object.__setattr__(self, "contract", contract)
         object.__setattr__(self, "cap", contract if rate.in_force is None else rate.in_force)
         object.__setattr__(self, "is_throttled", held is not None and held.value < held.contract)
-        wanted = contract if held is None else min(contract, max(self.floor.value, held.of(contract)))
+        wanted = (
+            contract if held is None else min(contract, max(self.floor.value, held.of(contract)))
+        )
         object.__setattr__(self, "wanted", wanted)
 
     def sends(self, broker: int) -> float:
         """Bytes/s as measured; 0 where no series is, so not for a broker in `unmeasured`.
 
-        Kafka's byte rate of a throttled client reads up to a fifth above its quota, and what is not sent cannot be given.
+        Kafka's byte rate of a throttled client reads up to a fifth above its quota, and what is not
+        sent cannot be given.
         """
         flow = self.flows.get(broker)
         if flow is None:
             return 0.0
-        return min(flow.bytes_per_second, float(self.cap)) if self.is_throttled else flow.bytes_per_second
+        return (
+            min(flow.bytes_per_second, float(self.cap))
+            if self.is_throttled
+            else flow.bytes_per_second
+        )
 
     def gives(self, broker: int) -> float:
-        """The most that a cut to the floor could take off this broker, in bytes/s; where nothing is measured, by its cap."""
+        """The most that a cut to the floor could take off this broker, in bytes/s; where nothing is
+        measured, by its cap.
+        """
         if broker in self.unmeasured:
             return float(max(0, min(self.cap, self.contract) - self.floor.value))
         return max(0.0, self.sends(broker) - self.floor.value)
@@ -176,16 +226,24 @@ class Bucket:
 
     @property
     def binding(self) -> tuple[int, ...]:
-        return tuple(sorted(broker for broker in self.rate.leads | self.flows.keys() if self.binds_on(broker)))
+        return tuple(
+            sorted(
+                broker for broker in self.rate.leads | self.flows.keys() if self.binds_on(broker)
+            )
+        )
 
     @property
     def exposure(self) -> int:
         """An upper bound in bytes/s on what any broker's window of it may hold.
 
-        The highest cap of late; less only where every broker that leads for it reports a rate, none of them is near the cap, and it has
-        been watched for longer than a window.
+        The highest cap of late; less only where every broker that leads for it reports a rate, none
+        of them is near the cap, and it has been watched for longer than a window.
         """
-        measured = bool(self.flows) and not self.unmeasured and self.seen.known_seconds >= self.window_seconds
+        measured = (
+            bool(self.flows)
+            and not self.unmeasured
+            and self.seen.known_seconds >= self.window_seconds
+        )
         likely = ceil(GROWTH * self.seen.peak)
         if self.rate.in_force is None:
             return likely if measured else max(likely, self.contract)
@@ -200,13 +258,21 @@ class Bucket:
 
     def safe_step_later(self, settings: ThrottleSettings) -> int:
         """The same once it has been at its cap for a dwell: then no window holds more than that."""
-        return largest_safe_step(min(self.cap, self.exposure), settings.max_mute_seconds, settings.window)
+        return largest_safe_step(
+            min(self.cap, self.exposure), settings.max_mute_seconds, settings.window
+        )
 
     def predicted_mute_seconds(self, value: int, settings: ThrottleSettings) -> float:
-        return predicted_mute_seconds(self.exposure, value, settings.window) if value < self.cap else 0.0
+        return (
+            predicted_mute_seconds(self.exposure, value, settings.window)
+            if value < self.cap
+            else 0.0
+        )
 
     def was_changed_within(self, seconds: float, now_seconds: float) -> bool:
-        """Whether we changed it so recently; a change in the far future was stamped by a wrong clock."""
+        """Whether we changed it so recently; a change in the far future was stamped by a wrong
+        clock.
+        """
         change = self.rate.last_change
         return change is not None and abs(now_seconds - change.at_seconds) < seconds
 
@@ -219,7 +285,9 @@ class Bucket:
         return change.previous > in_force
 
     def seconds_until_lowered_again(self, settings: ThrottleSettings, now_seconds: float) -> float:
-        """How long it still has to stay where the last lowering left it; 0 = it may go lower now."""
+        """How long it still has to stay where the last lowering left it; 0 = it may go lower
+        now.
+        """
         change = self.rate.last_change
         if change is None or not self.was_lowered_within(settings.dwell_seconds, now_seconds):
             return 0.0
@@ -227,17 +295,38 @@ class Bucket:
 
 
 def buckets_of(
-    given: ThrottleInput, flows: Flows, held: Mapping[RateKey, ActiveThrottle], seen: Mapping[RateKey, RateHistory]
+    given: ThrottleInput,
+    flows: Flows,
+    held: Mapping[RateKey, ActiveThrottle],
+    seen: Mapping[RateKey, RateHistory],
 ) -> tuple[Bucket, ...]:
-    """The bucket of every rate that may be throttled, in a fixed order; a second entry for the same rate is ignored."""
+    """The bucket of every rate that may be throttled, in a fixed order; a second entry for the same
+    rate is ignored.
+    """
     found: dict[RateKey, Bucket] = {}
     for rate in given.rates:
         if rate.throttleable and rate.key not in found:
-            found[rate.key] = _bucket(rate, given, flows, held.get(rate.key), seen.get(rate.key, RateHistory()))
-    return tuple(sorted(found.values(), key=lambda bucket: (bucket.rate.direction, bucket.rate.entity.sort_key)))
+            found[rate.key] = _bucket(
+                rate, given, flows, held.get(rate.key), seen.get(rate.key, RateHistory())
+            )
+    return tuple(
+        sorted(
+            found.values(), key=lambda bucket: (bucket.rate.direction, bucket.rate.entity.sort_key)
+        )
+    )
 
 
-def _bucket(rate: ManagedRate, given: ThrottleInput, flows: Flows, held: ActiveThrottle | None, seen: RateHistory) -> Bucket:
-    unmeasured = frozenset(broker for broker in rate.leads if not flows.is_measured(broker, rate.direction))
+def _bucket(
+    rate: ManagedRate,
+    given: ThrottleInput,
+    flows: Flows,
+    held: ActiveThrottle | None,
+    seen: RateHistory,
+) -> Bucket:
+    unmeasured = frozenset(
+        broker for broker in rate.leads if not flows.is_measured(broker, rate.direction)
+    )
     floor = floor_of(rate, given.settings.floors)
-    return Bucket(rate, floor, flows.of(rate.key), held, seen, unmeasured, given.settings.window.seconds)
+    return Bucket(
+        rate, floor, flows.of(rate.key), held, seen, unmeasured, given.settings.window.seconds
+    )

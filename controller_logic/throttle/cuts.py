@@ -1,7 +1,9 @@
-"""The cuts of one round: which tier is asked on which broker, and how far each entity goes now on its way to its target.
+"""The cuts of one round: which tier is asked on which broker, and how far each entity goes now on
+its way to its target.
 
-L3 first; the next tier only for what the lower ones cannot give even where they should end; L1 is spared while the lower tiers are on their
-way down, see `_spares_l1`; L0 never. Every step passes the mute guard. When a round may be made is decided in `escalation.py`.
+L3 first; the next tier only for what the lower ones cannot give even where they should end; L1 is
+spared while the lower tiers are on their way down, see `_spares_l1`; L0 never. Every step passes
+the mute guard. When a round may be made is decided in `escalation.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +16,25 @@ from controller_logic.readings import BINDING, BINDING_MILLISECONDS
 from controller_logic.throttle.attribution import CUT_ORDER, DirectionSnapshot, Needs, effect_of
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleStep
-from controller_logic.throttle.input import FEW, FEW_ENTITIES, MATTERS, SEVERE, WORTH_CUTTING, DirectionMemory, Draining
+from controller_logic.throttle.input import (
+    FEW,
+    FEW_ENTITIES,
+    MATTERS,
+    SEVERE,
+    WORTH_CUTTING,
+    DirectionMemory,
+    Draining,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CutPlan:
-    """`steps` are the cuts that are worth a write; `levels` were asked; `targets` is where each giver should end.
+    """`steps` are the cuts that are worth a write; `levels` were asked; `targets` is where each
+    giver should end.
 
-    `exhausted` says which brokers would stay over their limits with every entity at its target, and by how much (bytes/s); `drains` are the
-    drains that the steps begin; `moving` = some entity is still on the way to the target, now or after its next step.
+    `exhausted` says which brokers would stay over their limits with every entity at its target, and
+    by how much (bytes/s); `drains` are the drains that the steps begin; `moving` = some entity is
+    still on the way to the target, now or after its next step.
     """
 
     steps: tuple[ThrottleStep, ...] = ()
@@ -35,7 +47,9 @@ class CutPlan:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one direction does now. `steps` are new cuts, releases and raises, in this order; `plan` also has those that must wait."""
+    """What one direction does now. `steps` are new cuts, releases and raises, in this order; `plan`
+    also has those that must wait.
+    """
 
     phase: Phase
     needs: Needs
@@ -54,14 +68,18 @@ def plan_cuts(scene: DirectionSnapshot, needs: Needs) -> CutPlan:
 
 
 class _Planner:
-    """Asks tier after tier. What an entity will give at its target counts at once, so that the next tier gives only the rest."""
+    """Asks tier after tier. What an entity will give at its target counts at once, so that the next
+    tier gives only the rest.
+    """
 
     def __init__(self, scene: DirectionSnapshot, needs: Needs) -> None:
         self._scene = scene
         self._needs = needs.all
         self._over = needs.over
         self._left = {broker: need.amount for broker, need in self._needs.items()}
-        self._coming: dict[int, float] = {}  # what lower tiers have still to give after this round's steps
+        self._coming: dict[
+            int, float
+        ] = {}  # what lower tiers have still to give after this round's steps
         self._waited: set[int] = set()
         self._steps: list[ThrottleStep] = []
         self._levels: list[Level] = []
@@ -82,7 +100,9 @@ class _Planner:
         for bucket in tier:
             if bucket.key in targets:
                 self._give(bucket, targets[bucket.key], asked)
-        for broker in blind:  # what this tier will give is not known, so no other is asked in this round
+        for (
+            broker
+        ) in blind:  # what this tier will give is not known, so no other is asked in this round
             self._left[broker] = 0.0
 
     def _is_asked(self, broker: int, level: Level) -> bool:
@@ -96,7 +116,9 @@ class _Planner:
         return True
 
     def _spares_l1(self, broker: int) -> bool:
-        """While the lower tiers have more to give than L1 would; and as long as they give anything, where the overload is not severe."""
+        """While the lower tiers have more to give than L1 would; and as long as they give anything,
+        where the overload is not severe.
+        """
         severe = self._scene.nics[broker].above(SEVERE) > 0
         return self._coming.get(broker, 0.0) > (self._left[broker] if severe else 0.0)
 
@@ -111,22 +133,30 @@ class _Planner:
         if step is not None:
             self._steps.append(step)
         if step is not None and step.draining:
-            return  # its second write comes before the next round does: there is nothing to wait for
+            # its second write comes before the next round does: there is nothing to wait for
+            return
         value = bucket.cap if step is None else step.value
         for broker in asked:
-            self._coming[broker] = self._coming.get(broker, 0.0) + max(0.0, min(bucket.sends(broker), value) - goal)
+            self._coming[broker] = self._coming.get(broker, 0.0) + max(
+                0.0, min(bucket.sends(broker), value) - goal
+            )
 
     def _step(self, bucket: Bucket, goal: int, asked: frozenset[int]) -> ThrottleStep | None:
         """The step now, also where it does not bite yet: the next one then starts lower.
 
-        Whoever was lowered late in the last round, because writes are spread, is decided on with the others and waits for its moment.
+        Whoever was lowered late in the last round, because writes are spread, is decided on with
+        the others and waits for its moment.
         """
         settings = self._scene.settings
         wait_seconds = bucket.seconds_until_lowered_again(settings, self._scene.now_seconds)
         if wait_seconds > settings.spread_seconds:
             return None
-        value = max(goal, bucket.safe_step_later(settings) if wait_seconds else bucket.safe_step(settings))
-        drain = first_write(bucket, goal, self._scene) if value > goal and not wait_seconds else None
+        value = max(
+            goal, bucket.safe_step_later(settings) if wait_seconds else bucket.safe_step(settings)
+        )
+        drain = (
+            first_write(bucket, goal, self._scene) if value > goal and not wait_seconds else None
+        )
         if drain is not None:
             value = drain.first
         if value >= WORTH_CUTTING * min(bucket.cap, bucket.contract):
@@ -139,10 +169,14 @@ class _Planner:
 
     def plan(self) -> CutPlan:
         steps = tuple(sorted(self._steps, key=lambda step: (-step.relief, step.entity.sort_key)))
-        return CutPlan(steps, tuple(self._levels), self._targets, self._exhausted(), self._drains, self._moving)
+        return CutPlan(
+            steps, tuple(self._levels), self._targets, self._exhausted(), self._drains, self._moving
+        )
 
     def _exhausted(self) -> dict[int, float]:
-        """Where even the targets leave a broker over its limit, although no tier was spared for later."""
+        """Where even the targets leave a broker over its limit, although no tier was spared for
+        later.
+        """
         spare = 1 - self._scene.settings.cut_to_percent / 100
         return {
             broker: self._left[broker]
@@ -151,13 +185,32 @@ class _Planner:
         }
 
 
-def cut_step(bucket: Bucket, value: int, goal: int, needy: frozenset[int], scene: DirectionSnapshot) -> ThrottleStep:
+def cut_step(
+    bucket: Bucket, value: int, goal: int, needy: frozenset[int], scene: DirectionSnapshot
+) -> ThrottleStep:
     """A cut in full words, with the mute that a write of the ladder may cause."""
     effect = effect_of(bucket, value, needy)
-    limited = LimitedBy.MAX_MUTE if value > goal else LimitedBy.FLOOR if value == bucket.floor.value else LimitedBy.TARGET
+    limited = (
+        LimitedBy.MAX_MUTE
+        if value > goal
+        else LimitedBy.FLOOR
+        if value == bucket.floor.value
+        else LimitedBy.TARGET
+    )
     mute_seconds = bucket.predicted_mute_seconds(value, scene.settings)
     brokers = tuple(sorted(broker for broker in needy if bucket.gives(broker) > 0))
-    return ThrottleStep(bucket, StepKind.CUT, value, goal, limited, brokers, effect.relief, effect.collateral, effect.score, mute_seconds)
+    return ThrottleStep(
+        bucket,
+        StepKind.CUT,
+        value,
+        goal,
+        limited,
+        brokers,
+        effect.relief,
+        effect.collateral,
+        effect.score,
+        mute_seconds,
+    )
 
 
 # Where each entity of one tier should end so that every broker in need gets what it needs: a
@@ -188,10 +241,14 @@ def targets_of(tier: Sequence[Bucket], needs: Mapping[int, float]) -> dict[RateK
 
 
 def largest_givers(tier: Sequence[Bucket], broker: int, need: float) -> list[Bucket]:
-    """Few who are cut deep rather than all a little, because writes are dear: those who can give FEW times the need, at least twelve."""
+    """Few who are cut deep rather than all a little, because writes are dear: those who can give
+    FEW times the need, at least twelve.
+    """
     chosen: list[Bucket] = []
     given = 0.0
-    for bucket in sorted((one for one in tier if one.gives(broker) > 0), key=lambda one: -one.gives(broker)):
+    for bucket in sorted(
+        (one for one in tier if one.gives(broker) > 0), key=lambda one: -one.gives(broker)
+    ):
         if given >= FEW * need and len(chosen) >= FEW_ENTITIES:
             break
         chosen.append(bucket)
@@ -200,13 +257,18 @@ def largest_givers(tier: Sequence[Bucket], broker: int, need: float) -> list[Buc
 
 
 def common_share(givers: Sequence[Bucket], broker: int, need: float) -> float:
-    """theta: the share of their contracts at which the givers together send `need` less; 0 where even their floors are too much."""
+    """theta: the share of their contracts at which the givers together send `need` less; 0 where
+    even their floors are too much.
+    """
     sending = [(bucket.sends(broker), bucket.floor.value, bucket.contract) for bucket in givers]
     goal = sum(sends for sends, _, _ in sending) - need
     low, high = 0.0, max((sends / contract for sends, _, contract in sending), default=0.0)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if sum([min(sends, max(floor, middle * contract)) for sends, floor, contract in sending]) > goal:
+        if (
+            sum([min(sends, max(floor, middle * contract)) for sends, floor, contract in sending])
+            > goal
+        ):
             high = middle
         else:
             low = middle
@@ -214,8 +276,14 @@ def common_share(givers: Sequence[Bucket], broker: int, need: float) -> float:
 
 
 def blind_targets(tier: Sequence[Bucket], brokers: frozenset[int]) -> dict[RateKey, float]:
-    """Where no broker reports what clients send: the whole tier that leads there goes to its floors, one safe step after the other."""
-    return {bucket.key: float(bucket.floor.value) for bucket in tier if bucket.unmeasured & brokers and bucket.cap > bucket.floor.value}
+    """Where no broker reports what clients send: the whole tier that leads there goes to its
+    floors, one safe step after the other.
+    """
+    return {
+        bucket.key: float(bucket.floor.value)
+        for bucket in tier
+        if bucket.unmeasured & brokers and bucket.cap > bucket.floor.value
+    }
 
 
 # Drain-then-set: two writes that reach any target with one silence, where that is safe; everywhere
@@ -237,18 +305,28 @@ _SURELY = 0.9  # of the computed silence
 _SPARE_SECONDS = 3.0
 _GIVE_UP_SECONDS = 5.0
 
-# window in seconds: the shortest and the longest silence of the first write that were safe in the exact model (9.1)
+# window in seconds: the shortest and the longest silence of the first write that were safe in the
+# exact model (9.1)
 _MEASURED_SILENCES = ((2, 10.0, 12.0), (5, 14.0, 14.0), (11, 16.0, 18.0))
 
 
 def silence_seconds(scene: DirectionSnapshot) -> float | None:
-    """Xmax: how long the first write silences the busiest clients; None for a window that was not measured."""
+    """Xmax: how long the first write silences the busiest clients; None for a window that was not
+    measured.
+    """
     window = scene.settings.window
     bounds = _silence_bounds(window.seconds)
     if bounds is None:
         return None
     least, most = bounds
-    return min(most, max(least, (window.seconds + window.sample_seconds + scene.scrape_seconds + _LAG_SECONDS) / _SURELY))
+    return min(
+        most,
+        max(
+            least,
+            (window.seconds + window.sample_seconds + scene.scrape_seconds + _LAG_SECONDS)
+            / _SURELY,
+        ),
+    )
 
 
 def _silence_bounds(window_seconds: int) -> tuple[float, float] | None:
@@ -262,14 +340,20 @@ def _silence_bounds(window_seconds: int) -> tuple[float, float] | None:
 def first_write(bucket: Bucket, target: int, scene: DirectionSnapshot) -> Draining | None:
     """The first write towards `target`, or None where only the ladder is safe."""
     silence = silence_seconds(scene)
-    if scene.settings.speed is not Speed.DRAIN or silence is None or not _may_drain(bucket, target, scene):
+    if (
+        scene.settings.speed is not Speed.DRAIN
+        or silence is None
+        or not _may_drain(bucket, target, scene)
+    ):
         return None
     window_seconds, now_seconds = scene.settings.window.seconds, scene.now_seconds
     ratio = 1 + silence / window_seconds
     estimate = _estimate(bucket, now_seconds)
     first = ceil(estimate / ratio)
     if first <= target:
-        return Draining(target, target, now_seconds, now_seconds, window_seconds * (estimate / target - 1))
+        return Draining(
+            target, target, now_seconds, now_seconds, window_seconds * (estimate / target - 1)
+        )
     rates = [flow.bytes_per_second for flow in bucket.flows.values()]
     safe = target * ratio
     least = min((window_seconds * (rate / first - 1) for rate in rates if rate > safe), default=0.0)
@@ -280,24 +364,37 @@ def first_write(bucket: Bucket, target: int, scene: DirectionSnapshot) -> Draini
 
 def _may_drain(bucket: Bucket, target: int, scene: DirectionSnapshot) -> bool:
     flows = [bucket.flows.get(broker) for broker in bucket.rate.leads]
-    fresh = all(flow is not None and scene.now_seconds - flow.at_seconds <= _FRESH_SECONDS for flow in flows)
-    if not flows or not fresh or scene.scrape_seconds > _LONGEST_SCRAPE_SECONDS or bucket.exposure < _LEAST_RATIO * target:
+    fresh = all(
+        flow is not None and scene.now_seconds - flow.at_seconds <= _FRESH_SECONDS for flow in flows
+    )
+    if (
+        not flows
+        or not fresh
+        or scene.scrape_seconds > _LONGEST_SCRAPE_SECONDS
+        or bucket.exposure < _LEAST_RATIO * target
+    ):
         return False
     near = BINDING * bucket.cap if bucket.rate.in_force is not None else inf
     return all(
-        (flow.throttle_milliseconds or 0.0) <= BINDING_MILLISECONDS and flow.bytes_per_second < near for flow in bucket.flows.values()
+        (flow.throttle_milliseconds or 0.0) <= BINDING_MILLISECONDS and flow.bytes_per_second < near
+        for flow in bucket.flows.values()
     )
 
 
 def _estimate(bucket: Bucket, now_seconds: float) -> float:
-    """What the busiest broker's window may hold when the write takes effect, from the rate, its growth and the sample's age."""
+    """What the busiest broker's window may hold when the write takes effect, from the rate, its
+    growth and the sample's age.
+    """
     rate = max(flow.bytes_per_second for flow in bucket.flows.values())
     oldest_seconds = min(flow.at_seconds for flow in bucket.flows.values())
     growth = 0.0
     if len(bucket.seen.rates) > 1:
         (earlier_seconds, earlier), (later_seconds, later) = bucket.seen.rates[-2:]
         growth = max(0.0, (later - earlier) / max(later_seconds - earlier_seconds, 1.0))
-    return min(float(bucket.exposure), _NOISE * (rate + growth * (now_seconds - oldest_seconds + _LAG_SECONDS)))
+    return min(
+        float(bucket.exposure),
+        _NOISE * (rate + growth * (now_seconds - oldest_seconds + _LAG_SECONDS)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,10 +407,16 @@ class SecondWrite:
 
 
 def second_write(bucket: Bucket, drain: Draining, scene: DirectionSnapshot) -> SecondWrite:
-    """The second write as soon as fresh readings of all leading brokers allow it; after a while the ladder goes on instead."""
+    """The second write as soon as fresh readings of all leading brokers allow it; after a while the
+    ladder goes on instead.
+    """
     silence = silence_seconds(scene)
     started_seconds = drain.started_at_seconds
-    if silence is None or bucket.cap <= drain.target or scene.now_seconds > started_seconds + silence + _GIVE_UP_SECONDS:
+    if (
+        silence is None
+        or bucket.cap <= drain.target
+        or scene.now_seconds > started_seconds + silence + _GIVE_UP_SECONDS
+    ):
         return SecondWrite(ended=True)
     flows = [bucket.flows.get(broker) for broker in bucket.rate.leads]
     written = bucket.rate.in_force == drain.first
@@ -321,7 +424,16 @@ def second_write(bucket: Bucket, drain: Draining, scene: DirectionSnapshot) -> S
         return SecondWrite(ended=False)
     window = scene.settings.window
     rate, allowed_seconds = max(flow.bytes_per_second for flow in bucket.flows.values()), silence
-    if scene.now_seconds + 1 > drain.silent_until_seconds:  # a client may be awake: its bucket may be full at the first value
-        rate, allowed_seconds = max(rate, float(bucket.cap)), float((window.samples - 1) * window.sample_seconds)
+    if (
+        scene.now_seconds + 1 > drain.silent_until_seconds
+    ):  # a client may be awake: its bucket may be full at the first value
+        rate, allowed_seconds = (
+            max(rate, float(bucket.cap)),
+            float((window.samples - 1) * window.sample_seconds),
+        )
     mute_seconds = max(0.0, window.seconds * (rate / drain.target - 1))
-    return SecondWrite(True, drain.target, mute_seconds) if mute_seconds <= allowed_seconds else SecondWrite(ended=False)
+    return (
+        SecondWrite(True, drain.target, mute_seconds)
+        if mute_seconds <= allowed_seconds
+        else SecondWrite(ended=False)
+    )

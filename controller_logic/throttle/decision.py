@@ -1,6 +1,8 @@
-"""What one throttle decision says, as immutable values: the wanted value of each rate, the state of each direction and broker, and why.
+"""What one throttle decision says, as immutable values: the wanted value of each rate, the state of
+each direction and broker, and why.
 
-Everything that a person sees of a throttle comes from here. Rates are bytes per second; times are seconds since the epoch.
+Everything that a person sees of a throttle comes from here. Rates are bytes per second; times are
+seconds since the epoch.
 """
 
 from collections.abc import Mapping
@@ -47,13 +49,16 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ThrottleStep:
-    """The wanted value of one rate, and why. `value` is what should be in force now, `target` where it should end.
+    """The wanted value of one rate, and why. `value` is what should be in force now, `target` where
+    it should end.
 
-    `relief` and `collateral` are what a cut takes off the brokers in need and off all others, as measured; `exposure` is what the
-    bucket's window may hold, from which `predicted_mute_seconds` comes; `brokers` are those in need, or those where a raised cap binds.
-    `due_in_seconds` is how long what was decided still has to wait, None = it waits for nothing. `fraction` is of the contract, 1.0 =
-    released. `lowers` = the value is below what is in force, from no quota at all too. `ends_drain` = it is the second write of a drain:
-    safe only while its clients are silent, so it waits for no other write.
+    `relief` and `collateral` are what a cut takes off the brokers in need and off all others, as
+    measured; `exposure` is what the bucket's window may hold, from which `predicted_mute_seconds`
+    comes; `brokers` are those in need, or those where a raised cap binds. `due_in_seconds` is how
+    long what was decided still has to wait, None = it waits for nothing. `fraction` is of the
+    contract, 1.0 = released. `lowers` = the value is below what is in force, from no quota at all
+    too. `ends_drain` = it is the second write of a drain: safe only while its clients are silent,
+    so it waits for no other write.
     """
 
     bucket: Bucket
@@ -89,12 +94,18 @@ class ThrottleStep:
         object.__setattr__(self, "contract", rate.contract)
         object.__setattr__(self, "fraction", self.value / rate.contract)
         object.__setattr__(self, "lowers", rate.in_force is None or self.value < rate.in_force)
-        object.__setattr__(self, "ends_drain", self.draining and self.value <= max(self.target, self.bucket.floor.value))
+        object.__setattr__(
+            self,
+            "ends_drain",
+            self.draining and self.value <= max(self.target, self.bucket.floor.value),
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that people should know about one direction: a reason, its words with numbers, and which broker or entity."""
+    """Something that people should know about one direction: a reason, its words with numbers, and
+    which broker or entity.
+    """
 
     reason: Reason
     message: str
@@ -104,7 +115,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """One broker in one direction: its NIC, what it needs (0 = nothing), and what each level could give there."""
+    """One broker in one direction: its NIC, what it needs (0 = nothing), and what each level could
+    give there.
+    """
 
     nic: NicStatus
     need: float = 0.0
@@ -123,8 +136,9 @@ class SkippedEntity:
 class Round:
     """One direction's observation record: what was seen, decided and left undone.
 
-    `next_cut_at_seconds` and `next_raise_at_seconds` are the earliest moments; None = none is expected. `not_done` names a few.
-    `by_newest` = all NICs were judged by their newest readings: nothing was throttled, and no reading distrusted.
+    `next_cut_at_seconds` and `next_raise_at_seconds` are the earliest moments; None = none is
+    expected. `not_done` names a few. `by_newest` = all NICs were judged by their newest readings:
+    nothing was throttled, and no reading distrusted.
     """
 
     at_seconds: float
@@ -148,7 +162,9 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleDecision:
-    """Every rate that is, or is to be, below its contract, or on its way back; a rate without a step belongs at its contract."""
+    """Every rate that is, or is to be, below its contract, or on its way back; a rate without a
+    step belongs at its contract.
+    """
 
     steps: Mapping[RateKey, ThrottleStep] = field(default_factory=dict)
     rounds: tuple[Round, ...] = ()
@@ -156,10 +172,16 @@ class ThrottleDecision:
     @property
     def judged_by_newest(self) -> Mapping[Direction, Mapping[int, NicStatus]]:
         """The NICs of the directions that were judged by their newest readings."""
-        return {one.direction: {view.nic.broker: view.nic for view in one.brokers} for one in self.rounds if one.by_newest}
+        return {
+            one.direction: {view.nic.broker: view.nic for view in one.brokers}
+            for one in self.rounds
+            if one.by_newest
+        }
 
     def round_of(self, direction: Direction) -> Round:
-        """Raises StopIteration where that direction was not decided, which cannot happen for a decision of `throttle`."""
+        """Raises StopIteration where that direction was not decided, which cannot happen for a
+        decision of `throttle`.
+        """
         return next(one for one in self.rounds if one.direction is direction)
 
 
@@ -177,8 +199,14 @@ Acts = Mapping[RateKey, Act]
 
 
 def new_acts(throttle: ThrottleDecision, known: Acts) -> tuple[tuple[ThrottleStep, ...], Acts]:
-    """The steps that do something new, and what is known from now on: the last act on each rate that is not back at its contract."""
-    steps = tuple(step for step in throttle.steps.values() if step.kind in ACTIONS and known.get(step.key) != _act(step))
+    """The steps that do something new, and what is known from now on: the last act on each rate
+    that is not back at its contract.
+    """
+    steps = tuple(
+        step
+        for step in throttle.steps.values()
+        if step.kind in ACTIONS and known.get(step.key) != _act(step)
+    )
     after = {**known, **{step.key: _act(step) for step in steps}}
     return steps, {key: act for key, act in after.items() if key in throttle.steps}
 

@@ -1,8 +1,10 @@
-"""The state machine of one direction: may it cut now, may it raise now, how long does it hold, and what is it called.
+"""The state machine of one direction: may it cut now, may it raise now, how long does it hold, and
+what is it called.
 
-NORMAL -> CUTTING while a broker is over its limit; EXHAUSTED where every tier gives what it can and it is not enough; UNHELPABLE where cuts
-would not help; after a hold without any change RELAXING, until nothing is throttled. A raise that was followed by too much load doubles the
-hold. Nothing usable at all: HELD. Who gives how much is decided in `cuts.py`, who gets it back in `raises.py`.
+NORMAL -> CUTTING while a broker is over its limit; EXHAUSTED where every tier gives what it can and
+it is not enough; UNHELPABLE where cuts would not help; after a hold without any change RELAXING,
+until nothing is throttled. A raise that was followed by too much load doubles the hold. Nothing
+usable at all: HELD. Who gives how much is decided in `cuts.py`, who gets it back in `raises.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,7 +13,14 @@ from dataclasses import replace
 from controller_logic.model import Direction, RateKey
 from controller_logic.throttle.attribution import DirectionSnapshot, Needs, needs_of
 from controller_logic.throttle.buckets import Bucket, floor_of
-from controller_logic.throttle.cuts import CutPlan, Outcome, SecondWrite, cut_step, plan_cuts, second_write
+from controller_logic.throttle.cuts import (
+    CutPlan,
+    Outcome,
+    SecondWrite,
+    cut_step,
+    plan_cuts,
+    second_write,
+)
 from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleStep
 from controller_logic.throttle.input import (
     RELEASED,
@@ -26,23 +35,33 @@ from controller_logic.throttle.input import (
 from controller_logic.throttle.raises import plan_raises
 
 
-def escalate(scene: DirectionSnapshot, was: DirectionMemory, drains: Mapping[RateKey, Draining]) -> Outcome:
+def escalate(
+    scene: DirectionSnapshot, was: DirectionMemory, drains: Mapping[RateKey, Draining]
+) -> Outcome:
     """One round of one direction. `drains` are those of this direction that are under way."""
     hold_seconds = _within(was.hold_seconds, scene.settings)
     was = replace(was, hold_seconds=hold_seconds, rounds=was.rounds + 1)
     if scene.all_blind and not scene.unknown_for_long:
         return Outcome(Phase.HELD, Needs(), CutPlan(), was, drains=drains)
     if scene.all_blind:
-        drains = {}  # the second write of a drain lowers, and nothing may be lowered on unknown load
+        # the second write of a drain lowers, and nothing may be lowered on unknown load
+        drains = {}
     needs = needs_of(scene)
     memory = _backed_off(was, scene, is_over=bool(needs.over))
     ended, going = _second_writes(scene, drains)
     plan = plan_cuts(scene, needs.shown_since(memory.cut_at_seconds, scene))
-    cuts = plan.steps if not going and _is_past(memory.cut_at_seconds, scene.settings.dwell_seconds, scene) else ()
+    cuts = (
+        plan.steps
+        if not going and _is_past(memory.cut_at_seconds, scene.settings.dwell_seconds, scene)
+        else ()
+    )
     cuts = (*ended, *(step for step in cuts if step.key not in {one.key for one in ended}))
     raises = _raises(scene, needs, memory, cuts)
-    begun = {key: drain for key, drain in plan.drains.items() if any(cut.key == key for cut in cuts)}
-    # the end of a drain belongs to the round that began it: the next round waits for no second dwell
+    begun = {
+        key: drain for key, drain in plan.drains.items() if any(cut.key == key for cut in cuts)
+    }
+    # the end of a drain belongs to the round that began it: the next round waits for no second
+    # dwell
     after = _after(memory, scene, cuts=len(cuts) > len(ended), raises=bool(raises))
     phase = _phase(scene, needs, plan, after, moving=bool(cuts) or plan.moving)
     return Outcome(phase, needs, plan, after, (*cuts, *raises), {**going, **begun})
@@ -56,30 +75,60 @@ def _within(hold_seconds: float | None, settings: ThrottleSettings) -> float:
 
 
 def _is_past(since_seconds: float | None, seconds: float, scene: DirectionSnapshot) -> bool:
-    """Whether so many seconds went by. A moment in the future came from a wrong clock and counts as now at the latest."""
-    return since_seconds is None or scene.now_seconds - since_seconds >= seconds or since_seconds > scene.now_seconds + seconds
+    """Whether so many seconds went by. A moment in the future came from a wrong clock and counts as
+    now at the latest.
+    """
+    return (
+        since_seconds is None
+        or scene.now_seconds - since_seconds >= seconds
+        or since_seconds > scene.now_seconds + seconds
+    )
 
 
-def _backed_off(was: DirectionMemory, scene: DirectionSnapshot, *, is_over: bool) -> DirectionMemory:
-    """Over the limit soon after a raise: hold twice as long, at most once per raise. Quiet for four holds: half as long again."""
+def _backed_off(
+    was: DirectionMemory, scene: DirectionSnapshot, *, is_over: bool
+) -> DirectionMemory:
+    """Over the limit soon after a raise: hold twice as long, at most once per raise. Quiet for four
+    holds: half as long again.
+    """
     settings, now_seconds = scene.settings, scene.now_seconds
     hold_seconds = was.hold_seconds or settings.hold_seconds
-    regretted = was.raised_at_seconds is not None and not _is_past(was.raised_at_seconds, settings.raise_backoff_seconds, scene)
-    if is_over and regretted and _is_past(was.failed_at_seconds, settings.raise_backoff_seconds, scene):
-        return replace(was, hold_seconds=min(2 * hold_seconds, settings.longest_hold_seconds), failed_at_seconds=now_seconds)
-    quiet = all(_is_past(at, 4 * hold_seconds, scene) for at in (was.failed_at_seconds, was.cut_at_seconds))
+    regretted = was.raised_at_seconds is not None and not _is_past(
+        was.raised_at_seconds, settings.raise_backoff_seconds, scene
+    )
+    if (
+        is_over
+        and regretted
+        and _is_past(was.failed_at_seconds, settings.raise_backoff_seconds, scene)
+    ):
+        return replace(
+            was,
+            hold_seconds=min(2 * hold_seconds, settings.longest_hold_seconds),
+            failed_at_seconds=now_seconds,
+        )
+    quiet = all(
+        _is_past(at, 4 * hold_seconds, scene) for at in (was.failed_at_seconds, was.cut_at_seconds)
+    )
     if quiet and hold_seconds > settings.hold_seconds:
-        return replace(was, hold_seconds=max(hold_seconds / 2, settings.hold_seconds), failed_at_seconds=now_seconds)
+        return replace(
+            was,
+            hold_seconds=max(hold_seconds / 2, settings.hold_seconds),
+            failed_at_seconds=now_seconds,
+        )
     return was
 
 
 def _second_writes(
     scene: DirectionSnapshot, drains: Mapping[RateKey, Draining]
 ) -> tuple[tuple[ThrottleStep, ...], dict[RateKey, Draining]]:
-    """The drains that end now with a write, and those that go on; the others gave up, and the ladder goes on from where they stand."""
+    """The drains that end now with a write, and those that go on; the others gave up, and the
+    ladder goes on from where they stand.
+    """
     steps: list[ThrottleStep] = []
     going: dict[RateKey, Draining] = {}
-    for bucket in (bucket for tier in scene.tiers.values() for bucket in tier if bucket.key in drains):
+    for bucket in (
+        bucket for tier in scene.tiers.values() for bucket in tier if bucket.key in drains
+    ):
         drain = drains[bucket.key]
         second = second_write(bucket, drain, scene)
         if not second.ended:
@@ -89,19 +138,32 @@ def _second_writes(
     return tuple(steps), going
 
 
-def _ending(bucket: Bucket, drain: Draining, second: SecondWrite, scene: DirectionSnapshot) -> ThrottleStep:
-    step = cut_step(bucket, max(drain.target, bucket.floor.value), drain.target, frozenset(scene.nics), scene)
+def _ending(
+    bucket: Bucket, drain: Draining, second: SecondWrite, scene: DirectionSnapshot
+) -> ThrottleStep:
+    step = cut_step(
+        bucket, max(drain.target, bucket.floor.value), drain.target, frozenset(scene.nics), scene
+    )
     return replace(step, draining=True, predicted_mute_seconds=second.predicted_mute_seconds)
 
 
-def _raises(scene: DirectionSnapshot, needs: Needs, memory: DirectionMemory, cuts: tuple[ThrottleStep, ...]) -> tuple[ThrottleStep, ...]:
-    """Only with no broker in need and a hold since the last change of this direction, all of it remembered."""
+def _raises(
+    scene: DirectionSnapshot, needs: Needs, memory: DirectionMemory, cuts: tuple[ThrottleStep, ...]
+) -> tuple[ThrottleStep, ...]:
+    """Only with no broker in need and a hold since the last change of this direction, all of it
+    remembered.
+    """
     hold_seconds = memory.hold_seconds or scene.settings.hold_seconds
-    calm = all(_is_past(at, hold_seconds, scene) for at in (memory.cut_at_seconds, memory.raised_at_seconds, memory.since_seconds))
+    calm = all(
+        _is_past(at, hold_seconds, scene)
+        for at in (memory.cut_at_seconds, memory.raised_at_seconds, memory.since_seconds)
+    )
     return plan_raises(scene, {cut.key for cut in cuts}) if calm and not needs.over else ()
 
 
-def _after(memory: DirectionMemory, scene: DirectionSnapshot, *, cuts: bool, raises: bool) -> DirectionMemory:
+def _after(
+    memory: DirectionMemory, scene: DirectionSnapshot, *, cuts: bool, raises: bool
+) -> DirectionMemory:
     return replace(
         memory,
         cut_at_seconds=scene.now_seconds if cuts else memory.cut_at_seconds,
@@ -109,7 +171,9 @@ def _after(memory: DirectionMemory, scene: DirectionSnapshot, *, cuts: bool, rai
     )
 
 
-def _phase(scene: DirectionSnapshot, needs: Needs, plan: CutPlan, memory: DirectionMemory, *, moving: bool) -> Phase:
+def _phase(
+    scene: DirectionSnapshot, needs: Needs, plan: CutPlan, memory: DirectionMemory, *, moving: bool
+) -> Phase:
     if needs.over:
         return Phase.EXHAUSTED if plan.exhausted and not moving else Phase.CUTTING
     if needs.spent:
@@ -130,11 +194,21 @@ def _phase(scene: DirectionSnapshot, needs: Needs, plan: CutPlan, memory: Direct
 # decided stays wanted. New decisions are made in `escalation.py`.
 
 
-def settle(scene: DirectionSnapshot, outcome: Outcome) -> tuple[dict[RateKey, ThrottleStep], dict[RateKey, ActiveThrottle]]:
+def settle(
+    scene: DirectionSnapshot, outcome: Outcome
+) -> tuple[dict[RateKey, ThrottleStep], dict[RateKey, ActiveThrottle]]:
     """Every step of this direction, old and new, and what is held from now on."""
-    holds = {step.key: ActiveThrottle(step.value, step.contract, scene.now_seconds) for step in outcome.steps}
+    holds = {
+        step.key: ActiveThrottle(step.value, step.contract, scene.now_seconds)
+        for step in outcome.steps
+    }
     steps = {step.key: _when_due(step, scene) for step in outcome.steps}
-    for bucket in (bucket for tier in scene.tiers.values() for bucket in tier if bucket.held is not None and bucket.key not in steps):
+    for bucket in (
+        bucket
+        for tier in scene.tiers.values()
+        for bucket in tier
+        if bucket.held is not None and bucket.key not in steps
+    ):
         held = _kept(bucket, scene, outcome)
         if held is not None:
             holds[bucket.key] = held
@@ -143,24 +217,47 @@ def settle(scene: DirectionSnapshot, outcome: Outcome) -> tuple[dict[RateKey, Th
 
 
 def _when_due(step: ThrottleStep, scene: DirectionSnapshot) -> ThrottleStep:
-    """A cut that comes too soon after the last one of the same rate stays what is in force until its moment."""
-    wait_seconds = 0.0 if step.draining else step.bucket.seconds_until_lowered_again(scene.settings, scene.now_seconds)
+    """A cut that comes too soon after the last one of the same rate stays what is in force until
+    its moment.
+    """
+    wait_seconds = (
+        0.0
+        if step.draining
+        else step.bucket.seconds_until_lowered_again(scene.settings, scene.now_seconds)
+    )
     if not step.lowers or not wait_seconds:
         return step
-    return replace(step, value=step.bucket.cap, limited_by=LimitedBy.MAX_MUTE, predicted_mute_seconds=0.0, due_in_seconds=wait_seconds)
+    return replace(
+        step,
+        value=step.bucket.cap,
+        limited_by=LimitedBy.MAX_MUTE,
+        predicted_mute_seconds=0.0,
+        due_in_seconds=wait_seconds,
+    )
 
 
 def _kept(bucket: Bucket, scene: DirectionSnapshot, outcome: Outcome) -> ActiveThrottle | None:
     held, in_force = bucket.held, bucket.rate.in_force
-    if held is None or held.applied or in_force is None or not _is_groundless(bucket, held, in_force, scene, outcome):
+    if (
+        held is None
+        or held.applied
+        or in_force is None
+        or not _is_groundless(bucket, held, in_force, scene, outcome)
+    ):
         return held
     if in_force >= RELEASED * bucket.contract:
         return None
-    return ActiveThrottle(max(in_force, bucket.floor.value), bucket.contract, scene.now_seconds, applied=True)
+    return ActiveThrottle(
+        max(in_force, bucket.floor.value), bucket.contract, scene.now_seconds, applied=True
+    )
 
 
-def _is_groundless(bucket: Bucket, held: ActiveThrottle, in_force: int, scene: DirectionSnapshot, outcome: Outcome) -> bool:
-    """Whether a decision that is not in force lost its reason: a cut that is no longer needed, a raise while a broker is over."""
+def _is_groundless(
+    bucket: Bucket, held: ActiveThrottle, in_force: int, scene: DirectionSnapshot, outcome: Outcome
+) -> bool:
+    """Whether a decision that is not in force lost its reason: a cut that is no longer needed, a
+    raise while a broker is over.
+    """
     if outcome.phase is Phase.HELD:
         return False
     if bucket.wanted < in_force:
@@ -169,25 +266,52 @@ def _is_groundless(bucket: Bucket, held: ActiveThrottle, in_force: int, scene: D
     return bool(outcome.needs.over)
 
 
-def _standing(bucket: Bucket, held: ActiveThrottle, scene: DirectionSnapshot, outcome: Outcome) -> ThrottleStep:
+def _standing(
+    bucket: Bucket, held: ActiveThrottle, scene: DirectionSnapshot, outcome: Outcome
+) -> ThrottleStep:
     wanted = min(bucket.contract, max(bucket.floor.value, held.of(bucket.contract)))
     value = _safe_now(bucket, held, wanted, scene, drains=outcome.drains)
     limited = LimitedBy.MAX_MUTE if value > wanted else LimitedBy.NOTHING
-    kind = StepKind.RELEASE if value == bucket.contract and held.value >= held.contract else StepKind.HOLD
+    kind = (
+        StepKind.RELEASE
+        if value == bucket.contract and held.value >= held.contract
+        else StepKind.HOLD
+    )
     mute_seconds = bucket.predicted_mute_seconds(value, scene.settings)
-    wait_seconds = bucket.seconds_until_lowered_again(scene.settings, scene.now_seconds) if value > wanted else 0.0
+    wait_seconds = (
+        bucket.seconds_until_lowered_again(scene.settings, scene.now_seconds)
+        if value > wanted
+        else 0.0
+    )
     return ThrottleStep(
-        bucket, kind, value, wanted, limited, predicted_mute_seconds=mute_seconds, due_in_seconds=wait_seconds if wait_seconds else None
+        bucket,
+        kind,
+        value,
+        wanted,
+        limited,
+        predicted_mute_seconds=mute_seconds,
+        due_in_seconds=wait_seconds if wait_seconds else None,
     )
 
 
 def _may_rise(bucket: Bucket, scene: DirectionSnapshot) -> bool:
     """Whether nothing that is unknown holds up a raise that was decided before."""
-    return not bucket.rate.leads & scene.forbids_raises and (bool(scene.unknown_for_long) or not scene.all_blind)
+    return not bucket.rate.leads & scene.forbids_raises and (
+        bool(scene.unknown_for_long) or not scene.all_blind
+    )
 
 
-def _safe_now(bucket: Bucket, held: ActiveThrottle, wanted: int, scene: DirectionSnapshot, *, drains: Mapping[RateKey, object]) -> int:
-    """`wanted`, or as far as it may go now. Without readings a decision that is not in force waits as it is."""
+def _safe_now(
+    bucket: Bucket,
+    held: ActiveThrottle,
+    wanted: int,
+    scene: DirectionSnapshot,
+    *,
+    drains: Mapping[RateKey, object],
+) -> int:
+    """`wanted`, or as far as it may go now. Without readings a decision that is not in force waits
+    as it is.
+    """
     in_force = bucket.rate.in_force
     if in_force is None or wanted == in_force or bucket.key in drains:
         return wanted
@@ -209,7 +333,9 @@ def _safe_now(bucket: Bucket, held: ActiveThrottle, wanted: int, scene: Directio
 
 
 def holds_of(given: ThrottleInput, memory: ThrottleMemory) -> dict[RateKey, ActiveThrottle]:
-    """What is held now: as remembered, or for a rate that was never seen before, as found. What is gone or exempt is let go."""
+    """What is held now: as remembered, or for a rate that was never seen before, as found. What is
+    gone or exempt is let go.
+    """
     holds: dict[RateKey, ActiveThrottle] = {}
     for rate in given.rates:
         if not rate.throttleable:
@@ -228,7 +354,11 @@ def _seen_applied(held: ActiveThrottle, rate: ManagedRate) -> ActiveThrottle | N
     if held.value >= held.contract:
         released = rate.in_force is None or rate.in_force >= rate.contract
         return None if released else held
-    return replace(held, applied=True) if not held.applied and rate.in_force == held.of(rate.contract) else held
+    return (
+        replace(held, applied=True)
+        if not held.applied and rate.in_force == held.of(rate.contract)
+        else held
+    )
 
 
 def _found(rate: ManagedRate, given: ThrottleInput) -> ActiveThrottle | None:
@@ -237,27 +367,52 @@ def _found(rate: ManagedRate, given: ThrottleInput) -> ActiveThrottle | None:
     floor = floor_of(rate, given.settings.floors).value
     if rate.recorded_fraction is not None:
         value = max(floor, round(min(1.0, max(0.0, rate.recorded_fraction)) * rate.contract))
-        return ActiveThrottle(value, rate.contract, given.now_seconds, applied=True) if value < rate.contract else None
+        return (
+            ActiveThrottle(value, rate.contract, given.now_seconds, applied=True)
+            if value < rate.contract
+            else None
+        )
     if rate.in_force >= RELEASED * rate.contract:
         return None
     return ActiveThrottle(max(floor, rate.in_force), rate.contract, given.now_seconds, applied=True)
 
 
 def direction_memory(
-    given: ThrottleInput, memory: ThrottleMemory, direction: Direction, holds: Mapping[RateKey, ActiveThrottle]
+    given: ThrottleInput,
+    memory: ThrottleMemory,
+    direction: Direction,
+    holds: Mapping[RateKey, ActiveThrottle],
 ) -> DirectionMemory:
-    """As remembered; without memory, when the ledger says that held rates were last changed and raised."""
+    """As remembered; without memory, when the ledger says that held rates were last changed and
+    raised.
+    """
     known = memory.directions.get(direction)
     if known is not None:
         return known
     mine = [rate for rate in given.rates if rate.key in holds and rate.direction is direction]
-    return DirectionMemory(_latest(mine, lambda _: True), _latest(mine, _was_raise), since_seconds=given.now_seconds if mine else None)
+    return DirectionMemory(
+        _latest(mine, lambda _: True),
+        _latest(mine, _was_raise),
+        since_seconds=given.now_seconds if mine else None,
+    )
 
 
 def _latest(rates: Iterable[ManagedRate], is_meant: Callable[[ManagedRate], bool]) -> float | None:
-    return max((rate.last_change.at_seconds for rate in rates if rate.last_change is not None and is_meant(rate)), default=None)
+    return max(
+        (
+            rate.last_change.at_seconds
+            for rate in rates
+            if rate.last_change is not None and is_meant(rate)
+        ),
+        default=None,
+    )
 
 
 def _was_raise(rate: ManagedRate) -> bool:
     change = rate.last_change
-    return change is not None and rate.in_force is not None and change.previous is not None and change.previous < rate.in_force
+    return (
+        change is not None
+        and rate.in_force is not None
+        and change.previous is not None
+        and change.previous < rate.in_force
+    )

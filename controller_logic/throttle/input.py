@@ -1,7 +1,7 @@
 """What one throttle decision is made on, and what it remembers, as immutable values.
 
-Rates that are set are integers in bytes per second and per broker; measured ones are floats. Times are seconds since the epoch as the
-caller's clock gave them. Nothing here computes a decision.
+Rates that are set are integers in bytes per second and per broker; measured ones are floats. Times
+are seconds since the epoch as the caller's clock gave them. Nothing here computes a decision.
 """
 
 from collections.abc import Mapping, Set
@@ -9,43 +9,70 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller_logic.model import BrokerLimit as BrokerLimit
-from controller_logic.model import Direction, Entity, Level, Policy, QuotaWindow, RateKey, Readings, Speed
+from controller_logic.model import (
+    Direction,
+    Entity,
+    Level,
+    Policy,
+    QuotaWindow,
+    RateKey,
+    Readings,
+    Speed,
+)
 
 # --- readings ---
-OVER_SAMPLES: Final = 2  # k: so many of the newest OF_SAMPLES must be over (one false sample must not cut anybody)
+OVER_SAMPLES: Final = (
+    2  # k: so many of the newest OF_SAMPLES must be over (one false sample must not cut anybody)
+)
 OF_SAMPLES: Final = 3  # n
 SEVERE: Final = 1.10  # one sample so far above the limit is enough: a step load
 PLAUSIBLE: Final = 1.2  # a NIC that says more than this times its capacity is not believed
-LYING: Final = 0.5  # nor one that says less than this share of what Kafka's own clients move there (zeros after an exporter's return)
+# nor one that says less than this share of what Kafka's own clients move there (zeros after an
+# exporter's return)
+LYING: Final = 0.5
 
 # --- who gives ---
 MIN_RELIEF: Final = 0.20  # below this share of the excess a cut would hurt without helping
-SATURATED: Final = 0.95  # of capacity: from there on every byte given back helps L0, so MIN_RELIEF gives way to MATTERS
-MATTERS: Final = 0.01  # share of the limit (or of a need on a full link) below which bytes do not matter
-FEW: Final = 1.5  # only the largest givers are cut, until they can give so many times the need: writes are dear
+# of capacity: from there on every byte given back helps L0, so MIN_RELIEF gives way to MATTERS
+SATURATED: Final = 0.95
+MATTERS: Final = (
+    0.01  # share of the limit (or of a need on a full link) below which bytes do not matter
+)
+# only the largest givers are cut, until they can give so many times the need: writes are dear
+FEW: Final = 1.5
 FEW_ENTITIES: Final = 12  # but at least so many
 
 # --- how far ---
 GROWTH: Final = 1.25  # what an unthrottled client may have grown between the reading and the write
-WORTH_CUTTING: Final = 0.97  # a cut to more than this share of what is in force is not worth a write
+WORTH_CUTTING: Final = (
+    0.97  # a cut to more than this share of what is in force is not worth a write
+)
 WORTH_RAISING: Final = 1.1  # nor a raise by a smaller factor
 RAMP: Final = 2.0  # no binding cap grows by more in one raise
 SMALL: Final = 0.1  # a raise within this share of the headroom is given whole, in one write
 FREE: Final = 1.3  # a cap this much above the highest rate of late does not bind
-RELEASED: Final = 0.995  # from this share of the contract on, a raise is a release to exactly the contract; below it, it is throttled
+# from this share of the contract on, a raise is a release to exactly the contract; below it, it is
+# throttled
+RELEASED: Final = 0.995
 
 LONGEST_HOLD_SECONDS: Final = 480.0
 
 # --- floors ---
 _JAVA_BUFFER_BYTES: Final = 32 * 1024 * 1024  # buffer.memory of the Java producer
 _JAVA_DELIVERY_SECONDS: Final = 120  # delivery.timeout.ms
-PRODUCER_FLOOR_BYTES_PER_SECOND: Final = -(-_JAVA_BUFFER_BYTES // _JAVA_DELIVERY_SECONDS)  # 0.28 MB/s: slower, and a full buffer expires
-CONSUMER_FLOOR_BYTES_PER_SECOND: Final = 1_000_000  # a fetch of a partition's usual 1 MiB in about a second
+PRODUCER_FLOOR_BYTES_PER_SECOND: Final = -(
+    -_JAVA_BUFFER_BYTES // _JAVA_DELIVERY_SECONDS
+)  # 0.28 MB/s: slower, and a full buffer expires
+CONSUMER_FLOOR_BYTES_PER_SECOND: Final = (
+    1_000_000  # a fetch of a partition's usual 1 MiB in about a second
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFloors:
-    """Rates in bytes/s below which clients break, whatever a tier says: per known producer, and per consumer entity; 0 = none."""
+    """Rates in bytes/s below which clients break, whatever a tier says: per known producer, and per
+    consumer entity; 0 = none.
+    """
 
     per_producer: int = PRODUCER_FLOOR_BYTES_PER_SECOND
     consumer: int = CONSUMER_FLOOR_BYTES_PER_SECOND
@@ -53,18 +80,23 @@ class ClientFloors:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleSettings:
-    """What a policy sets, and the times that follow from the brokers' quota window (W seconds), computed once.
+    """What a policy sets, and the times that follow from the brokers' quota window (W seconds),
+    computed once.
 
     - `sawtooth_period_seconds`: the period of a throttled client's sawtooth.
     - `nic_mean_seconds`: two of those, since shorter means made false cuts.
-    - `dwell_seconds`: between two cuts of a direction. A second step sooner meets the burst that follows a mute, and no clean sample.
-    - `spread_seconds`: how long the writes of one round may take, so that many clients do not burst in step.
+    - `dwell_seconds`: between two cuts of a direction. A second step sooner meets the burst that
+      follows a mute, and no clean sample.
+    - `spread_seconds`: how long the writes of one round may take, so that many clients do not burst
+      in step.
     - `peak_seconds`: how long a client's highest rate counts: 60 s with 11 x 1.
-    - `raise_backoff_seconds`: over the limit so soon after a raise, the raise was too early: 90 s with 11 x 1.
+    - `raise_backoff_seconds`: over the limit so soon after a raise, the raise was too early: 90 s
+      with 11 x 1.
     """
 
     window: QuotaWindow = field(default_factory=QuotaWindow)
-    max_mute_seconds: int = 12  # a halving with 11 x 1; real mutes stay below 22 s, under the clients' 30 s request timeout
+    # a halving with 11 x 1; real mutes stay below 22 s, under the clients' 30 s request timeout
+    max_mute_seconds: int = 12
     cut_to_percent: int = 97
     raise_to_percent: int = 95
     hold_seconds: float = 45.0
@@ -112,7 +144,9 @@ class ThrottleSettings:
 
 @dataclass(frozen=True, slots=True)
 class LastChange:
-    """Our last write that changed the value in force, by the ledger: when, and what was in force before (None = nothing)."""
+    """Our last write that changed the value in force, by the ledger: when, and what was in force
+    before (None = nothing).
+    """
 
     at_seconds: float
     previous: int | None
@@ -120,11 +154,13 @@ class LastChange:
 
 @dataclass(frozen=True, slots=True)
 class ManagedRate:
-    """One entity's byte rate in one direction: what it is promised, what it may drop to, and what stands.
+    """One entity's byte rate in one direction: what it is promised, what it may drop to, and what
+    stands.
 
-    `contract` and `floor` are scaled by the same leaders. `floor` None = never throttled (L0, an exemption, a tier that gives no such
-    rate). `in_force` None = no quota stands. `leads` are the brokers that lead partitions for it. `recorded_fraction` is what the ledger
-    says of the value in force (1.0 = a contract); None = not recorded. `producers` are the known producers behind it.
+    `contract` and `floor` are scaled by the same leaders. `floor` None = never throttled (L0, an
+    exemption, a tier that gives no such rate). `in_force` None = no quota stands. `leads` are the
+    brokers that lead partitions for it. `recorded_fraction` is what the ledger says of the value in
+    force (1.0 = a contract); None = not recorded. `producers` are the known producers behind it.
     """
 
     entity: Entity
@@ -142,7 +178,9 @@ class ManagedRate:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", (self.entity, self.direction))
-        object.__setattr__(self, "throttleable", self.level is not Level.L0 and self.floor is not None)
+        object.__setattr__(
+            self, "throttleable", self.level is not Level.L0 and self.floor is not None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +197,11 @@ class ThrottleInput:
 
 @dataclass(frozen=True, slots=True)
 class ActiveThrottle:
-    """What was decided for one rate: `value` of a contract that was `contract` then, so that the fraction survives leader moves exactly.
+    """What was decided for one rate: `value` of a contract that was `contract` then, so that the
+    fraction survives leader moves exactly.
 
-    A value equal to the contract is a release that is not in force yet. `applied` turns true once it was seen in force.
+    A value equal to the contract is a release that is not in force yet. `applied` turns true once
+    it was seen in force.
     """
 
     value: int
@@ -182,8 +222,9 @@ class ActiveThrottle:
 class RateHistory:
     """What was seen of one rate lately, each as (seconds, bytes/s).
 
-    `caps` are values in force within a dwell, by when they were last seen; `peaks` the highest rate on any broker, by the time from which
-    each counts; `rates` the last two such rates, by when they were read. `known_seconds` is for how long it has been watched.
+    `caps` are values in force within a dwell, by when they were last seen; `peaks` the highest rate
+    on any broker, by the time from which each counts; `rates` the last two such rates, by when they
+    were read. `known_seconds` is for how long it has been watched.
     """
 
     caps: tuple[tuple[float, int], ...] = ()
@@ -199,7 +240,8 @@ class RateHistory:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """A drain-then-set under way: where it ends, when its first write was decided, and until when all clients surely wait.
+    """A drain-then-set under way: where it ends, when its first write was decided, and until when
+    all clients surely wait.
 
     `silence_seconds` is how long the first write silences the busiest of them.
     """
@@ -213,7 +255,8 @@ class Draining:
 
 @dataclass(frozen=True, slots=True)
 class DirectionMemory:
-    """One direction: when it last cut, raised, and raised too early; how long it holds now (None = as set); rounds so far.
+    """One direction: when it last cut, raised, and raised too early; how long it holds now (None =
+    as set); rounds so far.
 
     `since_seconds` is when this memory began: what was measured before is not remembered.
     """
@@ -228,7 +271,8 @@ class DirectionMemory:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleMemory:
-    """What one decision hands to the next. Losing it is safe: fractions and times of writes come back from what is in force.
+    """What one decision hands to the next. Losing it is safe: fractions and times of writes come
+    back from what is in force.
 
     `distrusted_until` is the time of the newest sample with which a NIC contradicted Kafka, and
     `unknown_since` is since when a broker's load has not been known.

@@ -1,8 +1,9 @@
 """The raises of one round: what is given back, to whom, into which measured headroom.
 
-A raise costs what can bind: lifting a cap that does not bind adds nothing, lifting one that binds adds at most the difference on each
-broker where it binds. So raises fill headroom and cannot overshoot unless new demand comes. L1 first; the next tier only once nothing of
-this one is throttled. When a round may be made is decided in `escalation.py`. All amounts are bytes per second.
+A raise costs what can bind: lifting a cap that does not bind adds nothing, lifting one that binds
+adds at most the difference on each broker where it binds. So raises fill headroom and cannot
+overshoot unless new demand comes. L1 first; the next tier only once nothing of this one is
+throttled. When a round may be made is decided in `escalation.py`. All amounts are bytes per second.
 """
 
 from collections.abc import Collection, Sequence, Set
@@ -18,21 +19,31 @@ _HALVINGS = 25
 
 
 def plan_raises(scene: DirectionSnapshot, busy: Collection[RateKey]) -> tuple[ThrottleStep, ...]:
-    """The round as it could be made now, releases first, then raises; `busy` are those that are cut in the same round."""
+    """The round as it could be made now, releases first, then raises; `busy` are those that are cut
+    in the same round.
+    """
     raiser = _Raiser(scene, busy)
     for level in RAISE_ORDER:
         if not raiser.raise_tier(level):
             break
-    return tuple(sorted(raiser.steps.values(), key=lambda step: (step.kind is StepKind.RAISE, step.level, step.entity.sort_key)))
+    return tuple(
+        sorted(
+            raiser.steps.values(),
+            key=lambda step: (step.kind is StepKind.RAISE, step.level, step.entity.sort_key),
+        )
+    )
 
 
 def headroom_of(scene: DirectionSnapshot) -> dict[int, float]:
-    """How much more each broker may carry; 0 or less = nothing. A broker without a limit is absent, a blind one has 0.
+    """How much more each broker may carry; 0 or less = nothing. A broker without a limit is absent,
+    a blind one has 0.
 
-    One that has been blind for so long that the policy wants no one throttled for it is absent, too.
+    One that has been blind for so long that the policy wants no one throttled for it is absent,
+    too.
 
-    A jump of load counts as soon as the newest sawtooth period shows it, although the mean of two lags behind it.
-    A NIC that says less than what Kafka moves for clients there is not believed here, even where it still passes as a reading.
+    A jump of load counts as soon as the newest sawtooth period shows it, although the mean of two
+    lags behind it. A NIC that says less than what Kafka moves for clients there is not believed
+    here, even where it still passes as a reading.
     """
     share = scene.settings.raise_to_percent / 100
     room: dict[int, float] = {}
@@ -40,7 +51,9 @@ def headroom_of(scene: DirectionSnapshot) -> dict[int, float]:
         if broker in scene.forbids_raises:
             room[broker] = 0.0
         elif nic.limit is not None and nic.bytes_per_second is not None:
-            room[broker] = share * nic.limit - max(nic.bytes_per_second, nic.newest_period_bytes_per_second, nic.clients)
+            room[broker] = share * nic.limit - max(
+                nic.bytes_per_second, nic.newest_period_bytes_per_second, nic.clients
+            )
     return room
 
 
@@ -54,22 +67,37 @@ class _Raiser:
         self.steps: dict[RateKey, ThrottleStep] = {}
 
     def raise_tier(self, level: Level) -> bool:
-        """Raise what may be raised. Returns whether all of it is released, so that the next tier may follow."""
+        """Raise what may be raised. Returns whether all of it is released, so that the next tier
+        may follow.
+        """
         throttled = [bucket for bucket in self._scene.tiers[level] if bucket.is_throttled]
         open_ones = [
-            bucket for bucket in throttled if bucket.key not in self._busy and not self._is_pinned(bucket) and not _is_above(bucket)
+            bucket
+            for bucket in throttled
+            if bucket.key not in self._busy
+            and not self._is_pinned(bucket)
+            and not _is_above(bucket)
         ]
         for bucket in open_ones:
             if bucket.is_free and self._has_room_everywhere(bucket):
                 self._release(bucket)
         self._release_small([bucket for bucket in open_ones if bucket.binding])
-        self._grow([bucket for bucket in open_ones if bucket.binding and bucket.key not in self.steps])
-        return all(bucket.key in self.steps and self.steps[bucket.key].kind is StepKind.RELEASE for bucket in throttled)
+        self._grow(
+            [bucket for bucket in open_ones if bucket.binding and bucket.key not in self.steps]
+        )
+        return all(
+            bucket.key in self.steps and self.steps[bucket.key].kind is StepKind.RELEASE
+            for bucket in throttled
+        )
 
     def _is_pinned(self, bucket: Bucket) -> bool:
-        """On a full link no cap seems to bind, which is no reason to lift one; of a blind broker nothing is known."""
+        """On a full link no cap seems to bind, which is no reason to lift one; of a blind broker
+        nothing is known.
+        """
         brokers = _brokers(bucket)
-        is_full = any(self._scene.nics[broker].is_full for broker in brokers if broker in self._scene.nics)
+        is_full = any(
+            self._scene.nics[broker].is_full for broker in brokers if broker in self._scene.nics
+        )
         return is_full or any(broker in self._scene.forbids_raises for broker in brokers)
 
     def _has_room_everywhere(self, bucket: Bucket) -> bool:
@@ -77,7 +105,9 @@ class _Raiser:
 
     def _release(self, bucket: Bucket) -> None:
         binding = bucket.binding
-        self.steps[bucket.key] = _raise_step(bucket, bucket.contract, LimitedBy.CONTRACT, self._seen_room(binding))
+        self.steps[bucket.key] = _raise_step(
+            bucket, bucket.contract, LimitedBy.CONTRACT, self._seen_room(binding)
+        )
         self._spend(bucket, bucket.contract)
 
     def _release_small(self, binding: Sequence[Bucket]) -> None:
@@ -85,7 +115,10 @@ class _Raiser:
         at_first = dict(self._room)
         for bucket in sorted(binding, key=lambda one: one.contract - one.cap):
             more = bucket.contract - bucket.cap
-            fits = all(more <= SMALL * at_first.get(broker, inf) and more <= self._room.get(broker, inf) for broker in bucket.binding)
+            fits = all(
+                more <= SMALL * at_first.get(broker, inf) and more <= self._room.get(broker, inf)
+                for broker in bucket.binding
+            )
             if fits:
                 self._release(bucket)
 
@@ -100,7 +133,9 @@ class _Raiser:
                 self._release(bucket)
             elif value > bucket.cap:
                 limited = LimitedBy.RAMP if factor >= RAMP else LimitedBy.HEADROOM
-                self.steps[bucket.key] = _raise_step(bucket, value, limited, self._seen_room(bucket.binding))
+                self.steps[bucket.key] = _raise_step(
+                    bucket, value, limited, self._seen_room(bucket.binding)
+                )
                 self._spend(bucket, value)
 
     def _common_factor(self, binding: Sequence[Bucket]) -> float:
@@ -119,7 +154,9 @@ class _Raiser:
             more = min(float(bucket.contract), bucket.cap * factor) - bucket.cap
             for broker in bucket.binding:
                 use[broker] = use.get(broker, 0.0) + more
-        return all(amount <= max(0.0, self._room.get(broker, inf)) for broker, amount in use.items())
+        return all(
+            amount <= max(0.0, self._room.get(broker, inf)) for broker, amount in use.items()
+        )
 
     def _spend(self, bucket: Bucket, value: int) -> None:
         for broker in bucket.binding:
@@ -131,7 +168,9 @@ class _Raiser:
 
 
 def _is_above(bucket: Bucket) -> bool:
-    """Whether it still goes down to a contract that leaders made smaller, by safe steps: until then nothing is given back."""
+    """Whether it still goes down to a contract that leaders made smaller, by safe steps: until then
+    nothing is given back.
+    """
     return bucket.cap > bucket.contract
 
 
@@ -139,6 +178,10 @@ def _brokers(bucket: Bucket) -> Set[int]:
     return bucket.rate.leads | bucket.flows.keys()
 
 
-def _raise_step(bucket: Bucket, value: int, limited: LimitedBy, room: dict[int, float]) -> ThrottleStep:
+def _raise_step(
+    bucket: Bucket, value: int, limited: LimitedBy, room: dict[int, float]
+) -> ThrottleStep:
     kind = StepKind.RELEASE if value == bucket.contract else StepKind.RAISE
-    return ThrottleStep(bucket, kind, value, bucket.contract, limited, tuple(sorted(room)), headroom=room)
+    return ThrottleStep(
+        bucket, kind, value, bucket.contract, limited, tuple(sorted(room)), headroom=room
+    )

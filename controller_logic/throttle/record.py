@@ -1,4 +1,6 @@
-"""The observation record of one direction's round, for status, audit and people. It repeats what was decided and decides nothing."""
+"""The observation record of one direction's round, for status, audit and people. It repeats what
+was decided and decides nothing.
+"""
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
@@ -8,7 +10,15 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle.attribution import CUT_ORDER, DirectionSnapshot
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.cuts import Outcome
-from controller_logic.throttle.decision import BrokerView, Finding, Phase, Round, SkippedEntity, StepKind, ThrottleStep
+from controller_logic.throttle.decision import (
+    BrokerView,
+    Finding,
+    Phase,
+    Round,
+    SkippedEntity,
+    StepKind,
+    ThrottleStep,
+)
 from controller_logic.throttle.input import ManagedRate
 
 # why an entity was left alone
@@ -24,7 +34,12 @@ _NAMED = 20  # entities that were left alone are named for understanding, not co
 
 
 def round_of(
-    scene: DirectionSnapshot, outcome: Outcome, steps: Mapping[RateKey, ThrottleStep], rates: Iterable[ManagedRate], *, by_newest: bool
+    scene: DirectionSnapshot,
+    outcome: Outcome,
+    steps: Mapping[RateKey, ThrottleStep],
+    rates: Iterable[ManagedRate],
+    *,
+    by_newest: bool,
 ) -> Round:
     """The record. `rates` are all managed rates, those that are never throttled too."""
     return Round(
@@ -38,23 +53,40 @@ def round_of(
         steps=tuple(steps.values()),
         not_done=_not_done(scene, outcome, steps, rates),
         findings=(*_of_brokers(scene, outcome), *_of_entities(steps.values())),
-        next_cut_at_seconds=_after(outcome.memory.cut_at_seconds, scene.settings.dwell_seconds, scene) if outcome.needs.over else None,
-        next_raise_at_seconds=_next_raise(scene, outcome) if any(step.fraction < 1 for step in steps.values()) else None,
+        next_cut_at_seconds=_after(
+            outcome.memory.cut_at_seconds, scene.settings.dwell_seconds, scene
+        )
+        if outcome.needs.over
+        else None,
+        next_raise_at_seconds=_next_raise(scene, outcome)
+        if any(step.fraction < 1 for step in steps.values())
+        else None,
         by_newest=by_newest,
     )
 
 
 def _views(scene: DirectionSnapshot, outcome: Outcome) -> tuple[BrokerView, ...]:
     needs = {broker: need.amount for broker, need in outcome.needs.all.items()}
-    needs |= {broker: helpless.need for broker, helpless in {**outcome.needs.helpless, **outcome.needs.spent}.items()}
+    needs |= {
+        broker: helpless.need
+        for broker, helpless in {**outcome.needs.helpless, **outcome.needs.spent}.items()
+    }
     return tuple(
-        BrokerView(nic, needs.get(broker, 0.0), {level: scene.can_give(broker, (level,)) for level in CUT_ORDER})
+        BrokerView(
+            nic,
+            needs.get(broker, 0.0),
+            {level: scene.can_give(broker, (level,)) for level in CUT_ORDER},
+        )
         for broker, nic in scene.nics.items()
     )
 
 
 def _after(since_seconds: float | None, seconds: float, scene: DirectionSnapshot) -> float:
-    return scene.now_seconds if since_seconds is None else max(scene.now_seconds, since_seconds + seconds)
+    return (
+        scene.now_seconds
+        if since_seconds is None
+        else max(scene.now_seconds, since_seconds + seconds)
+    )
 
 
 def _next_raise(scene: DirectionSnapshot, outcome: Outcome) -> float:
@@ -63,13 +95,23 @@ def _next_raise(scene: DirectionSnapshot, outcome: Outcome) -> float:
 
 
 def _not_done(
-    scene: DirectionSnapshot, outcome: Outcome, steps: Mapping[RateKey, ThrottleStep], rates: Iterable[ManagedRate]
+    scene: DirectionSnapshot,
+    outcome: Outcome,
+    steps: Mapping[RateKey, ThrottleStep],
+    rates: Iterable[ManagedRate],
 ) -> tuple[SkippedEntity, ...]:
     """Who leads on a broker that is over its limit and was left alone, and why."""
     over = outcome.needs.over.keys()
-    alone = [rate for rate in rates if rate.direction is scene.direction and rate.leads & over and rate.key not in steps]
+    alone = [
+        rate
+        for rate in rates
+        if rate.direction is scene.direction and rate.leads & over and rate.key not in steps
+    ]
     buckets = {bucket.key: bucket for tier in scene.tiers.values() for bucket in tier}
-    return tuple(SkippedEntity(rate.entity, _why(rate, buckets.get(rate.key), over, outcome)) for rate in alone[:_NAMED])
+    return tuple(
+        SkippedEntity(rate.entity, _why(rate, buckets.get(rate.key), over, outcome))
+        for rate in alone[:_NAMED]
+    )
 
 
 def _why(rate: ManagedRate, bucket: Bucket | None, over: Iterable[int], outcome: Outcome) -> str:
@@ -86,23 +128,45 @@ def _why(rate: ManagedRate, bucket: Bucket | None, over: Iterable[int], outcome:
 
 def _of_brokers(scene: DirectionSnapshot, outcome: Outcome) -> list[Finding]:
     way = scene.direction.value
-    found = [Finding(Reason.STALE_DATA, f"broker {broker} {way}: {nic.why}", broker) for broker, nic in scene.nics.items() if not nic.known]
+    found = [
+        Finding(Reason.STALE_DATA, f"broker {broker} {way}: {nic.why}", broker)
+        for broker, nic in scene.nics.items()
+        if not nic.known
+    ]
     for broker in sorted(scene.unknown_for_long):
         words = (
-            f"broker {broker} {way}: unknown for {scene.settings.release_after_seconds or 0:.0f} s or longer, so no one is throttled for it"
+            f"broker {broker} {way}: unknown for "
+            f"{scene.settings.release_after_seconds or 0:.0f} s or longer, so no one is "
+            f"throttled for it"
         )
         found.append(Finding(Reason.RELEASED_UNMEASURED, words, broker))
     for broker, helpless in outcome.needs.helpless.items():
-        words = f"broker {broker} {way} is {_mb(helpless.need)} above its aim, L1 to L3 could give {_mb(helpless.can_give)} there"
+        words = (
+            f"broker {broker} {way} is {_mb(helpless.need)} above its aim, L1 to L3 could "
+            f"give {_mb(helpless.can_give)} there"
+        )
         found.append(Finding(Reason.QUOTA_CANNOT_HELP, words, broker))
-    spent = {broker: helpless.need - helpless.can_give for broker, helpless in outcome.needs.spent.items()}
+    spent = {
+        broker: helpless.need - helpless.can_give
+        for broker, helpless in outcome.needs.spent.items()
+    }
     exhausted = outcome.plan.exhausted if outcome.phase is Phase.EXHAUSTED else {}
     for broker, amount in {**spent, **exhausted}.items():
         found.append(
-            Finding(Reason.QUOTA_EXHAUSTED, f"broker {broker} {way}: {_mb(amount)} too much with every tier at its target", broker)
+            Finding(
+                Reason.QUOTA_EXHAUSTED,
+                f"broker {broker} {way}: {_mb(amount)} too much with every tier at its target",
+                broker,
+            )
         )
     for broker in sorted(outcome.needs.over.keys() & scene.unmeasured):
-        found.append(Finding(Reason.CLIENT_RATES_UNKNOWN, f"broker {broker} {way}: no metric reports what its clients send", broker))
+        found.append(
+            Finding(
+                Reason.CLIENT_RATES_UNKNOWN,
+                f"broker {broker} {way}: no metric reports what its clients send",
+                broker,
+            )
+        )
     return found
 
 
@@ -110,7 +174,10 @@ def _of_entities(steps: Iterable[ThrottleStep]) -> list[Finding]:
     found: list[Finding] = []
     for step in steps:
         if step.kind is StepKind.CUT and step.score < _POOR_SCORE:
-            words = f"{step.entity}: the cut takes {_mb(step.relief)} off brokers in need and {_mb(step.collateral)} off others"
+            words = (
+                f"{step.entity}: the cut takes {_mb(step.relief)} off brokers in need and "
+                f"{_mb(step.collateral)} off others"
+            )
             found.append(Finding(Reason.POOR_FIT, words, entity=step.entity))
         floor = step.bucket.floor
         if floor.because and step.value == floor.value:
@@ -124,7 +191,9 @@ def _mb(bytes_per_second: float) -> str:
 
 
 def as_mapping(record: Round) -> dict[str, object]:
-    """The record for JSON: rates in bytes/s as numbers, times in seconds, names as in the control study."""
+    """The record for JSON: rates in bytes/s as numbers, times in seconds, names as in the control
+    study.
+    """
     return {
         "t": record.at_seconds,
         "dir": record.direction.value,
@@ -137,7 +206,9 @@ def as_mapping(record: Round) -> dict[str, object]:
         "actions": [_action(step) for step in record.steps if step.kind is not StepKind.HOLD],
         "held": sum(step.kind is StepKind.HOLD for step in record.steps),
         "notDone": [{"entity": str(one.entity), "why": one.why} for one in record.not_done],
-        "conditions": [{"reason": one.reason.value, "message": one.message} for one in record.findings],
+        "conditions": [
+            {"reason": one.reason.value, "message": one.message} for one in record.findings
+        ],
         "nextCut": record.next_cut_at_seconds,
         "nextRaise": record.next_raise_at_seconds,
     }
@@ -145,7 +216,12 @@ def as_mapping(record: Round) -> dict[str, object]:
 
 def _broker(view: BrokerView, record: Round) -> dict[str, object]:
     nic = view.nic
-    document: dict[str, object] = {"id": nic.broker, "threshold": nic.limit, "capacity": nic.capacity, "need": view.need}
+    document: dict[str, object] = {
+        "id": nic.broker,
+        "threshold": nic.limit,
+        "capacity": nic.capacity,
+        "need": view.need,
+    }
     if nic.bytes_per_second is not None and nic.at_seconds is not None:
         document |= {
             "nic": nic.bytes_per_second,

@@ -1,7 +1,9 @@
-"""The throttle's part of a pass: what load says of every rate, and what the plan therefore holds in place of contracts.
+"""The throttle's part of a pass: what load says of every rate, and what the plan therefore holds in
+place of contracts.
 
-Without readings nothing moves: what the ledger shows as throttled stays so. Writes that the throttle wants are spread over a quota window;
-those whose turn has not come stay what is in force. A policy that names no metrics throttles nothing, so every rate is at the contract.
+Without readings nothing moves: what the ledger shows as throttled stays so. Writes that the
+throttle wants are spread over a quota window; those whose turn has not come stay what is in force.
+A policy that names no metrics throttles nothing, so every rate is at the contract.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,7 +60,12 @@ class ManagedRates:
     """What one pass knows of rates; `live` are the brokers that the cluster lists."""
 
     def __init__(
-        self, wanted: Desired, quotas: Mapping[Entity, StoredQuota], policy: Policy, live: frozenset[int], inherited: DefaultEntityQuotas
+        self,
+        wanted: Desired,
+        quotas: Mapping[Entity, StoredQuota],
+        policy: Policy,
+        live: frozenset[int],
+        inherited: DefaultEntityQuotas,
     ) -> None:
         self._wanted = wanted
         self._quotas = quotas
@@ -66,7 +73,9 @@ class ManagedRates:
         self._live = live
         self._inherited = inherited
         limits = [policy.limits.of(broker) for broker in live]
-        self._largest = {way: max((limit.limit(way) or 0 for limit in limits), default=0) for way in Direction}
+        self._largest = {
+            way: max((limit.limit(way) or 0 for limit in limits), default=0) for way in Direction
+        }
 
     def all(self) -> tuple[ManagedRate, ...]:
         """Every rate with a contract or a floor, in the order of the tiers."""
@@ -79,28 +88,48 @@ class ManagedRates:
     def _of(self, owner: MemberReport) -> Iterator[ManagedRate]:
         stored = self._quotas.get(owner.entity)
         promise = owner.promise
-        floors = self._wanted.floor_of(owner) if stored is not None and self._may_write(stored) else NOTHING
+        floors = (
+            self._wanted.floor_of(owner)
+            if stored is not None and self._may_write(stored)
+            else NOTHING
+        )
         for direction, key in KEY_OF.items():
             contract = self._contract(promise, floors, direction)
             if contract:
-                yield self._rate(owner, stored, direction, contract=contract, floor=floors.targets.get(key))
+                yield self._rate(
+                    owner, stored, direction, contract=contract, floor=floors.targets.get(key)
+                )
 
     def _may_write(self, stored: StoredQuota) -> bool:
         return stored.problem is None and (stored.ledger is None or stored.is_of(self._policy))
 
     def _contract(self, promise: Promise, floors: Promise, direction: Direction) -> int:
-        """What is promised on each broker; without a contract, for the arithmetic, as much as any broker may carry. 0 = unknown."""
+        """What is promised on each broker; without a contract, for the arithmetic, as much as any
+        broker may carry. 0 = unknown.
+        """
         key = KEY_OF[direction]
         target = promise.targets.get(key)
         if target is not None:
             return target.value
-        return self._largest[direction] if key in floors.targets and key not in promise.unknown else 0
+        return (
+            self._largest[direction] if key in floors.targets and key not in promise.unknown else 0
+        )
 
     def _rate(
-        self, owner: MemberReport, stored: StoredQuota | None, direction: Direction, *, contract: int, floor: Target | None
+        self,
+        owner: MemberReport,
+        stored: StoredQuota | None,
+        direction: Direction,
+        *,
+        contract: int,
+        floor: Target | None,
     ) -> ManagedRate:
         key = KEY_OF[direction]
-        entry = stored.ledger.entries.get(key) if stored is not None and stored.ledger is not None else None
+        entry = (
+            stored.ledger.entries.get(key)
+            if stored is not None and stored.ledger is not None
+            else None
+        )
         spread = owner.spread
         return ManagedRate(
             owner.entity,
@@ -112,7 +141,9 @@ class ManagedRates:
             self._live if spread is None else spread.leading,
             last_change=_last_change(entry),
             recorded_fraction=_recorded_fraction(entry),
-            producers=int(direction is Direction.INGRESS),  # one bucket shows only that there is a producer
+            producers=int(
+                direction is Direction.INGRESS
+            ),  # one bucket shows only that there is a producer
         )
 
     def _in_force(self, stored: StoredQuota | None, key: QuotaKey) -> int | None:
@@ -122,7 +153,9 @@ class ManagedRates:
             return enforced_rate(stored.values[key])
         inherited = self._inherited.below(stored.entity).get(key)
         rate = None if inherited is None else enforced_rate(inherited.text)
-        return rate if rate is not None and rate < MAX_BYTE_RATE else None  # a default that only meters limits nothing
+        return (
+            rate if rate is not None and rate < MAX_BYTE_RATE else None
+        )  # a default that only meters limits nothing
 
 
 def _last_change(entry: LedgerEntry | None) -> LastChange | None:
@@ -132,21 +165,26 @@ def _last_change(entry: LedgerEntry | None) -> LastChange | None:
 
 
 def _recorded_fraction(entry: LedgerEntry | None) -> float:
-    """Of the contract; what we never wrote, or wrote as a contract, is no throttle whatever its number."""
+    """Of the contract; what we never wrote, or wrote as a contract, is no throttle whatever its
+    number.
+    """
     written = enforced_rate(entry.written) if entry is not None else None
     if entry is None or not entry.of_contract or written is None:
         return 1.0
     return written / entry.of_contract
 
 
-_SAME = 0.005  # of the contract: rounding, and a floor that binds on other leaders, are no new decision
+_SAME = (
+    0.005  # of the contract: rounding, and a floor that binds on other leaders, are no new decision
+)
 _USUAL_SCRAPE_SECONDS = 15.0
 _LEVELS = tuple(Level)
 
 
 @dataclass(frozen=True, slots=True)
 class ThrottlePass:
-    """`held` are the keys that are held below their contracts, `due_in_seconds` is when the next write of the throttle may go out.
+    """`held` are the keys that are held below their contracts, `due_in_seconds` is when the next
+    write of the throttle may go out.
 
     `decision` None = load is not measured.
     """
@@ -169,7 +207,11 @@ def throttle_pass(
     pace: WritePace | None,
 ) -> ThrottlePass:
     """Decide both directions of every member. The topology has to be known."""
-    policy, topology, now_seconds = observation.policy, observation.topology, observation.now_seconds
+    policy, topology, now_seconds = (
+        observation.policy,
+        observation.topology,
+        observation.now_seconds,
+    )
     if policy.deleting or not policy.measured or topology is None:
         return ThrottlePass()
     rates = ManagedRates(wanted, quotas, policy, topology.brokers, inherited)
@@ -186,23 +228,40 @@ def throttle_pass(
     turn = paced(changes, pace, policy.window, now_seconds=now_seconds)
     going = len(changes) if policy.mode is Mode.OBSERVE else turn.now
     waiting = {step.key for step in changes[going:]}
-    due = [step.due_in_seconds for step in decision.steps.values() if step.due_in_seconds is not None]
+    due = [
+        step.due_in_seconds for step in decision.steps.values() if step.due_in_seconds is not None
+    ]
     due += [] if turn.due_in_seconds is None else [turn.due_in_seconds]
-    return ThrottlePass(_held_down(decision, waiting, rates), decision, remembered, turn.pace, min(due, default=None))
+    return ThrottlePass(
+        _held_down(decision, waiting, rates),
+        decision,
+        remembered,
+        turn.pace,
+        min(due, default=None),
+    )
 
 
 def _in_write_order(steps: Iterable[ThrottleStep]) -> list[ThrottleStep]:
-    """What changes by the throttle's own decision: lowerings of L3 first and the largest relief first; then raises, L1 first."""
-    changes = [step for step in steps if step.value != _in_force(step) and _because(step) is not None]
+    """What changes by the throttle's own decision: lowerings of L3 first and the largest relief
+    first; then raises, L1 first.
+    """
+    changes = [
+        step for step in steps if step.value != _in_force(step) and _because(step) is not None
+    ]
     lowered = [step for step in changes if step.lowers]
     raised = [step for step in changes if not step.lowers]
     return [
-        *sorted(lowered, key=lambda step: (-_LEVELS.index(step.level), -step.relief, step.entity.sort_key)),
+        *sorted(
+            lowered,
+            key=lambda step: (-_LEVELS.index(step.level), -step.relief, step.entity.sort_key),
+        ),
         *sorted(raised, key=lambda step: (_LEVELS.index(step.level), step.entity.sort_key)),
     ]
 
 
-def _held_down(decision: ThrottleDecision, waiting: set[RateKey], rates: ManagedRates) -> ThrottledTargets:
+def _held_down(
+    decision: ThrottleDecision, waiting: set[RateKey], rates: ManagedRates
+) -> ThrottledTargets:
     held: dict[Entity, dict[QuotaKey, Throttled]] = {}
     for key, step in decision.steps.items():
         is_waiting = key in waiting
@@ -211,7 +270,9 @@ def _held_down(decision: ThrottleDecision, waiting: set[RateKey], rates: Managed
             floor = rates.floor(step.entity, step.direction)
             because = None if is_waiting else _because(step)
             mute_seconds = 0.0 if is_waiting else step.predicted_mute_seconds
-            throttled = Throttled(value, step.contract, floor, because, _rises(step, because), mute_seconds)
+            throttled = Throttled(
+                value, step.contract, floor, because, _rises(step, because), mute_seconds
+            )
             held.setdefault(step.entity, {})[KEY_OF[step.direction]] = throttled
     return held
 
@@ -222,7 +283,9 @@ def _in_force(step: ThrottleStep) -> int:
 
 
 def _because(step: ThrottleStep) -> Reason | None:
-    """Why the value changes: by a decision on load, or None = the same share of the contract on other leaders or after another writer."""
+    """Why the value changes: by a decision on load, or None = the same share of the contract on
+    other leaders or after another writer.
+    """
     held = step.bucket.held
     if step.kind is StepKind.HOLD and held is not None and held.applied:
         return None
@@ -238,7 +301,12 @@ def _because(step: ThrottleStep) -> Reason | None:
 def _rises(step: ThrottleStep, because: Reason | None) -> bool:
     """Whether it is on its way back: raised now, or not changed since it was raised."""
     change, in_force = step.bucket.rate.last_change, step.in_force
-    was_raised = change is not None and change.previous is not None and in_force is not None and change.previous < in_force
+    was_raised = (
+        change is not None
+        and change.previous is not None
+        and in_force is not None
+        and change.previous < in_force
+    )
     return because is Reason.RELAXING or (because is None and was_raised)
 
 
@@ -253,7 +321,9 @@ class _Result:
     directions: dict[Direction, DirectionMemory]
 
 
-def throttle(given: ThrottleInput, flows: Flows, memory: ThrottleMemory | None = None) -> tuple[ThrottleDecision, ThrottleMemory]:
+def throttle(
+    given: ThrottleInput, flows: Flows, memory: ThrottleMemory | None = None
+) -> tuple[ThrottleDecision, ThrottleMemory]:
     """Decide both directions. `flows` are the usable client rates of the readings.
 
     Without memory (a new operator) fractions and times come from what is in force and the ledger.
@@ -265,19 +335,33 @@ def throttle(given: ThrottleInput, flows: Flows, memory: ThrottleMemory | None =
     distrusted_until = dict(memory.distrusted_until)
     unknown_since: dict[tuple[int, Direction], float] = {}
     for direction in Direction:
-        throttled = any(one.value < one.contract for key, one in held.items() if key[1] is direction)
+        throttled = any(
+            one.value < one.contract for key, one in held.items() if key[1] is direction
+        )
         by_newest = not throttled and not distrusted_until
-        nics = nic_statuses(given, flows, direction, throttled=throttled, distrusted_until=distrusted_until)
+        nics = nic_statuses(
+            given, flows, direction, throttled=throttled, distrusted_until=distrusted_until
+        )
         distrusted_until |= {
-            (broker, direction): given.readings.nic[broker, direction][-1].at_seconds for broker, nic in nics.items() if nic.lies
+            (broker, direction): given.readings.nic[broker, direction][-1].at_seconds
+            for broker, nic in nics.items()
+            if nic.lies
         }
         unknown_since |= {
-            (broker, direction): min(memory.unknown_since.get((broker, direction), given.now_seconds), given.now_seconds)
+            (broker, direction): min(
+                memory.unknown_since.get((broker, direction), given.now_seconds), given.now_seconds
+            )
             for broker, nic in nics.items()
             if not nic.known
         }
-        scene = scene_of(given, direction, nics, buckets, _unknown_for_long(given, direction, unknown_since))
-        drains = {key: drain for key, drain in memory.drains.items() if key[1] is direction and key in held}
+        scene = scene_of(
+            given, direction, nics, buckets, _unknown_for_long(given, direction, unknown_since)
+        )
+        drains = {
+            key: drain
+            for key, drain in memory.drains.items()
+            if key[1] is direction and key in held
+        }
         outcome = escalate(scene, direction_memory(given, memory, direction, held), drains)
         steps, holds = settle(scene, outcome)
         result.steps |= steps
@@ -286,12 +370,22 @@ def throttle(given: ThrottleInput, flows: Flows, memory: ThrottleMemory | None =
         result.directions[direction] = outcome.memory
         result.rounds.append(round_of(scene, outcome, steps, given.rates, by_newest=by_newest))
     decision = ThrottleDecision(result.steps, tuple(result.rounds))
-    return decision, ThrottleMemory(result.held, seen, result.directions, result.drains, distrusted_until, unknown_since)
+    return decision, ThrottleMemory(
+        result.held, seen, result.directions, result.drains, distrusted_until, unknown_since
+    )
 
 
-def _unknown_for_long(given: ThrottleInput, direction: Direction, since: Mapping[tuple[int, Direction], float]) -> frozenset[int]:
-    """The brokers whose load has been unknown for so long that the policy wants no one throttled for them any more."""
+def _unknown_for_long(
+    given: ThrottleInput, direction: Direction, since: Mapping[tuple[int, Direction], float]
+) -> frozenset[int]:
+    """The brokers whose load has been unknown for so long that the policy wants no one throttled
+    for them any more.
+    """
     after_seconds = given.settings.release_after_seconds
     if after_seconds is None:
         return frozenset()
-    return frozenset(broker for (broker, way), at in since.items() if way is direction and given.now_seconds - at >= after_seconds)
+    return frozenset(
+        broker
+        for (broker, way), at in since.items()
+        if way is direction and given.now_seconds - at >= after_seconds
+    )

@@ -1,8 +1,10 @@
-"""A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager, each a part of the one binary `kube`.
+"""A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager, each a part of the one
+binary `kube`.
 
-Left to itself it has no node, no scheduler and no Pods: what it offers is what an operator sees of a cluster (schemas, CEL, RBAC, watches,
-garbage collection, namespace deletion), on loopback and without root. `kube_node` gives it a node. Its state lives in one directory and is
-deleted at the end.
+Left to itself it has no node, no scheduler and no Pods: what it offers is what an operator sees of
+a cluster (schemas, CEL, RBAC, watches, garbage collection, namespace deletion), on loopback and
+without root. `kube_node` gives it a node. Its state lives in one directory and is deleted at the
+end.
 """
 
 from __future__ import annotations
@@ -43,10 +45,14 @@ def service_account_key() -> str:
     scalar = (1 + secrets.randbelow(2**255 - 1)).to_bytes(32, "big")
     body = _VERSION_1 + _OCTETS_32 + scalar + _CURVE_P256
     der = b"\x30" + bytes([len(body)]) + body
-    return f"-----BEGIN EC PRIVATE KEY-----\n{base64.encodebytes(der).decode()}-----END EC PRIVATE KEY-----\n"
+    return (
+        f"-----BEGIN EC PRIVATE KEY-----\n{base64.encodebytes(der).decode()}-----END EC "
+        f"PRIVATE KEY-----\n"
+    )
 
 
-# Memory for time: with the usual 100 a small API server spends a quarter of its processor time on collecting garbage.
+# Memory for time: with the usual 100 a small API server spends a quarter of its processor time on
+# collecting garbage.
 _GARBAGE_PERCENT = "400"
 _START_TIMEOUT_SECONDS = 60.0
 _ADMIN = "admin"
@@ -70,7 +76,8 @@ _CONTROLLERS = (
 
 @dataclass(frozen=True)
 class ApiPlan:
-    """Where the API listens, who may use it beside the administrator (user -> group), and what is different with a node.
+    """Where the API listens, who may use it beside the administrator (user -> group), and what is
+    different with a node.
 
     `binary` gives the program that holds the parts, and builds it where it has to.
     """
@@ -78,7 +85,8 @@ class ApiPlan:
     binary: Callable[[], Path] = kube_binary
     host: str = "127.0.0.1"
     users: Mapping[str, str] = field(default_factory=dict)
-    # Without the reconciler, because an API server refuses to advertise a loopback address in the Service `kubernetes`.
+    # Without the reconciler, because an API server refuses to advertise a loopback address in the
+    # Service `kubernetes`.
     apiserver_flags: Sequence[str] = ("--endpoint-reconciler-type=none",)
     controllers: Sequence[str] = _CONTROLLERS
 
@@ -86,8 +94,9 @@ class ApiPlan:
 class KubeApi:
     """A running Kubernetes API for as long as the `with` block lasts.
 
-    Attributes are valid inside the block: `server` (the URL), `kubeconfig` (an administrator's), `directory` (state and logs). The
-    first write to a fresh CRD takes about 2 s on this server although the CRD is Established, so install CRDs once per session.
+    Attributes are valid inside the block: `server` (the URL), `kubeconfig` (an administrator's),
+    `directory` (state and logs). The first write to a fresh CRD takes about 2 s on this server
+    although the CRD is Established, so install CRDs once per session.
     """
 
     def __init__(self, plan: ApiPlan | None = None) -> None:
@@ -114,29 +123,42 @@ class KubeApi:
     def kubectl(self, *args: str, input: str | None = None, timeout_seconds: float = 60.0) -> str:
         """What kubectl, run as the administrator, writes to stdout.
 
-        `input` goes to its stdin (`-f -`). Raises `KubectlFailed` when it ends with another code than 0, `LabError` when it has not
-        ended in time.
+        `input` goes to its stdin (`-f -`). Raises `KubectlFailed` when it ends with another code
+        than 0, `LabError` when it has not ended in time.
         """
-        return run_kubectl(self._binary, self.kubeconfig, args, input=input, timeout_seconds=timeout_seconds)
+        return run_kubectl(
+            self._binary, self.kubeconfig, args, input=input, timeout_seconds=timeout_seconds
+        )
 
     def restart_apiserver(self) -> None:
-        """Kill the API server and start it again with all that etcd holds; returns once it is ready. Watches break, tokens stay good."""
+        """Kill the API server and start it again with all that etcd holds; returns once it is
+        ready. Watches break, tokens stay good.
+        """
         self._processes["kube-apiserver"].kill()
         self._start_apiserver()
 
     def install_crds(self, *paths: Path) -> None:
-        """Apply the CRDs in these files or directories, refusing unknown fields, and wait until they are served."""
+        """Apply the CRDs in these files or directories, refusing unknown fields, and wait until
+        they are served.
+        """
         files = [argument for path in paths for argument in ("-f", str(path))]
         self.kubectl("apply", "--server-side", "--validate=strict", *files)
         self.kubectl("wait", "--for=condition=Established", "--timeout=30s", *files)
 
     def kubeconfig_of(self, user: str) -> Path:
         """A kubeconfig for one of the plan's users; KeyError for anybody else."""
-        return self.kubeconfig_for(token=self._tokens[user], path=self.directory / f"{user.replace(':', '-')}.kubeconfig")
+        return self.kubeconfig_for(
+            token=self._tokens[user], path=self.directory / f"{user.replace(':', '-')}.kubeconfig"
+        )
 
     def kubeconfig_for(self, *, token: str, path: Path) -> Path:
-        """Write a kubeconfig to `path`, readable by its owner only, that presents the bearer `token`; returns `path`."""
-        cluster = {"server": self.server, "certificate-authority": str(self.directory / "pki" / "apiserver.crt")}
+        """Write a kubeconfig to `path`, readable by its owner only, that presents the bearer
+        `token`; returns `path`.
+        """
+        cluster = {
+            "server": self.server,
+            "certificate-authority": str(self.directory / "pki" / "apiserver.crt"),
+        }
         content = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -149,7 +171,8 @@ class KubeApi:
         return path
 
     def _kill(self) -> None:
-        # Nothing here is worth a clean shutdown: the state is deleted, and an API server with open watches takes its time.
+        # Nothing here is worth a clean shutdown: the state is deleted, and an API server with open
+        # watches takes its time.
         while self._processes:
             self._processes.popitem()[1].kill()
 
@@ -158,20 +181,26 @@ class KubeApi:
         self._write_credentials()
         self._etcd_url = self._start_etcd()
         self._start_apiserver()
-        self._wait_until_ready("127.0.0.1", self._start_controller_manager(), "the controller manager", path="/healthz")
+        self._wait_until_ready(
+            "127.0.0.1", self._start_controller_manager(), "the controller manager", path="/healthz"
+        )
         say("kube-api", f"ready at {self.server} after {time.monotonic() - started:.1f} s")
 
     def _write_credentials(self) -> None:
         _write_private(self.directory / "service-account.key", service_account_key())
         groups = {_ADMIN: "system:masters", **self._plan.users}
-        lines = [f'{token},{user},{user},"{groups[user]}"\n' for user, token in self._tokens.items()]
+        lines = [
+            f'{token},{user},{user},"{groups[user]}"\n' for user, token in self._tokens.items()
+        ]
         _write_private(self.directory / "tokens.csv", "".join(lines))
         self.kubeconfig_for(token=self._tokens[_ADMIN], path=self.kubeconfig)
 
     def _run(self, part: str, *flags: str) -> None:
         log_path = self.directory / "log" / f"{part}.log"
         argv = [str(self._binary), part, *flags]
-        self._processes[part] = start(part, argv, log_path=log_path, environment={"GOGC": _GARBAGE_PERCENT})
+        self._processes[part] = start(
+            part, argv, log_path=log_path, environment={"GOGC": _GARBAGE_PERCENT}
+        )
 
     def _start_etcd(self) -> str:
         client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
@@ -227,12 +256,16 @@ class KubeApi:
 
     def _wait_until_ready(self, host: str, port: int, what: str, *, path: str) -> None:
         wait_until(
-            lambda: _answers(host, port, path), what, timeout_seconds=_START_TIMEOUT_SECONDS, processes=list(self._processes.values())
+            lambda: _answers(host, port, path),
+            what,
+            timeout_seconds=_START_TIMEOUT_SECONDS,
+            processes=list(self._processes.values()),
         )
 
 
 def _answers(host: str, port: int, path: str) -> bool:
-    # Each part has signed its own certificate by now or not yet; whether it is ready is all that is asked, on this machine.
+    # Each part has signed its own certificate by now or not yet; whether it is ready is all that is
+    # asked, on this machine.
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
     trusting.verify_mode = ssl.CERT_NONE
@@ -260,7 +293,7 @@ def _write_private(path: Path, content: str) -> None:
 
 
 Rule = Mapping[str, Sequence[str]]
-"""One RBAC rule as Kubernetes spells it: `apiGroups`, `resources`, `verbs` and, where wanted, `resourceNames`."""
+"""One RBAC rule in Kubernetes' terms: `apiGroups`, `resources`, `verbs`, `resourceNames`."""
 
 _RBAC = "rbac.authorization.k8s.io"
 
@@ -273,25 +306,46 @@ def service_account_kubeconfig(
     rules: Sequence[Rule],
     granted_in: Sequence[str] = (),
 ) -> Path:
-    """A kubeconfig that presents the ServiceAccount `name` of `namespace`, which is made and bound to `rules` here.
+    """A kubeconfig that presents the ServiceAccount `name` of `namespace`, which is made and bound
+    to `rules` here.
 
-    The rules hold in the namespaces of `granted_in`, or in the whole cluster when there are none. The token lasts an hour. The
-    namespaces have to exist. Raises `lab.kubernetes.tools.KubectlFailed` when the server refuses a rule.
+    The rules hold in the namespaces of `granted_in`, or in the whole cluster when there are none.
+    The token lasts an hour. The namespaces have to exist. Raises
+    `lab.kubernetes.tools.KubectlFailed` when the server refuses a rule.
     """
     subject = {"kind": "ServiceAccount", "name": name, "namespace": namespace}
-    objects: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}]
+    objects: list[dict[str, Any]] = [
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": namespace},
+        }
+    ]
     places: Sequence[str | None] = granted_in or [None]
     for place in places:
         objects += _grant(f"{namespace}-{name}", rules, subject=subject, place=place)
-    kube_api.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    token = kube_api.kubectl("create", "token", name, f"--namespace={namespace}", "--duration=1h").strip()
-    return kube_api.kubeconfig_for(token=token, path=kube_api.directory / f"{namespace}-{name}.kubeconfig")
+    kube_api.kubectl(
+        "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    )
+    token = kube_api.kubectl(
+        "create", "token", name, f"--namespace={namespace}", "--duration=1h"
+    ).strip()
+    return kube_api.kubeconfig_for(
+        token=token, path=kube_api.directory / f"{namespace}-{name}.kubeconfig"
+    )
 
 
-def _grant(role_name: str, rules: Sequence[Rule], *, subject: Mapping[str, str], place: str | None) -> list[dict[str, Any]]:
+def _grant(
+    role_name: str, rules: Sequence[Rule], *, subject: Mapping[str, str], place: str | None
+) -> list[dict[str, Any]]:
     prefix = "Cluster" if place is None else ""
     metadata = {"name": role_name} if place is None else {"name": role_name, "namespace": place}
-    role = {"apiVersion": f"{_RBAC}/v1", "kind": f"{prefix}Role", "metadata": metadata, "rules": list(rules)}
+    role = {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{prefix}Role",
+        "metadata": metadata,
+        "rules": list(rules),
+    }
     reference = {"apiGroup": _RBAC, "kind": f"{prefix}Role", "name": role_name}
     binding = {
         "apiVersion": f"{_RBAC}/v1",

@@ -1,11 +1,13 @@
-"""A cluster made by kind, on a dockerd in a network namespace on the bridge of a lab: Kubernetes as kubeadm sets it up. Needs root.
+"""A cluster made by kind, on a dockerd in a network namespace on the bridge of a lab: Kubernetes as
+kubeadm sets it up. Needs root.
 
     with KafkaLab(namespaces=True) as kafka, KindLab(kafka.bridge) as cluster:
         cluster.load_image(archive)
         cluster.kubectl("apply", "-f", "pod.yaml")
 
-Pods reach everything on the bridge (brokers, ZooKeeper, Prometheus) under the namespace's address, as they would leave a real node; the
-API is reached from the machine at the same address. One node, whose network enforces no NetworkPolicy. Nothing is routed beyond the bridge.
+Pods reach everything on the bridge (brokers, ZooKeeper, Prometheus) under the namespace's address,
+as they would leave a real node; the API is reached from the machine at the same address. One node,
+whose network enforces no NetworkPolicy. Nothing is routed beyond the bridge.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ _STORE_LOAD_TIMEOUT_SECONDS = 300.0
 
 
 def node_data() -> Path:
-    """The data directory, from the cache or built into it; read it, never write to it. Needs root."""
+    """The data directory, from the cache or built into it; read it, never write to it. Needs
+    root.
+    """
     return cache.entry("kind-node", image_inputs(), build=_build) / "data"
 
 
@@ -47,7 +51,13 @@ def _build(content: Path) -> None:
     with RunDirectory() as run:
         directory = run.path / "kind"
         with Dockerd(run, Network(run).add("kind", 60), directory) as engine:
-            engine.docker("load", "--quiet", "--input", str(archive), timeout_seconds=_STORE_LOAD_TIMEOUT_SECONDS)
+            engine.docker(
+                "load",
+                "--quiet",
+                "--input",
+                str(archive),
+                timeout_seconds=_STORE_LOAD_TIMEOUT_SECONDS,
+            )
         (directory / "data").rename(content / "data")
     shutil.rmtree(work)
     archive.unlink()
@@ -66,7 +76,9 @@ _RESTART_TIMEOUT_SECONDS = 90.0
 
 
 class KindLab:
-    """A context manager that returns once the node is Ready and the cluster's names are answered."""
+    """A context manager that returns once the node is Ready and the cluster's names are
+    answered.
+    """
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -82,10 +94,18 @@ class KindLab:
             self._namespace = self._network.add("kind", _HOST_NUMBER)
             _open_namespace(self._namespace, gateway=self._network.gateway)
             self._calls = self.directory / "calls"
-            self._engine = stack.enter_context(Dockerd(run, self._namespace, self.directory, prepared=prepared))
+            self._engine = stack.enter_context(
+                Dockerd(run, self._namespace, self.directory, prepared=prepared)
+            )
             self._create()
             self._stack = stack.pop_all()
-        say("kind", f"ready at https://{self._namespace.address}:{_API_PORT} after {time.monotonic() - started:.1f} s")
+        say(
+            "kind",
+            (
+                f"ready at https://{self._namespace.address}:{_API_PORT} after "
+                f"{time.monotonic() - started:.1f} s"
+            ),
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,7 +113,9 @@ class KindLab:
 
     @property
     def calls_path(self) -> Path:
-        """The API server's audit log: every call of a ServiceAccount outside kube-system, a JSON object a line."""
+        """The API server's audit log: every call of a ServiceAccount outside kube-system, a JSON
+        object a line.
+        """
         return self._calls / "calls.jsonl"
 
     @property
@@ -113,31 +135,65 @@ class KindLab:
         path.chmod(0o777)
         return path, f"{_CALLS}/shared/{name}"
 
-    def kubectl(self, *arguments: str, input: str | None = None, timeout_seconds: float = 60.0) -> str:
+    def kubectl(
+        self, *arguments: str, input: str | None = None, timeout_seconds: float = 60.0
+    ) -> str:
         """As `KubeApi.kubectl`."""
-        return run_kubectl(KUBE_NODE.binary(), self.kubeconfig, arguments, input=input, timeout_seconds=timeout_seconds)
+        return run_kubectl(
+            KUBE_NODE.binary(),
+            self.kubeconfig,
+            arguments,
+            input=input,
+            timeout_seconds=timeout_seconds,
+        )
 
     def load_image(self, archive: Path) -> None:
-        """Have the node hold the images of a docker archive, under the names that stand in it; nothing is ever pulled."""
+        """Have the node hold the images of a docker archive, under the names that stand in it;
+        nothing is ever pulled.
+        """
         self._kind("load", "image-archive", str(archive), timeout_seconds=_LOAD_TIMEOUT_SECONDS)
 
     def restart_apiserver(self) -> None:
         """Kill the API server; returns once the one that kubelet starts in its place is ready."""
         self._engine.docker("exec", _NODE, "pkill", "-KILL", "-x", "kube-apiserver")
-        wait_until(self._is_ready, "the API server that was killed", timeout_seconds=_RESTART_TIMEOUT_SECONDS, poll_seconds=0.2)
+        wait_until(
+            self._is_ready,
+            "the API server that was killed",
+            timeout_seconds=_RESTART_TIMEOUT_SECONDS,
+            poll_seconds=0.2,
+        )
 
     def _create(self) -> None:
         settings = self.directory / "cluster.json"
-        settings.write_text(json.dumps(_cluster(self._namespace.address, calls=self._calls), indent=1))
+        settings.write_text(
+            json.dumps(_cluster(self._namespace.address, calls=self._calls), indent=1)
+        )
         self._calls.mkdir()
         (self._calls / "policy.json").write_text(json.dumps(calls_policy()))
-        choices = ["--config", str(settings), "--image", NODE_IMAGE, "--kubeconfig", str(self.kubeconfig), "--wait", "120s"]
+        choices = [
+            "--config",
+            str(settings),
+            "--image",
+            NODE_IMAGE,
+            "--kubeconfig",
+            str(self.kubeconfig),
+            "--wait",
+            "120s",
+        ]
         self._kind("create", "cluster", *choices, timeout_seconds=_CREATE_TIMEOUT_SECONDS)
-        available = ["--for=condition=Available", "deployment/coredns", f"--timeout={_DNS_TIMEOUT_SECONDS}s"]
-        self.kubectl("--namespace=kube-system", "wait", *available, timeout_seconds=_DNS_TIMEOUT_SECONDS + 10)
+        available = [
+            "--for=condition=Available",
+            "deployment/coredns",
+            f"--timeout={_DNS_TIMEOUT_SECONDS}s",
+        ]
+        self.kubectl(
+            "--namespace=kube-system", "wait", *available, timeout_seconds=_DNS_TIMEOUT_SECONDS + 10
+        )
 
     def _kind(self, *arguments: str, timeout_seconds: float) -> str:
-        return self._engine.call([str(KIND.binary()), *arguments, "--name", CLUSTER], timeout_seconds=timeout_seconds)
+        return self._engine.call(
+            [str(KIND.binary()), *arguments, "--name", CLUSTER], timeout_seconds=timeout_seconds
+        )
 
     def _is_ready(self) -> bool:
         try:
@@ -147,13 +203,24 @@ class KindLab:
 
 
 def _cluster(address: str, *, calls: Path) -> dict[str, object]:
-    """kind's configuration. `calls` is the directory for the API server's audit log, with its policy."""
+    """kind's configuration. `calls` is the directory for the API server's audit log, with its
+    policy.
+    """
     cluster: dict[str, object] = {
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
-        "networking": {"apiServerAddress": address, "apiServerPort": _API_PORT, "serviceSubnet": _SERVICE_SUBNET},
+        "networking": {
+            "apiServerAddress": address,
+            "apiServerPort": _API_PORT,
+            "serviceSubnet": _SERVICE_SUBNET,
+        },
         "kubeadmConfigPatches": [json.dumps(_control_plane()), json.dumps(_kubelet())],
-        "nodes": [{"role": "control-plane", "extraMounts": [{"hostPath": str(calls), "containerPath": _CALLS}]}],
+        "nodes": [
+            {
+                "role": "control-plane",
+                "extraMounts": [{"hostPath": str(calls), "containerPath": _CALLS}],
+            }
+        ],
     }
     if lacks_sys_resource():
         clamp = '[plugins."io.containerd.grpc.v1.cri"]\n  restrict_oom_score_adj = true\n'
@@ -162,8 +229,13 @@ def _cluster(address: str, *, calls: Path) -> dict[str, object]:
 
 
 def _control_plane() -> dict[str, object]:
-    """What is different from kubeadm's own. etcd does not wait for the disk: what a lab holds need not outlive the machine."""
-    audit = {"audit-policy-file": f"{_CALLS}/policy.json", "audit-log-path": f"{_CALLS}/calls.jsonl"}
+    """What is different from kubeadm's own. etcd does not wait for the disk: what a lab holds need
+    not outlive the machine.
+    """
+    audit = {
+        "audit-policy-file": f"{_CALLS}/policy.json",
+        "audit-log-path": f"{_CALLS}/calls.jsonl",
+    }
     volume = {"name": "calls", "hostPath": _CALLS, "mountPath": _CALLS, "pathType": "Directory"}
     return {
         "kind": "ClusterConfiguration",
@@ -173,7 +245,9 @@ def _control_plane() -> dict[str, object]:
 
 
 def _kubelet() -> dict[str, object]:
-    """An API server that is killed again and again comes back within seconds; kubelet would wait longer each time, up to five minutes."""
+    """An API server that is killed again and again comes back within seconds; kubelet would wait
+    longer each time, up to five minutes.
+    """
     return {
         "kind": "KubeletConfiguration",
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -185,5 +259,6 @@ def _kubelet() -> dict[str, object]:
 def _open_namespace(namespace: Namespace, *, gateway: str) -> None:
     inside = ["ip", "-n", namespace.name, "route", "add"]
     output_of([*inside, "default", "via", gateway], timeout_seconds=20.0)
-    # A Pod that asks for a Service before kube-proxy knows it is refused, where it would wait half a minute for an answer from outside.
+    # A Pod that asks for a Service before kube-proxy knows it is refused, where it would wait half
+    # a minute for an answer from outside.
     output_of([*inside, "unreachable", _SERVICE_SUBNET], timeout_seconds=20.0)

@@ -1,7 +1,9 @@
-"""The image of a kind cluster's node, made here: a Debian root, kind's own files, the lab's Kubernetes, and the images it starts.
+"""The image of a kind cluster's node, made here: a Debian root, kind's own files, the lab's
+Kubernetes, and the images it starts.
 
-It is what `kind build node-image` would make, except that every part of Kubernetes is one program, and that a bridge is the network of its
-one node. kind's files come out of its Go module; nothing is pulled, and nothing shows on which machine it was made.
+It is what `kind build node-image` would make, except that every part of Kubernetes is one program,
+and that a bridge is the network of its one node. kind's files come out of its Go module; nothing is
+pulled, and nothing shows on which machine it was made.
 """
 
 from __future__ import annotations
@@ -23,7 +25,15 @@ from lab.cache import RunDirectory
 from lab.errors import LabError, say
 from lab.image_archive import ImageConfig, write_archive, write_layer
 from lab.kubernetes import node, node_remains
-from lab.kubernetes.node import COREDNS, IPTABLES_LIBRARIES, IPTABLES_NAMES, PAUSE_IMAGE, lacks_sys_resource, node_parts, pause_image
+from lab.kubernetes.node import (
+    COREDNS,
+    IPTABLES_LIBRARIES,
+    IPTABLES_NAMES,
+    PAUSE_IMAGE,
+    lacks_sys_resource,
+    node_parts,
+    pause_image,
+)
 from lab.kubernetes.tools import KUBE_NODE, KUBERNETES_VERSION
 from lab.network import Namespace
 from lab.packages import GoModule, unpacked
@@ -40,47 +50,93 @@ from lab.process import Process, output_of, wait_until
 
 _BUILD_TIMEOUT_SECONDS = 900.0
 _TOOLS = ("mmdebstrap", "debian-archive-keyring")
-_LIST_TARGETS = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)", "Created-By: Packages"]
-# A container shares its machine's kernel: what a package would set there at boot is none of its business.
-_LEFT_OUT = ("/usr/share/man/*", "/usr/share/doc/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/lib/sysctl.d/*")
+_LIST_TARGETS = [
+    "apt-get",
+    "indextargets",
+    "--format",
+    "$(REPO_URI) $(RELEASE) $(COMPONENT)",
+    "Created-By: Packages",
+]
+# A container shares its machine's kernel: what a package would set there at boot is none of its
+# business.
+_LEFT_OUT = (
+    "/usr/share/man/*",
+    "/usr/share/doc/*",
+    "/usr/share/locale/*",
+    "/usr/share/info/*",
+    "/usr/lib/sysctl.d/*",
+)
 _FORGET_MIRROR = 'rm -rf "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/* "$1"/var/log/*'
 
 
 def debian_root(name: str, packages: Sequence[str], *, without: Sequence[str]) -> Path:
-    """The tar file of a root with these packages and what they depend on, less the files that match the globs `without`.
+    """The tar file of a root with these packages and what they depend on, less the files that match
+    the globs `without`.
 
-    From the cache, under `name`, or built into it with the release that this machine runs: about a minute and 80 MB of downloads.
+    From the cache, under `name`, or built into it with the release that this machine runs: about a
+    minute and 80 MB of downloads.
     """
     codename = codename_of(Path("/etc/os-release").read_text())
-    key_parts = [codename, platform.machine(), *_LEFT_OUT, _FORGET_MIRROR, "with", *packages, "without", *without]
-    return cache.entry(name, key_parts, build=lambda content: _build(content, codename, packages=packages, without=without)) / "root.tar"
+    key_parts = [
+        codename,
+        platform.machine(),
+        *_LEFT_OUT,
+        _FORGET_MIRROR,
+        "with",
+        *packages,
+        "without",
+        *without,
+    ]
+    return (
+        cache.entry(
+            name,
+            key_parts,
+            build=lambda content: _build(content, codename, packages=packages, without=without),
+        )
+        / "root.tar"
+    )
 
 
 def codename_of(os_release: str) -> str:
-    """The word for the release, "bookworm", in the text of /etc/os-release; `LabError` where it has none."""
+    """The word for the release, "bookworm", in the text of /etc/os-release; `LabError` where it has
+    none.
+    """
     settings = dict(line.split("=", 1) for line in os_release.splitlines() if "=" in line)
     try:
         return settings["VERSION_CODENAME"].strip("\"'")
     except KeyError:
-        raise LabError("This is no Debian: /etc/os-release names no VERSION_CODENAME, so no root file system can be made.") from None
+        raise LabError(
+            "This is no Debian: /etc/os-release names no VERSION_CODENAME, so no root file "
+            "system can be made."
+        ) from None
 
 
 def sources_of(listed_targets: str, codename: str) -> list[str]:
-    """URI, suite and component, a line for each of the release's own suites among `apt-get indextargets`; others' repositories are not."""
+    """URI, suite and component, a line for each of the release's own suites among `apt-get
+    indextargets`; others' repositories are not.
+    """
     suites = {codename, f"{codename}-updates", f"{codename}-security"}
     lines = dict.fromkeys(listed_targets.splitlines())  # once each, in their order
     return [line for line in lines if line.split()[1] in suites and line.split()[2] == "main"]
 
 
-def _build(content: Path, codename: str, *, packages: Sequence[str], without: Sequence[str]) -> None:
+def _build(
+    content: Path, codename: str, *, packages: Sequence[str], without: Sequence[str]
+) -> None:
     say("debian", f"making a {codename} root file system; about a minute")
     work = content.parent / "work"
     work.mkdir()
     tools = unpacked(_TOOLS)
     keyring = tools / "usr/share/keyrings/debian-archive-keyring.gpg"
-    mirrors = [f"deb [signed-by={keyring}] {source}" for source in sources_of(output_of(_LIST_TARGETS, timeout_seconds=60.0), codename)]
+    mirrors = [
+        f"deb [signed-by={keyring}] {source}"
+        for source in sources_of(output_of(_LIST_TARGETS, timeout_seconds=60.0), codename)
+    ]
     if not mirrors:
-        raise LabError(f"apt-get knows no source of {codename} main. Add Debian's own to /etc/apt/sources.list.d and run apt-get update.")
+        raise LabError(
+            f"apt-get knows no source of {codename} main. Add Debian's own to "
+            f"/etc/apt/sources.list.d and run apt-get update."
+        )
     remove = f'cd "$1" && rm -f {" ".join(without)}'
     command = [
         str(tools / "usr/bin/mmdebstrap"),
@@ -95,8 +151,13 @@ def _build(content: Path, codename: str, *, packages: Sequence[str], without: Se
         str(content / "root.tar"),
         *mirrors,
     ]
-    environment = {"PATH": os.pathsep.join([str(tools / "usr/bin"), os.environ["PATH"]]), "TMPDIR": str(work)}
-    with process.start("mmdebstrap", command, log_path=work / "mmdebstrap.log", environment=environment) as making:
+    environment = {
+        "PATH": os.pathsep.join([str(tools / "usr/bin"), os.environ["PATH"]]),
+        "TMPDIR": str(work),
+    }
+    with process.start(
+        "mmdebstrap", command, log_path=work / "mmdebstrap.log", environment=environment
+    ) as making:
         making.expect_success(_BUILD_TIMEOUT_SECONDS)
 
 
@@ -112,8 +173,11 @@ _KEPT = ("io.containerd.content.v1.content", "io.containerd.metadata.v1.bolt")
 _IMPORT_TIMEOUT_SECONDS = 120.0
 
 
-def preload(store: Path, archives: Sequence[Path], names: Mapping[str, Sequence[str]], *, programs: Path) -> None:
-    """Fill `store`, which is made, with the docker archives, and give their images further `names` (image -> names).
+def preload(
+    store: Path, archives: Sequence[Path], names: Mapping[str, Sequence[str]], *, programs: Path
+) -> None:
+    """Fill `store`, which is made, with the docker archives, and give their images further `names`
+    (image -> names).
 
     `programs` is the directory with containerd and ctr.
     """
@@ -122,15 +186,34 @@ def preload(store: Path, archives: Sequence[Path], names: Mapping[str, Sequence[
         work = Path(scratch)
         settings = work / "containerd.toml"
         settings.write_text(_settings(store, work))
-        with process.start("containerd", [str(programs / "containerd"), "-c", str(settings)], log_path=work / "containerd.log") as engine:
+        with process.start(
+            "containerd",
+            [str(programs / "containerd"), "-c", str(settings)],
+            log_path=work / "containerd.log",
+        ) as engine:
             ctr = [str(programs / "ctr"), f"--address={work}/containerd.sock", "--namespace=k8s.io"]
-            wait_until(lambda: _answers(ctr), "containerd to answer", timeout_seconds=30.0, processes=[engine])
+            wait_until(
+                lambda: _answers(ctr),
+                "containerd to answer",
+                timeout_seconds=30.0,
+                processes=[engine],
+            )
             for archive in archives:
-                imported = [*ctr, "images", "import", "--all-platforms", "--no-unpack", str(archive)]
+                imported = [
+                    *ctr,
+                    "images",
+                    "import",
+                    "--all-platforms",
+                    "--no-unpack",
+                    str(archive),
+                ]
                 output_of(imported, timeout_seconds=_IMPORT_TIMEOUT_SECONDS)
             for image, further in names.items():
                 for name in further:
-                    output_of([*ctr, "images", "tag", image, name], timeout_seconds=_IMPORT_TIMEOUT_SECONDS)
+                    output_of(
+                        [*ctr, "images", "tag", image, name],
+                        timeout_seconds=_IMPORT_TIMEOUT_SECONDS,
+                    )
     for path in store.iterdir():
         if path.name not in _KEPT:
             shutil.rmtree(path)
@@ -149,7 +232,12 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 
 
 def _answers(ctr: list[str]) -> bool:
-    return subprocess.run([*ctr, "version"], capture_output=True, timeout=_IMPORT_TIMEOUT_SECONDS).returncode == 0
+    return (
+        subprocess.run(
+            [*ctr, "version"], capture_output=True, timeout=_IMPORT_TIMEOUT_SECONDS
+        ).returncode
+        == 0
+    )
 
 
 # dockerd and containerd in a network namespace of the lab, out of Debian packages unpacked into
@@ -171,10 +259,21 @@ _START_TIMEOUT_SECONDS = 60.0
 
 
 class Dockerd:
-    """A context manager that returns once dockerd answers. `environment` is all that a client of it needs, and nothing of a person's."""
+    """A context manager that returns once dockerd answers. `environment` is all that a client of it
+    needs, and nothing of a person's.
+    """
 
-    def __init__(self, run: RunDirectory, namespace: Namespace, directory: Path, *, prepared: Path | None = None) -> None:
-        """`prepared` is the data directory of an earlier dockerd, whose images this one has too; it is only read."""
+    def __init__(
+        self,
+        run: RunDirectory,
+        namespace: Namespace,
+        directory: Path,
+        *,
+        prepared: Path | None = None,
+    ) -> None:
+        """`prepared` is the data directory of an earlier dockerd, whose images this one has too; it
+        is only read.
+        """
         self._run = run
         self._prepared = prepared
         self._namespace = namespace
@@ -186,12 +285,24 @@ class Dockerd:
         with ExitStack() as stack:
             self._directory.mkdir(parents=True)
             self.environment = self._environment()
-            self._run.record_undo([sys.executable, str(Path(node_remains.__file__)), self._cgroup, str(self._directory)])
+            self._run.record_undo(
+                [
+                    sys.executable,
+                    str(Path(node_remains.__file__)),
+                    self._cgroup,
+                    str(self._directory),
+                ]
+            )
             stack.callback(node_remains.clear, self._cgroup, self._directory)
             node.make(self._cgroup)
             self.process = self._start()
             stack.callback(self.process.kill)
-            wait_until(self._answers, "dockerd to answer", timeout_seconds=_START_TIMEOUT_SECONDS, processes=[self.process])
+            wait_until(
+                self._answers,
+                "dockerd to answer",
+                timeout_seconds=_START_TIMEOUT_SECONDS,
+                processes=[self.process],
+            )
             self._stack = stack.pop_all()
         return self
 
@@ -199,11 +310,15 @@ class Dockerd:
         self._stack.close()
 
     def docker(self, *arguments: str, timeout_seconds: float = 120.0) -> str:
-        """What the docker command writes to stdout; `LabError` when it fails or has not ended in time."""
+        """What the docker command writes to stdout; `LabError` when it fails or has not ended in
+        time.
+        """
         return self.call(["docker", *arguments], timeout_seconds=timeout_seconds)
 
     def call(self, command: list[str], *, timeout_seconds: float) -> str:
-        """What a client of this dockerd writes to stdout; `LabError` when it fails or has not ended in time."""
+        """What a client of this dockerd writes to stdout; `LabError` when it fails or has not ended
+        in time.
+        """
         return output_of(command, timeout_seconds=timeout_seconds, environment=self.environment)
 
     def _environment(self) -> dict[str, str]:
@@ -232,10 +347,29 @@ class Dockerd:
         settings.write_text(json.dumps(self._settings(), indent=1))
         # Not `ip netns exec`: it would hide the control groups.
         inside = ["nsenter", f"--net=/run/netns/{self._namespace.name}"]
-        apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "docker-init", "--"]
-        start = [str(_FILES / "engine.sh"), str(self._directory), str(self._prepared or ""), f"--config-file={settings}"]
+        apart = [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "docker-init",
+            "--",
+        ]
+        start = [
+            str(_FILES / "engine.sh"),
+            str(self._directory),
+            str(self._prepared or ""),
+            f"--config-file={settings}",
+        ]
         argv = node.joined(self._cgroup, [*inside, *apart, *start])
-        return process.start("dockerd", argv, log_path=self._directory / "log" / "dockerd.log", environment=self.environment)
+        return process.start(
+            "dockerd",
+            argv,
+            log_path=self._directory / "log" / "dockerd.log",
+            environment=self.environment,
+        )
 
     def _settings(self) -> dict[str, object]:
         directory = self._directory
@@ -256,15 +390,25 @@ class Dockerd:
             "cgroup-parent": f"/{self._cgroup}/containers",
         }
         if lacks_sys_resource():
-            settings |= {"runtimes": {"bounded": {"path": str(_FILES / "runc-bounded")}}, "default-runtime": "bounded"}
+            settings |= {
+                "runtimes": {"bounded": {"path": str(_FILES / "runc-bounded")}},
+                "default-runtime": "bounded",
+            }
         return settings
 
     def _answers(self) -> bool:
-        return subprocess.run(["docker", "version"], env=self.environment, capture_output=True, timeout=20).returncode == 0
+        return (
+            subprocess.run(
+                ["docker", "version"], env=self.environment, capture_output=True, timeout=20
+            ).returncode
+            == 0
+        )
 
 
 def _copy_images(prepared: Path, data: Path) -> None:
-    """All that dockerd knows of its images, and an empty directory for the files of each layer, where engine.sh mounts them."""
+    """All that dockerd knows of its images, and an empty directory for the files of each layer,
+    where engine.sh mounts them.
+    """
     for part in ("image", "overlay2"):
         shutil.copytree(prepared / part, data / part, symlinks=True, ignore=_layer_files)
 
@@ -328,16 +472,32 @@ _NOT_STARTED = (
 # What kube-proxy calls.
 _PROXY_PACKAGES = ("iptables", "libc6", *IPTABLES_LIBRARIES)
 _SERVICES = ("containerd", "kernel-settings", "kubelet", "undo-mount-hacks")
-_CLUSTER_PARTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler")
+_CLUSTER_PARTS = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+)
 _CLUSTER_IMAGE = f"localhost/kube:{KUBERNETES_VERSION}"
 _DNS_IMAGE = "localhost/coredns:lab"
 
 
 def image_inputs() -> Iterator[str | bytes]:
-    """Everything that decides what the image is, as parts of a key; what has to be built for that is built."""
-    inputs = [_root(), KUBE_NODE.binary(), COREDNS.binary(), pause_image(), unpacked(_PROXY_PACKAGES)]
+    """Everything that decides what the image is, as parts of a key; what has to be built for that
+    is built.
+    """
+    inputs = [
+        _root(),
+        KUBE_NODE.binary(),
+        COREDNS.binary(),
+        pause_image(),
+        unpacked(_PROXY_PACKAGES),
+    ]
     yield from (_entry_name(path) for path in inputs)
-    yield from (path.read_bytes() for path in (_DIRECTORY / "go.mod", _DIRECTORY / "go.sum", Path(__file__)))
+    yield from (
+        path.read_bytes() for path in (_DIRECTORY / "go.mod", _DIRECTORY / "go.sum", Path(__file__))
+    )
     for path in sorted(_OWN_FILES.rglob("*")):
         if path.is_file():
             yield str(path.relative_to(_OWN_FILES))
@@ -345,12 +505,16 @@ def image_inputs() -> Iterator[str | bytes]:
 
 
 def _entry_name(path: Path) -> str:
-    """The cache's name of the entry that holds `path`; its key stands for everything that the entry was made from."""
+    """The cache's name of the entry that holds `path`; its key stands for everything that the entry
+    was made from.
+    """
     return path.relative_to(cache.root() / "entries").parts[0]
 
 
 def write_node_image(archive: Path, work: Path) -> None:
-    """Write a docker archive of `NODE_IMAGE`. `work` is an empty directory; what is left in it is of no use. Needs root."""
+    """Write a docker archive of `NODE_IMAGE`. `work` is an empty directory; what is left in it is
+    of no use. Needs root.
+    """
     tree = work / "tree"
     tree.mkdir()
     engine = node_parts(work / "bin").containerd.parent
@@ -363,7 +527,9 @@ def write_node_image(archive: Path, work: Path) -> None:
     write_layer(tree, layer)
     start = ("/usr/local/bin/entrypoint", "/sbin/init")
     # systemd looks for `container`, and ends at this signal only
-    config = ImageConfig(entrypoint=start, environment={"container": "docker"}, stop_signal="SIGRTMIN+3")
+    config = ImageConfig(
+        entrypoint=start, environment={"container": "docker"}, stop_signal="SIGRTMIN+3"
+    )
     write_archive(archive, NODE_IMAGE, [_root(), layer], config)
 
 
@@ -402,11 +568,16 @@ def _lay_files(tree: Path, kind_files: Path, *, spec: str) -> None:
 def with_pause_image(containerd_settings: str, image: str) -> str:
     """kind's settings of containerd, with the pause image that this version of kubeadm names."""
     lines = containerd_settings.splitlines(keepends=True)
-    return "".join(f'  sandbox_image = "{image}"\n' if line.strip().startswith("sandbox_image") else line for line in lines)
+    return "".join(
+        f'  sandbox_image = "{image}"\n' if line.strip().startswith("sandbox_image") else line
+        for line in lines
+    )
 
 
 def container_base(spec: str) -> dict[str, object]:
-    """What a container of the node begins with: containerd's own (`ctr oci spec`) and kind's hook that hides the machine's identity."""
+    """What a container of the node begins with: containerd's own (`ctr oci spec`) and kind's hook
+    that hides the machine's identity.
+    """
     base: dict[str, object] = json.loads(spec)
     base["hooks"] = {"createContainer": [{"path": "/kind/bin/mount-product-files.sh"}]}
     process = base["process"]
@@ -421,7 +592,11 @@ def _lay_programs(tree: Path) -> None:
     shutil.copy(KUBE_NODE.binary(), programs / "kube-node")
     for part in ("kubeadm", "kubectl", "kubelet"):
         _link(programs / part, "kube-node")
-    for name in ("containerd", "containerd-shim-runc-v2", "ctr"):  # where kind's units and kind look for them
+    for name in (
+        "containerd",
+        "containerd-shim-runc-v2",
+        "ctr",
+    ):  # where kind's units and kind look for them
         _link(tree / "usr/local/bin" / name, f"/usr/bin/{name}")
     _link(tree / "usr/sbin/init", "/usr/lib/systemd/systemd")
     _link(tree / "opt/cni/bin", "/usr/lib/cni")
@@ -430,7 +605,12 @@ def _lay_programs(tree: Path) -> None:
 def _cluster_archive(work: Path) -> Path:
     """One image for all parts of the control plane and kube-proxy, as they are one program."""
     base, parts = work / "proxy", work / "cluster"
-    shutil.copytree(unpacked(_PROXY_PACKAGES), base, symlinks=True, ignore=shutil.ignore_patterns("doc", "man", "gconv", "locale"))
+    shutil.copytree(
+        unpacked(_PROXY_PACKAGES),
+        base,
+        symlinks=True,
+        ignore=shutil.ignore_patterns("doc", "man", "gconv", "locale"),
+    )
     for name in IPTABLES_NAMES:
         _link(base / "usr/sbin" / name, "xtables-nft-multi")
     (parts / "usr/local/bin").mkdir(parents=True)
@@ -468,8 +648,19 @@ def _names() -> dict[str, list[str]]:
 
 def _wanted_images() -> dict[str, str]:
     """By the last word of their names: "etcd" -> "registry.k8s.io/etcd:3.6.5-0"."""
-    command = [str(KUBE_NODE.binary()), "kubeadm", "config", "images", "list", "--kubernetes-version", KUBERNETES_VERSION]
-    return {image.rpartition("/")[2].partition(":")[0]: image for image in output_of(command, timeout_seconds=30.0).split()}
+    command = [
+        str(KUBE_NODE.binary()),
+        "kubeadm",
+        "config",
+        "images",
+        "list",
+        "--kubernetes-version",
+        KUBERNETES_VERSION,
+    ]
+    return {
+        image.rpartition("/")[2].partition(":")[0]: image
+        for image in output_of(command, timeout_seconds=30.0).split()
+    }
 
 
 def _link(link: Path, target: str) -> None:

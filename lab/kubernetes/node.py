@@ -1,11 +1,13 @@
-"""A whole one-node Kubernetes: the API of `kube_api`, and a node in a network namespace on the bridge of a lab. Needs root.
+"""A whole one-node Kubernetes: the API of `kube_api`, and a node in a network namespace on the
+bridge of a lab. Needs root.
 
     with KafkaLab(namespaces=True) as kafka, NodeLab(kafka.bridge) as cluster:
         cluster.load_image(archive)
         cluster.kubectl("apply", "-f", "pod.yaml")
 
-Pods reach everything on the bridge (brokers, ZooKeeper, Prometheus) under the node's address, as they would leave a real node. kubelet,
-kube-proxy and containerd run in the node's namespace; the API listens on the bridge's gateway. Nothing is routed beyond the bridge.
+Pods reach everything on the bridge (brokers, ZooKeeper, Prometheus) under the node's address, as
+they would leave a real node. kubelet, kube-proxy and containerd run in the node's namespace; the
+API listens on the bridge's gateway. Nothing is routed beyond the bridge.
 """
 
 from __future__ import annotations
@@ -45,15 +47,32 @@ IPTABLES_LIBRARIES = (
     "libnfnetlink0",
     "libnetfilter-conntrack3",
 )
-_PACKAGES = ("containerd", "runc", "containernetworking-plugins", "iptables", "conntrack", "libseccomp2", *IPTABLES_LIBRARIES)
+_PACKAGES = (
+    "containerd",
+    "runc",
+    "containernetworking-plugins",
+    "iptables",
+    "conntrack",
+    "libseccomp2",
+    *IPTABLES_LIBRARIES,
+)
 # Debian makes these links to xtables-nft-multi when the package is installed.
-IPTABLES_NAMES = ("iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore")
+IPTABLES_NAMES = (
+    "iptables",
+    "iptables-save",
+    "iptables-restore",
+    "ip6tables",
+    "ip6tables-save",
+    "ip6tables-restore",
+)
 _CAP_SYS_RESOURCE = 24
 
 
 @dataclass(frozen=True)
 class NodeParts:
-    """`cni_plugins` is a directory; `environment` makes the programs and their libraries be found."""
+    """`cni_plugins` is a directory; `environment` makes the programs and their libraries be
+    found.
+    """
 
     containerd: Path
     cni_plugins: Path
@@ -82,8 +101,12 @@ def node_parts(links: Path) -> NodeParts:
 
 
 def lacks_sys_resource() -> bool:
-    """Whether this machine may not lower a process's badness for the out-of-memory killer: many virtual machines' containers may not."""
-    bounding = re.search(r"^CapBnd:\s+([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE)
+    """Whether this machine may not lower a process's badness for the out-of-memory killer: many
+    virtual machines' containers may not.
+    """
+    bounding = re.search(
+        r"^CapBnd:\s+([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE
+    )
     return bounding is not None and not int(bounding[1], 16) >> _CAP_SYS_RESOURCE & 1
 
 
@@ -98,23 +121,33 @@ _ENGINE_GROUP = "engine"
 
 
 def make(cgroup: str) -> None:
-    """In each hierarchy of version 1, or once with version 2, where the group below it may then limit what it runs.
+    """In each hierarchy of version 1, or once with version 2, where the group below it may then
+    limit what it runs.
 
-    The engine has a group below: with version 2, a group that holds processes can have no groups below it that are limited.
+    The engine has a group below: with version 2, a group that holds processes can have no groups
+    below it that are limited.
     """
     unified = (_ROOT / "cgroup.controllers").exists()
-    hierarchies = [_ROOT] if unified else [path for path in sorted(_ROOT.iterdir()) if (path / "cgroup.procs").exists()]
+    hierarchies = (
+        [_ROOT]
+        if unified
+        else [path for path in sorted(_ROOT.iterdir()) if (path / "cgroup.procs").exists()]
+    )
     for hierarchy in hierarchies:
         (hierarchy / cgroup / _ENGINE_GROUP).mkdir(parents=True)
         _inherit_processors(hierarchy, cgroup)
     if unified:
         controllers = (_ROOT / cgroup / "cgroup.controllers").read_text().split()
-        (_ROOT / cgroup / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in controllers))
+        (_ROOT / cgroup / "cgroup.subtree_control").write_text(
+            " ".join(f"+{name}" for name in controllers)
+        )
 
 
 def joined(cgroup: str, argv: list[str]) -> list[str]:
     """The command that runs `argv` in the engine's group; what it starts is there too."""
-    join = " ".join(f"echo $$ > {place}/{_ENGINE_GROUP}/cgroup.procs;" for place in node_remains.places(cgroup))
+    join = " ".join(
+        f"echo $$ > {place}/{_ENGINE_GROUP}/cgroup.procs;" for place in node_remains.places(cgroup)
+    )
     return ["sh", "-c", f'{join} exec "$0" "$@"', *argv]
 
 
@@ -138,13 +171,16 @@ COREDNS = GoModule(
     directory=Path(__file__).parent / "coredns_binary",
     package="github.com/coredns/coredns",
     title="CoreDNS",
-    announcement=f"building CoreDNS {COREDNS_VERSION} from the Go module proxy; two to three minutes on two cores, only this once",
+    announcement=f"building CoreDNS {COREDNS_VERSION} from the Go module proxy; two to three "
+    f"minutes on two cores, only this once",
     packages_compiled=1300,
 )
 
 
 def start_resolver(api: KubeApi, namespace: Namespace, directory: Path) -> Process:
-    """Answer for the Services of `api` at the namespace's address, port 53; every other name is unknown."""
+    """Answer for the Services of `api` at the namespace's address, port 53; every other name is
+    unknown.
+    """
     directory.mkdir(parents=True)
     (directory / "Corefile").write_text(
         f"""cluster.local {{
@@ -162,7 +198,13 @@ def start_resolver(api: KubeApi, namespace: Namespace, directory: Path) -> Proce
 }}
 """
     )
-    argv = ["nsenter", f"--net=/run/netns/{namespace.name}", str(COREDNS.binary()), "-conf", str(directory / "Corefile")]
+    argv = [
+        "nsenter",
+        f"--net=/run/netns/{namespace.name}",
+        str(COREDNS.binary()),
+        "-conf",
+        str(directory / "Corefile"),
+    ]
     return process.start("coredns", argv, log_path=directory / "coredns.log")
 
 
@@ -176,7 +218,14 @@ PAUSE_IMAGE = "localhost/pause:lab"
 def pause_image() -> Path:
     """A docker archive of it, from the cache or built into it."""
     program = PAUSE.binary()
-    return cache.entry("pause-image", [PAUSE_IMAGE, program.read_bytes()], build=lambda content: _build(program, content)) / "pause.tar"
+    return (
+        cache.entry(
+            "pause-image",
+            [PAUSE_IMAGE, program.read_bytes()],
+            build=lambda content: _build(program, content),
+        )
+        / "pause.tar"
+    )
 
 
 def _build(program: Path, content: Path) -> None:
@@ -199,7 +248,9 @@ _KUBELET, _PROXY, _SCHEDULER = f"system:node:{NODE}", "system:kube-proxy", "syst
 
 
 class NodeLab:
-    """A context manager that returns once the node is Ready. `api` is its Kubernetes API, for everything that needs no node."""
+    """A context manager that returns once the node is Ready. `api` is its Kubernetes API, for
+    everything that needs no node.
+    """
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -216,7 +267,14 @@ class NodeLab:
             self._certificate()
             (self.directory / "audit-policy.json").write_text(json.dumps(calls_policy()))
             self.api = stack.enter_context(KubeApi(self._plan()))
-            run.record_undo([sys.executable, str(Path(node_remains.__file__)), self._cgroup, str(self.directory)])
+            run.record_undo(
+                [
+                    sys.executable,
+                    str(Path(node_remains.__file__)),
+                    self._cgroup,
+                    str(self.directory),
+                ]
+            )
             stack.callback(self._end)
             self._start()
             self._stack = stack.pop_all()
@@ -232,7 +290,9 @@ class NodeLab:
 
     @property
     def calls_path(self) -> Path:
-        """The API server's audit log: every call of a ServiceAccount outside kube-system, a JSON object a line."""
+        """The API server's audit log: every call of a ServiceAccount outside kube-system, a JSON
+        object a line.
+        """
         return self.directory / "log" / "calls.jsonl"
 
     @property
@@ -241,18 +301,24 @@ class NodeLab:
         return self._namespace
 
     def shared_folder(self, name: str) -> tuple[Path, str]:
-        """A folder that any user of any Pod may write: its path here, and on the node, for a hostPath. It goes with the lab."""
+        """A folder that any user of any Pod may write: its path here, and on the node, for a
+        hostPath. It goes with the lab.
+        """
         path = self.directory / "shared" / name
         path.mkdir(parents=True)
         path.chmod(0o777)
         return path, str(path)
 
-    def kubectl(self, *arguments: str, input: str | None = None, timeout_seconds: float = 60.0) -> str:
+    def kubectl(
+        self, *arguments: str, input: str | None = None, timeout_seconds: float = 60.0
+    ) -> str:
         """As `KubeApi.kubectl`."""
         return self.api.kubectl(*arguments, input=input, timeout_seconds=timeout_seconds)
 
     def load_image(self, archive: Path) -> None:
-        """Have the node hold the images of a docker archive, under the names that stand in it; nothing is ever pulled."""
+        """Have the node hold the images of a docker archive, under the names that stand in it;
+        nothing is ever pulled.
+        """
         self._ctr("images", "import", str(archive))
 
     def restart_apiserver(self) -> None:
@@ -279,9 +345,26 @@ class NodeLab:
     def _certificate(self) -> None:
         """What the API shows to kubelet; it signs itself, so kubelet trusts exactly this one."""
         key, certificate = (str(self.directory / f"client.{end}") for end in ("key", "crt"))
-        who = ["-subj", "/O=system:masters/CN=kube-apiserver", "-addext", "extendedKeyUsage=clientAuth"]
+        who = [
+            "-subj",
+            "/O=system:masters/CN=kube-apiserver",
+            "-addext",
+            "extendedKeyUsage=clientAuth",
+        ]
         curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-        command = ["openssl", "req", "-x509", *curve, *who, "-days", "30", "-keyout", key, "-out", certificate]
+        command = [
+            "openssl",
+            "req",
+            "-x509",
+            *curve,
+            *who,
+            "-days",
+            "30",
+            "-keyout",
+            key,
+            "-out",
+            certificate,
+        ]
         output_of(command, timeout_seconds=30.0)
 
     def _start(self) -> None:
@@ -294,19 +377,33 @@ class NodeLab:
         scheduler = f"--kubeconfig={self.api.kubeconfig_of(_SCHEDULER)}"
         self._run("kube-scheduler", scheduler, "--leader-elect=false", "--bind-address=127.0.0.1")
         running = self._processes
-        wait_until(self._is_ready, "the node to be Ready", timeout_seconds=_READY_TIMEOUT_SECONDS, processes=running, poll_seconds=0.5)
+        wait_until(
+            self._is_ready,
+            "the node to be Ready",
+            timeout_seconds=_READY_TIMEOUT_SECONDS,
+            processes=running,
+            poll_seconds=0.5,
+        )
 
     def _start_containerd(self) -> None:
         make(self._cgroup)
         (self.directory / "cni").mkdir(parents=True)
         (self.directory / "cni" / "10-bridge.conflist").write_text(json.dumps(_pod_network()))
-        (self.directory / "containerd.toml").write_text(_containerd_settings(self.directory, self._parts))
+        (self.directory / "containerd.toml").write_text(
+            _containerd_settings(self.directory, self._parts)
+        )
         apart = ["unshare", "--mount", str(_ENGINE), str(self.directory)]
         argv = [*apart, str(self._parts.containerd), "-c", str(self.directory / "containerd.toml")]
-        # Shims are its children and inherit the control group; Pods have groups of their own below it, made by kubelet.
+        # Shims are its children and inherit the control group; Pods have groups of their own below
+        # it, made by kubelet.
         self._run_argv("containerd", joined(self._cgroup, argv))
         self._mounts = f"/proc/{self._processes[-1].pid}/ns/mnt"
-        wait_until(self._engine_answers, "containerd to answer", timeout_seconds=30.0, processes=self._processes)
+        wait_until(
+            self._engine_answers,
+            "containerd to answer",
+            timeout_seconds=30.0,
+            processes=self._processes,
+        )
 
     def _start_kubelet(self) -> None:
         settings = self.directory / "kubelet.json"
@@ -320,7 +417,10 @@ class NodeLab:
             f"--cert-dir={self.directory / 'kubelet-pki'}",
         ]
         # What either of them mounts for a Pod, the other one has to see.
-        self._run_argv("kubelet", ["nsenter", f"--mount={self._mounts}", str(KUBE_NODE.binary()), "kubelet", *flags])
+        self._run_argv(
+            "kubelet",
+            ["nsenter", f"--mount={self._mounts}", str(KUBE_NODE.binary()), "kubelet", *flags],
+        )
 
     def _kubelet_settings(self) -> dict[str, object]:
         return {
@@ -339,10 +439,15 @@ class NodeLab:
             "clusterDomain": "cluster.local",
             "containerRuntimeEndpoint": f"unix://{self._socket}",
             "enforceNodeAllocatable": [],
-            "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+            "evictionHard": {
+                "memory.available": "100Mi",
+                "nodefs.available": "1%",
+                "imagefs.available": "1%",
+            },
             "failCgroupV1": False,
             "failSwapOn": False,
-            "imageGCHighThresholdPercent": 100,  # nothing is ever pulled, so what a full disk has cost is gone for good
+            # nothing is ever pulled, so what a full disk has cost is gone for good
+            "imageGCHighThresholdPercent": 100,
             "nodeStatusUpdateFrequency": "2s",
             "podLogsDir": str(self.directory / "pod-logs"),
             "registerNode": True,
@@ -367,10 +472,13 @@ class NodeLab:
         self._run_argv(part, [str(KUBE_NODE.binary()), part, *flags])
 
     def _run_argv(self, part: str, argv: list[str]) -> None:
-        # Not `ip netns exec`: its mount namespace of its own would hide kubelet's mounts from containerd.
+        # Not `ip netns exec`: its mount namespace of its own would hide kubelet's mounts from
+        # containerd.
         entered = ["nsenter", f"--net=/run/netns/{self._namespace.name}", *argv]
         log_path = self.directory / "log" / f"{part}.log"
-        self._processes.append(process.start(part, entered, log_path=log_path, environment=self._parts.environment))
+        self._processes.append(
+            process.start(part, entered, log_path=log_path, environment=self._parts.environment)
+        )
 
     def _engine_answers(self) -> bool:
         try:
@@ -380,7 +488,12 @@ class NodeLab:
         return True
 
     def _ctr(self, *arguments: str) -> None:
-        command = [str(self._parts.containerd.with_name("ctr")), f"--address={self._socket}", "--namespace=k8s.io", *arguments]
+        command = [
+            str(self._parts.containerd.with_name("ctr")),
+            f"--address={self._socket}",
+            "--namespace=k8s.io",
+            *arguments,
+        ]
         output_of(command, timeout_seconds=_IMPORT_TIMEOUT_SECONDS)
 
     def _is_ready(self) -> bool:
@@ -395,14 +508,27 @@ class NodeLab:
 
 
 def _open_namespace(namespace: Namespace, *, gateway: str) -> None:
-    output_of(["ip", "-n", namespace.name, "route", "add", "default", "via", gateway], timeout_seconds=20.0)
-    output_of(["ip", "netns", "exec", namespace.name, "sysctl", "-qw", "net.ipv4.ip_forward=1"], timeout_seconds=20.0)
+    output_of(
+        ["ip", "-n", namespace.name, "route", "add", "default", "via", gateway],
+        timeout_seconds=20.0,
+    )
+    output_of(
+        ["ip", "netns", "exec", namespace.name, "sysctl", "-qw", "net.ipv4.ip_forward=1"],
+        timeout_seconds=20.0,
+    )
 
 
 def _pod_network() -> dict[str, object]:
     ranges = [[{"subnet": POD_SUBNET}]]
     addresses = {"type": "host-local", "ranges": ranges, "routes": [{"dst": "0.0.0.0/0"}]}
-    bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": True, "hairpinMode": True, "ipam": addresses}
+    bridge = {
+        "type": "bridge",
+        "bridge": "cni0",
+        "isGateway": True,
+        "ipMasq": True,
+        "hairpinMode": True,
+        "ipam": addresses,
+    }
     return {"cniVersion": "0.4.0", "name": "lab", "plugins": [bridge]}
 
 

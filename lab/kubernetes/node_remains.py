@@ -1,8 +1,10 @@
-"""Takes away whatever a node of the lab left: `node_remains.py CGROUP DIRECTORY` ends what runs in the control group, unmounts, removes it.
+"""Takes away whatever a node of the lab left: `node_remains.py CGROUP DIRECTORY` ends what runs in
+the control group, unmounts, removes it.
 
-A container outlives the engine that started it, on purpose; so neither the end of a process nor the death of its parent shows that it is
-gone. Everything of a node runs in one control group of its own, and nothing else does: what is found there is the lab's and is ended.
-It runs by itself too, after a crash, so it needs the standard library alone.
+A container outlives the engine that started it, on purpose; so neither the end of a process nor the
+death of its parent shows that it is gone. Everything of a node runs in one control group of its
+own, and nothing else does: what is found there is the lab's and is ended. It runs by itself too,
+after a crash, so it needs the standard library alone.
 """
 
 from __future__ import annotations
@@ -21,10 +23,17 @@ _POLL_SECONDS = 0.05
 
 
 def clear(cgroup: str, directory: Path) -> None:
-    """End every process of the control group, unmount everything below the directory, remove the group. Nothing there is no error."""
+    """End every process of the control group, unmount everything below the directory, remove the
+    group. Nothing there is no error.
+    """
     _end_processes(cgroup)
     for mount_point in _mounted_below(directory):
-        subprocess.run(["umount", "--lazy", mount_point], check=False, capture_output=True, timeout=_DEADLINE_SECONDS)
+        subprocess.run(
+            ["umount", "--lazy", mount_point],
+            check=False,
+            capture_output=True,
+            timeout=_DEADLINE_SECONDS,
+        )
     for place in places(cgroup):
         for path in sorted((path for path in place.rglob("*") if path.is_dir()), reverse=True):
             _remove(path)
@@ -32,7 +41,9 @@ def clear(cgroup: str, directory: Path) -> None:
 
 
 def places(cgroup: str) -> list[Path]:
-    """Where the group stands: once with version 2 of control groups, once in each hierarchy with version 1."""
+    """Where the group stands: once with version 2 of control groups, once in each hierarchy with
+    version 1.
+    """
     return [path for path in (_ROOT / cgroup, *sorted(_ROOT.glob(f"*/{cgroup}"))) if path.is_dir()]
 
 

@@ -1,7 +1,8 @@
-"""The Go binaries of `lab/kube_binary`: `kube`, the API server's parts of a Kubernetes in one program; `kube-node`, with a node's as well.
+"""The Go binaries of `lab/kube_binary`: `kube`, the API server's parts of a Kubernetes in one
+program; `kube-node`, with a node's as well.
 
-The first build of a machine compiles most of Kubernetes (five to nine minutes on two cores). Running the parts is the business of
-`kube_api` and `kube_node`.
+The first build of a machine compiles most of Kubernetes (five to nine minutes on two cores).
+Running the parts is the business of `kube_api` and `kube_node`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,11 @@ from lab.packages import GoModule
 def calls_policy() -> dict[str, object]:
     """Every finished call of a ServiceAccount outside kube-system, without its content."""
     quiet = {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]}
-    recorded = {"level": "Metadata", "userGroups": ["system:serviceaccounts"], "omitStages": ["RequestReceived", "ResponseStarted"]}
+    recorded = {
+        "level": "Metadata",
+        "userGroups": ["system:serviceaccounts"],
+        "omitStages": ["RequestReceived", "ResponseStarted"],
+    }
     return {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [quiet, recorded]}
 
 
@@ -43,15 +48,21 @@ LUAHEALTH = GoModule(
     directory=Path(__file__).parent / "luahealth_binary",
     package="./cmd/luahealth",
     title="Argo CD's interpreter of health scripts",
-    announcement=f"building a part of Argo CD {ARGO_CD_VERSION} from the Go module proxy; four to six minutes on two cores, only this once",
+    announcement=f"building a part of Argo CD {ARGO_CD_VERSION} from the Go module proxy; four to "
+    f"six minutes on two cores, only this once",
     packages_compiled=1050,
 )
 
 
 def health_of(script: Path, objects: Sequence[Path]) -> list[dict[str, str]]:
-    """What Argo CD would show of each object, a file of JSON: `status` and `message`. Raises `LabError` where the script fails."""
+    """What Argo CD would show of each object, a file of JSON: `status` and `message`. Raises
+    `LabError` where the script fails.
+    """
     done = subprocess.run(
-        [str(LUAHEALTH.binary()), str(script), *map(str, objects)], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS
+        [str(LUAHEALTH.binary()), str(script), *map(str, objects)],
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_SECONDS,
     )
     if done.returncode != 0:
         raise LabError(f"Argo CD could not run {script}: {done.stderr.strip()}")
@@ -61,9 +72,14 @@ def health_of(script: Path, objects: Sequence[Path]) -> list[dict[str, str]]:
 def argo_cd_crds() -> Path:
     """The folder with Argo CD's CRDs, out of the module that the interpreter is built from."""
     command = ["go", "mod", "download", "-json", _ARGO_CD]
-    done = subprocess.run(command, cwd=LUAHEALTH.directory, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, cwd=LUAHEALTH.directory, capture_output=True, text=True, timeout=300
+    )
     if done.returncode != 0:
-        raise LabError(f"`{' '.join(command)}` failed, so there are no CRDs of Argo CD: {(done.stdout + done.stderr).strip()}")
+        raise LabError(
+            f"`{' '.join(command)}` failed, so there are no CRDs of Argo CD: "
+            f"{(done.stdout + done.stderr).strip()}"
+        )
     return Path(json.loads(done.stdout)["Dir"]) / "manifests" / "crds"
 
 
@@ -83,11 +99,13 @@ HELM = GoModule(
     directory=Path(__file__).parent / "helm_binary",
     package="helm.sh/helm/v3/cmd/helm",
     title="Helm",
-    announcement=f"building Helm {HELM_VERSION} from the Go module proxy; two to three minutes on two cores, only this once",
+    announcement=f"building Helm {HELM_VERSION} from the Go module proxy; two to three minutes on "
+    f"two cores, only this once",
     packages_compiled=950,
     stamps=(
         f"helm.sh/helm/v3/internal/version.version={HELM_VERSION}",
-        # as upstream's own Makefile stamps it; without a cluster, charts are rendered and linted for this Kubernetes
+        # as upstream's own Makefile stamps it; without a cluster, charts are rendered and linted
+        # for this Kubernetes
         *(f"helm.sh/helm/v3/pkg/{package}.k8sVersionMajor=1" for package in _KNOW_KUBERNETES),
         *(f"helm.sh/helm/v3/pkg/{package}.k8sVersionMinor=34" for package in _KNOW_KUBERNETES),
     ),
@@ -95,7 +113,9 @@ HELM = GoModule(
 
 
 class HelmFailed(LabError):
-    """helm ended with a code other than 0; `said` is what it said, which for wrong values is the schema's message."""
+    """helm ended with a code other than 0; `said` is what it said, which for wrong values is the
+    schema's message.
+    """
 
     def __init__(self, command: str, *, exit_code: int, said: str) -> None:
         super().__init__(f"`helm {command}` ended with code {exit_code}: {said}")
@@ -103,29 +123,42 @@ class HelmFailed(LabError):
 
 
 class Helm:
-    """Helm with a home of its own in `home`; `kubeconfig` is needed only by what talks to a cluster."""
+    """Helm with a home of its own in `home`; `kubeconfig` is needed only by what talks to a
+    cluster.
+    """
 
     def __init__(self, home: Path, kubeconfig: Path | None = None) -> None:
         self._binary = HELM.binary()
-        places = {name: str(home / name.lower()) for name in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "KUBECACHEDIR")}
-        # Nothing listens there: without a kubeconfig, no cluster that happens to be around is spoken to.
+        places = {
+            name: str(home / name.lower())
+            for name in ("HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "KUBECACHEDIR")
+        }
+        # Nothing listens there: without a kubeconfig, no cluster that happens to be around is
+        # spoken to.
         cluster = {"KUBECONFIG": str(kubeconfig or home / "no-kubeconfig")}
         self._environment = {**os.environ, **places, **cluster}
 
     def run(self, *arguments: str, timeout_seconds: float = 60.0) -> str:
         """What helm writes to stdout.
 
-        Raises `HelmFailed` when it ends with another code than 0, `LabError` when it has not ended in time.
+        Raises `HelmFailed` when it ends with another code than 0, `LabError` when it has not ended
+        in time.
         """
         shown = " ".join(arguments)
         try:
             done = subprocess.run(
-                [str(self._binary), *arguments], env=self._environment, capture_output=True, text=True, timeout=timeout_seconds
+                [str(self._binary), *arguments],
+                env=self._environment,
+                capture_output=True,
+                text=True,
+                timeout=timeout_seconds,
             )
         except subprocess.TimeoutExpired:
             raise LabError(f"`helm {shown}` had not ended after {timeout_seconds:g} s.") from None
         if done.returncode != 0:
-            raise HelmFailed(shown, exit_code=done.returncode, said=(done.stdout + done.stderr).strip())
+            raise HelmFailed(
+                shown, exit_code=done.returncode, said=(done.stdout + done.stderr).strip()
+            )
         return done.stdout
 
 
@@ -134,7 +167,9 @@ class Helm:
 
 
 class KubectlFailed(LabError):
-    """kubectl ended with a code other than 0; `stderr` is what it said, which for a rejected object is the server's message."""
+    """kubectl ended with a code other than 0; `stderr` is what it said, which for a rejected object
+    is the server's message.
+    """
 
     def __init__(self, command: str, *, exit_code: int, stderr: str) -> None:
         super().__init__(f"`kubectl {command}` ended with code {exit_code}: {stderr.strip()}")
@@ -142,16 +177,32 @@ class KubectlFailed(LabError):
         self.stderr = stderr
 
 
-def run_kubectl(binary: Path, kubeconfig: Path, arguments: Sequence[str], *, input: str | None, timeout_seconds: float) -> str:
-    """What kubectl, the part of `binary`, writes to stdout; what it caches lies beside the kubeconfig.
+def run_kubectl(
+    binary: Path,
+    kubeconfig: Path,
+    arguments: Sequence[str],
+    *,
+    input: str | None,
+    timeout_seconds: float,
+) -> str:
+    """What kubectl, the part of `binary`, writes to stdout; what it caches lies beside the
+    kubeconfig.
 
-    `input` goes to its stdin (`-f -`). Raises `KubectlFailed` when it ends with another code than 0, `LabError` when it has not ended in
-    time.
+    `input` goes to its stdin (`-f -`). Raises `KubectlFailed` when it ends with another code than
+    0, `LabError` when it has not ended in time.
     """
     shown = " ".join(arguments)
-    command = [str(binary), "kubectl", f"--kubeconfig={kubeconfig}", f"--cache-dir={kubeconfig.parent / 'kubectl'}", *arguments]
+    command = [
+        str(binary),
+        "kubectl",
+        f"--kubeconfig={kubeconfig}",
+        f"--cache-dir={kubeconfig.parent / 'kubectl'}",
+        *arguments,
+    ]
     try:
-        done = subprocess.run(command, input=input or "", capture_output=True, text=True, timeout=timeout_seconds)
+        done = subprocess.run(
+            command, input=input or "", capture_output=True, text=True, timeout=timeout_seconds
+        )
     except subprocess.TimeoutExpired:
         raise LabError(f"`kubectl {shown}` had not ended after {timeout_seconds:g} s.") from None
     if done.returncode != 0:
@@ -165,7 +216,9 @@ _VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/vers
 
 
 def kube_binary() -> Path:
-    """The path of `kube`, built first when the cache has none for these sources; raises `LabError` when Go is missing or fails."""
+    """The path of `kube`, built first when the cache has none for these sources; raises `LabError`
+    when Go is missing or fails.
+    """
     return KUBE.binary()
 
 
@@ -190,7 +243,8 @@ KUBE = GoModule(
     directory=_DIRECTORY,
     package="./cmd/kube",
     title="Kubernetes",
-    announcement=f"building Kubernetes {KUBERNETES_VERSION} from the Go module proxy; five to nine minutes on two cores, only this once",
+    announcement=f"building Kubernetes {KUBERNETES_VERSION} from the Go module proxy; five to "
+    f"nine minutes on two cores, only this once",
     packages_compiled=2600,
     stamps=tuple(_stamps()),
 )
@@ -200,7 +254,8 @@ KUBE_NODE = GoModule(
     directory=_DIRECTORY,
     package="./cmd/kube-node",
     title="Kubernetes with a node",
-    announcement=f"building Kubernetes {KUBERNETES_VERSION} with a node's parts; two to ten minutes on two cores, only this once",
+    announcement=f"building Kubernetes {KUBERNETES_VERSION} with a node's parts; two to ten "
+    f"minutes on two cores, only this once",
     packages_compiled=2900,
     stamps=tuple(_stamps()),
 )

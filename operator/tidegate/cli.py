@@ -1,4 +1,5 @@
-"""The command `tidegate`: puts the commands of `commands/` together and turns errors into sentences and exit codes.
+"""The command `tidegate`: puts the commands of `commands/` together and turns errors into sentences
+and exit codes.
 
 An expected error never shows a traceback: its message on stderr has what happened and what to do.
 """
@@ -18,13 +19,16 @@ from tidegate.commands.output import ExitCode, Page
 from tidegate.errors import RetryLater, TidegateError
 
 EPILOGUE = (
-    "Exit codes, the same for every command: 0 nothing to do, or done; 1 an error, or not all of it was done; "
+    "Exit codes, the same for every command: 0 nothing to do, or done; 1 an error, or not all of "
+    "it was done; "
     "2 something would change. Wrong options are errors (1), so that 2 always means a change."
 )
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 TERMINATED = 143  # and after SIGTERM, where a command ends by it in its own way
-_UNHEARD = logging.NullHandler()  # libraries log each lost connection; people get one sentence. `run` puts its own in place
+_UNHEARD = (
+    logging.NullHandler()
+)  # libraries log each lost connection; people get one sentence. `run` puts its own in place
 
 AnyCommand = TyperCommand | TyperGroup
 
@@ -97,7 +101,9 @@ class _Entry:
             group = typer.main.get_group(loaded)
             group.name, group.short_help = name, self.short_help
             return group
-        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+        alone = typer.Typer(
+            add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
+        )
         alone.command(name, short_help=self.short_help)(loaded)
         return cast(TyperCommand, typer.main.get_command(alone))
 
@@ -143,7 +149,8 @@ class _LazyGroup(TyperGroup):
 app = typer.Typer(
     cls=_LazyGroup,
     name="tidegate",
-    help="Keep Kafka brokers under their network limits and every business at its promised rate, with Kafka's own quotas.",
+    help="Keep Kafka brokers under their network limits and every business at its promised "
+    "rate, with Kafka's own quotas.",
     epilog=EPILOGUE,
     no_args_is_help=True,
     add_completion=False,
@@ -158,7 +165,9 @@ def _tidegate() -> None:
 
 
 def main(arguments: Sequence[str] | None = None, surroundings: CommandContext | None = None) -> int:
-    """Run one command and return its exit code. `arguments` are those after the program's name; None takes them from the process."""
+    """Run one command and return its exit code. `arguments` are those after the program's name;
+    None takes them from the process.
+    """
     around = surroundings or CommandContext()
     logging.getLogger().addHandler(_UNHEARD)
     try:
@@ -174,7 +183,10 @@ def _ended(code: object, around: CommandContext) -> int:
     if code == TERMINATED:
         return TERMINATED
     if code == INTERRUPTED:
-        Page(around.err).say("interrupted: what is already written stays; run the same command again to go on.", "red")
+        Page(around.err).say(
+            "interrupted: what is already written stays; run the same command again to go on.",
+            "red",
+        )
         return INTERRUPTED
     return ExitCode.ERROR if code else around.exit_code
 

@@ -1,8 +1,8 @@
 """The errors that Tidegate raises on purpose, by what the caller does about them.
 
-    TidegateError               has a stable `reason` (controller_logic.reasons) and a message for people
+    TidegateError               has a stable reason (controller_logic.reasons) and a message
     |-- RetryLater              a system is away or busy: hold, back off, try again
-    |   |-- Unreachable         ZooKeeper, the brokers, Kubernetes or Prometheus did not answer in time
+    |   |-- Unreachable         ZooKeeper, brokers, Kubernetes or Prometheus did not answer in time
     |   |-- Conflict            a compare-and-set lost: read again first
     |   |-- OutcomeUnknown      the connection broke during a write: read back first
     |   `-- Incomplete          an answer came, but not all of it
@@ -11,7 +11,7 @@
         |-- NotFound            an object that was named does not exist
         |-- Unauthorized        the identity was refused
         |-- ForeignContent      a znode that cannot be read safely
-        `-- WriteRefused        wrong cluster, KRaft migration, or a cluster managed by another policy
+        `-- WriteRefused        wrong cluster, KRaft migration, or another policy's cluster
 
 Only `main.py` turns these into kopf's errors; only `control/` turns them into conditions.
 """
@@ -59,9 +59,16 @@ class UserActionRequired(TidegateError):
 
 
 class InvalidResource(UserActionRequired):
-    """A custom resource or a file contradicts itself or its schema. `problems` has each wrong field with what must hold there."""
+    """A custom resource or a file contradicts itself or its schema. `problems` has each wrong field
+    with what must hold there.
+    """
 
-    def __init__(self, message: str, reason: Reason = Reason.INVALID_SPEC, problems: tuple[tuple[str, str], ...] = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        reason: Reason = Reason.INVALID_SPEC,
+        problems: tuple[tuple[str, str], ...] = (),
+    ) -> None:
         super().__init__(reason, message)
         self.problems = problems
 
@@ -85,4 +92,6 @@ class ForeignContent(UserActionRequired):
 
 
 class WriteRefused(UserActionRequired):
-    """Writing to this cluster would be wrong as a whole: other cluster, migration, or another owner."""
+    """Writing to this cluster would be wrong as a whole: other cluster, migration, or another
+    owner.
+    """

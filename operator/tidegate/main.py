@@ -1,4 +1,5 @@
-"""Starts one operator process: kopf watches and answers probes, all else runs in the manager's threads.
+"""Starts one operator process: kopf watches and answers probes, all else runs in the manager's
+threads.
 
 Handlers put the object into the cache and return. Only this module imports kopf.
 """
@@ -31,13 +32,16 @@ from tidegate.settings import Settings
 
 log = structlog.get_logger(__name__)
 
-# New objects before a collection, and collections of one age before one of the next. A pass over 5000 entities makes some 100,000
-# objects that die without the collector's help; with Python's own 700 it would look through all of them again and again.
+# New objects before a collection, and collections of one age before one of the next. A pass over
+# 5000 entities makes some 100,000 objects that die without the collector's help; with Python's own
+# 700 it would look through all of them again and again.
 THRESHOLDS = (50_000, 20, 20)
 
 
 def tune_collector() -> None:
-    """Make garbage collection rare. Call once, when all that stays for ever (modules, models, handlers) has been made."""
+    """Make garbage collection rare. Call once, when all that stays for ever (modules, models,
+    handlers) has been made.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
@@ -53,35 +57,58 @@ class Operator:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.telemetry = Telemetry()
-        self._api_client = connect(Path(settings.kubeconfig) if settings.kubeconfig else None, settings.context)
+        self._api_client = connect(
+            Path(settings.kubeconfig) if settings.kubeconfig else None, settings.context
+        )
         kubernetes = KubernetesClient(self._api_client, settings.identity)
         writer = StatusWriter(kubernetes)
         self.cache = ResourceCache(self._wake, forget=writer.forget)
         self._hands = ThreadPoolExecutor(_REPORTS_AT_ONCE, "reports")
         recorder = EventRecorder(kubernetes)
-        publisher = KubernetesPublisher(writer, recorder, cache=self.cache, telemetry=self.telemetry, executor=self._hands)
+        publisher = KubernetesPublisher(
+            writer, recorder, cache=self.cache, telemetry=self.telemetry, executor=self._hands
+        )
         clock = Clock()
         self.audit = open_audit_trail(settings.audit_file, self.telemetry)
         self.vital_signs = VitalSigns(clock.monotonic, settings.stuck_after_seconds)
         self.context = OperatorContext(
-            settings, clock, kubernetes, self.cache, Reporter(publisher), self.telemetry, self.vital_signs, open_cluster, audit=self.audit
+            settings,
+            clock,
+            kubernetes,
+            self.cache,
+            Reporter(publisher),
+            self.telemetry,
+            self.vital_signs,
+            open_cluster,
+            audit=self.audit,
         )
         self.manager = Manager(self.context, self._make_lease)
-        self.registry = registry_of(self.cache, self.vital_signs, lambda: connection_info(self._api_client))
+        self.registry = registry_of(
+            self.cache, self.vital_signs, lambda: connection_info(self._api_client)
+        )
 
     def check_kinds_are_served(self) -> None:
-        """Fill the cache for the first time. Raises NotFound with what to do when the CRDs are missing."""
+        """Fill the cache for the first time. Raises NotFound with what to do when the CRDs are
+        missing.
+        """
         for kind in KINDS:
             try:
-                relist(self.cache, self.context.kubernetes, kind, namespaces=self.settings.namespaces)
+                relist(
+                    self.cache, self.context.kubernetes, kind, namespaces=self.settings.namespaces
+                )
             except NotFound as error:
                 raise NotFound(
                     error.reason,
-                    f"Kubernetes does not serve {kind.plural}.{kind.group}. Install the CRDs (kubectl apply -f crds/) and start again.",
+                    (
+                        f"Kubernetes does not serve {kind.plural}.{kind.group}. Install the CRDs "
+                        f"(kubectl apply -f crds/) and start again."
+                    ),
                 ) from error
 
     def stop(self) -> None:
-        """Let every policy finish its batch. Reports that still wait then are dropped: the process would not end before them."""
+        """Let every policy finish its batch. Reports that still wait then are dropped: the process
+        would not end before them.
+        """
         self.manager.stop()
         self._hands.shutdown(wait=False, cancel_futures=True)
         self.audit.close()
@@ -91,21 +118,29 @@ class Operator:
 
     def _make_lease(self, policy_key: str) -> PolicyLease:
         namespace, _, name = policy_key.partition("/")
-        return PolicyLease(self.context.kubernetes, self.settings.identity, namespace=namespace, policy_name=name)
+        return PolicyLease(
+            self.context.kubernetes, self.settings.identity, namespace=namespace, policy_name=name
+        )
 
 
 def run(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT. Raises a TidegateError when it cannot start; returns after a clean shutdown."""
+    """Run until SIGTERM or SIGINT. Raises a TidegateError when it cannot start; returns after a
+    clean shutdown.
+    """
     set_up_logging(settings.log_format, settings.log_level)
     operator = Operator(settings)
     operator.check_kinds_are_served()
     metrics = None
     if settings.metrics_port is not None:
-        metrics = MetricsServer(operator.telemetry, port=settings.metrics_port, address=settings.listen_address)
+        metrics = MetricsServer(
+            operator.telemetry, port=settings.metrics_port, address=settings.listen_address
+        )
         log.info("Metrics", endpoint=f"http://{settings.listen_address}:{metrics.port}/metrics")
     tune_collector()
     operator.manager.start()
-    log.info("Operator started", identity=settings.identity, namespaces=settings.namespaces or "all")
+    log.info(
+        "Operator started", identity=settings.identity, namespaces=settings.namespaces or "all"
+    )
     try:
         _run_kopf(operator)
     finally:
@@ -117,7 +152,11 @@ def run(settings: Settings) -> None:
 
 def _run_kopf(operator: Operator) -> None:
     settings = operator.settings
-    endpoint = None if settings.liveness_port is None else liveness_endpoint(settings.listen_address, settings.liveness_port)
+    endpoint = (
+        None
+        if settings.liveness_port is None
+        else liveness_endpoint(settings.listen_address, settings.liveness_port)
+    )
     log.info("Liveness", endpoint=endpoint)
     kopf.run(
         registry=operator.registry,
@@ -130,9 +169,11 @@ def _run_kopf(operator: Operator) -> None:
 
 
 def liveness_endpoint(address: str, port: int) -> str:
-    """The address at which kopf serves the probe. kopf takes port 0 for 80, so a free port is found here.
+    """The address at which kopf serves the probe. kopf takes port 0 for 80, so a free port is found
+    here.
 
-    Raises UserActionRequired when the port is taken: kopf would fail much later, without naming the port.
+    Raises UserActionRequired when the port is taken: kopf would fail much later, without naming the
+    port.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as probe:
@@ -147,7 +188,9 @@ def liveness_endpoint(address: str, port: int) -> str:
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """The settings of kopf: no Events of its own, and every wait is bounded (docs/architecture.md)."""
+    """The settings of kopf: no Events of its own, and every wait is bounded
+    (docs/architecture.md).
+    """
     settings = kopf.OperatorSettings()
     settings.persistence.finalizer = f"{DOMAIN}/kopf"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=DOMAIN, v1=False)
@@ -168,7 +211,8 @@ def kopf_settings() -> kopf.OperatorSettings:
 class NoDiffBase(kopf.DiffBaseStorage):
     """Compares and keeps nothing: Tidegate has no handler that asks for differences.
 
-    kopf would otherwise copy every object deeply at every event, which for a tier of hundreds of members costs more than all the rest.
+    kopf would otherwise copy every object deeply at every event, which for a tier of hundreds of
+    members costs more than all the rest.
     """
 
     def build(self, **_: Any) -> kopf.BodyEssence:
@@ -181,7 +225,9 @@ class NoDiffBase(kopf.DiffBaseStorage):
         return None
 
 
-def registry_of(cache: ResourceCache, vital_signs: VitalSigns, login: Callable[[], kopf.ConnectionInfo]) -> kopf.OperatorRegistry:
+def registry_of(
+    cache: ResourceCache, vital_signs: VitalSigns, login: Callable[[], kopf.ConnectionInfo]
+) -> kopf.OperatorRegistry:
     """The handlers of one process in a registry of its own."""
     registry = kopf.OperatorRegistry()
 
@@ -193,7 +239,8 @@ def registry_of(cache: ResourceCache, vital_signs: VitalSigns, login: Callable[[
     def probe(**_: Any) -> str:
         failure_text = vital_signs.failure_text()
         if failure_text is not None:
-            # any other error makes the request hang instead of failing it (kopf retries it for ever)
+            # any other error makes the request hang instead of failing it (kopf retries it for
+            # ever)
             raise kopf.PermanentError(failure_text)
         return "alive"
 
@@ -213,9 +260,15 @@ def _watch(registry: kopf.OperatorRegistry, cache: ResourceCache, kind: Resource
 
 
 def connection_info(api_client: ApiClient) -> kopf.ConnectionInfo:
-    """kopf's credentials from our own client's configuration, so that both use the same identity."""
+    """kopf's credentials from our own client's configuration, so that both use the same
+    identity.
+    """
     config = api_client.configuration
-    header = config.get_api_key_with_prefix("BearerToken") or config.get_api_key_with_prefix("authorization") or ""
+    header = (
+        config.get_api_key_with_prefix("BearerToken")
+        or config.get_api_key_with_prefix("authorization")
+        or ""
+    )
     scheme, _, token = header.partition(" ")
     return kopf.ConnectionInfo(
         server=config.host,

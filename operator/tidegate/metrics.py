@@ -1,8 +1,9 @@
-"""The Prometheus metrics of one operator process, the endpoint that serves them, and the set-up of its log.
+"""The Prometheus metrics of one operator process, the endpoint that serves them, and the set-up of
+its log.
 
 Gauges per member are read out of the last decision at the moment of a scrape, so that a pass over
-thousands of members costs nothing here and a member that is gone leaves no series behind. No control
-pass reads them back.
+thousands of members costs nothing here and a member that is gone leaves no series behind. No
+control pass reads them back.
 """
 
 import logging
@@ -39,7 +40,9 @@ _PASS_BUCKETS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 
 
 class Telemetry:
-    """The metrics of one process, in a registry of their own, so that tests and processes never share counts."""
+    """The metrics of one process, in a registry of their own, so that tests and processes never
+    share counts.
+    """
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for every counter, without use
@@ -55,19 +58,47 @@ class Telemetry:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"tidegate_{name}", text, labels, registry=self.registry)
 
-        self.passes = counter("passes_total", "Control passes, by how they ended.", *POLICY_LABELS, "result")
-        self.quota_writes = counter("quota_writes_total", "Quota writes applied, by why they were made.", *POLICY_LABELS, "kind", "reason")
-        self.write_conflicts = counter(
-            "quota_write_refusals_total", "Quota writes that were not applied, by reason.", *POLICY_LABELS, "reason"
+        self.passes = counter(
+            "passes_total", "Control passes, by how they ended.", *POLICY_LABELS, "result"
         )
-        self.transactions = counter("znode_transactions_total", "ZooKeeper transactions that carried quota writes.", *POLICY_LABELS)
-        self.status_writes = counter("status_writes_total", "Status updates sent to the Kubernetes API.", "kind")
-        self.events = counter("events_total", "Kubernetes Events sent, by type and reason.", "type", "reason")
+        self.quota_writes = counter(
+            "quota_writes_total",
+            "Quota writes applied, by why they were made.",
+            *POLICY_LABELS,
+            "kind",
+            "reason",
+        )
+        self.write_conflicts = counter(
+            "quota_write_refusals_total",
+            "Quota writes that were not applied, by reason.",
+            *POLICY_LABELS,
+            "reason",
+        )
+        self.transactions = counter(
+            "znode_transactions_total",
+            "ZooKeeper transactions that carried quota writes.",
+            *POLICY_LABELS,
+        )
+        self.status_writes = counter(
+            "status_writes_total", "Status updates sent to the Kubernetes API.", "kind"
+        )
+        self.events = counter(
+            "events_total", "Kubernetes Events sent, by type and reason.", "type", "reason"
+        )
         self.wakes = counter("wakes_total", "What started control passes.", *POLICY_LABELS, "cause")
-        self.lists = counter("lists_total", "Full lists of custom resources, by how they ended.", "kind", "result")
-        self.rollup_jobs = counter("rollup_jobs_total", "Rollup Jobs asked for: made, or refused by Kubernetes.", *POLICY_LABELS, "result")
+        self.lists = counter(
+            "lists_total", "Full lists of custom resources, by how they ended.", "kind", "result"
+        )
+        self.rollup_jobs = counter(
+            "rollup_jobs_total",
+            "Rollup Jobs asked for: made, or refused by Kubernetes.",
+            *POLICY_LABELS,
+            "result",
+        )
         self.audit_lines = counter(
-            "audit_lines_total", "Lines of the audit trail: written, or lost because the sink did not take them.", "result"
+            "audit_lines_total",
+            "Lines of the audit trail: written, or lost because the sink did not take them.",
+            "result",
         )
         self.pass_seconds = Histogram(
             "tidegate_pass_duration_seconds",
@@ -111,20 +142,46 @@ class _Readings(Collector):
 
 def _policy_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
     for name, text, value_of in (
-        ("last_pass_timestamp_seconds", "When the last control pass ended, as a Unix time.", lambda r: r.finished_at_seconds),
+        (
+            "last_pass_timestamp_seconds",
+            "When the last control pass ended, as a Unix time.",
+            lambda r: r.finished_at_seconds,
+        ),
         ("quotas_managed", "Entities whose quota is managed.", lambda r: r.decision.managed),
-        ("quotas_in_sync", "Managed entities whose quota is at its target.", lambda r: r.decision.in_sync),
-        ("quotas_contended", "Entities left alone because another writer keeps changing them.", lambda r: r.decision.contended),
-        ("writes_deferred", "Quota writes that wait for room in the write budget.", lambda r: r.decision.deferred_writes),
-        ("write_budget_used", "Charged quota writes within the last period of the write budget.", lambda r: r.charged_writes),
-        ("write_budget_limit", "Charged quota writes allowed in a period of the write budget.", lambda r: r.write_budget),
+        (
+            "quotas_in_sync",
+            "Managed entities whose quota is at its target.",
+            lambda r: r.decision.in_sync,
+        ),
+        (
+            "quotas_contended",
+            "Entities left alone because another writer keeps changing them.",
+            lambda r: r.decision.contended,
+        ),
+        (
+            "writes_deferred",
+            "Quota writes that wait for room in the write budget.",
+            lambda r: r.decision.deferred_writes,
+        ),
+        (
+            "write_budget_used",
+            "Charged quota writes within the last period of the write budget.",
+            lambda r: r.charged_writes,
+        ),
+        (
+            "write_budget_limit",
+            "Charged quota writes allowed in a period of the write budget.",
+            lambda r: r.write_budget,
+        ),
     ):
         family = GaugeMetricFamily(f"tidegate_{name}", text, labels=POLICY_LABELS)
         for policy_key, reading in readings.items():
             family.add_metric(policy_labels(policy_key), value_of(reading))  # type: ignore[no-untyped-call]  # table of readers of one dataclass
         yield family
     holds = GaugeMetricFamily(
-        "tidegate_hold_since_timestamp_seconds", "Since when an input is missing, as a Unix time.", labels=(*POLICY_LABELS, "reason")
+        "tidegate_hold_since_timestamp_seconds",
+        "Since when an input is missing, as a Unix time.",
+        labels=(*POLICY_LABELS, "reason"),
     )
     for policy_key, reading in readings.items():
         for hold in reading.decision.holds:
@@ -135,14 +192,26 @@ def _policy_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
 
 def _rollup_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
     until = GaugeMetricFamily(
-        "tidegate_rollup_published_until_timestamp_seconds", "Until when usage tables lack nothing, as a Unix time.", labels=POLICY_LABELS
+        "tidegate_rollup_published_until_timestamp_seconds",
+        "Until when usage tables lack nothing, as a Unix time.",
+        labels=POLICY_LABELS,
     )
-    waiting = GaugeMetricFamily("tidegate_rollup_windows_waiting", "Windows over and not in the usage tables.", labels=POLICY_LABELS)
-    failed = GaugeMetricFamily("tidegate_rollup_windows_failed", "Of those, windows whose Job failed.", labels=POLICY_LABELS)
+    waiting = GaugeMetricFamily(
+        "tidegate_rollup_windows_waiting",
+        "Windows over and not in the usage tables.",
+        labels=POLICY_LABELS,
+    )
+    failed = GaugeMetricFamily(
+        "tidegate_rollup_windows_failed",
+        "Of those, windows whose Job failed.",
+        labels=POLICY_LABELS,
+    )
     for policy_key, reading in readings.items():
         if reading.rollups is not None:
             if reading.rollups.published_until_ms is not None:
-                until.add_metric(policy_labels(policy_key), reading.rollups.published_until_ms / 1000)
+                until.add_metric(
+                    policy_labels(policy_key), reading.rollups.published_until_ms / 1000
+                )
             waiting.add_metric(policy_labels(policy_key), len(reading.rollups.missing))
             failed.add_metric(policy_labels(policy_key), len(reading.rollups.failed))
     yield from (until, waiting, failed)
@@ -153,7 +222,11 @@ class _QuotaGauges:
 
     def __init__(self, what: str, text: str) -> None:
         def gauge(unit: str, unit_text: str, *labels: str) -> GaugeMetricFamily:
-            return GaugeMetricFamily(f"tidegate_member_{what}_{unit}", f"{text}, {unit_text}.", labels=(*_MEMBER_LABELS, *labels))
+            return GaugeMetricFamily(
+                f"tidegate_member_{what}_{unit}",
+                f"{text}, {unit_text}.",
+                labels=(*_MEMBER_LABELS, *labels),
+            )
 
         rates = gauge("bytes_per_second", "in bytes per second", "direction")
         percent = gauge("request_percent", "in percent of one broker thread's time")
@@ -179,7 +252,11 @@ def _member_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
     skew = GaugeMetricFamily("tidegate_member_leader_skew_ratio", text, labels=_MEMBER_LABELS)
     for policy_key, reading in readings.items():
         for member in reading.decision.members:
-            labels = (*policy_labels(policy_key), member.tier_key.rpartition("/")[2], member.member_name)
+            labels = (
+                *policy_labels(policy_key),
+                member.tier_key.rpartition("/")[2],
+                member.member_name,
+            )
             quota.add(labels, member.quota)
             target.add(labels, member.target)
             if member.leader_skew is not None:
@@ -189,13 +266,27 @@ def _member_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
 
 def _broker_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
     labels = (*POLICY_LABELS, "broker", "direction")
-    rate = GaugeMetricFamily("tidegate_broker_bytes_per_second", "What a broker's NIC carries, by the newest reading.", labels=labels)
-    limit = GaugeMetricFamily("tidegate_broker_limit_bytes_per_second", "The limit of a broker's NIC.", labels=labels)
-    read = GaugeMetricFamily("tidegate_broker_reading_timestamp_seconds", "When that reading was sampled, as a Unix time.", labels=labels)
-    over = GaugeMetricFamily("tidegate_broker_over_limit", "1 = the broker counts as over its limit.", labels=labels[:-1])
+    rate = GaugeMetricFamily(
+        "tidegate_broker_bytes_per_second",
+        "What a broker's NIC carries, by the newest reading.",
+        labels=labels,
+    )
+    limit = GaugeMetricFamily(
+        "tidegate_broker_limit_bytes_per_second", "The limit of a broker's NIC.", labels=labels
+    )
+    read = GaugeMetricFamily(
+        "tidegate_broker_reading_timestamp_seconds",
+        "When that reading was sampled, as a Unix time.",
+        labels=labels,
+    )
+    over = GaugeMetricFamily(
+        "tidegate_broker_over_limit", "1 = the broker counts as over its limit.", labels=labels[:-1]
+    )
     for policy_key, reading in readings.items():
         for one in reading.decision.watched or ():
-            over.add_metric((*policy_labels(policy_key), str(one.broker)), float(one.pressure is Pressure.OVER))
+            over.add_metric(
+                (*policy_labels(policy_key), str(one.broker)), float(one.pressure is Pressure.OVER)
+            )
             for way, nic in one.nics.items():
                 here = (*policy_labels(policy_key), str(one.broker), way.value)
                 limit.add_metric(here, float(nic.limit or 0))
@@ -205,7 +296,13 @@ def _broker_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
     yield from (rate, limit, read, over)
 
 
-def count_writes(telemetry: Telemetry, policy_key: str, *, kinds_and_reasons: Iterator[tuple[str, str]], transactions: int) -> None:
+def count_writes(
+    telemetry: Telemetry,
+    policy_key: str,
+    *,
+    kinds_and_reasons: Iterator[tuple[str, str]],
+    transactions: int,
+) -> None:
     """Count the writes of one pass."""
     for kind, reason in kinds_and_reasons:
         telemetry.quota_writes.labels(*policy_labels(policy_key), kind, reason).inc()
@@ -213,12 +310,16 @@ def count_writes(telemetry: Telemetry, policy_key: str, *, kinds_and_reasons: It
 
 
 class MetricsServer:
-    """`/metrics` on its own thread. `port` is the one it really listens on. Raises UserActionRequired when the port is taken."""
+    """`/metrics` on its own thread. `port` is the one it really listens on. Raises
+    UserActionRequired when the port is taken.
+    """
 
     def __init__(self, telemetry: Telemetry, *, port: int, address: str) -> None:
         self._server: WSGIServer
         try:
-            self._server, self._thread = start_http_server(port, addr=address, registry=telemetry.registry)
+            self._server, self._thread = start_http_server(
+                port, addr=address, registry=telemetry.registry
+            )
         except OSError as error:
             raise cannot_listen(address, port, option="--metrics-port", error=error) from error
         self.port = int(self._server.server_port)
@@ -233,14 +334,20 @@ def cannot_listen(address: str, port: int, *, option: str, error: OSError) -> Us
     """The error of a process that was given a port which it cannot have."""
     return UserActionRequired(
         Reason.INVALID_SPEC,
-        f"Tidegate cannot listen on port {port} of {address}: {error.strerror}. End the process that uses it, or give another {option}.",
+        (
+            f"Tidegate cannot listen on port {port} of {address}: {error.strerror}. End the "
+            f"process "
+            f"that uses it, or give another {option}."
+        ),
     )
 
 
 def set_up_logging(log_format: LogFormat, level: LogLevel) -> None:
-    """One line an event on standard error: JSON for machines, columns for people; library logs go the same way.
+    """One line an event on standard error: JSON for machines, columns for people; library logs go
+    the same way.
 
-    Libraries are heard from warnings on, whatever the level: at debug some print every request, and a login is one.
+    Libraries are heard from warnings on, whatever the level: at debug some print every request, and
+    a login is one.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,

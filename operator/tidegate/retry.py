@@ -1,4 +1,6 @@
-"""Repeat a call that may succeed the next time: how often, after which pauses, and until when. The one user of tenacity."""
+"""Repeat a call that may succeed the next time: how often, after which pauses, and until when. The
+one user of tenacity.
+"""
 
 import math
 import time
@@ -22,8 +24,8 @@ def retry(
 ) -> Result:
     """The result of the first attempt that succeeds; raises the error of the last one otherwise.
 
-    `pause_seconds` gives the pause after the attempt of that number, from 1, and its error. A pause that would last to
-    `until_monotonic_seconds` or beyond is not begun.
+    `pause_seconds` gives the pause after the attempt of that number, from 1, and its error. A pause
+    that would last to `until_monotonic_seconds` or beyond is not begun.
     """
 
     def pause(state: RetryCallState) -> float:

@@ -9,7 +9,9 @@ import uuid
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-STANDARD_STREAM = "-"  # in place of a file's path: standard output for a writer, standard input for a reader
+STANDARD_STREAM = (
+    "-"  # in place of a file's path: standard output for a writer, standard input for a reader
+)
 
 
 class LogFormat(StrEnum):
@@ -25,13 +27,17 @@ class LogLevel(StrEnum):
 
 
 def default_identity() -> str:
-    """The name of this replica on a Lease: the pod (host) name and something that a restarted process does not share."""
+    """The name of this replica on a Lease: the pod (host) name and something that a restarted
+    process does not share.
+    """
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollupOffer:
-    """The settings of rollup Jobs: the image, the ServiceAccount of their Pods (in each policy's namespace), Secrets to pull with."""
+    """The settings of rollup Jobs: the image, the ServiceAccount of their Pods (in each policy's
+    namespace), Secrets to pull with.
+    """
 
     image: str
     service_account: str = "default"
@@ -40,10 +46,11 @@ class RollupOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One process. Ports: 0 = any free port, None = do not listen. `namespaces` empty = all of them.
+    """One process. Ports: 0 = any free port, None = do not listen. `namespaces` empty = all of
+    them.
 
-    `audit_file` is where the audit trail is appended to; `-` = standard output, beside the log lines on standard error. `rollups` None =
-    this process makes no rollup Jobs.
+    `audit_file` is where the audit trail is appended to; `-` = standard output, beside the log
+    lines on standard error. `rollups` None = this process makes no rollup Jobs.
     """
 
     namespaces: tuple[str, ...] = ()

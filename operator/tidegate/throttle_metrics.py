@@ -11,13 +11,31 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily
 
 from controller_logic.decision import Decision, LevelState
-from controller_logic.model import Direction, Entity, Level, Observation, QuotaWrite, RateKey, Readings
+from controller_logic.model import (
+    Direction,
+    Entity,
+    Level,
+    Observation,
+    QuotaWrite,
+    RateKey,
+    Readings,
+)
 from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Due
-from controller_logic.throttle.decision import Acts, Phase, StepKind, ThrottleDecision, ThrottleStep, new_acts
+from controller_logic.throttle.decision import (
+    Acts,
+    Phase,
+    StepKind,
+    ThrottleDecision,
+    ThrottleStep,
+    new_acts,
+)
 
 QUOTA_STORE, LEADERS, METRICS = "QuotaStore", "Leaders", "Metrics"
-POLICY_LABELS = ("policy_namespace", "policy")  # `namespace` is the label of the Pod that Prometheus scrapes
+POLICY_LABELS = (
+    "policy_namespace",
+    "policy",
+)  # `namespace` is the label of the Pod that Prometheus scrapes
 
 
 def policy_labels(policy_key: str) -> tuple[str, str]:
@@ -30,8 +48,8 @@ def policy_labels(policy_key: str) -> tuple[str, str]:
 class PolicyReading:
     """The last pass of one policy, as a scrape reads it out. Times are seconds since the epoch.
 
-    `inputs` has when each input was read last; `readings` None = load is not known, `rollups` None =
-    usage rollups are not wanted, or were not looked at.
+    `inputs` has when each input was read last; `readings` None = load is not known, `rollups` None
+    = usage rollups are not wanted, or were not looked at.
     """
 
     decision: Decision
@@ -62,34 +80,57 @@ _LONGEST_GAP_SECONDS = 60.0  # between two readings; over a longer one it is not
 
 def throttle_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[GaugeMetricFamily]:
     """The gauges of the last decision of each policy, and of the readings that it was made on."""
-    yield from (_level_states(readings), _phases(readings), _observed_mutes(readings), _overrides(readings), *_input_times(readings))
+    yield from (
+        _level_states(readings),
+        _phases(readings),
+        _observed_mutes(readings),
+        _overrides(readings),
+        *_input_times(readings),
+    )
 
 
 def _level_states(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(
-        "tidegate_tier_state", "1 = all members of this level together are in this state.", labels=(*POLICY_LABELS, "level", "state")
+        "tidegate_tier_state",
+        "1 = all members of this level together are in this state.",
+        labels=(*POLICY_LABELS, "level", "state"),
     )
     for policy_key, reading in readings.items():
         for one in reading.decision.levels:
             for state in LevelState:
-                family.add_metric((*policy_labels(policy_key), one.level.value, state.value), float(one.state is state))
+                family.add_metric(
+                    (*policy_labels(policy_key), one.level.value, state.value),
+                    float(one.state is state),
+                )
     return family
 
 
 def _phases(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(
-        "tidegate_throttle_phase", "1 = the throttle of this direction is in this phase.", labels=(*POLICY_LABELS, "direction", "phase")
+        "tidegate_throttle_phase",
+        "1 = the throttle of this direction is in this phase.",
+        labels=(*POLICY_LABELS, "direction", "phase"),
     )
     for policy_key, reading in readings.items():
-        for record in reading.decision.throttle.rounds if reading.decision.throttle is not None else ():
+        for record in (
+            reading.decision.throttle.rounds if reading.decision.throttle is not None else ()
+        ):
             for phase in Phase:
-                family.add_metric((*policy_labels(policy_key), record.direction.value, phase.value), float(record.phase is phase))
+                family.add_metric(
+                    (*policy_labels(policy_key), record.direction.value, phase.value),
+                    float(record.phase is phase),
+                )
     return family
 
 
 def _observed_mutes(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
-    text = "Longest throttle time that Kafka reported of any member of this level, on any broker, in the newest reading."
-    family = GaugeMetricFamily("tidegate_observed_mute_seconds", text, labels=(*POLICY_LABELS, "level"))
+    text = (
+        "Longest throttle time that Kafka reported of any member of this level, on any broker, "
+        "in the newest reading."
+    )
+    family = GaugeMetricFamily(
+        "tidegate_observed_mute_seconds", text, labels=(*POLICY_LABELS, "level")
+    )
     for policy_key, reading in readings.items():
         for level, seconds in _mutes(reading).items():
             family.add_metric((*policy_labels(policy_key), level.value), seconds)
@@ -98,9 +139,13 @@ def _observed_mutes(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
 
 def _mutes(reading: PolicyReading) -> Mapping[Level, float]:
     """The longest throttle time of each level that has one."""
-    levels: dict[Entity, Level] = {report.entity: report.level for report in reversed(reading.decision.members)}
+    levels: dict[Entity, Level] = {
+        report.entity: report.level for report in reversed(reading.decision.members)
+    }
     longest: dict[Level, float] = {}
-    for (entity, _, _), rate in reading.readings.clients.items() if reading.readings is not None else ():
+    for (entity, _, _), rate in (
+        reading.readings.clients.items() if reading.readings is not None else ()
+    ):
         level = levels.get(entity)
         if level is not None and rate.throttle_milliseconds is not None:
             longest[level] = max(longest.get(level, 0.0), rate.throttle_milliseconds / 1000)
@@ -109,9 +154,14 @@ def _mutes(reading: PolicyReading) -> Mapping[Level, float]:
 
 def _overrides(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
     text = "When an override that applies now ends by itself, as a Unix time."
-    family = GaugeMetricFamily("tidegate_override_expires_timestamp_seconds", text, labels=(*POLICY_LABELS, "override"))
+    family = GaugeMetricFamily(
+        "tidegate_override_expires_timestamp_seconds", text, labels=(*POLICY_LABELS, "override")
+    )
     for policy_key, reading in readings.items():
-        ends = {override.key.rpartition("/")[2]: override.expires_at_seconds for override in reading.decision.overridden.applied.values()}
+        ends = {
+            override.key.rpartition("/")[2]: override.expires_at_seconds
+            for override in reading.decision.overridden.applied.values()
+        }
         for name, at_seconds in ends.items():
             family.add_metric((*policy_labels(policy_key), name), at_seconds)
     return family
@@ -119,10 +169,16 @@ def _overrides(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
 
 def _input_times(readings: Mapping[str, PolicyReading]) -> Iterator[GaugeMetricFamily]:
     inputs = GaugeMetricFamily(
-        "tidegate_input_timestamp_seconds", "When an input was read last, as a Unix time.", labels=(*POLICY_LABELS, "input")
+        "tidegate_input_timestamp_seconds",
+        "When an input was read last, as a Unix time.",
+        labels=(*POLICY_LABELS, "input"),
     )
     text = "When the newest rate of a client on a broker was sampled, as a Unix time."
-    clients = GaugeMetricFamily("tidegate_broker_clients_timestamp_seconds", text, labels=(*POLICY_LABELS, "broker", "direction"))
+    clients = GaugeMetricFamily(
+        "tidegate_broker_clients_timestamp_seconds",
+        text,
+        labels=(*POLICY_LABELS, "broker", "direction"),
+    )
     for policy_key, reading in readings.items():
         for name, at_seconds in reading.inputs.items():
             inputs.add_metric((*policy_labels(policy_key), name), at_seconds)
@@ -140,7 +196,9 @@ def _newest_client_rates(readings: Readings | None) -> Mapping[tuple[int, Direct
 
 @dataclass(slots=True)
 class _Account:
-    """The state of one policy: each throttled rate just before its first cut (`wanted`, bytes/s), until when each NIC is `counted`."""
+    """The state of one policy: each throttled rate just before its first cut (`wanted`, bytes/s),
+    until when each NIC is `counted`.
+    """
 
     acts: Acts = field(default_factory=dict)
     wanted: dict[RateKey, float] = field(default_factory=dict)
@@ -157,15 +215,29 @@ class ThrottleCounts:
             return Counter(f"tidegate_{name}", text, (*POLICY_LABELS, *labels), registry=registry)
 
         text = "Throttle decisions on byte rates, by what ended the step."
-        self._decisions = counter("throttle_decisions_total", text, "direction", "level", "kind", "limited_by")
+        self._decisions = counter(
+            "throttle_decisions_total", text, "direction", "level", "kind", "limited_by"
+        )
         text = "Seconds in which a broker's NIC carried more than its limit, by its readings."
         self._over = counter("broker_over_limit_seconds_total", text, "broker", "direction")
-        text = "Estimate of the bytes that throttled clients did not send, against their rate just before the first cut."
+        text = (
+            "Estimate of the bytes that throttled clients did not send, against their rate "
+            "just before the first cut."
+        )
         self._deferred = counter("deferred_bytes_total", text, "direction", "level")
         self._accounts: dict[str, _Account] = {}
 
-    def note(self, policy_key: str, decision: Decision, readings: Readings | None, *, written: Sequence[QuotaWrite] = ()) -> None:
-        """Count one decision, its readings and its writes; the same readings again count nothing."""
+    def note(
+        self,
+        policy_key: str,
+        decision: Decision,
+        readings: Readings | None,
+        *,
+        written: Sequence[QuotaWrite] = (),
+    ) -> None:
+        """Count one decision, its readings and its writes; the same readings again count
+        nothing.
+        """
         account = self._accounts.setdefault(policy_key, _Account())
         if readings is not None and readings.read_at_seconds != account.read_at_seconds:
             self._count_over(policy_key, account, decision, readings)
@@ -181,7 +253,9 @@ class ThrottleCounts:
 
     def predicted_mutes(self) -> GaugeMetricFamily:
         text = "Longest mute that the last cuts of a level were predicted to cause."
-        family = GaugeMetricFamily("tidegate_predicted_mute_seconds", text, labels=(*POLICY_LABELS, "level"))
+        family = GaugeMetricFamily(
+            "tidegate_predicted_mute_seconds", text, labels=(*POLICY_LABELS, "level")
+        )
         for policy_key, account in list(self._accounts.items()):
             for level, seconds in list(account.predicted.items()):
                 family.add_metric((*policy_labels(policy_key), level.value), seconds)
@@ -191,42 +265,84 @@ class ThrottleCounts:
         steps, account.acts = new_acts(throttle, account.acts)
         for step in steps:
             self._decisions.labels(
-                *policy_labels(policy_key), step.direction.value, step.level.value, step.kind.value, step.limited_by.value
+                *policy_labels(policy_key),
+                step.direction.value,
+                step.level.value,
+                step.kind.value,
+                step.limited_by.value,
             ).inc()
         cuts = [step for step in steps if step.kind is StepKind.CUT]
-        first = {step.key: _sent(step) for step in cuts if step.key not in account.wanted and not step.bucket.is_throttled}
-        wanted = {**account.wanted, **{key: sent for key, sent in first.items() if sent is not None}}
+        first = {
+            step.key: _sent(step)
+            for step in cuts
+            if step.key not in account.wanted and not step.bucket.is_throttled
+        }
+        wanted = {
+            **account.wanted,
+            **{key: sent for key, sent in first.items() if sent is not None},
+        }
         account.wanted = {key: sent for key, sent in wanted.items() if key in throttle.steps}
 
-    def _count_over(self, policy_key: str, account: _Account, decision: Decision, readings: Readings) -> None:
-        limits = {(one.broker, way): nic.limit for one in decision.watched or () for way, nic in one.nics.items()}
+    def _count_over(
+        self, policy_key: str, account: _Account, decision: Decision, readings: Readings
+    ) -> None:
+        limits = {
+            (one.broker, way): nic.limit
+            for one in decision.watched or ()
+            for way, nic in one.nics.items()
+        }
         for key, spans in readings.nic.items():
             limit, until = limits.get(key), account.counted.get(key)
             if limit is None or not spans:
                 continue
-            # a process counts from its first reading on: what was before, another one may have counted
-            over = [span for span in spans if until is not None and span.at_seconds > until and span.bytes_per_second > limit]
-            self._over.labels(*policy_labels(policy_key), str(key[0]), key[1].value).inc(sum(span.seconds for span in over))
+            # a process counts from its first reading on: what was before, another one may have
+            # counted
+            over = [
+                span
+                for span in spans
+                if until is not None and span.at_seconds > until and span.bytes_per_second > limit
+            ]
+            self._over.labels(*policy_labels(policy_key), str(key[0]), key[1].value).inc(
+                sum(span.seconds for span in over)
+            )
             account.counted[key] = max(span.at_seconds for span in spans)
 
-    def _count_deferred(self, policy_key: str, account: _Account, throttle: ThrottleDecision | None, readings: Readings) -> None:
+    def _count_deferred(
+        self,
+        policy_key: str,
+        account: _Account,
+        throttle: ThrottleDecision | None,
+        readings: Readings,
+    ) -> None:
         if throttle is None or account.read_at_seconds is None:
             return
         seconds = readings.read_at_seconds - account.read_at_seconds
         if not 0 < seconds <= _LONGEST_GAP_SECONDS:
             return
-        for step in (step for key, step in throttle.steps.items() if key in account.wanted and step.bucket.binding):
+        for step in (
+            step
+            for key, step in throttle.steps.items()
+            if key in account.wanted and step.bucket.binding
+        ):
             sent = _sent(step)
             if sent is not None:
                 held_back = max(0.0, account.wanted[step.key] - sent)
-                self._deferred.labels(*policy_labels(policy_key), step.direction.value, step.level.value).inc(held_back * seconds)
+                self._deferred.labels(
+                    *policy_labels(policy_key), step.direction.value, step.level.value
+                ).inc(held_back * seconds)
 
 
-def _note_mutes(account: _Account, throttle: ThrottleDecision, written: Sequence[QuotaWrite]) -> None:
+def _note_mutes(
+    account: _Account, throttle: ThrottleDecision, written: Sequence[QuotaWrite]
+) -> None:
     levels = {step.entity: step.level for step in throttle.steps.values()}
-    cuts = [write for write in written if write.reason is Reason.THROTTLED and write.entity in levels]
+    cuts = [
+        write for write in written if write.reason is Reason.THROTTLED and write.entity in levels
+    ]
     for level in {levels[write.entity] for write in cuts}:
-        account.predicted[level] = max(write.predicted_mute_seconds for write in cuts if levels[write.entity] is level)
+        account.predicted[level] = max(
+            write.predicted_mute_seconds for write in cuts if levels[write.entity] is level
+        )
 
 
 def _sent(step: ThrottleStep) -> float | None:

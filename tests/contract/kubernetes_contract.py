@@ -1,6 +1,8 @@
-"""The contract of `tidegate.kube.api.Kubernetes`, as tests that the real client and the in-memory double both pass.
+"""The contract of `tidegate.kube.api.Kubernetes`, as tests that the real client and the in-memory
+double both pass.
 
-A subclass gives the fixtures `kubernetes` (the implementation), `person` (who uses kubectl beside it) and `namespace`.
+A subclass gives the fixtures `kubernetes` (the implementation), `person` (who uses kubectl beside
+it) and `namespace`.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ POD = JobPod(
 
 
 def rollup_job(namespace: str, start_ms: int = 0) -> JsonObject:
-    """The Job of a policy that does not exist; a real Kubernetes collects such a Job as garbage soon after it is stored."""
+    """The Job of a policy that does not exist; a real Kubernetes collects such a Job as garbage
+    soon after it is stored.
+    """
     return job_of({**POLICY, "metadata": {**POLICY["metadata"], "namespace": namespace}}, start_ms)
 
 
@@ -79,21 +83,38 @@ class KubernetesContract:
     def ref(self, tier: JsonObject) -> ObjectRef:
         return ObjectRef.of(BUSINESS_TIERS, tier)
 
-    def test_a_list_names_every_object_of_the_namespace(self, kubernetes: Kubernetes, person: Person, namespace: str) -> None:
+    def test_a_list_names_every_object_of_the_namespace(
+        self, kubernetes: Kubernetes, person: Person, namespace: str
+    ) -> None:
         names = {person.create(f"tier-{number}")["metadata"]["name"] for number in range(5)}
-        assert {item["metadata"]["name"] for item in kubernetes.list_all(BUSINESS_TIERS, [namespace])} == names
+        assert {
+            item["metadata"]["name"] for item in kubernetes.list_all(BUSINESS_TIERS, [namespace])
+        } == names
 
     def test_a_status_patch_merges_and_leaves_spec_and_generation_alone(
         self, kubernetes: Kubernetes, tier: JsonObject, ref: ObjectRef
     ) -> None:
-        first = kubernetes.patch_status(ref, {"conditions": [ready("a")]}, resource_version=tier["metadata"]["resourceVersion"])
-        second = kubernetes.patch_status(ref, {"observedGeneration": 1}, resource_version=first["metadata"]["resourceVersion"])
+        first = kubernetes.patch_status(
+            ref, {"conditions": [ready("a")]}, resource_version=tier["metadata"]["resourceVersion"]
+        )
+        second = kubernetes.patch_status(
+            ref, {"observedGeneration": 1}, resource_version=first["metadata"]["resourceVersion"]
+        )
         assert second["status"] == {"conditions": [ready("a")], "observedGeneration": 1}
-        assert (second["spec"], second["metadata"]["generation"]) == (tier["spec"], tier["metadata"]["generation"])
+        assert (second["spec"], second["metadata"]["generation"]) == (
+            tier["spec"],
+            tier["metadata"]["generation"],
+        )
 
-    def test_none_in_a_status_patch_removes_the_key(self, kubernetes: Kubernetes, tier: JsonObject, ref: ObjectRef) -> None:
-        first = kubernetes.patch_status(ref, {"observedGeneration": 1}, resource_version=tier["metadata"]["resourceVersion"])
-        second = kubernetes.patch_status(ref, {"observedGeneration": None}, resource_version=first["metadata"]["resourceVersion"])
+    def test_none_in_a_status_patch_removes_the_key(
+        self, kubernetes: Kubernetes, tier: JsonObject, ref: ObjectRef
+    ) -> None:
+        first = kubernetes.patch_status(
+            ref, {"observedGeneration": 1}, resource_version=tier["metadata"]["resourceVersion"]
+        )
+        second = kubernetes.patch_status(
+            ref, {"observedGeneration": None}, resource_version=first["metadata"]["resourceVersion"]
+        )
         assert second.get("status", {}) == {}
 
     def test_a_status_patch_over_an_old_version_is_a_conflict_and_changes_nothing(
@@ -101,30 +122,42 @@ class KubernetesContract:
     ) -> None:
         person.edit(ref, lambda obj: obj["metadata"].update(labels={"team": "orders"}))
         with pytest.raises(Conflict):
-            kubernetes.patch_status(ref, {"observedGeneration": 9}, resource_version=tier["metadata"]["resourceVersion"])
+            kubernetes.patch_status(
+                ref, {"observedGeneration": 9}, resource_version=tier["metadata"]["resourceVersion"]
+            )
         assert "status" not in kubernetes.get(ref)
 
-    def test_an_edited_spec_moves_the_generation(self, kubernetes: Kubernetes, tier: JsonObject, ref: ObjectRef, person: Person) -> None:
+    def test_an_edited_spec_moves_the_generation(
+        self, kubernetes: Kubernetes, tier: JsonObject, ref: ObjectRef, person: Person
+    ) -> None:
         person.edit(ref, lambda obj: obj["spec"]["members"][0].update(user="bob"))
         assert kubernetes.get(ref)["metadata"]["generation"] == tier["metadata"]["generation"] + 1
 
-    def test_an_object_that_took_the_name_of_another_is_not_found(self, kubernetes: Kubernetes, ref: ObjectRef, person: Person) -> None:
+    def test_an_object_that_took_the_name_of_another_is_not_found(
+        self, kubernetes: Kubernetes, ref: ObjectRef, person: Person
+    ) -> None:
         person.delete(ref)
         person.create(ref.name)
         with pytest.raises(NotFound):
             kubernetes.get(ref)
 
-    def test_a_finalizer_is_added_once_and_keeps_those_of_others(self, kubernetes: Kubernetes, ref: ObjectRef, person: Person) -> None:
+    def test_a_finalizer_is_added_once_and_keeps_those_of_others(
+        self, kubernetes: Kubernetes, ref: ObjectRef, person: Person
+    ) -> None:
         person.edit(ref, lambda obj: obj["metadata"].update(finalizers=["example.com/other"]))
         first = kubernetes.add_finalizer(ref, FINALIZER)
         assert first["metadata"]["finalizers"] == ["example.com/other", FINALIZER]
         assert kubernetes.add_finalizer(ref, FINALIZER) == first
         kubernetes.remove_finalizer(ref, "example.com/other")
 
-    def test_a_finalizer_goes_on_an_object_that_has_none(self, kubernetes: Kubernetes, ref: ObjectRef) -> None:
+    def test_a_finalizer_goes_on_an_object_that_has_none(
+        self, kubernetes: Kubernetes, ref: ObjectRef
+    ) -> None:
         assert kubernetes.add_finalizer(ref, FINALIZER)["metadata"]["finalizers"] == [FINALIZER]
 
-    def test_a_deleted_object_stays_until_its_finalizer_is_taken_off(self, kubernetes: Kubernetes, ref: ObjectRef, person: Person) -> None:
+    def test_a_deleted_object_stays_until_its_finalizer_is_taken_off(
+        self, kubernetes: Kubernetes, ref: ObjectRef, person: Person
+    ) -> None:
         kubernetes.add_finalizer(ref, FINALIZER)
         person.delete(ref)
         assert "deletionTimestamp" in kubernetes.get(ref)["metadata"]
@@ -132,10 +165,14 @@ class KubernetesContract:
         with pytest.raises(NotFound):
             kubernetes.get(ref)
 
-    def test_an_object_on_its_way_out_gets_no_new_finalizer(self, kubernetes: Kubernetes, ref: ObjectRef, person: Person) -> None:
+    def test_an_object_on_its_way_out_gets_no_new_finalizer(
+        self, kubernetes: Kubernetes, ref: ObjectRef, person: Person
+    ) -> None:
         kubernetes.add_finalizer(ref, "example.com/other")
         person.delete(ref)
-        assert kubernetes.add_finalizer(ref, FINALIZER)["metadata"]["finalizers"] == ["example.com/other"]
+        assert kubernetes.add_finalizer(ref, FINALIZER)["metadata"]["finalizers"] == [
+            "example.com/other"
+        ]
         kubernetes.remove_finalizer(ref, "example.com/other")
 
     def test_taking_a_finalizer_off_an_object_that_is_gone_is_no_error(
@@ -146,7 +183,9 @@ class KubernetesContract:
         with pytest.raises(NotFound):
             kubernetes.get(ref)
 
-    def test_a_secret_is_decoded_and_never_shown(self, kubernetes: Kubernetes, person: Person, namespace: str) -> None:
+    def test_a_secret_is_decoded_and_never_shown(
+        self, kubernetes: Kubernetes, person: Person, namespace: str
+    ) -> None:
         person.put_secret("login", {"password": b"\x00hidden-value"})
         secret = kubernetes.read_secret(namespace, "login")
         assert dict(secret) == {"password": b"\x00hidden-value"}
@@ -158,11 +197,28 @@ class KubernetesContract:
 
     def test_a_lease_has_one_winner(self, kubernetes: Kubernetes, namespace: str) -> None:
         assert kubernetes.read_lease(namespace, "turn") is None
-        wanted = LeaseRecord(namespace, "turn", "a", duration_seconds=15, transitions=0, acquired_at=1e9, renewed_at=1e9)
+        wanted = LeaseRecord(
+            namespace,
+            "turn",
+            "a",
+            duration_seconds=15,
+            transitions=0,
+            acquired_at=1e9,
+            renewed_at=1e9,
+        )
         made = kubernetes.create_lease(wanted)
         with pytest.raises(Conflict):
             kubernetes.create_lease(wanted)
-        again = LeaseRecord(namespace, "turn", "b", 15, 1, acquired_at=1e9, renewed_at=1e9 + 1, resource_version=made.resource_version)
+        again = LeaseRecord(
+            namespace,
+            "turn",
+            "b",
+            15,
+            1,
+            acquired_at=1e9,
+            renewed_at=1e9 + 1,
+            resource_version=made.resource_version,
+        )
         kubernetes.replace_lease(again)
         with pytest.raises(Conflict):
             kubernetes.replace_lease(again)
@@ -170,7 +226,9 @@ class KubernetesContract:
         assert found is not None
         assert (found.holder, found.transitions, found.renewed_at) == ("b", 1, 1e9 + 1)
 
-    def test_a_job_is_made_once_and_found_by_its_policy(self, kubernetes: Kubernetes, person: Person, namespace: str) -> None:
+    def test_a_job_is_made_once_and_found_by_its_policy(
+        self, kubernetes: Kubernetes, person: Person, namespace: str
+    ) -> None:
         policy = person.create_policy("orders")
         body = job_of(policy)
         made = kubernetes.create_job(namespace, body)
@@ -182,7 +240,9 @@ class KubernetesContract:
         assert not is_owned(found, "another")
         assert kubernetes.list_jobs(namespace, selector=selector("payments")) == []
 
-    def test_a_job_of_another_uid_is_not_deleted(self, kubernetes: Kubernetes, person: Person, namespace: str) -> None:
+    def test_a_job_of_another_uid_is_not_deleted(
+        self, kubernetes: Kubernetes, person: Person, namespace: str
+    ) -> None:
         body = job_of(person.create_policy("orders"))
         made = kubernetes.create_job(namespace, body)
         name, uid = made["metadata"]["name"], made["metadata"]["uid"]
@@ -191,13 +251,21 @@ class KubernetesContract:
         again = kubernetes.create_job(namespace, body)
         with suppress(Conflict):
             kubernetes.delete_job(namespace, name, uid=uid)
-        assert [job["metadata"]["uid"] for job in kubernetes.list_jobs(namespace, selector=selector("orders"))] == [
-            again["metadata"]["uid"]
-        ]
+        assert [
+            job["metadata"]["uid"]
+            for job in kubernetes.list_jobs(namespace, selector=selector("orders"))
+        ] == [again["metadata"]["uid"]]
 
-    def test_a_config_map_is_replaced_only_where_no_other_writer_was_faster(self, kubernetes: Kubernetes, namespace: str) -> None:
+    def test_a_config_map_is_replaced_only_where_no_other_writer_was_faster(
+        self, kubernetes: Kubernetes, namespace: str
+    ) -> None:
         assert kubernetes.read_config_map(namespace, "orders-rollup") is None
-        body: JsonObject = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "orders-rollup"}, "data": {"a": "1"}}
+        body: JsonObject = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "orders-rollup"},
+            "data": {"a": "1"},
+        }
         made = kubernetes.write_config_map(namespace, body)
         with pytest.raises(Conflict):
             kubernetes.write_config_map(namespace, body)

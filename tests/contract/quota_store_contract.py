@@ -1,9 +1,10 @@
-"""The contract of `tidegate.kafka.quota_store.QuotaStore`, as tests that ZooKeeper and the in-memory double both pass.
+"""The contract of `tidegate.kafka.quota_store.QuotaStore`, as tests that ZooKeeper and the
+in-memory double both pass.
 
-A subclass of `QuotaStoreContract` gives the fixtures `faults` (the tree under the store, with faults
-on demand) and `others` (another writer that, like Kafka itself, reads, changes and writes without
-comparing). Each way in which a writer of ZooKeeper can break brokers has a test that this store does
-not do it.
+A subclass of `QuotaStoreContract` gives the fixtures `faults` (the tree under the store, with
+faults on demand) and `others` (another writer that, like Kafka itself, reads, changes and writes
+without comparing). Each way in which a writer of ZooKeeper can break brokers has a test that this
+store does not do it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from typing import Protocol
 
 import pytest
 
-from controller_logic.model import Default, Entity, LedgerEntry, LedgerRecord, QuotaKey, QuotaWrite, StoredQuota, WriteKind
+from controller_logic.model import (
+    Default,
+    Entity,
+    LedgerEntry,
+    LedgerRecord,
+    QuotaKey,
+    QuotaWrite,
+    StoredQuota,
+    WriteKind,
+)
 from controller_logic.reasons import Reason
 from tests.doubles.quota_store import FaultyTree
 from tidegate.errors import OutcomeUnknown, RetryLater, Unreachable, WriteRefused
@@ -29,7 +39,11 @@ from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 CLUSTER = "cluster-one"
 POLICY = "streaming/orders"
-PRODUCE, FETCH, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
+PRODUCE, FETCH, REQUEST = (
+    QuotaKey.PRODUCER_BYTE_RATE,
+    QuotaKey.CONSUMER_BYTE_RATE,
+    QuotaKey.REQUEST_PERCENTAGE,
+)
 ALICE = Entity("alice")
 ALICE_APP = Entity("alice", "app")
 BOB = Entity("bob")
@@ -65,25 +79,47 @@ def lay_out_kafka(others: OtherWriter) -> None:
 
 
 def elect(others: OtherWriter, kraft_epoch: int = -1) -> None:
-    """Another controller: the node is made anew at version 0 and the epoch counts on, as Kafka does it."""
+    """Another controller: the node is made anew at version 0 and the epoch counts on, as Kafka does
+    it.
+    """
     others.delete("/controller")
     others.put("/controller_epoch", str(int(others.get("/controller_epoch") or b"0") + 1).encode())
-    controller = {"version": 2, "brokerid": 1, "timestamp": "0", "kraftControllerEpoch": kraft_epoch}
+    controller = {
+        "version": 2,
+        "brokerid": 1,
+        "timestamp": "0",
+        "kraftControllerEpoch": kraft_epoch,
+    }
     others.put("/controller", json.dumps(controller).encode())
 
 
-def record(entity: Entity, values: Mapping[QuotaKey, str | None], *, before: str | None = None, at: float = 1.0) -> LedgerRecord:
-    entries = {key: LedgerEntry(before, value, None, at, Reason.FIRST_QUOTA, "basis") for key, value in values.items()}
+def record(
+    entity: Entity,
+    values: Mapping[QuotaKey, str | None],
+    *,
+    before: str | None = None,
+    at: float = 1.0,
+) -> LedgerRecord:
+    entries = {
+        key: LedgerEntry(before, value, None, at, Reason.FIRST_QUOTA, "basis")
+        for key, value in values.items()
+    }
     return LedgerRecord(entity, POLICY, "uid-1", entries)
 
 
-def first(seen: StoredQuota, values: Mapping[QuotaKey, str | None], *, at: float = 1.0) -> QuotaWrite:
+def first(
+    seen: StoredQuota, values: Mapping[QuotaKey, str | None], *, at: float = 1.0
+) -> QuotaWrite:
     ledger = record(seen.entity, values, at=at)
-    return QuotaWrite(seen.entity, values, seen, ledger, WriteKind.FIRST, Reason.FIRST_QUOTA, "", charged=False)
+    return QuotaWrite(
+        seen.entity, values, seen, ledger, WriteKind.FIRST, Reason.FIRST_QUOTA, "", charged=False
+    )
 
 
 def give_back(seen: StoredQuota, values: Mapping[QuotaKey, str | None]) -> QuotaWrite:
-    return QuotaWrite(seen.entity, values, seen, None, WriteKind.GIVE_BACK, Reason.GIVEN_BACK, "", charged=True)
+    return QuotaWrite(
+        seen.entity, values, seen, None, WriteKind.GIVE_BACK, Reason.GIVEN_BACK, "", charged=True
+    )
 
 
 def path_of(name: str) -> str:
@@ -97,7 +133,14 @@ class StoreTests:
     def store(self, faults: FaultyTree) -> ZooKeeperQuotaStore:
         return ZooKeeperQuotaStore(faults)
 
-    def write(self, store: ZooKeeperQuotaStore, entity: Entity, values: Mapping[QuotaKey, str | None], *, at: float = 1.0) -> WriteOutcome:
+    def write(
+        self,
+        store: ZooKeeperQuotaStore,
+        entity: Entity,
+        values: Mapping[QuotaKey, str | None],
+        *,
+        at: float = 1.0,
+    ) -> WriteOutcome:
         (outcome,) = store.write([first(store.read([entity])[entity], values, at=at)], CLUSTER)
         return outcome
 
@@ -109,7 +152,8 @@ class StoreTests:
 class BytesContract(StoreTests):
     """Nodes as a broker writes them, and nothing that a broker cannot read."""
 
-    # --- names and bytes ---------------------------------------------------------------------------------------------
+    # --- names and bytes
+    # ---------------------------------------------------------------------------------------------
 
     @pytest.mark.parametrize(
         ("entity", "path"),
@@ -126,20 +170,38 @@ class BytesContract(StoreTests):
         self, store: ZooKeeperQuotaStore, others: OtherWriter, entity: Entity, path: str
     ) -> None:
         assert self.write(store, entity, {PRODUCE: "1048576"}).applied
-        assert others.get(path_of(path)) == b'{"version":1,"config":{"producer_byte_rate":"1048576"}}'
+        assert (
+            others.get(path_of(path)) == b'{"version":1,"config":{"producer_byte_rate":"1048576"}}'
+        )
         (name,) = others.children("/config/changes")
         assert re.fullmatch(r"config_change_[0-9]{10}", name)
-        assert others.get(f"/config/changes/{name}") == f'{{"version":2,"entity_path":"{path}"}}'.encode()
+        assert (
+            others.get(f"/config/changes/{name}")
+            == f'{{"version":2,"entity_path":"{path}"}}'.encode()
+        )
         assert store.read([entity])[entity].values == {PRODUCE: "1048576"}
 
-    def test_an_entity_and_its_own_child_fit_into_one_batch(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+    def test_an_entity_and_its_own_child_fit_into_one_batch(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
         seen = store.read([ALICE, ALICE_APP])
-        outcomes = store.write([first(seen[ALICE_APP], {PRODUCE: "2048"}), first(seen[ALICE], {FETCH: "4096"})], CLUSTER)
+        outcomes = store.write(
+            [first(seen[ALICE_APP], {PRODUCE: "2048"}), first(seen[ALICE], {FETCH: "4096"})],
+            CLUSTER,
+        )
         assert [outcome.applied for outcome in outcomes] == [True, True]
-        assert others.get("/config/users/alice") == b'{"version":1,"config":{"consumer_byte_rate":"4096"}}'
-        assert others.get("/config/users/alice/clients/app") == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+        assert (
+            others.get("/config/users/alice")
+            == b'{"version":1,"config":{"consumer_byte_rate":"4096"}}'
+        )
+        assert (
+            others.get("/config/users/alice/clients/app")
+            == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+        )
 
-    def test_a_parent_made_for_a_child_reads_as_having_no_quota(self, store: ZooKeeperQuotaStore) -> None:
+    def test_a_parent_made_for_a_child_reads_as_having_no_quota(
+        self, store: ZooKeeperQuotaStore
+    ) -> None:
         seen = store.read([ALICE])[ALICE]
         self.write(store, ALICE_APP, {PRODUCE: "2048"})
         now = store.read([ALICE])[ALICE]
@@ -147,24 +209,37 @@ class BytesContract(StoreTests):
         (outcome,) = store.write([first(seen, {FETCH: "4096"})], CLUSTER)
         assert outcome.applied, "a node that appeared empty is no conflict"
 
-    def test_foreign_keys_keep_every_byte_and_their_place(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
-        others.put("/config/users/alice", f'{{"version":1,"config":{{{SCRAM},"producer_byte_rate":"7000","later":"x"}}}}'.encode())
+    def test_foreign_keys_keep_every_byte_and_their_place(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        others.put(
+            "/config/users/alice",
+            f'{{"version":1,"config":{{{SCRAM},"producer_byte_rate":"7000","later":"x"}}}}'.encode(),
+        )
         assert self.write(store, ALICE, {PRODUCE: "1024", FETCH: "2048"}).applied
         expected = f'{{"version":1,"config":{{{SCRAM},"producer_byte_rate":"1024","later":"x","consumer_byte_rate":"2048"}}}}'
         assert others.get("/config/users/alice") == expected.encode()
 
-    def test_an_empty_quota_is_deleted_unless_something_else_needs_the_node(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+    def test_an_empty_quota_is_deleted_unless_something_else_needs_the_node(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
         others.put("/config/users/carol", f'{{"version":1,"config":{{{SCRAM}}}}}'.encode())
         entities = [ALICE, ALICE_APP, BOB, Entity("carol")]
-        store.write([first(quota, {PRODUCE: "2048"}) for quota in store.read(entities).values()], CLUSTER)
-        store.write([give_back(quota, {PRODUCE: None}) for quota in store.read(entities).values()], CLUSTER)
+        store.write(
+            [first(quota, {PRODUCE: "2048"}) for quota in store.read(entities).values()], CLUSTER
+        )
+        store.write(
+            [give_back(quota, {PRODUCE: None}) for quota in store.read(entities).values()], CLUSTER
+        )
         assert others.get("/config/users/alice") == b'{"version":1,"config":{}}'
         assert others.get("/config/users/alice/clients/app") is None
         assert others.get("/config/users/bob") is None
         assert others.get("/config/users/carol") == f'{{"version":1,"config":{{{SCRAM}}}}}'.encode()
         assert store.ledger_entities() == frozenset()
 
-    def test_a_record_changes_only_the_ledger(self, store: ZooKeeperQuotaStore, others: OtherWriter, faults: FaultyTree) -> None:
+    def test_a_record_changes_only_the_ledger(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter, faults: FaultyTree
+    ) -> None:
         others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"2048"}}')
         seen = store.read([ALICE])[ALICE]
         assert self.write(store, ALICE, {PRODUCE: "2048"}).applied
@@ -173,14 +248,27 @@ class BytesContract(StoreTests):
         assert now.ledger == record(ALICE, {PRODUCE: "2048"})
         assert others.children("/config/changes") == []
 
-    # --- what must never reach a broker ------------------------------------------------------------------------------
+    # --- what must never reach a broker
+    # ------------------------------------------------------------------------------
 
     @pytest.mark.parametrize(
         ("key", "value"),
         [
             *(
                 (PRODUCE, text)
-                for text in ("100000.5", "1e6", " 100000", "", "0", "-5", "1023", "+2048", "02048", "9223372036854775808", "٢٠٤٨")
+                for text in (
+                    "100000.5",
+                    "1e6",
+                    " 100000",
+                    "",
+                    "0",
+                    "-5",
+                    "1023",
+                    "+2048",
+                    "02048",
+                    "9223372036854775808",
+                    "٢٠٤٨",
+                )
             ),
             *((REQUEST, text) for text in ("", "0", "-1", "NaN", "Infinity", "1d", "0x1p3", " 5")),
         ],
@@ -199,10 +287,27 @@ class BytesContract(StoreTests):
         others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"500"}}')
         seen = store.read([ALICE])[ALICE]
         ledger = record(ALICE, {PRODUCE: "2048"}, before="500")
-        store.write([QuotaWrite(ALICE, {PRODUCE: "2048"}, seen, ledger, WriteKind.FIRST, Reason.FIRST_QUOTA, "", charged=False)], CLUSTER)
+        store.write(
+            [
+                QuotaWrite(
+                    ALICE,
+                    {PRODUCE: "2048"},
+                    seen,
+                    ledger,
+                    WriteKind.FIRST,
+                    Reason.FIRST_QUOTA,
+                    "",
+                    charged=False,
+                )
+            ],
+            CLUSTER,
+        )
         (outcome,) = store.write([give_back(store.read([ALICE])[ALICE], {PRODUCE: "500"})], CLUSTER)
         assert outcome.applied
-        assert others.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"500"}}'
+        assert (
+            others.get("/config/users/alice")
+            == b'{"version":1,"config":{"producer_byte_rate":"500"}}'
+        )
 
     @pytest.mark.parametrize(
         "content",
@@ -230,26 +335,40 @@ class BytesContract(StoreTests):
         assert seen[ALICE].problem is not None
         assert seen[ALICE].values == {}
         assert seen[BOB].problem is None
-        outcomes = store.write([first(seen[ALICE], {PRODUCE: "2048"}), first(seen[BOB], {PRODUCE: "2048"})], CLUSTER)
-        assert [(outcome.applied, outcome.reason) for outcome in outcomes] == [(False, Reason.FOREIGN_CONTENT), (True, None)]
+        outcomes = store.write(
+            [first(seen[ALICE], {PRODUCE: "2048"}), first(seen[BOB], {PRODUCE: "2048"})], CLUSTER
+        )
+        assert [(outcome.applied, outcome.reason) for outcome in outcomes] == [
+            (False, Reason.FOREIGN_CONTENT),
+            (True, None),
+        ]
         assert others.get("/config/users/alice") == content
 
     @pytest.mark.parametrize("name", [".", "..", "\ud800"])
-    def test_a_name_that_no_node_can_have_is_a_problem_of_that_entity_only(self, store: ZooKeeperQuotaStore, name: str) -> None:
+    def test_a_name_that_no_node_can_have_is_a_problem_of_that_entity_only(
+        self, store: ZooKeeperQuotaStore, name: str
+    ) -> None:
         seen = store.read([Entity(name), BOB])
         assert seen[Entity(name)].problem is not None
         assert seen[BOB].problem is None
         (outcome,) = store.write([first(seen[Entity(name)], {PRODUCE: "2048"})], CLUSTER)
         assert outcome.reason is Reason.FOREIGN_CONTENT
 
-    def test_node_names_of_no_entity_are_reported_not_read(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+    def test_node_names_of_no_entity_are_reported_not_read(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
         for name in ("users/a b", "clients/a%zz", "users/%41"):
             others.put(path_of(name), b"{}")
         self.write(store, BOB, {PRODUCE: "2048"})
         others.put("/tidegate/ledger/a b", b"{}")
         assert set(store.read_everything()) == {BOB}
         assert set(store.unreadable_nodes()) == {
-            *("/config/users/a b", "/config/clients/a%zz", "/config/users/%41", "/tidegate/ledger/a b"),
+            *(
+                "/config/users/a b",
+                "/config/clients/a%zz",
+                "/config/users/%41",
+                "/tidegate/ledger/a b",
+            ),
         }
 
     @pytest.mark.parametrize(
@@ -260,10 +379,22 @@ class BytesContract(StoreTests):
             ("clients/app", b"not JSON", True),
             ("clients/app", b'{"version":1,"config":{"request_percentage":"50"}}', False),
             ("clients/app", b'{"version":1,"config":{}}', False),
-            ("users/alice/clients/app", b'{"version":1,"config":{"producer_byte_rate":"2048"}}', False),
+            (
+                "users/alice/clients/app",
+                b'{"version":1,"config":{"producer_byte_rate":"2048"}}',
+                False,
+            ),
             ("clients/a%zz", b'{"version":1,"config":{"producer_byte_rate":"2048"}}', False),
         ],
-        ids=["a client id", "the default one", "unreadable", "another key", "nothing left", "of a user", "no name"],
+        ids=[
+            "a client id",
+            "the default one",
+            "unreadable",
+            "another key",
+            "nothing left",
+            "of a user",
+            "no name",
+        ],
     )
     def test_a_byte_rate_on_a_client_id_alone_is_found(
         self, store: ZooKeeperQuotaStore, others: OtherWriter, path: str, data: bytes, limits: bool
@@ -278,9 +409,17 @@ class BytesContract(StoreTests):
         store.claim(POLICY, "uid-1")
         for at in range(3):
             self.write(store, ALICE, {PRODUCE: str(2048 + at)}, at=at)
-        assert sorted(others.children("/config")) == ["brokers", "changes", "clients", "topics", "users"]
+        assert sorted(others.children("/config")) == [
+            "brokers",
+            "changes",
+            "clients",
+            "topics",
+            "users",
+        ]
         assert sorted(others.children("/tidegate")) == ["claim", "ledger"]
-        assert sorted(others.children("/config/changes")) == [f"config_change_{number:010d}" for number in range(3)]
+        assert sorted(others.children("/config/changes")) == [
+            f"config_change_{number:010d}" for number in range(3)
+        ]
 
 
 # --- safety ---------------------------------------------------------------------------------------
@@ -291,17 +430,30 @@ class BytesContract(StoreTests):
 class SafetyContract(StoreTests):
     """Other writers, elections, other clusters and lost connections do no harm."""
 
-    # --- comparing before writing ------------------------------------------------------------------------------------
+    # --- comparing before writing
+    # ------------------------------------------------------------------------------------
 
-    def test_a_conflict_stops_only_its_own_write(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+    def test_a_conflict_stops_only_its_own_write(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
         self.write(store, ALICE, {PRODUCE: "2048"})
         seen = store.read([ALICE, BOB])
         others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"9999"}}')
-        outcomes = store.write([first(seen[ALICE], {PRODUCE: "4096"}), first(seen[BOB], {PRODUCE: "4096"})], CLUSTER)
-        assert [(outcome.applied, outcome.reason) for outcome in outcomes] == [(False, Reason.CONFLICT), (True, None)]
-        assert others.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"9999"}}'
+        outcomes = store.write(
+            [first(seen[ALICE], {PRODUCE: "4096"}), first(seen[BOB], {PRODUCE: "4096"})], CLUSTER
+        )
+        assert [(outcome.applied, outcome.reason) for outcome in outcomes] == [
+            (False, Reason.CONFLICT),
+            (True, None),
+        ]
+        assert (
+            others.get("/config/users/alice")
+            == b'{"version":1,"config":{"producer_byte_rate":"9999"}}'
+        )
 
-    def test_a_node_made_anew_is_a_conflict_although_its_version_is_the_same(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+    def test_a_node_made_anew_is_a_conflict_although_its_version_is_the_same(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
         others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"2048"}}')
         seen = store.read([ALICE])[ALICE]
         others.delete("/config/users/alice")
@@ -309,39 +461,56 @@ class SafetyContract(StoreTests):
         (outcome,) = store.write([first(seen, {PRODUCE: "4096"})], CLUSTER)
         assert outcome.reason is Reason.CONFLICT
 
-    def test_credentials_that_arrive_between_reading_and_writing_survive(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+    def test_credentials_that_arrive_between_reading_and_writing_survive(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
         seen = store.read([ALICE])[ALICE]
         others.put("/config/users/alice", f'{{"version":1,"config":{{{SCRAM}}}}}'.encode())
         store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
         self.write(store, ALICE, {PRODUCE: "2048"})
         assert SCRAM.encode() in (others.get("/config/users/alice") or b"")
 
-    def test_a_batch_of_a_wrong_shape_is_refused_before_anything_is_read(self, store: ZooKeeperQuotaStore) -> None:
+    def test_a_batch_of_a_wrong_shape_is_refused_before_anything_is_read(
+        self, store: ZooKeeperQuotaStore
+    ) -> None:
         seen = store.read([ALICE])[ALICE]
         with pytest.raises(ValueError):
             store.write([first(seen, {PRODUCE: "2048"}), first(seen, {PRODUCE: "4096"})], CLUSTER)
         with pytest.raises(ValueError):
-            store.write([first(StoredQuota(Entity(f"u{i}"), {}), {PRODUCE: "2048"}) for i in range(201)], CLUSTER)
+            store.write(
+                [first(StoredQuota(Entity(f"u{i}"), {}), {PRODUCE: "2048"}) for i in range(201)],
+                CLUSTER,
+            )
 
     def test_a_record_that_would_change_a_quota_is_refused_before_anything_is_read(
         self, store: ZooKeeperQuotaStore, others: OtherWriter
     ) -> None:
         self.write(store, ALICE, {PRODUCE: "2048"})
-        recorded = replace(first(store.read([ALICE])[ALICE], {PRODUCE: "4096"}), kind=WriteKind.RECORD)
+        recorded = replace(
+            first(store.read([ALICE])[ALICE], {PRODUCE: "4096"}), kind=WriteKind.RECORD
+        )
         with pytest.raises(ValueError):
             store.write([recorded], CLUSTER)
-        assert others.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+        assert (
+            others.get("/config/users/alice")
+            == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+        )
 
-    # --- the cluster as a whole --------------------------------------------------------------------------------------
+    # --- the cluster as a whole
+    # --------------------------------------------------------------------------------------
 
-    def test_another_cluster_is_never_written(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+    def test_another_cluster_is_never_written(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
         seen = store.read([ALICE])[ALICE]
         with pytest.raises(WriteRefused) as refused:
             store.write([first(seen, {PRODUCE: "2048"})], "cluster-two")
         assert refused.value.reason is Reason.WRONG_CLUSTER
         assert others.get("/config/users/alice") is None
 
-    def test_nothing_is_written_during_a_migration_to_kraft(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+    def test_nothing_is_written_during_a_migration_to_kraft(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
         elect(others, kraft_epoch=3)
         assert store.facts().migration_running
         with pytest.raises(WriteRefused) as refused:
@@ -356,14 +525,18 @@ class SafetyContract(StoreTests):
         assert store.facts().migration_prepared
         assert self.write(store, ALICE, {PRODUCE: "2048"}).applied
 
-    def test_nothing_is_written_while_kafka_has_no_controller(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+    def test_nothing_is_written_while_kafka_has_no_controller(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
         others.delete("/controller")
         assert store.facts().controller_version is None
         with pytest.raises(RetryLater) as held:
             self.write(store, ALICE, {PRODUCE: "2048"})
         assert held.value.reason is Reason.CONTROLLER_ABSENT
 
-    def test_a_new_controller_between_reading_and_writing_is_noticed(self, faults: FaultyTree, others: OtherWriter) -> None:
+    def test_a_new_controller_between_reading_and_writing_is_noticed(
+        self, faults: FaultyTree, others: OtherWriter
+    ) -> None:
         class ElectionBeforeCommit(FaultyTree):
             def acls(self, paths):  # type: ignore[no-untyped-def]
                 elect(others, kraft_epoch=3)
@@ -375,12 +548,16 @@ class SafetyContract(StoreTests):
         assert refused.value.reason is Reason.MIGRATION_RUNNING
         assert others.get("/config/users/alice") is None
 
-    def test_an_address_without_kafka_is_refused_with_the_path_to_check(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+    def test_an_address_without_kafka_is_refused_with_the_path_to_check(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
         others.delete("/cluster/id")
         with pytest.raises(WriteRefused, match=r"zookeeper\.connect"):
             store.facts()
 
-    def test_only_one_policy_can_claim_a_cluster_and_release_waits_for_its_ledger(self, store: ZooKeeperQuotaStore) -> None:
+    def test_only_one_policy_can_claim_a_cluster_and_release_waits_for_its_ledger(
+        self, store: ZooKeeperQuotaStore
+    ) -> None:
         store.claim(POLICY, "uid-1")
         store.claim(POLICY, "uid-2")
         assert store.facts().owner_policy_uid == "uid-2"
@@ -396,14 +573,17 @@ class SafetyContract(StoreTests):
         store.release_claim(POLICY)
         assert store.facts().owner_policy_key is None
 
-    def test_a_batch_for_a_policy_without_the_claim_is_refused(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+    def test_a_batch_for_a_policy_without_the_claim_is_refused(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
         store.claim("other/policy", "uid-3")
         with pytest.raises(WriteRefused) as refused:
             self.write(store, ALICE, {PRODUCE: "2048"})
         assert refused.value.reason is Reason.CLUSTER_ALREADY_MANAGED
         assert others.get("/config/users/alice") is None
 
-    # --- lost connections --------------------------------------------------------------------------------------------
+    # --- lost connections
+    # --------------------------------------------------------------------------------------------
 
     def test_an_answer_lost_after_the_commit_counts_as_applied_and_brokers_are_notified_again(
         self, store: ZooKeeperQuotaStore, others: OtherWriter, faults: FaultyTree
@@ -412,7 +592,10 @@ class SafetyContract(StoreTests):
         faults.lose_connection_after_commit()
         (outcome,) = store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
         assert outcome.applied
-        assert others.get("/config/users/alice") == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+        assert (
+            others.get("/config/users/alice")
+            == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+        )
         assert len(others.children("/config/changes")) == 2
 
     def test_a_request_lost_before_the_commit_is_sent_again(
@@ -424,7 +607,9 @@ class SafetyContract(StoreTests):
         assert outcome.applied
         assert len(others.children("/config/changes")) == 1
 
-    def test_the_outcome_is_unknown_only_when_reading_back_fails_too(self, store: ZooKeeperQuotaStore, faults: FaultyTree) -> None:
+    def test_the_outcome_is_unknown_only_when_reading_back_fails_too(
+        self, store: ZooKeeperQuotaStore, faults: FaultyTree
+    ) -> None:
         class SilentAfterCommit(FaultyTree):
             def sync(self) -> None:
                 raise Unreachable(Reason.ZOOKEEPER_UNREACHABLE, "gone")
@@ -454,7 +639,9 @@ class SafetyContract(StoreTests):
         with pytest.raises(Unreachable):
             store.facts()
 
-    def test_topic_names_are_those_that_kafka_has(self, store: ZooKeeperQuotaStore, others: OtherWriter) -> None:
+    def test_topic_names_are_those_that_kafka_has(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
         others.put("/brokers/topics/clicks.de", b"{}")
         others.put("/brokers/topics/clicks.fr", b"{}")
         assert store.topic_names() == {"clicks.de", "clicks.fr"}

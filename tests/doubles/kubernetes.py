@@ -1,8 +1,10 @@
-"""An in-memory double of an API server, for tests of everything above this adapter; it passes the contract tests of the real one.
+"""An in-memory double of an API server, for tests of everything above this adapter; it passes the
+contract tests of the real one.
 
 It has uids, resource versions that move only when something changed, generations that move with the
-spec, the status subresource, finalizers and deletion. It has no schemas, no defaults, no rights and no
-watches. A person with kubectl is `create`, `edit`, `delete` and `put_secret`; an outage is `fail_with`.
+spec, the status subresource, finalizers and deletion. It has no schemas, no defaults, no rights and
+no watches. A person with kubectl is `create`, `edit`, `delete` and `put_secret`; an outage is
+`fail_with`.
 """
 
 from __future__ import annotations
@@ -18,7 +20,15 @@ from typing import Any
 from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, NotFound, TidegateError
 from tidegate.kube import status
-from tidegate.kube.api import Event, JsonObject, LeaseRecord, Listing, ObjectRef, ResourceKind, Secret
+from tidegate.kube.api import (
+    Event,
+    JsonObject,
+    LeaseRecord,
+    Listing,
+    ObjectRef,
+    ResourceKind,
+    Secret,
+)
 from tidegate.kube.client import lease_body, lease_record
 
 # Nothing runs here: a test ends a Job with `finish_job`.
@@ -37,16 +47,36 @@ class MemoryJobs:
     def _answering(self) -> threading.RLock:
         raise NotImplementedError
 
-    def finish_job(self, namespace: str, name: str, *, condition: str, at: str = "2026-01-01T01:00:00Z", message: str = "") -> None:
+    def finish_job(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        condition: str,
+        at: str = "2026-01-01T01:00:00Z",
+        message: str = "",
+    ) -> None:
         """Let the Job end, `condition` Complete or Failed, as its controller would."""
-        ended = {"type": condition, "status": "True", "lastTransitionTime": at, "reason": "Test", "message": message}
-        self._jobs[namespace, name]["status"] = {"conditions": [ended]} | ({"completionTime": at} if condition == "Complete" else {})
+        ended = {
+            "type": condition,
+            "status": "True",
+            "lastTransitionTime": at,
+            "reason": "Test",
+            "message": message,
+        }
+        self._jobs[namespace, name]["status"] = {"conditions": [ended]} | (
+            {"completionTime": at} if condition == "Complete" else {}
+        )
 
     def list_jobs(self, namespace: str, *, selector: str) -> list[JsonObject]:
         wanted = dict(part.split("=", 1) for part in selector.split(","))
         with self._answering():
             here = [job for (place, _), job in self._jobs.items() if place == namespace]
-            return [copy.deepcopy(job) for job in here if wanted.items() <= (job["metadata"].get("labels") or {}).items()]
+            return [
+                copy.deepcopy(job)
+                for job in here
+                if wanted.items() <= (job["metadata"].get("labels") or {}).items()
+            ]
 
     def create_job(self, namespace: str, body: Mapping[str, Any]) -> JsonObject:
         with self._answering():
@@ -71,7 +101,9 @@ class MemoryJobs:
             key = (namespace, str(body["metadata"]["name"]))
             present, over = self._config_maps.get(key), body["metadata"].get("resourceVersion")
             if present is None and over is not None:
-                raise NotFound(Reason.ROLLUPS_UNSEEN, f"ConfigMap {namespace}/{key[1]} does not exist.")
+                raise NotFound(
+                    Reason.ROLLUPS_UNSEEN, f"ConfigMap {namespace}/{key[1]} does not exist."
+                )
             if present is not None and present["metadata"]["resourceVersion"] != over:
                 raise Conflict(f"ConfigMap {namespace}/{key[1]} has changed meanwhile.")
             self._config_maps[key] = self._named(body)
@@ -87,7 +119,9 @@ _Key = tuple[ResourceKind, str, str]
 
 
 class InMemoryKubernetes(MemoryJobs):
-    """Implements `api.Kubernetes` over dictionaries; safe for several threads. `events` holds what was posted, oldest first."""
+    """Implements `api.Kubernetes` over dictionaries; safe for several threads. `events` holds what
+    was posted, oldest first.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,26 +132,35 @@ class InMemoryKubernetes(MemoryJobs):
         self._failure: TidegateError | None = None
         self._lock = threading.RLock()
 
-    # --- what people and outages do ----------------------------------------------------------------------------------
+    # --- what people and outages do
+    # ----------------------------------------------------------------------------------
 
     def fail_with(self, error: TidegateError | None) -> None:
         """From now on every call of the protocol raises `error`; None ends the outage."""
         self._failure = error
 
     def create(self, kind: ResourceKind, obj: Mapping[str, Any]) -> JsonObject:
-        """Create `obj`, whose metadata names it and its namespace; its status, if any, is dropped."""
+        """Create `obj`, whose metadata names it and its namespace; its status, if any, is
+        dropped.
+        """
         with self._lock:
             made = copy.deepcopy(dict(obj))
             made.pop("status", None)
             made |= {"apiVersion": kind.api_version, "kind": kind.kind}
-            made["metadata"] |= {"uid": str(uuid.uuid4()), "generation": 1, "creationTimestamp": "2026-01-01T00:00:00Z"}
+            made["metadata"] |= {
+                "uid": str(uuid.uuid4()),
+                "generation": 1,
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+            }
             key = (kind, made["metadata"]["namespace"], made["metadata"]["name"])
             if key in self._objects:
                 raise Conflict(f"{kind.kind} {key[1]}/{key[2]} exists already.")
             return self._store(key, made)
 
     def edit(self, ref: ObjectRef, change: Callable[[JsonObject], object]) -> JsonObject:
-        """Let `change` alter a copy of the object, as `kubectl edit` would; changes to the status are dropped."""
+        """Let `change` alter a copy of the object, as `kubectl edit` would; changes to the status
+        are dropped.
+        """
         with self._lock:
             before = self._present(ref)
             after = copy.deepcopy(before)
@@ -142,18 +185,25 @@ class InMemoryKubernetes(MemoryJobs):
         """Create or replace a Secret."""
         self._secrets[namespace, name] = Secret(namespace, name, dict(data))
 
-    # --- the protocol ------------------------------------------------------------------------------------------------
+    # --- the protocol
+    # ------------------------------------------------------------------------------------------------
 
     def list_all(self, kind: ResourceKind, namespaces: Sequence[str] = ()) -> Listing:
         with self._answering():
-            found = [obj for (of, place, _), obj in self._objects.items() if of == kind and (not namespaces or place in namespaces)]
+            found = [
+                obj
+                for (of, place, _), obj in self._objects.items()
+                if of == kind and (not namespaces or place in namespaces)
+            ]
             return Listing(tuple(copy.deepcopy(found)), resource_version=str(next(self._versions)))
 
     def get(self, ref: ObjectRef) -> JsonObject:
         with self._answering():
             return copy.deepcopy(self._present(ref))
 
-    def patch_status(self, ref: ObjectRef, patch: Mapping[str, Any], *, resource_version: str) -> JsonObject:
+    def patch_status(
+        self, ref: ObjectRef, patch: Mapping[str, Any], *, resource_version: str
+    ) -> JsonObject:
         with self._answering():
             before = self._present(ref)
             if before["metadata"]["resourceVersion"] != resource_version:
@@ -184,7 +234,9 @@ class InMemoryKubernetes(MemoryJobs):
     def read_secret(self, namespace: str, name: str) -> Secret:
         with self._answering():
             if (namespace, name) not in self._secrets:
-                raise NotFound(Reason.SECRET_UNREADABLE, f"Secret {namespace}/{name} does not exist.")
+                raise NotFound(
+                    Reason.SECRET_UNREADABLE, f"Secret {namespace}/{name} does not exist."
+                )
             return self._secrets[namespace, name]
 
     def create_event(self, event: Event) -> None:
@@ -209,7 +261,8 @@ class InMemoryKubernetes(MemoryJobs):
                 raise Conflict(f"Lease {lease.namespace}/{lease.name} has changed meanwhile.")
             return self._put_lease(lease)
 
-    # --- the store ---------------------------------------------------------------------------------------------------
+    # --- the store
+    # ---------------------------------------------------------------------------------------------------
 
     def _answering(self) -> threading.RLock:
         if self._failure is not None:

@@ -1,7 +1,7 @@
 """An in-memory double of the quota store, with a small Kafka tree and faults on demand.
 
-For tests of everything above the store. It runs the same code on another tree; the contract tests run
-on both.
+For tests of everything above the store. It runs the same code on another tree; the contract tests
+run on both.
 """
 
 import json
@@ -30,8 +30,9 @@ from tidegate.kafka.zookeeper.tree import (
 )
 from tidegate.kafka.zookeeper.writer import plan_creates
 
-# A tree of znodes in memory that compares, counts and refuses as ZooKeeper does. It has no sessions,
-# ephemeral nodes or permissions: access lists are stored, not enforced. Several threads may use it.
+# A tree of znodes in memory that compares, counts and refuses as ZooKeeper does. It has no
+# sessions, ephemeral nodes or permissions: access lists are stored, not enforced. Several threads
+# may use it.
 
 
 OPEN_ACL: Acl = (AclEntry(31, "world", "anyone"),)
@@ -58,11 +59,16 @@ class MemoryTree:
     def read(self, paths: Sequence[str]) -> list[Znode | None]:
         """See ZnodeTree."""
         nodes = map(self._nodes.get, paths)
-        return [None if node is None else Znode(node.data, node.version, len(node.children)) for node in nodes]
+        return [
+            None if node is None else Znode(node.data, node.version, len(node.children))
+            for node in nodes
+        ]
 
     def children(self, paths: Sequence[str]) -> list[list[str] | None]:
         """See ZnodeTree."""
-        return [None if node is None else sorted(node.children) for node in map(self._nodes.get, paths)]
+        return [
+            None if node is None else sorted(node.children) for node in map(self._nodes.get, paths)
+        ]
 
     def acls(self, paths: Sequence[str]) -> list[Acl | None]:
         """See ZnodeTree."""
@@ -71,7 +77,8 @@ class MemoryTree:
     def commit(self, operations: Sequence[Operation]) -> None:
         """See ZnodeTree."""
         with self._lock:
-            # a copy of the references is cheap beside what the store does for each node; a rejected transaction leaves no trace
+            # a copy of the references is cheap beside what the store does for each node; a rejected
+            # transaction leaves no trace
             nodes = dict(self._nodes)
             for operation in operations:
                 _apply(nodes, operation)
@@ -99,7 +106,12 @@ def _apply(nodes: dict[str, _Node], operation: Operation) -> None:
             _create(nodes, operation, path=path, node=_Node(data, acl))
         case CreateSequential(path, data, acl):
             parent = nodes.get(_parent_of(path))
-            _create(nodes, operation, path=f"{path}{parent.children_ever if parent else 0:010d}", node=_Node(data, acl))
+            _create(
+                nodes,
+                operation,
+                path=f"{path}{parent.children_ever if parent else 0:010d}",
+                node=_Node(data, acl),
+            )
         case SetData(path, data, version):
             node = _at_version(nodes, operation, version)
             nodes[path] = replace(node, data=data, version=version + 1)
@@ -120,10 +132,14 @@ def _create(nodes: dict[str, _Node], operation: Operation, *, path: str, node: _
     if path in nodes:
         raise Rejected(operation, Failure.NODE_EXISTS)
     nodes[path] = node
-    nodes[_parent_of(path)] = replace(parent, children=parent.children | {_name_of(path)}, children_ever=parent.children_ever + 1)
+    nodes[_parent_of(path)] = replace(
+        parent, children=parent.children | {_name_of(path)}, children_ever=parent.children_ever + 1
+    )
 
 
-def _at_version(nodes: dict[str, _Node], operation: SetData | Delete | Check, version: int) -> _Node:
+def _at_version(
+    nodes: dict[str, _Node], operation: SetData | Delete | Check, version: int
+) -> _Node:
     node = nodes.get(operation.path)
     if node is None:
         raise Rejected(operation, Failure.NO_NODE)
@@ -145,7 +161,9 @@ def _name_of(path: str) -> str:
 
 @dataclass
 class FaultyTree:
-    """Passes everything on to `inner`, unless a fault was ordered. `commits` counts the transactions that were done."""
+    """Passes everything on to `inner`, unless a fault was ordered. `commits` counts the
+    transactions that were done.
+    """
 
     inner: ZnodeTree
     commits: int = 0
@@ -215,24 +233,41 @@ class FaultyTree:
 
     def _answer(self) -> None:
         if self._closed:
-            raise Unreachable(Reason.ZOOKEEPER_UNREACHABLE, "The session with ZooKeeper was closed.")
+            raise Unreachable(
+                Reason.ZOOKEEPER_UNREACHABLE, "The session with ZooKeeper was closed."
+            )
         if self._faults:
             raise self._faults.pop(0)
 
 
 _KAFKA_PATHS = (
-    *("/brokers", "/brokers/ids", "/brokers/topics", "/cluster", "/config", "/config/brokers", "/config/changes"),
+    *(
+        "/brokers",
+        "/brokers/ids",
+        "/brokers/topics",
+        "/cluster",
+        "/config",
+        "/config/brokers",
+        "/config/changes",
+    ),
     *("/config/clients", "/config/topics", "/config/users"),
 )
 
 
 class MemoryQuotaStore(ZooKeeperQuotaStore):
-    """A QuotaStore on a Kafka tree of its own. The methods below `close` play Kafka, another writer, or a fault."""
+    """A QuotaStore on a Kafka tree of its own. The methods below `close` play Kafka, another
+    writer, or a fault.
+    """
 
     def __init__(self, cluster_id: str = "memory-cluster", topics: Iterable[str] = ()) -> None:
         self.tree = MemoryTree()
         self.tree.commit([Create(path, None, OPEN_ACL) for path in _KAFKA_PATHS])
-        self.tree.commit([Create("/controller_epoch", b"1", OPEN_ACL), Create("/cluster/id", _cluster_id(cluster_id), OPEN_ACL)])
+        self.tree.commit(
+            [
+                Create("/controller_epoch", b"1", OPEN_ACL),
+                Create("/cluster/id", _cluster_id(cluster_id), OPEN_ACL),
+            ]
+        )
         self.tree.commit([Create(f"/brokers/topics/{topic}", None, OPEN_ACL) for topic in topics])
         self.elect_controller()
         self.faults = FaultyTree(self.tree)
@@ -260,9 +295,13 @@ class MemoryQuotaStore(ZooKeeperQuotaStore):
         self._put(config_path(entity), data)
 
     def put(self, entity: Entity, values: Mapping[QuotaKey, str | None]) -> None:
-        """Change the entity's quota as Kafka's own tools do: read, change, write, without comparing."""
+        """Change the entity's quota as Kafka's own tools do: read, change, write, without
+        comparing.
+        """
         (node,) = self.tree.read([config_path(entity)])
-        content = parse_quota(node.data, child_count=node.child_count) if node else parse_quota(None)
+        content = (
+            parse_quota(node.data, child_count=node.child_count) if node else parse_quota(None)
+        )
         self._put(config_path(entity), content.changed(values).to_bytes())
 
     def remove(self, entity: Entity) -> None:
@@ -272,13 +311,23 @@ class MemoryQuotaStore(ZooKeeperQuotaStore):
             self.tree.commit([Delete(config_path(entity), node.version)])
 
     def elect_controller(self, kraft_epoch: int = -1) -> None:
-        """Let Kafka elect another controller; a `kraft_epoch` above 0 is one of a migration to KRaft."""
+        """Let Kafka elect another controller; a `kraft_epoch` above 0 is one of a migration to
+        KRaft.
+        """
         self.remove_controller()
-        content = {"version": 2, "brokerid": 1, "timestamp": "0", "kraftControllerEpoch": kraft_epoch}
+        content = {
+            "version": 2,
+            "brokerid": 1,
+            "timestamp": "0",
+            "kraftControllerEpoch": kraft_epoch,
+        }
         (epoch,) = self.tree.read(["/controller_epoch"])
         version = epoch.version if epoch else 0
         self.tree.commit(
-            [SetData("/controller_epoch", str(version + 2).encode(), version), Create("/controller", _json(content), OPEN_ACL)],
+            [
+                SetData("/controller_epoch", str(version + 2).encode(), version),
+                Create("/controller", _json(content), OPEN_ACL),
+            ],
         )
         self.tree.wake_all()
 
@@ -297,7 +346,9 @@ class MemoryQuotaStore(ZooKeeperQuotaStore):
         self.tree.wake_all()
 
     def fail_next(self, error: TidegateError) -> None:
-        """Let the next request of the store raise `error` instead of being done; several queue up."""
+        """Let the next request of the store raise `error` instead of being done; several queue
+        up.
+        """
         self.faults.fail_next(error)
 
     def lose_connection_before_commit(self) -> None:
@@ -310,7 +361,11 @@ class MemoryQuotaStore(ZooKeeperQuotaStore):
 
     def _put(self, path: str, data: bytes) -> None:
         (node,) = self.tree.read([path])
-        self.tree.commit(plan_creates(self.tree, {path: data}) if node is None else [SetData(path, data, node.version)])
+        self.tree.commit(
+            plan_creates(self.tree, {path: data})
+            if node is None
+            else [SetData(path, data, node.version)]
+        )
 
 
 def _cluster_id(cluster_id: str) -> bytes:

@@ -28,8 +28,16 @@ _SETTLE_SECONDS = 10.0
 
 def definitions() -> list[dict[str, object]]:
     """The custom resource definitions of the repository."""
-    found = [document for path in sorted((ROOT / "crds").glob("*.yaml")) for document in yaml.safe_load_all(path.read_text())]
-    return [document for document in found if document and document.get("kind") == "CustomResourceDefinition"]
+    found = [
+        document
+        for path in sorted((ROOT / "crds").glob("*.yaml"))
+        for document in yaml.safe_load_all(path.read_text())
+    ]
+    return [
+        document
+        for document in found
+        if document and document.get("kind") == "CustomResourceDefinition"
+    ]
 
 
 class EmptyKubernetes(BaseHTTPRequestHandler):
@@ -52,10 +60,16 @@ class EmptyKubernetes(BaseHTTPRequestHandler):
         if path == "/api":
             return {"kind": "APIVersions", "versions": ["v1"]}
         if path == "/apis":
-            versions = {name: {"groupVersion": f"{name}/{version}", "version": version} for name, version in groups.items()}
+            versions = {
+                name: {"groupVersion": f"{name}/{version}", "version": version}
+                for name, version in groups.items()
+            }
             return {
                 "kind": "APIGroupList",
-                "groups": [{"name": name, "versions": [one], "preferredVersion": one} for name, one in versions.items()],
+                "groups": [
+                    {"name": name, "versions": [one], "preferredVersion": one}
+                    for name, one in versions.items()
+                ],
             }
         for spec in self.specs:
             place = f"/apis/{spec['group']}/{spec['versions'][0]['name']}"
@@ -66,8 +80,16 @@ class EmptyKubernetes(BaseHTTPRequestHandler):
                     "resources": self._resources(spec["group"]),
                 }
             if path.startswith(f"{place}/") and path.endswith(f"/{spec['names']['plural']}"):
-                return {"kind": f"{spec['names']['kind']}List", "metadata": {"resourceVersion": "1"}, "items": []}
-        return {"kind": "APIResourceList", "groupVersion": "v1", "resources": []} if path == "/api/v1" else None
+                return {
+                    "kind": f"{spec['names']['kind']}List",
+                    "metadata": {"resourceVersion": "1"},
+                    "items": [],
+                }
+        return (
+            {"kind": "APIResourceList", "groupVersion": "v1", "resources": []}
+            if path == "/api/v1"
+            else None
+        )
 
     def _resources(self, group: str) -> list[dict[str, object]]:
         verbs = ["create", "delete", "get", "list", "patch", "update", "watch"]
@@ -84,7 +106,9 @@ class EmptyKubernetes(BaseHTTPRequestHandler):
         ]
 
     def _answer(self, document: dict[str, object] | None) -> None:
-        body = json.dumps(document or {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}).encode()
+        body = json.dumps(
+            document or {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}
+        ).encode()
         self.send_response(404 if document is None else 200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -118,7 +142,12 @@ def empty_kubernetes(folder: Path) -> Iterator[Path]:
                 "kind": "Config",
                 "current-context": "empty",
                 "contexts": [{"name": "empty", "context": {"cluster": "empty", "user": "empty"}}],
-                "clusters": [{"name": "empty", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+                "clusters": [
+                    {
+                        "name": "empty",
+                        "cluster": {"server": f"http://127.0.0.1:{server.server_port}"},
+                    }
+                ],
                 "users": [{"name": "empty", "user": {"token": "none"}}],
             }
         )
@@ -133,20 +162,39 @@ def empty_kubernetes(folder: Path) -> Iterator[Path]:
 def resident_megabytes(pid: int) -> float:
     """Of one process, as the kernel counts it."""
     status = Path(f"/proc/{pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]) * 1024 / 1e6
+    return (
+        int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+        * 1024
+        / 1e6
+    )
 
 
 def measured(settle_seconds: float = _SETTLE_SECONDS) -> float:
     """Start the operator, wait until it is alive and at rest, and look. Raises RuntimeError with
     its log when it does not start.
     """
-    with tempfile.TemporaryDirectory(prefix="tidegate-at-rest-") as folder, empty_kubernetes(Path(folder)) as kubeconfig:
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-at-rest-") as folder,
+        empty_kubernetes(Path(folder)) as kubeconfig,
+    ):
         log = Path(folder) / "operator.log"
-        argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kubeconfig), "--listen-address", "127.0.0.1"]
+        argv = [
+            sys.executable,
+            "-m",
+            "tidegate",
+            "run",
+            "--kubeconfig",
+            str(kubeconfig),
+            "--listen-address",
+            "127.0.0.1",
+        ]
         with (
             log.open("wb") as stream,
             subprocess.Popen(
-                [*argv, "--liveness-port", "0", "--metrics-port", "0"], stdout=stream, stderr=subprocess.STDOUT, cwd=ROOT
+                [*argv, "--liveness-port", "0", "--metrics-port", "0"],
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                cwd=ROOT,
             ) as operator,
         ):
             try:
@@ -167,7 +215,9 @@ def _wait_until_alive(operator: "subprocess.Popen[bytes]", log: Path) -> None:
             if endpoint and endpoint.endswith("/healthz") and _answers(endpoint):
                 return
         time.sleep(0.2)
-    raise RuntimeError(f"the operator was not alive after {_START_SECONDS:.0f} s:\n{log.read_text()[-2000:]}")
+    raise RuntimeError(
+        f"the operator was not alive after {_START_SECONDS:.0f} s:\n{log.read_text()[-2000:]}"
+    )
 
 
 def _answers(endpoint: str) -> bool:

@@ -36,7 +36,11 @@ class Trace:
     def hook(self, frame: FrameType, event: str, _: object) -> None:
         """For sys.setprofile."""
         depth = getattr(self._importing, "depth", 0)
-        if frame.f_code.co_name == "<module>" and event in ("call", "return") and frame.f_globals.get("__name__") != "__main__":
+        if (
+            frame.f_code.co_name == "<module>"
+            and event in ("call", "return")
+            and frame.f_globals.get("__name__") != "__main__"
+        ):
             self._importing.depth = max(0, depth + (1 if event == "call" else -1))
         elif event == "call" and not depth:
             self._called(frame)
@@ -90,4 +94,6 @@ def trace_into(folder: Path) -> None:
 
 def files_noted_in(folder: Path) -> list[str]:
     """What all processes together have noted."""
-    return relative({line for file in folder.glob("*.txt") for line in file.read_text().splitlines()})
+    return relative(
+        {line for file in folder.glob("*.txt") for line in file.read_text().splitlines()}
+    )

@@ -34,7 +34,10 @@ def cut() -> dict[str, object]:
     for _ in range(_CUT_WITHIN):
         before = world.text(USERS[Level.L3])
         world.now_seconds += world.scrape_seconds
-        world.spans = (*world.spans[-20:], NicSpan(world.now_seconds, world.scrape_seconds, world.carried))
+        world.spans = (
+            *world.spans[-20:],
+            NicSpan(world.now_seconds, world.scrape_seconds, world.carried),
+        )
         observation, memory = world.observation(), world.memory
         world.run()
         after = world.text(USERS[Level.L3])
@@ -42,7 +45,12 @@ def cut() -> dict[str, object]:
             decide(observation, memory)
             trace = traced(partial(decide, observation, memory), CORE)
             calls = sum(trace.calls.values())
-            return {"files": len(trace.files), "changes": trace.changes, "calls": calls, "entered": trace.files}
+            return {
+                "files": len(trace.files),
+                "changes": trace.changes,
+                "calls": calls,
+                "entered": trace.files,
+            }
     raise AssertionError("nothing was cut")
 
 
@@ -58,24 +66,48 @@ def quota_to_znode() -> dict[str, object]:
     from tidegate.control.observe import KafkaCluster
     from tidegate.control.reconcile import ControlPass
 
-    declared_policy = {**policy(), "metadata": {"name": "orders", "namespace": "streaming", "uid": "uid-1"}}
-    kafka = {name: value for name, value in declared_policy["spec"]["kafka"].items() if name != "clusterId"}
+    declared_policy = {
+        **policy(),
+        "metadata": {"name": "orders", "namespace": "streaming", "uid": "uid-1"},
+    }
+    kafka = {
+        name: value
+        for name, value in declared_policy["spec"]["kafka"].items()
+        if name != "clusterId"
+    }
     declared_policy["spec"] = {"mode": "Enforce", "kafka": kafka}
-    declared_tier = {**tier(), "metadata": {"name": "reporting", "namespace": "streaming", "uid": "uid-2"}}
+    declared_tier = {
+        **tier(),
+        "metadata": {"name": "reporting", "namespace": "streaming", "uid": "uid-2"},
+    }
     member = declared_tier["spec"]["members"][0]
-    client, leaders = Entity(member["user"], member["clientId"]), {member["topics"][0]: {1: 1, 2: 1, 3: 1}}
+    client, leaders = (
+        Entity(member["user"], member["clientId"]),
+        {member["topics"][0]: {1: 1, 2: 1, 3: 1}},
+    )
 
     def trip() -> None:
         store = MemoryQuotaStore(topics=list(leaders))
-        cluster = KafkaCluster("zookeeper:2181", store, Leaders(leaders, cluster_id=store.facts().cluster_id))
+        cluster = KafkaCluster(
+            "zookeeper:2181", store, Leaders(leaders, cluster_id=store.facts().cluster_id)
+        )
         declared = declare(declared_policy, [declared_tier])
         result = ControlPass(lambda: 1_000_000.0, lambda: True).run(declared, cluster)
         written = store.read([client])[client].values
-        assert QuotaKey.PRODUCER_BYTE_RATE in written, (declared.broken, result.error, result.decision.holds)
+        assert QuotaKey.PRODUCER_BYTE_RATE in written, (
+            declared.broken,
+            result.error,
+            result.decision.holds,
+        )
 
     trip()
     trace = traced(trip)
-    return {"files": len(trace.files), "changes": trace.changes, "calls": sum(trace.calls.values()), "entered": trace.files}
+    return {
+        "files": len(trace.files),
+        "changes": trace.changes,
+        "calls": sum(trace.calls.values()),
+        "entered": trace.files,
+    }
 
 
 def sample_to_cell() -> dict[str, object]:
@@ -84,7 +116,13 @@ def sample_to_cell() -> dict[str, object]:
 
     All of it is watched: this process and the workers of Spark.
     """
-    from tests.integration.rollup.known_history import END_MS, POLICY, SCRAPE_MS, START_MS, write_known_history
+    from tests.integration.rollup.known_history import (
+        END_MS,
+        POLICY,
+        SCRAPE_MS,
+        START_MS,
+        write_known_history,
+    )
     from tests.unit.rollup.transport.posting import answering
     from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
     from tidegate.rollup.ingest import IngestOrder
@@ -102,19 +140,36 @@ def sample_to_cell() -> dict[str, object]:
 
     history = RecordedHistory()
     write_known_history(history)  # type: ignore[arg-type]
-    with tempfile.TemporaryDirectory(prefix="tidegate-house-") as temporary, answering(history.answer) as prometheus:
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-house-") as temporary,
+        answering(history.answer) as prometheus,
+    ):
         usage, noted = f"file://{temporary}/usage", Path(temporary) / "noted"
         noted.mkdir()
         os.environ["HOUSE_TRACE"] = str(noted)
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "tests" / "house" / "traced"), os.environ.get("PYTHONPATH", "")])
+        os.environ["PYTHONPATH"] = os.pathsep.join(
+            [str(ROOT / "tests" / "house" / "traced"), os.environ.get("PYTHONPATH", "")]
+        )
         server = PrometheusServer(prometheus.url)
-        settings = HistorySettings(server, external_labels=("cluster",), scrape_interval_ms=SCRAPE_MS)
+        settings = HistorySettings(
+            server, external_labels=("cluster",), scrape_interval_ms=SCRAPE_MS
+        )
         with spark_session("house", memory="768m") as spark:
             spark.range(1).count()
             trace_into(noted)
-            way = choose_reader(settings, Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS)).reader
-            order = IngestOrder(new_run_id(END_MS), usage, way.name, MetricsSettings(server), settings)
-            run_rollup(spark, RollupRun(order, START_MS, END_MS, POLICY, clock_ms=lambda: END_MS, tell=lambda _: None), way)
+            way = choose_reader(
+                settings, Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS)
+            ).reader
+            order = IngestOrder(
+                new_run_id(END_MS), usage, way.name, MetricsSettings(server), settings
+            )
+            run_rollup(
+                spark,
+                RollupRun(
+                    order, START_MS, END_MS, POLICY, clock_ms=lambda: END_MS, tell=lambda _: None
+                ),
+                way,
+            )
             store = UsageStore.at(usage)
             request = ReportRequest(
                 policy="streaming/shop",
@@ -142,7 +197,10 @@ class RecordedHistory:
 
     def write(self, metric: str, *series: tuple[Mapping[str, str], Any]) -> None:
         """As the real one of the integration tests takes them."""
-        self.series += [({"__name__": metric, "cluster": "lab", **labels}, list(samples)) for labels, samples in series]
+        self.series += [
+            ({"__name__": metric, "cluster": "lab", **labels}, list(samples))
+            for labels, samples in series
+        ]
 
     def answer(self, request: Any) -> None:
         """Streamed chunks of 120 samples, as Prometheus cuts them."""
@@ -151,7 +209,9 @@ class RecordedHistory:
         from tidegate.rollup.transport.encoding import BYTES, fields, unpacked
 
         message = unpacked(request.body)
-        query = next(field for field in fields(message, 0, len(message)) if field.wire_type == BYTES)
+        query = next(
+            field for field in fields(message, 0, len(message)) if field.wire_type == BYTES
+        )
         parts = list(fields(message, query.start, query.end))
         start_ms, end_ms = (part.value for part in parts if part.wire_type != BYTES)
         matchers = [_matcher(message, part) for part in parts if part.wire_type == BYTES]
@@ -187,7 +247,11 @@ def decide_time() -> dict[str, object]:
     from bench.control.core import observation, timed
 
     _, seconds = timed(observation())
-    return {"milliseconds": round(median(seconds) * 1000, 1), "best": round(min(seconds) * 1000, 1), "rounds": len(seconds)}
+    return {
+        "milliseconds": round(median(seconds) * 1000, 1),
+        "best": round(min(seconds) * 1000, 1),
+        "rounds": len(seconds),
+    }
 
 
 WALKS: dict[str, Callable[[], dict[str, object]]] = {

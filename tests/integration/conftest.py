@@ -1,8 +1,10 @@
-"""Real parts of the lab for integration tests: started when the first test asks for them, shared by all, stopped at the end.
+"""Real parts of the lab for integration tests: started when the first test asks for them, shared by
+all, stopped at the end.
 
-Each test has a chroot of its own in the shared ZooKeeper (`chroot`), a namespace of its own in the Kubernetes API (`namespace`) and
-names that no other test uses (`unique_name`). A part that this machine lacks is an error that names the command to install it, never a
-skip. Each pytest process has parts of its own, so several can run side by side.
+Each test has a chroot of its own in the shared ZooKeeper (`chroot`), a namespace of its own in the
+Kubernetes API (`namespace`) and names that no other test uses (`unique_name`). A part that this
+machine lacks is an error that names the command to install it, never a skip. Each pytest process
+has parts of its own, so several can run side by side.
 """
 
 from __future__ import annotations
@@ -31,12 +33,16 @@ SASL_USERS = ("alice", "bob", "carol", "dave", "erin")
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by it
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the costliest part they share, for `make` to run each kind in a process of its own, beside the others.
+    """Mark tests by the costliest part they share, for `make` to run each kind in a process of its
+    own, beside the others.
 
-    Starting parts takes more processor time than the tests themselves: a further kind must be worth its own brokers.
+    Starting parts takes more processor time than the tests themselves: a further kind must be worth
+    its own brokers.
     """
     for item in items:
-        if "kafka" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("throttling"):
+        if "kafka" in getattr(item, "fixturenames", ()) and not item.get_closest_marker(
+            "throttling"
+        ):
             item.add_marker(pytest.mark.brokers)
 
 
@@ -56,7 +62,8 @@ def chroot(zookeeper: ZooKeeperLab) -> str:
     client.create(path)
     client.stop()
     client.close()
-    # It is left behind: emptying it node by node takes longer than most tests, and it goes with the server.
+    # It is left behind: emptying it node by node takes longer than most tests, and it goes with the
+    # server.
     return zookeeper.connect + path
 
 
@@ -93,7 +100,9 @@ def kube_api() -> Iterator[KubeApi]:
 
 @pytest.fixture(scope="session")
 def api_client(kube_api: KubeApi) -> Iterator[kubernetes_client.ApiClient]:
-    """An administrator's client of `kube_api`, for what is not about kubectl: a call takes a hundredth of kubectl's time."""
+    """An administrator's client of `kube_api`, for what is not about kubectl: a call takes a
+    hundredth of kubectl's time.
+    """
     client = kubernetes_config.new_client_from_config(config_file=str(kube_api.kubeconfig))
     yield client
     client.close()
@@ -103,19 +112,35 @@ def api_client(kube_api: KubeApi) -> Iterator[kubernetes_client.ApiClient]:
 def crds(kube_api: KubeApi, api_client: kubernetes_client.ApiClient) -> KubeApi:
     """`kube_api` with the CRDs of this checkout installed."""
     kube_api.install_crds(CHECKOUT / "crds")
-    wait_until(lambda: _accepts_every_kind(api_client), "the first write to the fresh CRDs", timeout_seconds=30)
+    wait_until(
+        lambda: _accepts_every_kind(api_client),
+        "the first write to the fresh CRDs",
+        timeout_seconds=30,
+    )
     return kube_api
 
 
 def _accepts_every_kind(api_client: kubernetes_client.ApiClient) -> bool:
     objects = kubernetes_client.CustomObjectsApi(api_client)
     try:
-        for kind, document in ((BROKER_BANDWIDTH_POLICIES, policy()), (BUSINESS_TIERS, tier()), (QUOTA_OVERRIDES, override())):
+        for kind, document in (
+            (BROKER_BANDWIDTH_POLICIES, policy()),
+            (BUSINESS_TIERS, tier()),
+            (QUOTA_OVERRIDES, override()),
+        ):
             body = {**document, "metadata": {"name": "probe"}}
             objects.create_namespaced_custom_object(
-                kind.group, kind.version, "default", kind.plural, body, dry_run="All", _request_timeout=30
+                kind.group,
+                kind.version,
+                "default",
+                kind.plural,
+                body,
+                dry_run="All",
+                _request_timeout=30,
             )
-    except kubernetes_client.ApiException:  # a CRD that is Established may still be unknown for a moment
+    except (
+        kubernetes_client.ApiException
+    ):  # a CRD that is Established may still be unknown for a moment
         return False
     return True
 

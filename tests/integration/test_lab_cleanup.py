@@ -1,4 +1,6 @@
-"""A lab leaves the machine as it found it: after its end, a failed start, Ctrl-C, and after it was killed outright."""
+"""A lab leaves the machine as it found it: after its end, a failed start, Ctrl-C, and after it was
+killed outright.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ with KafkaLab(brokers=1, namespaces=os.geteuid() == 0) as kafka:
 def lab_of_another_process() -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Another interpreter that holds a lab of one broker open, and that lab's id."""
     command = [sys.executable, "-c", KEEPS_A_LAB]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=REPOSITORY) as keeper:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=REPOSITORY
+    ) as keeper:
         try:
             assert keeper.stdout is not None
             lab_id = keeper.stdout.readline().strip()
@@ -52,13 +56,23 @@ def traces_of(lab_id: str) -> list[str]:
     """Processes that work in the lab's directory, its directory, its namespaces and its links."""
     directory = cache.runs_root() / lab_id
     files = [str(directory)] if directory.exists() else []
-    listing = subprocess.run("ip -br link; ip netns list", shell=True, capture_output=True, text=True, check=True).stdout
-    return processes_of(lab_id) + files + [line for line in listing.splitlines() if line.startswith(f"tg{lab_id}")]
+    listing = subprocess.run(
+        "ip -br link; ip netns list", shell=True, capture_output=True, text=True, check=True
+    ).stdout
+    return (
+        processes_of(lab_id)
+        + files
+        + [line for line in listing.splitlines() if line.startswith(f"tg{lab_id}")]
+    )
 
 
 def processes_of(lab_id: str) -> list[str]:
     directory = str(cache.runs_root() / lab_id)
-    return [command for process in Path("/proc").glob("[0-9]*") if directory in (command := command_line(process))]
+    return [
+        command
+        for process in Path("/proc").glob("[0-9]*")
+        if directory in (command := command_line(process))
+    ]
 
 
 def command_line(process: Path) -> str:
@@ -79,7 +93,11 @@ def test_a_killed_labs_processes_end_with_it_and_the_next_lab_clears_the_rest() 
     with lab_of_another_process() as (keeper, lab_id):
         keeper.kill()
         keeper.wait(30)
-        wait_until(lambda: not processes_of(lab_id), "the killed lab's processes to end", timeout_seconds=10)
+        wait_until(
+            lambda: not processes_of(lab_id),
+            "the killed lab's processes to end",
+            timeout_seconds=10,
+        )
         with RunDirectory():
             assert traces_of(lab_id) == []
 
@@ -116,7 +134,12 @@ def test_a_nic_can_be_made_slow() -> None:
         network = Network(run)
         machine = network.add("m1", 11)
         network.limit_egress(machine, 5_000_000)
-        shown = subprocess.run(["tc", "-n", machine.name, "qdisc", "show", "dev", "eth0"], capture_output=True, text=True, check=True)
+        shown = subprocess.run(
+            ["tc", "-n", machine.name, "qdisc", "show", "dev", "eth0"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         assert "tbf" in shown.stdout
         assert "rate 40Mbit" in shown.stdout
     assert traces_of(run.lab_id) == []

@@ -1,4 +1,6 @@
-"""The lab's ZooKeeper, Kafka, Prometheus and load clients behave as the other tests and measurements expect of them."""
+"""The lab's ZooKeeper, Kafka, Prometheus and load clients behave as the other tests and
+measurements expect of them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def test_a_topic_has_the_leaders_it_was_assigned(kafka: KafkaLab, unique_name: s
     assert kafka.leaders(unique_name) == {0: 1, 1: 2, 2: 3}
 
 
-def test_a_killed_broker_loses_its_leaders_and_gets_them_back_only_when_asked_to(kafka: KafkaLab, unique_name: str) -> None:
+def test_a_killed_broker_loses_its_leaders_and_gets_them_back_only_when_asked_to(
+    kafka: KafkaLab, unique_name: str
+) -> None:
     kafka.create_topic(unique_name, [[1, 2], [2, 3], [3, 1]])
     kafka.broker(3).kill()
     try:
@@ -44,7 +48,9 @@ def test_a_killed_broker_loses_its_leaders_and_gets_them_back_only_when_asked_to
     assert kafka.leaders(unique_name) == {0: 1, 1: 2, 2: 3}
 
 
-def test_logins_are_accepted_with_the_right_password_only(kafka: KafkaLab, unique_name: str) -> None:
+def test_logins_are_accepted_with_the_right_password_only(
+    kafka: KafkaLab, unique_name: str
+) -> None:
     kafka.create_scram_user(unique_name, "right")
     assert kafka.can_log_in(unique_name, "right")
     assert not kafka.can_log_in(unique_name, "wrong")
@@ -81,8 +87,15 @@ def test_brokers_that_log_in_to_zookeeper_keep_strangers_from_writing() -> None:
 
 
 def java_can_share_classes() -> bool:
-    """Whether this machine's Java has an archive of its own classes, on which every other one builds."""
-    return subprocess.run(["java", "-Xshare:on", "-version"], capture_output=True, check=False).returncode == 0
+    """Whether this machine's Java has an archive of its own classes, on which every other one
+    builds.
+    """
+    return (
+        subprocess.run(
+            ["java", "-Xshare:on", "-version"], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
 def has_mapped_its_archive(process: Process, main_class: str) -> bool:
@@ -91,8 +104,15 @@ def has_mapped_its_archive(process: Process, main_class: str) -> bool:
 
 
 def test_zookeeper_and_every_broker_start_from_what_was_recorded(kafka: KafkaLab) -> None:
-    parts = {zookeeper.MAIN_CLASS: [kafka.zookeeper.process], BROKER_MAIN_CLASS: [each.process for each in kafka.brokers]}
-    mapped = [has_mapped_its_archive(process, main_class) for main_class, processes in parts.items() for process in processes]
+    parts = {
+        zookeeper.MAIN_CLASS: [kafka.zookeeper.process],
+        BROKER_MAIN_CLASS: [each.process for each in kafka.brokers],
+    }
+    mapped = [
+        has_mapped_its_archive(process, main_class)
+        for main_class, processes in parts.items()
+        for process in processes
+    ]
     assert mapped == [java_can_share_classes()] * 4, "`python -m lab prepare` records the archives"
 
 
@@ -101,7 +121,9 @@ def test_a_java_that_cannot_record_costs_a_line_and_no_error(
 ) -> None:
     jars = kafka_jars()
     java = tmp_path / "java"
-    java.write_text("""#!/bin/sh\ntest "$1" = -version && echo 'openjdk version "17" (broken)' >&2\n""")
+    java.write_text(
+        """#!/bin/sh\ntest "$1" = -version && echo 'openjdk version "17" (broken)' >&2\n"""
+    )
     java.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     before = cache.entries()
@@ -115,13 +137,21 @@ def test_a_java_that_cannot_record_costs_a_line_and_no_error(
 
 
 def test_every_broker_is_scraped_under_its_id(prometheus: PrometheusLab) -> None:
-    assert {(result["metric"]["broker"], result["value"][1]) for result in prometheus.query("up")} == {("1", "1"), ("2", "1"), ("3", "1")}
+    assert {
+        (result["metric"]["broker"], result["value"][1]) for result in prometheus.query("up")
+    } == {("1", "1"), ("2", "1"), ("3", "1")}
 
 
-def test_leaders_per_broker_are_visible(kafka: KafkaLab, prometheus: PrometheusLab, unique_name: str) -> None:
+def test_leaders_per_broker_are_visible(
+    kafka: KafkaLab, prometheus: PrometheusLab, unique_name: str
+) -> None:
     before = _leaders_of_broker_2(prometheus)
     kafka.create_topic(unique_name, [[2], [2]])
-    wait_until(lambda: _leaders_of_broker_2(prometheus) == before + 2, "two more leaders on broker 2", timeout_seconds=15)
+    wait_until(
+        lambda: _leaders_of_broker_2(prometheus) == before + 2,
+        "two more leaders on broker 2",
+        timeout_seconds=15,
+    )
 
 
 def _leaders_of_broker_2(prometheus: PrometheusLab) -> int:
@@ -139,7 +169,9 @@ def topic(kafka: KafkaLab, unique_name: str) -> str:
     return unique_name
 
 
-def test_a_paced_producer_keeps_its_rate_on_all_its_partitions(kafka: KafkaLab, topic: str, tmp_path: Path) -> None:
+def test_a_paced_producer_keeps_its_rate_on_all_its_partitions(
+    kafka: KafkaLab, topic: str, tmp_path: Path
+) -> None:
     plan = LoadPlan(
         "paced",
         "produce",
@@ -158,9 +190,27 @@ def test_a_paced_producer_keeps_its_rate_on_all_its_partitions(kafka: KafkaLab, 
     assert {partition for row in whole_seconds for partition in row.bytes_by_partition} == {0, 1}
 
 
-def test_a_client_ends_at_its_bytes_and_a_consumer_starts_over_at_the_end(kafka: KafkaLab, topic: str, tmp_path: Path) -> None:
-    filler = LoadPlan("filler", "produce", kafka.bootstrap_servers, topic=topic, partitions=(0,), duration_seconds=30, max_bytes=5_000_000)
-    reader = LoadPlan("reader", "consume", kafka.bootstrap_servers, topic=topic, partitions=(0,), duration_seconds=30, max_bytes=12_000_000)
+def test_a_client_ends_at_its_bytes_and_a_consumer_starts_over_at_the_end(
+    kafka: KafkaLab, topic: str, tmp_path: Path
+) -> None:
+    filler = LoadPlan(
+        "filler",
+        "produce",
+        kafka.bootstrap_servers,
+        topic=topic,
+        partitions=(0,),
+        duration_seconds=30,
+        max_bytes=5_000_000,
+    )
+    reader = LoadPlan(
+        "reader",
+        "consume",
+        kafka.bootstrap_servers,
+        topic=topic,
+        partitions=(0,),
+        duration_seconds=30,
+        max_bytes=12_000_000,
+    )
     with LoadClient(filler, tmp_path) as client:
         client.wait()
         assert sum(row.moved_bytes for row in client.rows()) == 5_000_000
@@ -169,7 +219,9 @@ def test_a_client_ends_at_its_bytes_and_a_consumer_starts_over_at_the_end(kafka:
         assert sum(row.moved_bytes for row in client.rows()) >= 12_000_000
 
 
-def test_a_flat_out_user_over_its_quota_is_muted(kafka: KafkaLab, topic: str, tmp_path: Path) -> None:
+def test_a_flat_out_user_over_its_quota_is_muted(
+    kafka: KafkaLab, topic: str, tmp_path: Path
+) -> None:
     before = kafka.log_positions()
     set_produce_quota(kafka.zookeeper_connect, user="erin", bytes_per_second=1_000_000)
     kafka.wait_for_quota_applied(QuotaChange("PRODUCE", "erin", None, 1_000_000.0), before)
@@ -195,7 +247,12 @@ def set_produce_quota(zookeeper_connect: str, *, user: str, bytes_per_second: in
     client = KazooClient(zookeeper_connect)
     client.start()
     client.ensure_path(f"/config/users/{user}")
-    client.set(f"/config/users/{user}", json.dumps({"version": 1, "config": {"producer_byte_rate": str(bytes_per_second)}}).encode())
+    client.set(
+        f"/config/users/{user}",
+        json.dumps(
+            {"version": 1, "config": {"producer_byte_rate": str(bytes_per_second)}}
+        ).encode(),
+    )
     notification = json.dumps({"version": 2, "entity_path": f"users/{user}"}).encode()
     client.create("/config/changes/config_change_", notification, sequence=True)
     client.stop()

@@ -38,10 +38,21 @@ LOCK_CRD = {
                         "properties": {
                             "spec": {
                                 "type": "object",
-                                "properties": {"low": {"type": "integer"}, "high": {"type": "integer"}},
-                                "x-kubernetes-validations": [{"rule": "self.low <= self.high", "message": "low must not exceed high"}],
+                                "properties": {
+                                    "low": {"type": "integer"},
+                                    "high": {"type": "integer"},
+                                },
+                                "x-kubernetes-validations": [
+                                    {
+                                        "rule": "self.low <= self.high",
+                                        "message": "low must not exceed high",
+                                    }
+                                ],
                             },
-                            "status": {"type": "object", "properties": {"level": {"type": "integer"}}},
+                            "status": {
+                                "type": "object",
+                                "properties": {"level": {"type": "integer"}},
+                            },
                         },
                     }
                 },
@@ -52,7 +63,12 @@ LOCK_CRD = {
 
 
 def lock(name: str, low: int = 1, high: int = 2) -> dict[str, Any]:
-    return {"apiVersion": f"{GROUP}/v1", "kind": "Lock", "metadata": {"name": name}, "spec": {"low": low, "high": high}}
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Lock",
+        "metadata": {"name": name},
+        "spec": {"low": low, "high": high},
+    }
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -69,38 +85,65 @@ def locks(api_client: client.ApiClient) -> client.CustomObjectsApi:
 
 def create(locks: client.CustomObjectsApi, namespace: str, body: dict[str, Any]) -> dict[str, Any]:
     group, version, plural = LOCK
-    created: dict[str, Any] = locks.create_namespaced_custom_object(group, version, namespace, plural, body, _request_timeout=30)
+    created: dict[str, Any] = locks.create_namespaced_custom_object(
+        group, version, namespace, plural, body, _request_timeout=30
+    )
     return created
 
 
-def test_a_cel_rule_refuses_an_object_with_its_own_message(kube_api: KubeApi, namespace: str) -> None:
+def test_a_cel_rule_refuses_an_object_with_its_own_message(
+    kube_api: KubeApi, namespace: str
+) -> None:
     with pytest.raises(KubectlFailed) as refused:
-        kube_api.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(lock("upside-down", low=3, high=2)))
+        kube_api.kubectl(
+            "create",
+            "-n",
+            namespace,
+            "-f",
+            "-",
+            input=json.dumps(lock("upside-down", low=3, high=2)),
+        )
     assert "low must not exceed high" in refused.value.stderr
 
 
-def test_strict_validation_refuses_a_field_that_is_not_in_the_schema(kube_api: KubeApi, namespace: str) -> None:
+def test_strict_validation_refuses_a_field_that_is_not_in_the_schema(
+    kube_api: KubeApi, namespace: str
+) -> None:
     stray = lock("stray")
     stray["spec"]["colour"] = "red"
     with pytest.raises(KubectlFailed, match=r'unknown field "spec.colour"'):
-        kube_api.kubectl("create", "--validate=strict", "-n", namespace, "-f", "-", input=json.dumps(stray))
+        kube_api.kubectl(
+            "create", "--validate=strict", "-n", namespace, "-f", "-", input=json.dumps(stray)
+        )
 
 
-def test_a_status_patch_changes_the_status_and_not_the_generation(locks: client.CustomObjectsApi, namespace: str) -> None:
+def test_a_status_patch_changes_the_status_and_not_the_generation(
+    locks: client.CustomObjectsApi, namespace: str
+) -> None:
     before = create(locks, namespace, lock("gauge"))
     group, version, plural = LOCK
     patch = {"status": {"level": 7}, "spec": {"high": 99}}
-    after = locks.patch_namespaced_custom_object_status(group, version, namespace, plural, "gauge", patch, _request_timeout=30)
+    after = locks.patch_namespaced_custom_object_status(
+        group, version, namespace, plural, "gauge", patch, _request_timeout=30
+    )
     assert (after["status"], after["spec"]) == ({"level": 7}, before["spec"])
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
 
 
-def test_a_watch_reports_an_object_that_was_created_changed_and_deleted(locks: client.CustomObjectsApi, namespace: str) -> None:
+def test_a_watch_reports_an_object_that_was_created_changed_and_deleted(
+    locks: client.CustomObjectsApi, namespace: str
+) -> None:
     group, version, plural = LOCK
-    listed = locks.list_namespaced_custom_object(group, version, namespace, plural, _request_timeout=30)
+    listed = locks.list_namespaced_custom_object(
+        group, version, namespace, plural, _request_timeout=30
+    )
     create(locks, namespace, lock("seen"))
-    locks.patch_namespaced_custom_object(group, version, namespace, plural, "seen", {"spec": {"high": 5}}, _request_timeout=30)
-    locks.delete_namespaced_custom_object(group, version, namespace, plural, "seen", _request_timeout=30)
+    locks.patch_namespaced_custom_object(
+        group, version, namespace, plural, "seen", {"spec": {"high": 5}}, _request_timeout=30
+    )
+    locks.delete_namespaced_custom_object(
+        group, version, namespace, plural, "seen", _request_timeout=30
+    )
     stream = watch.Watch().stream(
         locks.list_namespaced_custom_object,
         *(group, version, namespace, plural),
@@ -111,9 +154,14 @@ def test_a_watch_reports_an_object_that_was_created_changed_and_deleted(locks: c
     assert [event["type"] for event in stream] == ["ADDED", "MODIFIED", "DELETED"]
 
 
-def test_a_lease_replaced_with_an_old_resource_version_is_a_conflict(api_client: client.ApiClient, namespace: str) -> None:
+def test_a_lease_replaced_with_an_old_resource_version_is_a_conflict(
+    api_client: client.ApiClient, namespace: str
+) -> None:
     leases = client.CoordinationV1Api(api_client)
-    body = {"metadata": {"name": "turn"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}
+    body = {
+        "metadata": {"name": "turn"},
+        "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15},
+    }
     first = leases.create_namespaced_lease(namespace, body, _request_timeout=30)
     first.spec.holder_identity = "b"
     leases.replace_namespaced_lease("turn", namespace, first, _request_timeout=30)
@@ -121,10 +169,15 @@ def test_a_lease_replaced_with_an_old_resource_version_is_a_conflict(api_client:
     with pytest.raises(client.ApiException) as refused:
         leases.replace_namespaced_lease("turn", namespace, first, _request_timeout=30)
     assert refused.value.status == 409
-    assert leases.read_namespaced_lease("turn", namespace, _request_timeout=30).spec.holder_identity == "b"
+    assert (
+        leases.read_namespaced_lease("turn", namespace, _request_timeout=30).spec.holder_identity
+        == "b"
+    )
 
 
-def test_kubectl_describe_shows_an_event_of_a_custom_resource(kube_api: KubeApi, locks: client.CustomObjectsApi, namespace: str) -> None:
+def test_kubectl_describe_shows_an_event_of_a_custom_resource(
+    kube_api: KubeApi, locks: client.CustomObjectsApi, namespace: str
+) -> None:
     made = create(locks, namespace, lock("talkative"))
     regarding = {
         "apiVersion": made["apiVersion"],
@@ -147,20 +200,32 @@ def test_kubectl_describe_shows_an_event_of_a_custom_resource(kube_api: KubeApi,
         "regarding": regarding,
     }
     kube_api.kubectl("create", "-n", namespace, "-f", "-", input=json.dumps(event))
-    assert "the gate is open" in kube_api.kubectl("describe", "-n", namespace, "locks.lab.tidegate.io/talkative")
+    assert "the gate is open" in kube_api.kubectl(
+        "describe", "-n", namespace, "locks.lab.tidegate.io/talkative"
+    )
 
 
-def test_a_deleted_namespace_takes_its_objects_with_it(kube_api: KubeApi, locks: client.CustomObjectsApi, namespace: str) -> None:
+def test_a_deleted_namespace_takes_its_objects_with_it(
+    kube_api: KubeApi, locks: client.CustomObjectsApi, namespace: str
+) -> None:
     create(locks, namespace, lock("doomed"))
     kube_api.kubectl("delete", "namespace", namespace, "--wait=true", "--timeout=30s")
-    assert namespace not in kube_api.kubectl("get", "locks", "--all-namespaces", "--ignore-not-found")
+    assert namespace not in kube_api.kubectl(
+        "get", "locks", "--all-namespaces", "--ignore-not-found"
+    )
 
 
-def test_a_service_account_may_do_what_its_rules_allow_and_nothing_else(kube_api: KubeApi, namespace: str) -> None:
+def test_a_service_account_may_do_what_its_rules_allow_and_nothing_else(
+    kube_api: KubeApi, namespace: str
+) -> None:
     rules = [{"apiGroups": [GROUP], "resources": ["locks"], "verbs": ["create"]}]
-    kubeconfig = service_account_kubeconfig(kube_api, "maker", namespace=namespace, rules=rules, granted_in=[namespace])
+    kubeconfig = service_account_kubeconfig(
+        kube_api, "maker", namespace=namespace, rules=rules, granted_in=[namespace]
+    )
     maker = (f"--kubeconfig={kubeconfig}", f"--namespace={namespace}")
-    assert "created" in kube_api.kubectl(*maker, "create", "-f", "-", input=json.dumps(lock("allowed")))
+    assert "created" in kube_api.kubectl(
+        *maker, "create", "-f", "-", input=json.dumps(lock("allowed"))
+    )
     with pytest.raises(KubectlFailed, match="forbidden"):
         kube_api.kubectl(*maker, "delete", "locks", "allowed")
 

@@ -27,9 +27,15 @@ from tidegate.resources.kinds import parse_object
 
 
 CHECKOUT = Path(__file__).parents[2]
-PAGES = [CHECKOUT / "README.md", CHECKOUT / "CONTRIBUTING.md", *sorted((CHECKOUT / "docs").rglob("*.md"))]
+PAGES = [
+    CHECKOUT / "README.md",
+    CHECKOUT / "CONTRIBUTING.md",
+    *sorted((CHECKOUT / "docs").rglob("*.md")),
+]
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_COMMAND = re.compile(r"(?:^|/|&& |`)tidegate ((?:run|plan|explain|top|audit|restore|version)\b[^`\n]*)", re.MULTILINE)
+_COMMAND = re.compile(
+    r"(?:^|/|&& |`)tidegate ((?:run|plan|explain|top|audit|restore|version)\b[^`\n]*)", re.MULTILINE
+)
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
@@ -46,14 +52,21 @@ def written_objects() -> Iterator[tuple[str, dict[str, Any]]]:
                 yield f"{page.name}-{document['metadata']['name']}", document
 
 
-@pytest.mark.parametrize("words", [pytest.param(words, id=f"{page}: {' '.join(words)}") for page, words in written_commands()])
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(words, id=f"{page}: {' '.join(words)}") for page, words in written_commands()],
+)
 def test_a_command_has_the_options_it_is_shown_with(words: list[str]) -> None:
     group: Any = typer.main.get_command(app)
-    options = {name for parameter in group.commands[words[0]].params for name in parameter.opts} | {"--help"}
+    options = {name for parameter in group.commands[words[0]].params for name in parameter.opts} | {
+        "--help"
+    }
     assert {word for word in words[1:] if word.startswith("-")} <= options
 
 
-@pytest.mark.parametrize("document", [pytest.param(document, id=name) for name, document in written_objects()])
+@pytest.mark.parametrize(
+    "document", [pytest.param(document, id=name) for name, document in written_objects()]
+)
 def test_an_object_that_is_shown_would_be_accepted(document: dict[str, Any]) -> None:
     assert document["apiVersion"] == API_VERSION
     parse_object(document, strict=True)
@@ -80,7 +93,9 @@ def test_the_documents_show_commands_and_objects_at_all() -> None:
 @pytest.fixture(scope="module")
 def hooks() -> ModuleType:
     """The hooks as mkdocs loads them: by their path."""
-    spec = importlib.util.spec_from_file_location("documentation_site", CHECKOUT / "tools" / "documentation_site.py")
+    spec = importlib.util.spec_from_file_location(
+        "documentation_site", CHECKOUT / "tools" / "documentation_site.py"
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -94,17 +109,34 @@ def config() -> MkDocsConfig:
 
 
 def page(config: MkDocsConfig, path: str) -> Page:
-    return Page(None, File(path, config.docs_dir, config.site_dir, use_directory_urls=False), config)
+    return Page(
+        None, File(path, config.docs_dir, config.site_dir, use_directory_urls=False), config
+    )
 
 
 @pytest.mark.parametrize(
     ("at", "written", "shown", "brought"),
     [
-        ("operations.md", "[the rights](../examples/rights/operator.yaml)", "[the rights](examples/rights/operator.yaml)", True),
-        ("adr/0001-x.md", "[CRDs](../../examples/00-policy.yaml)", "[CRDs](../examples/00-policy.yaml)", True),
+        (
+            "operations.md",
+            "[the rights](../examples/rights/operator.yaml)",
+            "[the rights](examples/rights/operator.yaml)",
+            True,
+        ),
+        (
+            "adr/0001-x.md",
+            "[CRDs](../../examples/00-policy.yaml)",
+            "[CRDs](../examples/00-policy.yaml)",
+            True,
+        ),
         ("user-guide.md", "[examples/](../examples/)", "examples/", False),
         ("index.md", "[how](../CONTRIBUTING.md#start)", "how", False),
-        ("adr/0001-x.md", "[limits](../known-limits.md#a)", "[limits](../known-limits.md#a)", False),
+        (
+            "adr/0001-x.md",
+            "[limits](../known-limits.md#a)",
+            "[limits](../known-limits.md#a)",
+            False,
+        ),
         ("index.md", "[gone](../examples/gone.yaml)", "[gone](../examples/gone.yaml)", False),
         ("index.md", "[out](../../etc/passwd)", "[out](../../etc/passwd)", False),
     ],
@@ -113,7 +145,10 @@ def test_a_link_out_of_the_pages_leads_to_a_copy_or_is_plain_text(
     hooks: ModuleType, config: MkDocsConfig, at: str, written: str, shown: str, brought: bool
 ) -> None:
     files = Files([])
-    assert hooks.on_page_markdown(f"See {written}.", page=page(config, at), config=config, files=files) == f"See {shown}."
+    assert (
+        hooks.on_page_markdown(f"See {written}.", page=page(config, at), config=config, files=files)
+        == f"See {shown}."
+    )
     assert bool(len(files)) is brought
 
 
@@ -125,13 +160,20 @@ def test_a_link_out_of_the_pages_leads_to_a_copy_or_is_plain_text(
         '<img alt="x" src="http://counter.test/1.gif">',
     ],
 )
-def test_a_page_that_would_load_something_from_elsewhere_is_refused(hooks: ModuleType, config: MkDocsConfig, loads: str) -> None:
+def test_a_page_that_would_load_something_from_elsewhere_is_refused(
+    hooks: ModuleType, config: MkDocsConfig, loads: str
+) -> None:
     with pytest.raises(PluginError, match=r"index\.md would load .*\.test"):
         hooks.on_post_page(f"<html>{loads}</html>", page=page(config, "index.md"), config=config)
 
 
 @pytest.mark.parametrize(
-    "is_fine", ['<script src="assets/a.js">', '<a href="https://kafka.test/">', '<link rel="canonical" href="https://x.test/">']
+    "is_fine",
+    [
+        '<script src="assets/a.js">',
+        '<a href="https://kafka.test/">',
+        '<link rel="canonical" href="https://x.test/">',
+    ],
 )
 def test_a_page_may_link_elsewhere(hooks: ModuleType, config: MkDocsConfig, is_fine: str) -> None:
     assert hooks.on_post_page(is_fine, page=page(config, "index.md"), config=config) == is_fine
@@ -139,4 +181,8 @@ def test_a_page_may_link_elsewhere(hooks: ModuleType, config: MkDocsConfig, is_f
 
 def test_every_decision_is_in_the_navigation(config: MkDocsConfig) -> None:
     shown = str(config.plugins.on_config(config).nav)
-    assert [path.name for path in (CHECKOUT / "docs" / "adr").glob("*.md") if f"adr/{path.name}" not in shown] == []
+    assert [
+        path.name
+        for path in (CHECKOUT / "docs" / "adr").glob("*.md")
+        if f"adr/{path.name}" not in shown
+    ] == []

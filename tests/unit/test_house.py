@@ -1,4 +1,6 @@
-"""Rules of the repository: no name hides the standard library, the core touches nothing outside, and what `make audit` fails for."""
+"""Rules of the repository: no name hides the standard library, the core touches nothing outside,
+and what `make audit` fails for.
+"""
 
 import ast
 import operator
@@ -10,7 +12,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = sorted((ROOT / "controller_logic").rglob("*.py"))
-IMPURE = {"asyncio", "io", "logging", "os", "pathlib", "random", "secrets", "socket", "subprocess", "tempfile", "threading", "time"}
+IMPURE = {
+    "asyncio",
+    "io",
+    "logging",
+    "os",
+    "pathlib",
+    "random",
+    "secrets",
+    "socket",
+    "subprocess",
+    "tempfile",
+    "threading",
+    "time",
+}
 
 
 def test_the_operator_folder_never_hides_the_standard_library() -> None:
@@ -51,8 +66,14 @@ def test_ci_runs_the_readmes_test_command() -> None:
 
 
 AUDIT = Path(__file__).parents[2] / "tools" / "audit"
-OFFLINE = "error: error sending request for url (https://advisories.test/v1/querybatch)\\n  cause: dns error"
-BUSY = "error: HTTP status server error (503 Service Unavailable) for url (https://advisories.test/v1/querybatch)"
+OFFLINE = (
+    "error: error sending request for url (https://advisories.test/v1/querybatch)\\n  "
+    "cause: dns error"
+)
+BUSY = (
+    "error: HTTP status server error (503 Service Unavailable) for url "
+    "(https://advisories.test/v1/querybatch)"
+)
 
 
 def audited(folder: Path, *, says: str, code: int) -> subprocess.CompletedProcess[str]:
@@ -64,7 +85,9 @@ def audited(folder: Path, *, says: str, code: int) -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize("says", [OFFLINE, BUSY], ids=["offline", "busy"])
-def test_a_source_that_cannot_be_reached_is_no_failure_and_is_reported(tmp_path: Path, says: str) -> None:
+def test_a_source_that_cannot_be_reached_is_no_failure_and_is_reported(
+    tmp_path: Path, says: str
+) -> None:
     done = audited(tmp_path, says=says, code=2)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Skipped: no public source of advisories can be reached")

@@ -1,4 +1,6 @@
-"""One process put together: kopf has only settings that exist, handlers only feed the cache, and the probe names stuck threads."""
+"""One process put together: kopf has only settings that exist, handlers only feed the cache, and
+the probe names stuck threads.
+"""
 
 import asyncio
 import dataclasses
@@ -18,12 +20,27 @@ from kubernetes.client import ApiClient, Configuration
 from tests.unit.hands import Hands
 from tidegate.control.runtime import VitalSigns
 from tidegate.errors import UserActionRequired
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    QUOTA_OVERRIDES,
+    ResourceKind,
+)
 from tidegate.kube.cache import ResourceCache
-from tidegate.main import THRESHOLDS, connection_info, kopf_settings, liveness_endpoint, registry_of, tune_collector
+from tidegate.main import (
+    THRESHOLDS,
+    connection_info,
+    kopf_settings,
+    liveness_endpoint,
+    registry_of,
+    tune_collector,
+)
 from tidegate.metrics import MetricsServer, Telemetry
 
-TIER = {"metadata": {"namespace": "streaming", "name": "gold", "uid": "1", "resourceVersion": "7"}, "spec": {"level": "L0"}}
+TIER = {
+    "metadata": {"namespace": "streaming", "name": "gold", "uid": "1", "resourceVersion": "7"},
+    "spec": {"level": "L0"},
+}
 
 
 @pytest.fixture
@@ -48,13 +65,23 @@ def registry(cache: ResourceCache, signs: VitalSigns) -> kopf.OperatorRegistry:
 
 def _groups(settings: kopf.OperatorSettings) -> Iterator[tuple[str, Any]]:
     yield "settings", settings
-    yield from ((name, part) for name, part in vars(settings).items() if dataclasses.is_dataclass(part))
+    yield from (
+        (name, part) for name, part in vars(settings).items() if dataclasses.is_dataclass(part)
+    )
 
 
 def test_every_setting_of_kopf_exists_in_the_installed_kopf() -> None:
     """kopf's settings accept any attribute in silence, so a renamed one would do nothing."""
-    declared = {name: {field.name for field in dataclasses.fields(part)} for name, part in _groups(kopf.OperatorSettings())}
-    unknown = [f"{name}.{key}" for name, part in _groups(kopf_settings()) for key in set(vars(part)) - declared[name] if key[0] != "_"]
+    declared = {
+        name: {field.name for field in dataclasses.fields(part)}
+        for name, part in _groups(kopf.OperatorSettings())
+    }
+    unknown = [
+        f"{name}.{key}"
+        for name, part in _groups(kopf_settings())
+        for key in set(vars(part)) - declared[name]
+        if key[0] != "_"
+    ]
     assert unknown == []
 
 
@@ -66,7 +93,9 @@ def test_a_setting_that_kopf_does_not_have_would_be_noticed() -> None:
 
 
 def _watcher(registry: kopf.OperatorRegistry, kind: ResourceKind) -> Any:
-    return next(handler for handler in registry._watching.get_all_handlers() if handler.id == kind.plural)
+    return next(
+        handler for handler in registry._watching.get_all_handlers() if handler.id == kind.plural
+    )
 
 
 def _send_event(registry: kopf.OperatorRegistry, event: str, obj: dict[str, Any]) -> None:
@@ -74,24 +103,37 @@ def _send_event(registry: kopf.OperatorRegistry, event: str, obj: dict[str, Any]
 
 
 @pytest.mark.parametrize("event", [None, "ADDED", "MODIFIED"])
-def test_whatever_the_watch_shows_is_in_the_cache(registry: kopf.OperatorRegistry, cache: ResourceCache, event: Any) -> None:
+def test_whatever_the_watch_shows_is_in_the_cache(
+    registry: kopf.OperatorRegistry, cache: ResourceCache, event: Any
+) -> None:
     _send_event(registry, event, TIER)
     assert cache.snapshot(BUSINESS_TIERS) == (TIER,)
 
 
-def test_a_deletion_that_the_watch_saw_leaves_the_cache(registry: kopf.OperatorRegistry, cache: ResourceCache) -> None:
+def test_a_deletion_that_the_watch_saw_leaves_the_cache(
+    registry: kopf.OperatorRegistry, cache: ResourceCache
+) -> None:
     _send_event(registry, "ADDED", TIER)
     _send_event(registry, "DELETED", TIER)
     assert cache.snapshot(BUSINESS_TIERS) == ()
 
 
-def test_every_kind_is_watched_and_nothing_makes_kopf_write_to_an_object(registry: kopf.OperatorRegistry) -> None:
+def test_every_kind_is_watched_and_nothing_makes_kopf_write_to_an_object(
+    registry: kopf.OperatorRegistry,
+) -> None:
     kinds = {BROKER_BANDWIDTH_POLICIES.plural, BUSINESS_TIERS.plural, QUOTA_OVERRIDES.plural}
     assert {handler.id for handler in registry._watching.get_all_handlers()} == kinds
-    assert registry._changing.get_all_handlers() == registry._spawning.get_all_handlers() == registry._indexing.get_all_handlers() == []
+    assert (
+        registry._changing.get_all_handlers()
+        == registry._spawning.get_all_handlers()
+        == registry._indexing.get_all_handlers()
+        == []
+    )
 
 
-def test_the_probe_fails_while_a_policys_thread_is_stuck(registry: kopf.OperatorRegistry, signs: VitalSigns, clock: Hands) -> None:
+def test_the_probe_fails_while_a_policys_thread_is_stuck(
+    registry: kopf.OperatorRegistry, signs: VitalSigns, clock: Hands
+) -> None:
     signs.beat("policy streaming/orders")
     assert asyncio.run(_probe(registry))[0] == 200
     clock.now += 121
@@ -102,11 +144,21 @@ async def _probe(registry: kopf.OperatorRegistry) -> tuple[int, str]:
     endpoint, ready = liveness_endpoint("127.0.0.1", 0), asyncio.Event()
     indices = OperatorIndexers().indices
     server = asyncio.create_task(
-        health_reporter(endpoint, memo=kopf.Memo(), indices=indices, registry=registry, settings=kopf_settings(), ready_flag=ready)
+        health_reporter(
+            endpoint,
+            memo=kopf.Memo(),
+            indices=indices,
+            registry=registry,
+            settings=kopf_settings(),
+            ready_flag=ready,
+        )
     )
     try:
         await asyncio.wait_for(ready.wait(), 10)
-        async with aiohttp.ClientSession() as session, session.get(endpoint, timeout=aiohttp.ClientTimeout(10)) as answer:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(endpoint, timeout=aiohttp.ClientTimeout(10)) as answer,
+        ):
             return answer.status, await answer.text()
     finally:
         server.cancel()
@@ -114,7 +166,12 @@ async def _probe(registry: kopf.OperatorRegistry) -> tuple[int, str]:
 
 
 def test_a_liveness_port_of_zero_is_a_free_one_and_never_80() -> None:
-    host, _, port = liveness_endpoint("127.0.0.1", 0).removeprefix("http://").removesuffix("/healthz").partition(":")
+    host, _, port = (
+        liveness_endpoint("127.0.0.1", 0)
+        .removeprefix("http://")
+        .removesuffix("/healthz")
+        .partition(":")
+    )
     with socket.socket() as probe:
         probe.bind((host, int(port)))
     assert int(port) != 80
@@ -127,7 +184,9 @@ def test_a_named_liveness_port_is_that_one() -> None:
     assert liveness_endpoint("127.0.0.1", port) == f"http://127.0.0.1:{port}/healthz"
 
 
-def test_a_port_that_is_taken_is_named_with_the_option_to_change_it(golden: Callable[[str], None]) -> None:
+def test_a_port_that_is_taken_is_named_with_the_option_to_change_it(
+    golden: Callable[[str], None],
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UserActionRequired) as liveness:
@@ -135,7 +194,9 @@ def test_a_port_that_is_taken_is_named_with_the_option_to_change_it(golden: Call
         with pytest.raises(UserActionRequired) as metrics:
             MetricsServer(Telemetry(), port=port, address="127.0.0.1")
     for refused, option in ((liveness, "--liveness-port"), (metrics, "--metrics-port")):
-        assert [part for part in (str(port), "127.0.0.1", option) if part not in refused.value.message] == []
+        assert [
+            part for part in (str(port), "127.0.0.1", option) if part not in refused.value.message
+        ] == []
     golden(metrics.value.message.replace(str(port), "9100"))
 
 
@@ -149,7 +210,9 @@ def _configured(**fields: Any) -> ApiClient:
 
 
 def test_kopf_presents_the_token_that_our_own_client_presents() -> None:
-    info = connection_info(_configured(api_key={"authorization": "Bearer abc"}, ssl_ca_cert="/ca.crt"))
+    info = connection_info(
+        _configured(api_key={"authorization": "Bearer abc"}, ssl_ca_cert="/ca.crt")
+    )
     assert (info.server, info.scheme, info.token, info.ca_path, info.insecure) == (
         "https://10.0.0.1:6443", "Bearer", "abc", "/ca.crt", False,
     )  # fmt: skip
@@ -157,7 +220,12 @@ def test_kopf_presents_the_token_that_our_own_client_presents() -> None:
 
 def test_kopf_presents_the_certificate_that_our_own_client_presents() -> None:
     info = connection_info(_configured(cert_file="/tls.crt", key_file="/tls.key"))
-    assert (info.certificate_path, info.private_key_path, info.token, info.scheme) == ("/tls.crt", "/tls.key", None, None)
+    assert (info.certificate_path, info.private_key_path, info.token, info.scheme) == (
+        "/tls.crt",
+        "/tls.key",
+        None,
+        None,
+    )
 
 
 # --- garbage collection ---------------------------------------------------------------------------

@@ -53,9 +53,14 @@ def reading(decision: Decision) -> PolicyReading:
 def busy() -> Telemetry:
     """A telemetry in which everything that can be counted was counted once."""
     stage = Stage()
-    stage.policy(metrics={"prometheus": {"url": "http://prometheus:9090"}}, brokers={"egress": {"limit": "50M"}})
+    stage.policy(
+        metrics={"prometheus": {"url": "http://prometheus:9090"}},
+        brokers={"egress": {"limit": "50M"}},
+    )
     further = {"requestPercentage": 150, "controllerMutationsPerSecond": 7}
-    stage.kubernetes.edit(stage.tier(), lambda raw: raw["spec"]["members"][0]["contract"].update(further))
+    stage.kubernetes.edit(
+        stage.tier(), lambda raw: raw["spec"]["members"][0]["contract"].update(further)
+    )
     nic = NicSpan(stage.now, 15.0, 1e6)
     stage.readings = Readings(stage.now, 15.0, {(1, Direction.EGRESS): (nic,)})
     stage.run()
@@ -67,30 +72,69 @@ def busy() -> Telemetry:
     telemetry.rollup_jobs.labels("streaming", "orders", "made").inc()
     _throttled(telemetry)
     held = Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "No broker answers.", 990.0),))
-    telemetry.readings.put("streaming/other", replace(reading(held), rollups=Due(published_until_ms=300_000)))
+    telemetry.readings.put(
+        "streaming/other", replace(reading(held), rollups=Due(published_until_ms=300_000))
+    )
     return telemetry
 
 
 def _throttled(telemetry: Telemetry) -> None:
     """Two passes of an episode: a cut, and the bytes that are held back after it."""
-    played = simulated_cluster(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200)
+    played = simulated_cluster(
+        actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200
+    )
     want(played, etl=40, pay=25)
     override = Override("streaming/backfill", 2000.0, "agreed", entity=Entity("etl"))
-    levels, overridden = (LevelReport(Level.L3, LevelState.THROTTLED),), Overridden((), {Entity("etl"): override})
-    watched = (WatchedBroker(1, Pressure.OVER, {Direction.EGRESS: NicStatus(1, Pressure.OVER, 50_000_000)}),)
+    levels, overridden = (
+        (LevelReport(Level.L3, LevelState.THROTTLED),),
+        Overridden((), {Entity("etl"): override}),
+    )
+    watched = (
+        WatchedBroker(
+            1, Pressure.OVER, {Direction.EGRESS: NicStatus(1, Pressure.OVER, 50_000_000)}
+        ),
+    )
     member = Member("etl", Entity("etl"))
-    members = (MemberReport(Tier("streaming/batch", Level.L3, (member,)), member, None, MemberState.CONTRACT, Reason.CONTRACT),)
+    members = (
+        MemberReport(
+            Tier("streaming/batch", Level.L3, (member,)),
+            member,
+            None,
+            MemberState.CONTRACT,
+            Reason.CONTRACT,
+        ),
+    )
     for _ in range(2):
-        decision = Decision(watched=watched, throttle=played.run(15), levels=levels, overridden=overridden, members=members)
+        decision = Decision(
+            watched=watched,
+            throttle=played.run(15),
+            levels=levels,
+            overridden=overridden,
+            members=members,
+        )
         readings = played.given().readings
         seen, values = StoredQuota(Entity("etl"), {}), {QuotaKey.CONSUMER_BYTE_RATE: "25000000"}
-        cut = QuotaWrite(Entity("etl"), values, seen, None, WriteKind.LOWERING, Reason.THROTTLED, "", charged=True)
+        cut = QuotaWrite(
+            Entity("etl"),
+            values,
+            seen,
+            None,
+            WriteKind.LOWERING,
+            Reason.THROTTLED,
+            "",
+            charged=True,
+        )
         telemetry.throttle.note("streaming/throttled", decision, readings, written=[cut])
-        telemetry.readings.put("streaming/throttled", PolicyReading(decision, 1000.0, 3, 300, readings, {"Metrics": 990.0}))
+        telemetry.readings.put(
+            "streaming/throttled",
+            PolicyReading(decision, 1000.0, 3, 300, readings, {"Metrics": 990.0}),
+        )
 
 
 def _ours(telemetry: Telemetry) -> Iterator[Metric]:
-    yield from (family for family in telemetry.registry.collect() if family.name.startswith("tidegate_"))
+    yield from (
+        family for family in telemetry.registry.collect() if family.name.startswith("tidegate_")
+    )
 
 
 def _row(family: Metric) -> tuple[str, str, str, str]:
@@ -100,7 +144,11 @@ def _row(family: Metric) -> tuple[str, str, str, str]:
 
 
 def test_the_documented_metrics_are_those_that_exist(busy: Telemetry) -> None:
-    documented = [match.groups() for line in PAGE.read_text(encoding="utf-8").splitlines() if (match := ROW.match(line))]
+    documented = [
+        match.groups()
+        for line in PAGE.read_text(encoding="utf-8").splitlines()
+        if (match := ROW.match(line))
+    ]
     assert sorted(documented) == sorted(map(_row, _ours(busy)))
 
 
@@ -122,17 +170,27 @@ def test_no_metric_carries_the_time_when_it_began_to_count(busy: Telemetry) -> N
 )
 def test_a_policys_gauges_are_the_figures_of_its_last_decision(metric: str, value: float) -> None:
     telemetry = Telemetry()
-    telemetry.readings.put(POLICY, reading(Decision(managed=7, in_sync=5, contended=1, deferred_writes=2)))
+    telemetry.readings.put(
+        POLICY, reading(Decision(managed=7, in_sync=5, contended=1, deferred_writes=2))
+    )
     assert telemetry.registry.get_sample_value(f"tidegate_{metric}", LABELS) == value
 
 
 def test_a_missing_input_is_a_series_for_as_long_as_it_is_missing() -> None:
     telemetry = Telemetry()
     labels = {**LABELS, "reason": "BrokersUnreachable"}
-    telemetry.readings.put(POLICY, reading(Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "No broker answers.", 990.0),))))
-    assert telemetry.registry.get_sample_value("tidegate_hold_since_timestamp_seconds", labels) == 990.0
+    telemetry.readings.put(
+        POLICY,
+        reading(Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "No broker answers.", 990.0),))),
+    )
+    assert (
+        telemetry.registry.get_sample_value("tidegate_hold_since_timestamp_seconds", labels)
+        == 990.0
+    )
     telemetry.readings.put(POLICY, reading(Decision()))
-    assert telemetry.registry.get_sample_value("tidegate_hold_since_timestamp_seconds", labels) is None
+    assert (
+        telemetry.registry.get_sample_value("tidegate_hold_since_timestamp_seconds", labels) is None
+    )
 
 
 def test_a_member_has_a_series_for_each_value_of_its_quota_named_by_its_unit() -> None:
@@ -144,8 +202,14 @@ def test_a_member_has_a_series_for_each_value_of_its_quota_named_by_its_unit() -
     labels = {**LABELS, "tier": "gold", "member": "alice"}
     sample = stage.telemetry.registry.get_sample_value
     for what in ("quota", "target"):
-        assert sample(f"tidegate_member_{what}_bytes_per_second", {**labels, "direction": "produce"}) == 10_000_000
-        assert sample(f"tidegate_member_{what}_bytes_per_second", {**labels, "direction": "fetch"}) is None
+        assert (
+            sample(f"tidegate_member_{what}_bytes_per_second", {**labels, "direction": "produce"})
+            == 10_000_000
+        )
+        assert (
+            sample(f"tidegate_member_{what}_bytes_per_second", {**labels, "direction": "fetch"})
+            is None
+        )
         assert sample(f"tidegate_member_{what}_request_percent", labels) == 150
         assert sample(f"tidegate_member_{what}_mutations_per_second", labels) == 7
     assert sample("tidegate_member_leader_skew_ratio", labels) == 1.0
@@ -155,29 +219,53 @@ def test_a_policy_that_is_gone_leaves_no_gauge_behind() -> None:
     telemetry = Telemetry()
     telemetry.readings.put(POLICY, reading(Decision()))
     telemetry.readings.forget(POLICY)
-    assert [sample for family in _ours(telemetry) for sample in family.samples if sample.labels.items() >= LABELS.items()] == []
+    assert [
+        sample
+        for family in _ours(telemetry)
+        for sample in family.samples
+        if sample.labels.items() >= LABELS.items()
+    ] == []
 
 
 def test_writes_are_counted_by_kind_and_reason() -> None:
     telemetry = Telemetry()
-    count_writes(telemetry, POLICY, kinds_and_reasons=iter([("raise", "LeadersMoved")] * 2 + [("first", "FirstQuota")]), transactions=1)
+    count_writes(
+        telemetry,
+        POLICY,
+        kinds_and_reasons=iter([("raise", "LeadersMoved")] * 2 + [("first", "FirstQuota")]),
+        transactions=1,
+    )
     sample = telemetry.registry.get_sample_value
-    assert sample("tidegate_quota_writes_total", {**LABELS, "kind": "raise", "reason": "LeadersMoved"}) == 2
-    assert sample("tidegate_quota_writes_total", {**LABELS, "kind": "first", "reason": "FirstQuota"}) == 1
+    assert (
+        sample("tidegate_quota_writes_total", {**LABELS, "kind": "raise", "reason": "LeadersMoved"})
+        == 2
+    )
+    assert (
+        sample("tidegate_quota_writes_total", {**LABELS, "kind": "first", "reason": "FirstQuota"})
+        == 1
+    )
     assert sample("tidegate_znode_transactions_total", LABELS) == 1
 
 
 def test_two_telemetries_in_one_process_count_apart() -> None:
     first, second = Telemetry(), Telemetry()
     first.lists.labels("BusinessTier", "complete").inc()
-    assert second.registry.get_sample_value("tidegate_lists_total", {"kind": "BusinessTier", "result": "complete"}) is None
+    assert (
+        second.registry.get_sample_value(
+            "tidegate_lists_total", {"kind": "BusinessTier", "result": "complete"}
+        )
+        is None
+    )
 
 
 def test_metrics_are_served_until_the_server_is_closed(busy: Telemetry) -> None:
     server = MetricsServer(busy, port=0, address="127.0.0.1")
     address = f"http://127.0.0.1:{server.port}/metrics"
     with urllib.request.urlopen(address, timeout=10) as answer:
-        assert 'tidegate_quotas_managed{policy="orders",policy_namespace="streaming"} 1.0' in answer.read().decode()
+        assert (
+            'tidegate_quotas_managed{policy="orders",policy_namespace="streaming"} 1.0'
+            in answer.read().decode()
+        )
     server.close()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(address, timeout=10)
@@ -195,13 +283,24 @@ def logging_as_before() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("logging_as_before")
-def test_a_log_line_is_one_json_object_with_its_time_whoever_wrote_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_line_is_one_json_object_with_its_time_whoever_wrote_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     set_up_logging(LogFormat.JSON, LogLevel.INFO)
     structlog.get_logger("tidegate.test").info("Quotas written", policy=POLICY, count=3)
     logging.getLogger("some.library").warning("it said this")
     ours, theirs = (json.loads(line) for line in capsys.readouterr().err.splitlines())
-    assert (ours["event"], ours["policy"], ours["count"], ours["level"]) == ("Quotas written", POLICY, 3, "info")
-    assert (theirs["event"], theirs["logger"], theirs["level"]) == ("it said this", "some.library", "warning")
+    assert (ours["event"], ours["policy"], ours["count"], ours["level"]) == (
+        "Quotas written",
+        POLICY,
+        3,
+        "info",
+    )
+    assert (theirs["event"], theirs["logger"], theirs["level"]) == (
+        "it said this",
+        "some.library",
+        "warning",
+    )
     assert ours["timestamp"].endswith("Z")
 
 
@@ -217,8 +316,13 @@ def test_a_traceback_stays_within_its_line(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.usefixtures("logging_as_before")
-@pytest.mark.parametrize(("level", "events"), [(LogLevel.DEBUG, ["a", "b"]), (LogLevel.INFO, ["b"]), (LogLevel.ERROR, [])])
-def test_the_level_decides_what_is_logged(capsys: pytest.CaptureFixture[str], level: LogLevel, events: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("level", "events"),
+    [(LogLevel.DEBUG, ["a", "b"]), (LogLevel.INFO, ["b"]), (LogLevel.ERROR, [])],
+)
+def test_the_level_decides_what_is_logged(
+    capsys: pytest.CaptureFixture[str], level: LogLevel, events: list[str]
+) -> None:
     set_up_logging(LogFormat.JSON, level)
     logger = structlog.get_logger("tidegate.test")
     logger.debug("a")
@@ -227,9 +331,22 @@ def test_the_level_decides_what_is_logged(capsys: pytest.CaptureFixture[str], le
 
 
 @pytest.mark.usefixtures("logging_as_before")
-@pytest.mark.parametrize("library", ["kubernetes.client.rest", "kazoo.client", "kafka.conn", "urllib3.connectionpool", "of.tomorrow"])
-def test_libraries_are_heard_from_warnings_on_because_at_debug_some_print_logins(capsys: pytest.CaptureFixture[str], library: str) -> None:
+@pytest.mark.parametrize(
+    "library",
+    [
+        "kubernetes.client.rest",
+        "kazoo.client",
+        "kafka.conn",
+        "urllib3.connectionpool",
+        "of.tomorrow",
+    ],
+)
+def test_libraries_are_heard_from_warnings_on_because_at_debug_some_print_logins(
+    capsys: pytest.CaptureFixture[str], library: str
+) -> None:
     set_up_logging(LogFormat.JSON, LogLevel.DEBUG)
     for level in (logging.DEBUG, logging.INFO, logging.WARNING):
         logging.getLogger(library).log(level, "said at %d", level)
-    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == [f"said at {logging.WARNING}"]
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == [
+        f"said at {logging.WARNING}"
+    ]

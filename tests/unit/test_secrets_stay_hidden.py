@@ -1,8 +1,9 @@
-"""No password, token or key is in any output of the operator: log lines at debug, statuses, Events, metrics, the audit trail.
+"""No password, token or key is in any output of the operator: log lines at debug, statuses, Events,
+metrics, the audit trail.
 
 A whole operator runs on Secrets that it really reads; only Kafka itself is a double. Each value is
-looked for in the forms in which libraries carry it. User names are no secret here: a refused login is
-reported with the name that was refused.
+looked for in the forms in which libraries carry it. User names are no secret here: a refused login
+is reported with the name that was refused.
 """
 
 from __future__ import annotations
@@ -25,7 +26,12 @@ from tests.unit.control.stage import Stage
 from tests.unit.control.trails import Shelf
 from tidegate.control.audit.sink import AuditQueue
 from tidegate.control.audit.trail import AuditTrail
-from tidegate.control.connections import SecretData, Secrets, brokers_connection, zookeeper_connection
+from tidegate.control.connections import (
+    SecretData,
+    Secrets,
+    brokers_connection,
+    zookeeper_connection,
+)
 from tidegate.control.controller import Controller
 from tidegate.control.manager import ControlLoop
 from tidegate.control.observe import KafkaCluster
@@ -39,7 +45,10 @@ from tidegate.settings import LogFormat, LogLevel
 
 POLICY = "streaming/orders"
 LOGIN = {"username": b"harbour-admiral", "password": b"ebb/flood+slack=7"}
-CERTIFICATE = {"tls.crt": b"-----BEGIN CERTIFICATE-----\nSEAWALL", "tls.key": b"-----BEGIN PRIVATE KEY-----\nSLUICE"}
+CERTIFICATE = {
+    "tls.crt": b"-----BEGIN CERTIFICATE-----\nSEAWALL",
+    "tls.key": b"-----BEGIN PRIVATE KEY-----\nSLUICE",
+}
 SECRETS: Mapping[str, SecretData] = {
     "zookeeper": LOGIN,
     "clients": {
@@ -66,29 +75,57 @@ SPEC = {
             "type": "scram-sha-256",
             "username": "harbour-pilot",
             "passwordSecret": {"secretName": "clients", "password": "password"},
-            "certificateAndKey": {"secretName": "clients", "certificate": "tls.crt", "key": "tls.key"},
+            "certificateAndKey": {
+                "secretName": "clients",
+                "certificate": "tls.crt",
+                "key": "tls.key",
+            },
         },
     },
     "metrics": {
         "prometheus": {
             "url": "http://127.0.0.1:1",
-            "authentication": {"type": "bearer", "tokenSecret": {"secretName": "prometheus", "token": "token"}},
+            "authentication": {
+                "type": "bearer",
+                "tokenSecret": {"secretName": "prometheus", "token": "token"},
+            },
         }
     },
 }
 
 
 def forms(value: bytes) -> set[str]:
-    """The forms of a value in a text: as it is, line by line, escaped, encoded for headers, Secrets and addresses."""
+    """The forms of a value in a text: as it is, line by line, escaped, encoded for headers, Secrets
+    and addresses.
+    """
     text = value.decode("utf-8", "backslashreplace")
-    return {*text.splitlines(), json.dumps(text)[1:-1], base64.b64encode(value).decode(), value.hex(), urllib.parse.quote(value, safe="")}
+    return {
+        *text.splitlines(),
+        json.dumps(text)[1:-1],
+        base64.b64encode(value).decode(),
+        value.hex(),
+        urllib.parse.quote(value, safe=""),
+    }
 
 
 def reported_values(secrets: Mapping[str, SecretData], output: str) -> set[str]:
-    """The values that are in the output. The first line of a PEM file, which has its kind only, is allowed."""
-    values = {value for secret in secrets.values() for key, value in secret.items() if key != "username"}
-    logins = {secret["username"] + b":" + secret["password"] for secret in secrets.values() if LOGIN.keys() <= secret.keys()}
-    return {form for value in values | logins for form in forms(value) if form in output and not form.startswith("-----")}
+    """The values that are in the output. The first line of a PEM file, which has its kind only, is
+    allowed.
+    """
+    values = {
+        value for secret in secrets.values() for key, value in secret.items() if key != "username"
+    }
+    logins = {
+        secret["username"] + b":" + secret["password"]
+        for secret in secrets.values()
+        if LOGIN.keys() <= secret.keys()
+    }
+    return {
+        form
+        for value in values | logins
+        for form in forms(value)
+        if form in output and not form.startswith("-----")
+    }
 
 
 @dataclass
@@ -101,8 +138,13 @@ class House:
     trouble: Callable[[], None]
 
     def open(self, spec: KafkaSpec, *, secrets: Secrets, folder: Path) -> KafkaCluster:
-        logins = zookeeper_connection(spec, secrets, folder), brokers_connection(spec, secrets, folder)
-        structlog.get_logger("tidegate.test").debug("Connecting", logins=logins, read=secrets, secrets=self.stage.kubernetes._secrets)
+        logins = (
+            zookeeper_connection(spec, secrets, folder),
+            brokers_connection(spec, secrets, folder),
+        )
+        structlog.get_logger("tidegate.test").debug(
+            "Connecting", logins=logins, read=secrets, secrets=self.stage.kubernetes._secrets
+        )
         self.trouble()
         return KafkaCluster("zk:2181", self.stage.store, self.stage.leaders)
 
@@ -128,7 +170,9 @@ class House:
         return {entry["reason"] for entry in status.get("conditions", ())}
 
 
-def house_of(secrets: Mapping[str, SecretData], trouble: Callable[[], None] = lambda: None) -> House:
+def house_of(
+    secrets: Mapping[str, SecretData], trouble: Callable[[], None] = lambda: None
+) -> House:
     stage, shelf = Stage(), Shelf()
     for name, data in secrets.items():
         stage.kubernetes.put_secret("streaming", name, data)
@@ -147,11 +191,15 @@ def a_bug() -> None:
 
 
 def a_refusal() -> None:
-    raise Unauthorized("The brokers refuse this login.") from ConnectionError("closed by the other side")
+    raise Unauthorized("The brokers refuse this login.") from ConnectionError(
+        "closed by the other side"
+    )
 
 
 @pytest.fixture(params=list(LogFormat))
-def log(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> Iterator[Callable[[], str]]:
+def log(
+    request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[[], str]]:
     """The log of the process at debug, in each format, libraries included."""
     loggers = [logging.getLogger(name) for name in (None, "tidegate")]
     before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
@@ -167,10 +215,26 @@ TROUBLES: dict[str, tuple[Mapping[str, SecretData], Callable[[], None], str]] = 
     "all is well": (SECRETS, lambda: None, "InSync"),
     "a bug where the login is used": (SECRETS, a_bug, "InternalError"),
     "a login that is refused": (SECRETS, a_refusal, "NotAuthorized"),
-    "a password under another key": ({**SECRETS, "clients": {**CERTIFICATE, "pass": b"spring&neap%9"}}, a_bug, "SecretUnreadable"),
-    "a key without its certificate": ({**SECRETS, "clients": {**LOGIN, "tls.key": b"SLUICE"}}, a_bug, "SecretUnreadable"),
-    "a password that is no text": ({**SECRETS, "zookeeper": {**LOGIN, "password": b"\xffflood"}}, a_bug, "SecretUnreadable"),
-    "a token with a line break": ({**SECRETS, "prometheus": {"token": b"lighthouse\nbeam"}}, lambda: None, "NotAuthorized"),
+    "a password under another key": (
+        {**SECRETS, "clients": {**CERTIFICATE, "pass": b"spring&neap%9"}},
+        a_bug,
+        "SecretUnreadable",
+    ),
+    "a key without its certificate": (
+        {**SECRETS, "clients": {**LOGIN, "tls.key": b"SLUICE"}},
+        a_bug,
+        "SecretUnreadable",
+    ),
+    "a password that is no text": (
+        {**SECRETS, "zookeeper": {**LOGIN, "password": b"\xffflood"}},
+        a_bug,
+        "SecretUnreadable",
+    ),
+    "a token with a line break": (
+        {**SECRETS, "prometheus": {"token": b"lighthouse\nbeam"}},
+        lambda: None,
+        "NotAuthorized",
+    ),
 }
 
 
@@ -185,12 +249,16 @@ def test_no_value_of_a_secret_is_in_any_output(trouble: str, log: Callable[[], s
     assert reported_values(secrets, logged + output) == set()
 
 
-@pytest.mark.parametrize("form", ["ebb/flood+slack=7", "ZWJiL2Zsb29kK3NsYWNrPTc=", "ebb%2Fflood%2Bslack%3D7", "SLUICE"])
+@pytest.mark.parametrize(
+    "form", ["ebb/flood+slack=7", "ZWJiL2Zsb29kK3NsYWNrPTc=", "ebb%2Fflood%2Bslack%3D7", "SLUICE"]
+)
 def test_the_sieve_finds_what_it_looks_for(form: str) -> None:
     assert reported_values(SECRETS, f"login={form!r}") == {form}
 
 
-def test_a_bug_is_logged_with_its_traceback_so_that_the_sieve_has_something_to_look_at(log: Callable[[], str]) -> None:
+def test_a_bug_is_logged_with_its_traceback_so_that_the_sieve_has_something_to_look_at(
+    log: Callable[[], str],
+) -> None:
     house = house_of(SECRETS, a_bug)
     house.live(lambda: "InternalError" in house.reasons())
     assert "in a_bug" in log()

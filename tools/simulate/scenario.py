@@ -1,27 +1,16 @@
 """Read a scenario in TOML: brokers with limits, users with contracts, and what changes when.
 
-title = "One broker, four users"
-seconds = 900                    # how long it plays
-scrapeSeconds = 15               # how often there is a reading, and a decision
-[escalation]                     # as in the policy; each may be left out
-maxMuteSeconds = 12
-[quotaWindow]
-samples = 11
-[brokers.1]
+title = "One broker, four users" seconds = 900                    # how long it plays scrapeSeconds
+= 15               # how often there is a reading, and a decision [escalation]                     #
+as in the policy; each may be left out maxMuteSeconds = 12 [quotaWindow] samples = 11 [brokers.1]
 egress = {limit = 50_000_000}    # bytes per second; also capacity, and the same for ingress
-[[users]]
-user = "reports"                 # and/or clientId
-level = "L3"
-direction = "egress"
-contract = 60_000_000            # for each leader, bytes per second
-throttledRate = 1_000_000        # absent on L0
-leaders = {1 = 1}                # on each broker
-[[changes]]
-at = 60
-demand = {reports = 25_000_000}  # on each broker that leads for it; by user, or by clientId where there is no user
-other = {1 = 5_000_000}          # what else goes out through the broker's NIC (ingress: otherIngress)
-limit = {1 = 900_000_000}        # a new egress limit
-nic = {1 = -1}                   # the reading of the egress NIC from now on; "none" = no reading, "true" = the true rate again
+[[users]] user = "reports"                 # and/or clientId level = "L3" direction = "egress"
+contract = 60_000_000            # for each leader, bytes per second throttledRate = 1_000_000
+# absent on L0 leaders = {1 = 1}                # on each broker [[changes]] at = 60 demand =
+{reports = 25_000_000}  # on each broker that leads for it; by user, or by clientId where there is
+no user other = {1 = 5_000_000}          # what else goes out through the broker's NIC (ingress:
+otherIngress) limit = {1 = 900_000_000}        # a new egress limit nic = {1 = -1}
+# the reading of the egress NIC from now on; "none" = no reading, "true" = the true rate again
 silent = [1]                     # brokers that report no client rates from now on
 """
 
@@ -31,11 +20,21 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, BrokerLimit, Direction, Entity, Level, QuotaWindow, Speed
+from controller_logic.model import (
+    MAX_BYTE_RATE,
+    MIN_BYTE_RATE,
+    BrokerLimit,
+    Direction,
+    Entity,
+    Level,
+    QuotaWindow,
+    Speed,
+)
 from controller_logic.throttle.input import RateHistory, ThrottleMemory, ThrottleSettings
 from tools.simulate.model import SimulatedClient, SimulatedCluster
 
-# Checked values of a parsed TOML table. Every mistake is reported with its place and what must hold.
+# Checked values of a parsed TOML table. Every mistake is reported with its place and what must
+# hold.
 
 
 class ScenarioError(Exception):
@@ -43,7 +42,9 @@ class ScenarioError(Exception):
 
 
 class Words:
-    """One table of the file. `nothing_else` refuses the keys that were not read, so a typo is never ignored."""
+    """One table of the file. `nothing_else` refuses the keys that were not read, so a typo is never
+    ignored.
+    """
 
     def __init__(self, table: dict[str, Any], where: str) -> None:
         self.where = where
@@ -52,25 +53,37 @@ class Words:
 
     def nothing_else(self) -> None:
         if self._unread:
-            raise ScenarioError(f"{self.where} has {', '.join(sorted(self._unread))}, which means nothing here")
+            raise ScenarioError(
+                f"{self.where} has {', '.join(sorted(self._unread))}, which means nothing here"
+            )
 
     def spoken(self, *without: str) -> str:
         """All keys and values of the table, for people."""
-        return ", ".join(f"{key} {_spoken(value)}" for key, value in self._table.items() if key not in without)
+        return ", ".join(
+            f"{key} {_spoken(value)}" for key, value in self._table.items() if key not in without
+        )
 
     def text(self, key: str, default: str) -> str:
         return str(self._typed(key, str, "text", default))
 
     def number(self, key: str, least: float, most: float, default: float | None = None) -> float:
         value = self._take(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            raise ScenarioError(f"{self.where}: {key} must be a number from {least:g} to {most:g}, not {value!r}")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not least <= value <= most
+        ):
+            raise ScenarioError(
+                f"{self.where}: {key} must be a number from {least:g} to {most:g}, not {value!r}"
+            )
         return float(value)
 
     def integer(self, key: str, least: int, most: int, default: int | None = None) -> int:
         value = self._take(key, default)
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise ScenarioError(f"{self.where}: {key} must be a whole number from {least} to {most}, not {value!r}")
+            raise ScenarioError(
+                f"{self.where}: {key} must be a whole number from {least} to {most}, not {value!r}"
+            )
         return value
 
     def rate(self, key: str) -> int:
@@ -82,11 +95,16 @@ class Words:
     def one_of(self, key: str, choices: type[StrEnum], default: StrEnum | None = None) -> str:
         value = self._take(key, default)
         if value not in list(choices):
-            raise ScenarioError(f"{self.where}: {key} must be one of {', '.join(choices)}, not {value!r}")
+            raise ScenarioError(
+                f"{self.where}: {key} must be one of {', '.join(choices)}, not {value!r}"
+            )
         return str(value)
 
     def table(self, key: str) -> "Words":
-        return Words(self._typed(key, dict, "a table", {}), f"{self.where}, {key}" if self.where != "the scenario" else key)
+        return Words(
+            self._typed(key, dict, "a table", {}),
+            f"{self.where}, {key}" if self.where != "the scenario" else key,
+        )
 
     def tables(self, key: str) -> Iterator["Words"]:
         for place, table in enumerate(self._typed(key, list, "a list of tables", []), 1):
@@ -111,18 +129,28 @@ class Words:
     def numbers_by_name(self, key: str, known: Collection[str]) -> dict[str, float]:
         found = self._typed(key, dict, "a table of numbers by user", {})
         if unknown := found.keys() - set(known):
-            raise ScenarioError(f"{self.where}: {key} names {', '.join(sorted(unknown))}, who is none of the users")
+            raise ScenarioError(
+                f"{self.where}: {key} names {', '.join(sorted(unknown))}, who is none of the users"
+            )
         return {name: self._not_negative(key, value) for name, value in found.items()}
 
     def nics(self, key: str, known: Collection[int]) -> dict[int, float | bool | None]:
-        """The reading of each NIC from now on: a number (also a false one), None for no reading, True for the true rate."""
+        """The reading of each NIC from now on: a number (also a false one), None for no reading,
+        True for the true rate.
+        """
         found = self._typed(key, dict, "a table by broker id", {})
-        return {self._known_broker(name, key, known): self._nic(key, value) for name, value in found.items()}
+        return {
+            self._known_broker(name, key, known): self._nic(key, value)
+            for name, value in found.items()
+        }
 
     def broker_list(self, key: str, known: Collection[int]) -> frozenset[int] | None:
         if key not in self._table:
             return None
-        return frozenset(self._known_broker(str(name), key, known) for name in self._typed(key, list, "a list of broker ids", []))
+        return frozenset(
+            self._known_broker(str(name), key, known)
+            for name in self._typed(key, list, "a list of broker ids", [])
+        )
 
     def _nic(self, key: str, value: Any) -> float | bool | None:
         if value == "none":
@@ -130,18 +158,28 @@ class Words:
         if value == "true":
             return True
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ScenarioError(f'{self.where}: {key} must be a number, "none" or "true", not {value!r}')
+            raise ScenarioError(
+                f'{self.where}: {key} must be a number, "none" or "true", not {value!r}'
+            )
         return float(value)
 
     def _not_negative(self, key: str, value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MAX_BYTE_RATE:
-            raise ScenarioError(f"{self.where}: {key} must hold numbers from 0 to {MAX_BYTE_RATE}, not {value!r}")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 <= value <= MAX_BYTE_RATE
+        ):
+            raise ScenarioError(
+                f"{self.where}: {key} must hold numbers from 0 to {MAX_BYTE_RATE}, not {value!r}"
+            )
         return float(value)
 
     def _known_broker(self, name: str, key: str, known: Collection[int]) -> int:
         broker = self._broker_id(name, key)
         if broker not in known:
-            raise ScenarioError(f"{self.where}: {key} names broker {broker}, which is none of the brokers")
+            raise ScenarioError(
+                f"{self.where}: {key} names broker {broker}, which is none of the brokers"
+            )
         return broker
 
     def _broker_id(self, name: str, key: str) -> int:
@@ -165,7 +203,13 @@ class Words:
 def _spoken(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} = {_spoken(one)}" for name, one in value.items())
-    return ", ".join(map(_spoken, value)) if isinstance(value, list) else f"{value:,}" if isinstance(value, int) else str(value)
+    return (
+        ", ".join(map(_spoken, value))
+        if isinstance(value, list)
+        else f"{value:,}"
+        if isinstance(value, int)
+        else str(value)
+    )
 
 
 __all__ = ["Change", "Scenario", "ScenarioError", "scenario_of"]
@@ -214,7 +258,9 @@ class Scenario:
 
     def cluster(self) -> SimulatedCluster:
         """A cluster with every client at its contract, and with rates seen for long enough."""
-        cluster = SimulatedCluster(dict(self.limits), list(self.actors), self.settings, self.interval_seconds)
+        cluster = SimulatedCluster(
+            dict(self.limits), list(self.actors), self.settings, self.interval_seconds
+        )
         for actor in self.actors:
             cluster.in_force[actor.key] = actor.promised
         long_ago = RateHistory(since_seconds=-self.settings.peak_seconds)
@@ -223,7 +269,9 @@ class Scenario:
 
     def due(self, since_seconds: float, before_seconds: float) -> Iterator[Change]:
         """The changes of one interval, in the order in which they happen."""
-        return (change for change in self.changes if since_seconds <= change.at_seconds < before_seconds)
+        return (
+            change for change in self.changes if since_seconds <= change.at_seconds < before_seconds
+        )
 
 
 def _name(entity: Entity) -> str:
@@ -245,11 +293,19 @@ def scenario_of(text: str) -> Scenario:
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(f"this is not TOML: {error}") from error
     title = whole.text("title", "a scenario")
-    seconds, interval_seconds = whole.number("seconds", 1, _LONGEST_SECONDS), whole.number("scrapeSeconds", 1, 3600, 15)
+    seconds, interval_seconds = (
+        whole.number("seconds", 1, _LONGEST_SECONDS),
+        whole.number("scrapeSeconds", 1, 3600, 15),
+    )
     settings = _settings(whole)
     limits = {broker: _limit(words) for broker, words in whole.brokers("brokers")}
     actors = tuple(_actor(words, limits) for words in whole.tables("users"))
-    changes = tuple(sorted((_change(words, limits, actors) for words in whole.tables("changes")), key=lambda one: one.at_seconds))
+    changes = tuple(
+        sorted(
+            (_change(words, limits, actors) for words in whole.tables("changes")),
+            key=lambda one: one.at_seconds,
+        )
+    )
     whole.nothing_else()
     if len({actor.key for actor in actors}) != len(actors):
         raise ScenarioError("two entries of users name the same entity and direction")
@@ -259,7 +315,9 @@ def scenario_of(text: str) -> Scenario:
 def _settings(whole: Words) -> ThrottleSettings:
     window, words, own = whole.table("quotaWindow"), whole.table("escalation"), ThrottleSettings()
     made = ThrottleSettings(
-        window=QuotaWindow(window.integer("samples", 1, 1000, 11), window.integer("sampleSeconds", 1, 3600, 1)),
+        window=QuotaWindow(
+            window.integer("samples", 1, 1000, 11), window.integer("sampleSeconds", 1, 3600, 1)
+        ),
         max_mute_seconds=words.integer("maxMuteSeconds", 1, 300, own.max_mute_seconds),
         cut_to_percent=words.integer("cutToPercent", 1, 100, own.cut_to_percent),
         raise_to_percent=words.integer("raiseToPercent", 1, 100, own.raise_to_percent),
@@ -274,7 +332,9 @@ def _settings(whole: Words) -> ThrottleSettings:
 
 def _limit(words: Words) -> BrokerLimit:
     egress, ingress = words.table("egress"), words.table("ingress")
-    made = BrokerLimit(*(way.rate_or_none(key) for key in ("limit", "capacity") for way in (egress, ingress)))
+    made = BrokerLimit(
+        *(way.rate_or_none(key) for key in ("limit", "capacity") for way in (egress, ingress))
+    )
     for read in (egress, ingress, words):
         read.nothing_else()
     return made
@@ -287,17 +347,25 @@ def _actor(words: Words, limits: Mapping[int, BrokerLimit]) -> SimulatedClient:
     level = Level(words.one_of("level", Level))
     throttled = words.rate_or_none("throttledRate")
     if (throttled is None) is not (level is Level.L0):
-        raise ScenarioError(f"{words.where}: throttledRate is required on L1 to L3 and refused on L0")
+        raise ScenarioError(
+            f"{words.where}: throttledRate is required on L1 to L3 and refused on L0"
+        )
     direction = Direction(words.one_of("direction", Direction, Direction.EGRESS))
-    leaders = {broker: round(count) for broker, count in words.numbers_by_broker("leaders", limits).items()}
+    leaders = {
+        broker: round(count) for broker, count in words.numbers_by_broker("leaders", limits).items()
+    }
     contract = words.rate("contract")
     if throttled is not None and throttled > contract:
         raise ScenarioError(f"{words.where}: throttledRate is above the contract")
     words.nothing_else()
-    return SimulatedClient(Entity(user or None, client_id or None), direction, level, contract, throttled, leaders)
+    return SimulatedClient(
+        Entity(user or None, client_id or None), direction, level, contract, throttled, leaders
+    )
 
 
-def _change(words: Words, limits: Mapping[int, BrokerLimit], actors: tuple[SimulatedClient, ...]) -> Change:
+def _change(
+    words: Words, limits: Mapping[int, BrokerLimit], actors: tuple[SimulatedClient, ...]
+) -> Change:
     spoken = words.spoken("at")
     made = Change(
         at_seconds=words.number("at", 0, _LONGEST_SECONDS),
@@ -308,7 +376,9 @@ def _change(words: Words, limits: Mapping[int, BrokerLimit], actors: tuple[Simul
             for key, direction in (("other", Direction.EGRESS), ("otherIngress", Direction.INGRESS))
             for broker, rate in words.numbers_by_broker(key, limits).items()
         },
-        limit={broker: round(rate) for broker, rate in words.numbers_by_broker("limit", limits).items()},
+        limit={
+            broker: round(rate) for broker, rate in words.numbers_by_broker("limit", limits).items()
+        },
         nic=words.nics("nic", limits),
         silent=words.broker_list("silent", limits),
     )

@@ -1,4 +1,6 @@
-"""`tidegate audit`: the operator's decisions, writes and their effects from its audit trail, by line or added up by level."""
+"""`tidegate audit`: the operator's decisions, writes and their effects from its audit trail, by
+line or added up by level.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +20,8 @@ from tidegate.errors import InvalidResource, NotFound
 from tidegate.resources.fields import moment
 from tidegate.settings import STANDARD_STREAM
 
-# One sentence for each audit line. Every number comes from the line; a missing one is never made up.
+# One sentence for each audit line. Every number comes from the line; a missing one is never made
+# up.
 
 
 _UNKNOWN = "unknown"
@@ -36,13 +39,19 @@ _ENDS = {"applied": "", "wouldWrite": " (mode Observe: not written)"}
 def line_words(line: AuditLine) -> str:
     """The event, without its time and policy. A kind of a later version is shown as it is."""
     words = _WORDS.get(str(line.get("kind")))
-    return words(line) if words is not None else ", ".join(f"{name}={value}" for name, value in line.items())
+    return (
+        words(line)
+        if words is not None
+        else ", ".join(f"{name}={value}" for name, value in line.items())
+    )
 
 
 def _round(line: AuditLine) -> str:
     parts = [f"{line.get('dir')} {line.get('phase')}", *_broker_parts(line), *_blind_parts(line)]
     parts += [_action(action) for action in line.get("actions", ())]
-    parts += [f"{finding['reason']}: {finding['message']}" for finding in line.get("conditions", ())]
+    parts += [
+        f"{finding['reason']}: {finding['message']}" for finding in line.get("conditions", ())
+    ]
     return "; ".join(parts)
 
 
@@ -50,7 +59,10 @@ def _broker_parts(line: AuditLine) -> Iterator[str]:
     """Only the brokers that need a cut or have room: a list of all brokers would hide them."""
     for broker in line.get("brokers", ()):
         if broker.get("need"):
-            yield f"broker {broker['id']} carries {_rate(broker.get('nic'))} of {_rate(broker.get('threshold'))}"
+            yield (
+                f"broker {broker['id']} carries {_rate(broker.get('nic'))} of "
+                f"{_rate(broker.get('threshold'))}"
+            )
 
 
 def _blind_parts(line: AuditLine) -> Iterator[str]:
@@ -59,7 +71,10 @@ def _blind_parts(line: AuditLine) -> Iterator[str]:
 
 
 def _action(action: Mapping[str, Any]) -> str:
-    what, mute = f"{action.get('kind')} {action.get('entity')} ({action.get('tier')})", action.get("predictedMute_s") or 0
+    what, mute = (
+        f"{action.get('kind')} {action.get('entity')} ({action.get('tier')})",
+        action.get("predictedMute_s") or 0,
+    )
     if action.get("waits_s") is not None:
         return f"{what} in {action['waits_s']:.0f} s: it was lowered a moment ago"
     details = [_LIMITED_BY[action["limitedBy"]]] if action.get("limitedBy") in _LIMITED_BY else []
@@ -70,7 +85,9 @@ def _action(action: Mapping[str, Any]) -> str:
 
 def _write(line: AuditLine) -> str:
     outcome = str(line.get("outcome"))
-    end = _ENDS.get(outcome, f" {outcome}: {line.get('why', '')} {line.get('message', '')}".rstrip())
+    end = _ENDS.get(
+        outcome, f" {outcome}: {line.get('why', '')} {line.get('message', '')}".rstrip()
+    )
     return f"{line.get('entity')} {_change(line)}, {line.get('reason')}{_terms(line)}{end}"
 
 
@@ -84,22 +101,38 @@ def _change(line: AuditLine) -> str:
 def _terms(line: AuditLine) -> str:
     key, mute = _key(line), line.get("predictedMute_s") or 0
     terms = [str(line["level"])] if line.get("level") else []
-    terms += [f"contract {_value(key, line['contract'])}"] if key is not None and line.get("contract") is not None else []
+    terms += (
+        [f"contract {_value(key, line['contract'])}"]
+        if key is not None and line.get("contract") is not None
+        else []
+    )
     terms += [f"mute up to {mute:.0f} s"] if mute else []
     return f" ({', '.join(terms)})" if terms else ""
 
 
 def _effect(line: AuditLine) -> str:
     brokers = [
-        f"broker {broker['id']} {_rate(broker.get('nicBefore'))} -> {_rate(broker.get('nicAfter'))} of {_rate(broker.get('threshold'))}"
+        (
+            f"broker {broker['id']} {_rate(broker.get('nicBefore'))} -> "
+            f"{_rate(broker.get('nicAfter'))} of {_rate(broker.get('threshold'))}"
+        )
         for broker in line.get("brokers", ())
     ]
-    return "; ".join([f"{line.get('dir')} after {line.get('seconds', 0):.0f} s", *brokers, *map(_effect_on, line.get("entities", ()))])
+    return "; ".join(
+        [
+            f"{line.get('dir')} after {line.get('seconds', 0):.0f} s",
+            *brokers,
+            *map(_effect_on, line.get("entities", ())),
+        ]
+    )
 
 
 def _effect_on(entity: Mapping[str, Any]) -> str:
     rates = f"{_rate(entity.get('rateBefore'))} -> {_rate(entity.get('rateAfter'))}"
-    mutes = f"mute {_seconds(entity.get('observedMute_s'))} of at most {_seconds(entity.get('predictedMute_s'))}"
+    mutes = (
+        f"mute {_seconds(entity.get('observedMute_s'))} of at most "
+        f"{_seconds(entity.get('predictedMute_s'))}"
+    )
     parts = [f"{entity.get('entity')} sends {rates}"]
     parts += [mutes] if entity.get("kind") == "cut" else []
     parts += ["changed again since"] if entity.get("changedSince") else []
@@ -114,7 +147,10 @@ def _hold(line: AuditLine) -> str:
 
 def _override(line: AuditLine) -> str:
     whom = ", ".join(line.get("entities", ()))
-    return f"override {line.get('override')} {line.get('state')} for {whom}, until {line.get('until')}: {line.get('why')}"
+    return (
+        f"override {line.get('override')} {line.get('state')} for {whom}, until "
+        f"{line.get('until')}: {line.get('why')}"
+    )
 
 
 def _key(line: AuditLine) -> QuotaKey | None:
@@ -128,7 +164,13 @@ def _value(key: QuotaKey, value: object) -> str:
 
 
 def _rate(value: object) -> str:
-    return f"{value / 1e6:.1f} MB/s" if isinstance(value, (int, float)) else _UNKNOWN if value is None else str(value)
+    return (
+        f"{value / 1e6:.1f} MB/s"
+        if isinstance(value, (int, float))
+        else _UNKNOWN
+        if value is None
+        else str(value)
+    )
 
 
 def _seconds(value: object) -> str:
@@ -145,8 +187,8 @@ _WORDS: Mapping[str, Callable[[AuditLine], str]] = {
 KINDS = tuple(_WORDS)
 
 
-# Totals for each policy and level: cuts, raises, time below contract, longest mutes, and the brokers
-# that caused them.
+# Totals for each policy and level: cuts, raises, time below contract, longest mutes, and the
+# brokers that caused them.
 #
 # Only quotas that were really written are counted. A period that is still running ends with the
 # last line that was read.
@@ -160,7 +202,9 @@ _Rate = tuple[str, str]  # entity, key
 
 @dataclass(slots=True)
 class Tally:
-    """Totals of one level of one policy. Mutes are in seconds, None = no line has one. `below` are the rates below their contract now."""
+    """Totals of one level of one policy. Mutes are in seconds, None = no line has one. `below` are
+    the rates below their contract now.
+    """
 
     cuts: int = 0
     raises: int = 0
@@ -226,7 +270,11 @@ def _add(tallies: dict[Group, Tally], line: AuditLine) -> None:
     if line.get("kind") == "write" and line.get("outcome") == "applied" and line.get("level"):
         of(line["level"]).write(line, seconds_of(line))
     if line.get("kind") == "round":
-        needy = {f"{broker['id']} {line.get('dir')}" for broker in line.get("brokers", ()) if broker.get("need")}
+        needy = {
+            f"{broker['id']} {line.get('dir')}"
+            for broker in line.get("brokers", ())
+            if broker.get("need")
+        }
         for action in (action for action in line.get("actions", ()) if action.get("kind") == "cut"):
             of(action.get("tier")).brokers |= needy
     if line.get("kind") == "effect":
@@ -241,13 +289,19 @@ def _larger(one: float | None, other: object) -> float | None:
 
 
 def summary_document(summary: Mapping[Group, Tally]) -> list[Document]:
-    return [{"policy": policy, "level": level, **tally.document()} for (policy, level), tally in summary.items()]
+    return [
+        {"policy": policy, "level": level, **tally.document()}
+        for (policy, level), tally in summary.items()
+    ]
 
 
 def summary_sheet(summary: Mapping[Group, Tally]) -> Sheet:
     columns = (
         *(Column("Policy"), Column("Level")),
-        *(Column(title, right=True) for title in ("Cuts", "Raises", "Below contract", "Predicted mute", "Observed mute")),
+        *(
+            Column(title, right=True)
+            for title in ("Cuts", "Raises", "Below contract", "Predicted mute", "Observed mute")
+        ),
         Column("Brokers over", fold=True),
     )
     return Sheet(columns, [_summary_row(*group, tally) for group, tally in summary.items()])
@@ -282,28 +336,54 @@ def audit(
             help="The trail, or a log that it is in; - is standard input.",
         ),
     ] = STANDARD_STREAM,
-    policy: Annotated[str | None, typer.Option("--policy", metavar="[NAMESPACE/]NAME", help="Lines of this policy only.")] = None,
-    entity: Annotated[
-        str | None, typer.Option("--entity", "-e", metavar="NAME", help="Lines about this user or client id, or about `user=NAME`.")
+    policy: Annotated[
+        str | None,
+        typer.Option("--policy", metavar="[NAMESPACE/]NAME", help="Lines of this policy only."),
     ] = None,
-    level: Annotated[Level | None, typer.Option("--level", metavar="L0|L1|L2|L3", help="Lines about members of this level.")] = None,
-    kind: Annotated[list[str] | None, typer.Option("--kind", metavar="|".join(KINDS), help="Lines of this kind; may be repeated.")] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help=f"Lines from then on. {_TIME}")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Lines up to then; likewise.")] = None,
-    summary: Annotated[bool, typer.Option("--summary", help="Add up by level instead of showing lines.")] = False,
+    entity: Annotated[
+        str | None,
+        typer.Option(
+            "--entity",
+            "-e",
+            metavar="NAME",
+            help="Lines about this user or client id, or about `user=NAME`.",
+        ),
+    ] = None,
+    level: Annotated[
+        Level | None,
+        typer.Option("--level", metavar="L0|L1|L2|L3", help="Lines about members of this level."),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--kind", metavar="|".join(KINDS), help="Lines of this kind; may be repeated."
+        ),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help=f"Lines from then on. {_TIME}")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="TIME", help="Lines up to then; likewise.")
+    ] = None,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Add up by level instead of showing lines.")
+    ] = False,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Show what the operator decided, on which readings, what it wrote and what that did, from its audit trail (`run --audit-file`).
+    """Show what the operator decided, on which readings, what it wrote and what that did, from its
+    audit trail (`run --audit-file`).
 
-    Lines of a log that are not the trail's are passed over, so `kubectl logs` can be piped in; a line that a crash tore is reported.
-    The observed mute is Kafka's own, a mean over up to a minute. With --summary a level counts as below contract while any of its members
-    is.
+    Lines of a log that are not the trail's are passed over, so `kubectl logs` can be piped in; a
+    line that a crash tore is reported. The observed mute is Kafka's own, a mean over up to a
+    minute. With --summary a level counts as below contract while any of its members is.
     """
     around = command_context(context, debug=debug)
     unknown = sorted(set(kind or ()) - set(KINDS))
     if unknown:
-        raise InvalidResource(f"There is no kind {', '.join(unknown)}: the kinds are {', '.join(KINDS)}.")
+        raise InvalidResource(
+            f"There is no kind {', '.join(unknown)}: the kinds are {', '.join(KINDS)}."
+        )
     now_seconds = around.now_seconds()
     wanted = Wanted(
         policy=policy,
@@ -320,19 +400,32 @@ def _read(name: str, around: CommandContext, wanted: Wanted) -> AuditLines:
     """Raises NotFound for a file that cannot be read, InvalidResource where nothing is piped in."""
     if name == STANDARD_STREAM:
         if around.standard_input.isatty():
-            raise InvalidResource("Nothing is piped in: give the trail with --audit-file FILE, or pipe the operator's log in.")
+            raise InvalidResource(
+                "Nothing is piped in: give the trail with --audit-file FILE, or pipe the "
+                "operator's log in."
+            )
         return read_lines(around.standard_input, wanted)
     try:
         with Path(name).open(encoding="utf-8", errors="replace") as stream:
             return read_lines(stream, wanted)
     except OSError as error:
-        raise NotFound(Reason.INVALID_SPEC, f"File {name} cannot be read ({error.strerror}).") from error
+        raise NotFound(
+            Reason.INVALID_SPEC, f"File {name} cannot be read ({error.strerror})."
+        ) from error
 
 
-def _answer(around: CommandContext, trail: AuditLines, output: OutputFormat, *, is_summary: bool) -> None:
+def _answer(
+    around: CommandContext, trail: AuditLines, output: OutputFormat, *, is_summary: bool
+) -> None:
     summary = summary_of(trail.lines)
-    shown: Document = {"summary": summary_document(summary)} if is_summary else {"lines": trail.lines}
-    read = {"otherLines": trail.others, "unreadableLines": trail.unreadable, "lastLineTorn": trail.is_torn}
+    shown: Document = (
+        {"summary": summary_document(summary)} if is_summary else {"lines": trail.lines}
+    )
+    read = {
+        "otherLines": trail.others,
+        "unreadableLines": trail.unreadable,
+        "lastLineTorn": trail.is_torn,
+    }
 
     def show(page: Page) -> None:
         for warning in _warnings(trail):
@@ -347,22 +440,40 @@ def _answer(around: CommandContext, trail: AuditLines, output: OutputFormat, *, 
 def _warnings(trail: AuditLines) -> Iterator[str]:
     if trail.unreadable:
         shown = ", ".join(str(number) for number in trail.unreadable[:5])
-        yield f"Torn audit lines that are left out: {len(trail.unreadable)} (line {shown}). The process died or the disk was full."
+        yield (
+            f"Torn audit lines that are left out: {len(trail.unreadable)} (line {shown}). The "
+            f"process died or the disk was full."
+        )
     if trail.is_torn:
-        yield "The last line is not complete and left out: it is being written, or the process died in it."
+        yield (
+            "The last line is not complete and left out: it is being written, or the process "
+            "died in it."
+        )
 
 
 def _nothing(trail: AuditLines) -> str:
-    return "No line of the audit trail matches." + (f" Lines of other logs that were passed over: {trail.others}." if trail.others else "")
+    return "No line of the audit trail matches." + (
+        f" Lines of other logs that were passed over: {trail.others}." if trail.others else ""
+    )
 
 
 def _sheet(lines: Sequence[AuditLine]) -> Sheet:
     """Lines for people; the policy is a column only where there are several."""
     several = len({line.get("policy") for line in lines}) > 1
-    columns = (Column("Time"), *((Column("Policy"),) if several else ()), Column("Kind"), Column("What", fold=True))
+    columns = (
+        Column("Time"),
+        *((Column("Policy"),) if several else ()),
+        Column("Kind"),
+        Column("What", fold=True),
+    )
     return Sheet(columns, [_row(line, several=several) for line in lines])
 
 
 def _row(line: AuditLine, *, several: bool) -> Sequence[str]:
     when = str(line["t"])[:19].replace("T", " ")
-    return (when, *((str(line.get("policy")),) if several else ()), str(line.get("kind")), line_words(line))
+    return (
+        when,
+        *((str(line.get("policy")),) if several else ()),
+        str(line.get("kind")),
+        line_words(line),
+    )

@@ -1,4 +1,5 @@
-"""The outside world of a command: streams, the clock, ZooKeeper, Kafka, Prometheus and Kubernetes. Tests pass their own.
+"""The outside world of a command: streams, the clock, ZooKeeper, Kafka, Prometheus and Kubernetes.
+Tests pass their own.
 
 The context also carries the exit code of the command, and whether errors show their traceback.
 """
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 
 
 class OpenKubernetes(Protocol):
-    """Open the API server of a kubeconfig (and one of its contexts), or of the Pod that the command runs in."""
+    """Open the API server of a kubeconfig (and one of its contexts), or of the Pod that the command
+    runs in.
+    """
 
     def __call__(self, kubeconfig: Path | None, context: str | None) -> Kubernetes: ...
 
@@ -47,8 +50,12 @@ def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
     return connections.open_tree(spec, secrets, folder=folder)
 
 
-def open_topology(spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]) -> TopologySource:
-    """The brokers of `spec`, as `control.connections` opens them; connected to at their first use."""
+def open_topology(
+    spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]
+) -> TopologySource:
+    """The brokers of `spec`, as `control.connections` opens them; connected to at their first
+    use.
+    """
     from tidegate.control import connections
 
     return connections.open_topology(spec, secrets, folder=folder, topic_names=topic_names)
@@ -70,7 +77,9 @@ def open_kubernetes(kubeconfig: Path | None, context: str | None) -> Kubernetes:
 
 @dataclass(slots=True)
 class CommandContext:
-    """The context of one command. `exit_code` ends the process when no error is raised; `exit_code_of` gives the code of an error."""
+    """The context of one command. `exit_code` ends the process when no error is raised;
+    `exit_code_of` gives the code of an error.
+    """
 
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)

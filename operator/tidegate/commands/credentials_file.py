@@ -1,9 +1,11 @@
 """Credentials from a file, in place of the Secrets that a policy names.
 
-The file is YAML with keys and plain values, or Secrets as `kubectl get secret -o yaml` prints them: one, several documents, or a list.
-The names of the Secrets do not matter, only their keys. Values are never shown, not even in errors.
+The file is YAML with keys and plain values, or Secrets as `kubectl get secret -o yaml` prints them:
+one, several documents, or a list. The names of the Secrets do not matter, only their keys. Values
+are never shown, not even in errors.
 
-It is a module of its own because it imports the resources and their clients, which `tidegate --help` does without.
+It is a module of its own because it imports the resources and their clients, which `tidegate
+--help` does without.
 """
 
 import base64
@@ -43,39 +45,56 @@ Login = TypeVar("Login", bound=Authentication)
 class CredentialsFile:
     """The keys of a file, with their values.
 
-    Where the policy declares `tls` or `authentication`, the file's keys replace those of the Secrets that it names, and a key `username`
-    replaces its user. Where it declares neither, a key's name decides its use: `username` and `password` or `token`, `ca.crt`, `tls.crt`
-    and `tls.key`.
+    Where the policy declares `tls` or `authentication`, the file's keys replace those of the
+    Secrets that it names, and a key `username` replaces its user. Where it declares neither, a
+    key's name decides its use: `username` and `password` or `token`, `ca.crt`, `tls.crt` and
+    `tls.key`.
     """
 
     path: Path
     keys: SecretData = field(repr=False)
 
     def for_zookeeper(self, declared: ZooKeeperConnection) -> tuple[ZooKeeperConnection, Secrets]:
-        """The declaration with this file's credentials. Raises UserActionRequired for half of a login."""
+        """The declaration with this file's credentials. Raises UserActionRequired for half of a
+        login.
+        """
         tls, login = self._resolved(declared.tls, declared.authentication, self._zookeeper_login)
-        return declared.model_copy(update={"tls": tls, "authentication": login}), self._secrets(tls, login)
+        return declared.model_copy(update={"tls": tls, "authentication": login}), self._secrets(
+            tls, login
+        )
 
     def for_brokers(self, declared: KafkaSpec) -> tuple[KafkaSpec, Secrets]:
         """The same for the brokers."""
         tls, login = self._resolved(declared.tls, declared.authentication, self._kafka_login)
-        return declared.model_copy(update={"tls": tls, "authentication": login}), self._secrets(tls, login)
+        return declared.model_copy(update={"tls": tls, "authentication": login}), self._secrets(
+            tls, login
+        )
 
     def for_prometheus(self, declared: Prometheus) -> PrometheusServer:
         """The same for the policy's Prometheus."""
         tls, login = self._resolved(declared.tls, declared.authentication, self._prometheus_login)
-        return prometheus_server(declared.url, tls, login, self._secrets(tls, login), meanwhile=_NOT_READ)
+        return prometheus_server(
+            declared.url, tls, login, self._secrets(tls, login), meanwhile=_NOT_READ
+        )
 
     def for_named_prometheus(self, url: str) -> PrometheusServer:
-        """A server that no policy names. Raises UserActionRequired for half of a login, and for keys of which none is known."""
+        """A server that no policy names. Raises UserActionRequired for half of a login, and for
+        keys of which none is known.
+        """
         given = {"token", "username", "password", "ca.crt", "tls.crt", "tls.key"} & self.keys.keys()
-        if (self.keys and not given) or (len(given & {"username", "password"}) == 1 and "token" not in given):
+        if (self.keys and not given) or (
+            len(given & {"username", "password"}) == 1 and "token" not in given
+        ):
             what = "must have the key token, both keys username and password, or ca.crt"
-            raise UserActionRequired(Reason.SECRET_UNREADABLE, f"Credentials file {self.path} {what}; {_NOT_READ}")
+            raise UserActionRequired(
+                Reason.SECRET_UNREADABLE, f"Credentials file {self.path} {what}; {_NOT_READ}"
+            )
         tls, login = self._resolved(None, None, self._prometheus_login)
         return prometheus_server(url, tls, login, self._secrets(tls, login), meanwhile=_NOT_READ)
 
-    def _resolved(self, tls: Tls | None, login: Login | None, implied: Callable[[], Login | None]) -> tuple[Tls | None, Login | None]:
+    def _resolved(
+        self, tls: Tls | None, login: Login | None, implied: Callable[[], Login | None]
+    ) -> tuple[Tls | None, Login | None]:
         if tls is None and login is None:
             return self._tls(), implied()
         if login is None or login.username is None or "username" not in self.keys:
@@ -87,42 +106,79 @@ class CredentialsFile:
 
     def _tls(self) -> Tls | None:
         if "ca.crt" in self.keys:
-            return Tls(trusted_certificates=(TrustedCertificate(secret_name=_NAME, certificate="ca.crt"),))
+            return Tls(
+                trusted_certificates=(TrustedCertificate(secret_name=_NAME, certificate="ca.crt"),)
+            )
         return Tls() if self._certificate() is not None else None
 
     def _kafka_login(self) -> KafkaAuthentication | None:
         certificate = self._certificate()
         if self._has_password():
             username, password = self._username(), _PASSWORD
-            return KafkaAuthentication(type="scram-sha-512", username=username, password_secret=password, certificate_and_key=certificate)
-        return None if certificate is None else KafkaAuthentication(type="tls", certificate_and_key=certificate)
+            return KafkaAuthentication(
+                type="scram-sha-512",
+                username=username,
+                password_secret=password,
+                certificate_and_key=certificate,
+            )
+        return (
+            None
+            if certificate is None
+            else KafkaAuthentication(type="tls", certificate_and_key=certificate)
+        )
 
     def _zookeeper_login(self) -> ZooKeeperAuthentication | None:
         certificate = self._certificate()
         if self._has_password():
             username, password = self._username(), _PASSWORD
-            return ZooKeeperAuthentication(type="digest", username=username, password_secret=password, certificate_and_key=certificate)
-        return None if certificate is None else ZooKeeperAuthentication(type="tls", certificate_and_key=certificate)
+            return ZooKeeperAuthentication(
+                type="digest",
+                username=username,
+                password_secret=password,
+                certificate_and_key=certificate,
+            )
+        return (
+            None
+            if certificate is None
+            else ZooKeeperAuthentication(type="tls", certificate_and_key=certificate)
+        )
 
     def _prometheus_login(self) -> PrometheusAuthentication | None:
         certificate = self._certificate()
         if "token" in self.keys:
             token = TokenSecret(secret_name=_NAME, token="token")  # noqa: S106  (the key's name)
-            return PrometheusAuthentication(type="bearer", token_secret=token, certificate_and_key=certificate)
+            return PrometheusAuthentication(
+                type="bearer", token_secret=token, certificate_and_key=certificate
+            )
         if self._has_password():
             username, password = self._username(), _PASSWORD
-            return PrometheusAuthentication(type="basic", username=username, password_secret=password, certificate_and_key=certificate)
-        return None if certificate is None else PrometheusAuthentication(type="tls", certificate_and_key=certificate)
+            return PrometheusAuthentication(
+                type="basic",
+                username=username,
+                password_secret=password,
+                certificate_and_key=certificate,
+            )
+        return (
+            None
+            if certificate is None
+            else PrometheusAuthentication(type="tls", certificate_and_key=certificate)
+        )
 
     def _has_password(self) -> bool:
         return bool({"username", "password"} & self.keys.keys())
 
     def _username(self) -> str:
-        return Secrets(data={_NAME: self.keys}, file=self.path).text(_NAME, "username", meanwhile=QUOTAS_STAY)
+        return Secrets(data={_NAME: self.keys}, file=self.path).text(
+            _NAME, "username", meanwhile=QUOTAS_STAY
+        )
 
     def _certificate(self) -> CertificateAndKey | None:
         has_any = {"tls.crt", "tls.key"} & self.keys.keys()
-        return CertificateAndKey(secret_name=_NAME, certificate="tls.crt", key="tls.key") if has_any else None
+        return (
+            CertificateAndKey(secret_name=_NAME, certificate="tls.crt", key="tls.key")
+            if has_any
+            else None
+        )
 
 
 _PASSWORD = PasswordSecret(secret_name=_NAME, password="password")  # noqa: S106  (the key's name)
@@ -131,27 +187,48 @@ _PASSWORD = PasswordSecret(secret_name=_NAME, password="password")  # noqa: S106
 def read_credentials_file(path: Path) -> CredentialsFile:
     """The keys and decoded values. Raises UserActionRequired naming the file and what must hold."""
     try:
-        documents = [one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one is not None]
+        documents = [
+            one for one in yaml.safe_load_all(path.read_text(encoding="utf-8")) if one is not None
+        ]
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, f"cannot be read ({file_problem(error)})") from error
     except yaml.YAMLError:
-        raise _unreadable(path, "is not YAML") from None  # where is not shown: it may be in the middle of a password
+        raise _unreadable(
+            path, "is not YAML"
+        ) from None  # where is not shown: it may be in the middle of a password
     keys: dict[str, bytes] = {}
     for document in documents:
         is_list = isinstance(document, dict) and document.get("kind") == "List"
         for item in document.get("items") or () if is_list else (document,):
             if not isinstance(item, dict):
-                raise _unreadable(path, "must be a YAML object of keys and values, such as `username: tidegate`")
-            values = _secret_values(path, item) if item.get("kind") == "Secret" else _encoded(_texts(path, item))
-            if twice := sorted(key for key in keys.keys() & values.keys() if keys[key] != values[key]):
-                raise _unreadable(path, f"has {', '.join(twice)} twice, with different values; leave one of them out")
+                raise _unreadable(
+                    path, "must be a YAML object of keys and values, such as `username: tidegate`"
+                )
+            values = (
+                _secret_values(path, item)
+                if item.get("kind") == "Secret"
+                else _encoded(_texts(path, item))
+            )
+            if twice := sorted(
+                key for key in keys.keys() & values.keys() if keys[key] != values[key]
+            ):
+                raise _unreadable(
+                    path,
+                    f"has {', '.join(twice)} twice, with different values; leave one of them out",
+                )
             keys.update(values)
     return CredentialsFile(path, keys)
 
 
 def file_problem(error: OSError | UnicodeDecodeError) -> str:
-    """Why a file cannot be read, without Python's number of the error and the path, which the message names already."""
-    return error.strerror or "an error of the operating system" if isinstance(error, OSError) else "it is not UTF-8"
+    """Why a file cannot be read, without Python's number of the error and the path, which the
+    message names already.
+    """
+    return (
+        error.strerror or "an error of the operating system"
+        if isinstance(error, OSError)
+        else "it is not UTF-8"
+    )
 
 
 def _secret_values(path: Path, secret: Mapping[str, object]) -> SecretData:
@@ -159,7 +236,10 @@ def _secret_values(path: Path, secret: Mapping[str, object]) -> SecretData:
     if not isinstance(encoded, dict) or not isinstance(plain, dict):
         raise _unreadable(path, "is a Secret whose data is not an object")
     try:
-        decoded = {key: base64.b64decode(value, validate=True) for key, value in _texts(path, encoded).items()}
+        decoded = {
+            key: base64.b64decode(value, validate=True)
+            for key, value in _texts(path, encoded).items()
+        }
     except binascii.Error:
         raise _unreadable(path, "is a Secret with a value that is not base64") from None
     return {**decoded, **_encoded(_texts(path, plain))}
@@ -170,11 +250,19 @@ def _encoded(values: Mapping[str, str]) -> SecretData:
 
 
 def _texts(path: Path, values: Mapping[str, object]) -> Mapping[str, str]:
-    wrong = sorted(str(key) for key, value in values.items() if not isinstance(key, str) or not isinstance(value, str))
+    wrong = sorted(
+        str(key)
+        for key, value in values.items()
+        if not isinstance(key, str) or not isinstance(value, str)
+    )
     if wrong:
-        raise _unreadable(path, f"has values that are not text: {', '.join(wrong)} (put quotes around a number)")
+        raise _unreadable(
+            path, f"has values that are not text: {', '.join(wrong)} (put quotes around a number)"
+        )
     return {key: str(value) for key, value in values.items()}
 
 
 def _unreadable(path: Path, what: str) -> UserActionRequired:
-    return UserActionRequired(Reason.SECRET_UNREADABLE, f"Credentials file {path} {what}. Nothing was done.")
+    return UserActionRequired(
+        Reason.SECRET_UNREADABLE, f"Credentials file {path} {what}. Nothing was done."
+    )

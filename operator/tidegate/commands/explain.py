@@ -1,4 +1,6 @@
-"""`tidegate explain`: the quota that a client really gets, its level among Kafka's eight, who set it, why, and what it shadows."""
+"""`tidegate explain`: the quota that a client really gets, its level among Kafka's eight, who set
+it, why, and what it shadows.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,14 +11,50 @@ import typer
 from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.decide import decide
 from controller_logic.decision import Memory
-from controller_logic.model import BYTE_RATE_KEYS, Default, Entity, LedgerEntry, LedgerRecord, Override, QuotaKey, StoredQuota
-from controller_logic.quota_values import KEY_WORDS, enforced_rate, quota_words, rate_words, same_quota
-from controller_logic.quotas.precedence import Applicable, PrecedenceLevel, Shadowed, applicable, candidates
+from controller_logic.model import (
+    BYTE_RATE_KEYS,
+    Default,
+    Entity,
+    LedgerEntry,
+    LedgerRecord,
+    Override,
+    QuotaKey,
+    StoredQuota,
+)
+from controller_logic.quota_values import (
+    KEY_WORDS,
+    enforced_rate,
+    quota_words,
+    rate_words,
+    same_quota,
+)
+from controller_logic.quotas.precedence import (
+    Applicable,
+    PrecedenceLevel,
+    Shadowed,
+    applicable,
+    candidates,
+)
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import AccessOptions, find_policy, live_brokers, observed, opened_cluster, opened_tree
+from tidegate.commands.inputs import (
+    AccessOptions,
+    find_policy,
+    live_brokers,
+    observed,
+    opened_cluster,
+    opened_tree,
+)
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
-from tidegate.commands.output import KEY_ORDER, Document, OutputFormat, Page, ago_words, publish, short_words
+from tidegate.commands.output import (
+    KEY_ORDER,
+    Document,
+    OutputFormat,
+    Page,
+    ago_words,
+    publish,
+    short_words,
+)
 from tidegate.commands.plan import entity_document
 from tidegate.control.report.status import rfc3339
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
@@ -29,7 +67,9 @@ from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The client that is asked about. An unauthenticated client's user is `ANONYMOUS`; an empty client id is none."""
+    """The client that is asked about. An unauthenticated client's user is `ANONYMOUS`; an empty
+    client id is none.
+    """
 
     user: str
     client_id: str
@@ -49,11 +89,13 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class KeyExplanation:
-    """One quota key of one client. `applies` None = no level has the key, so Kafka does not limit it.
+    """One quota key of one client. `applies` None = no level has the key, so Kafka does not limit
+    it.
 
-    `author` None = not set by Tidegate. `report` is the decision's report on the member that has this entity; None where no
-    policy is known or no member has the entity. `shadowed_ours` are weaker values of Tidegate's without effect for this client.
-    `override` is the one that applies to the member's contract.
+    `author` None = not set by Tidegate. `report` is the decision's report on the member that has
+    this entity; None where no policy is known or no member has the entity. `shadowed_ours` are
+    weaker values of Tidegate's without effect for this client. `override` is the one that applies
+    to the member's contract.
     """
 
     key: QuotaKey
@@ -64,7 +106,9 @@ class KeyExplanation:
     override: Override | None = None
 
     def total_over(self, brokers: int | None) -> int | None:
-        """The limit of one bucket over all brokers together, in bytes per second or the key's own unit; None = unknown or unlimited."""
+        """The limit of one bucket over all brokers together, in bytes per second or the key's own
+        unit; None = unknown or unlimited.
+        """
         value = enforced_rate(self.applies.text) if self.applies else None
         return value * brokers if value is not None and brokers else None
 
@@ -75,8 +119,12 @@ def explain_client(
     reports: Sequence[MemberReport],
     overrides: Mapping[Entity, Override] | None = None,
 ) -> tuple[KeyExplanation, ...]:
-    """All four quota keys, fetch first. `quotas` must be everything that the store holds; `overrides` are those that apply, by entity."""
-    by_entity = {report.entity: report for report in reports if report.state is not MemberState.OVERLAPPING}
+    """All four quota keys, fetch first. `quotas` must be everything that the store holds;
+    `overrides` are those that apply, by entity.
+    """
+    by_entity = {
+        report.entity: report for report in reports if report.state is not MemberState.OVERLAPPING
+    }
     explained = (_explain_key(quotas, subject, by_entity, key=key) for key in KEY_ORDER)
     return tuple(replace(one, override=_override(one, overrides or {})) for one in explained)
 
@@ -84,21 +132,33 @@ def explain_client(
 def _override(explanation: KeyExplanation, overrides: Mapping[Entity, Override]) -> Override | None:
     """Overrides are about byte rates only."""
     applies = explanation.applies
-    return overrides.get(applies.entity) if applies is not None and explanation.key in BYTE_RATE_KEYS else None
+    return (
+        overrides.get(applies.entity)
+        if applies is not None and explanation.key in BYTE_RATE_KEYS
+        else None
+    )
 
 
 def _explain_key(
-    quotas: Mapping[Entity, StoredQuota], subject: Subject, reports: Mapping[Entity, MemberReport], *, key: QuotaKey
+    quotas: Mapping[Entity, StoredQuota],
+    subject: Subject,
+    reports: Mapping[Entity, MemberReport],
+    *,
+    key: QuotaKey,
 ) -> KeyExplanation:
     applies = applicable(quotas, subject.user, subject.client_id, key=key)
     if applies is None:
         return KeyExplanation(key, None, None, None, ())
     ours = tuple(hidden for hidden in applies.shadows if author_of(quotas, hidden.entity, key))
-    return KeyExplanation(key, applies, author_of(quotas, applies.entity, key), reports.get(applies.entity), ours)
+    return KeyExplanation(
+        key, applies, author_of(quotas, applies.entity, key), reports.get(applies.entity), ours
+    )
 
 
 def author_of(quotas: Mapping[Entity, StoredQuota], entity: Entity, key: QuotaKey) -> Author | None:
-    """The writer of this value according to the ledger; None = it has no entry, so it was not Tidegate."""
+    """The writer of this value according to the ledger; None = it has no entry, so it was not
+    Tidegate.
+    """
     stored = quotas.get(entity)
     record = stored.ledger if stored else None
     entry = record.entries.get(key) if record else None
@@ -108,7 +168,9 @@ def author_of(quotas: Mapping[Entity, StoredQuota], entity: Entity, key: QuotaKe
 
 
 def unreadable(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> tuple[StoredQuota, ...]:
-    """Those of the eight entities whose znode cannot be read safely: the answer may be wrong while they are."""
+    """Those of the eight entities whose znode cannot be read safely: the answer may be wrong while
+    they are.
+    """
     found = (quotas.get(entity) for _, entity in candidates(subject.user, subject.client_id))
     return tuple(stored for stored in found if stored is not None and stored.problem is not None)
 
@@ -145,24 +207,44 @@ def show_explanation(
     warnings: Sequence[str],
     now_seconds: float,
 ) -> None:
-    """Print the whole answer: warnings, then each key that is limited, then in one line those that are not."""
+    """Print the whole answer: warnings, then each key that is limited, then in one line those that
+    are not.
+    """
     client = f"client id {subject.client_id}" if subject.client_id else "no client id"
     page.say(f"User {subject.user}, {client}", "bold")
     for warning in warnings:
         page.warn(warning)
     for explanation in explanations:
         if explanation.applies:
-            _show_key(page, explanation, explanation.applies, brokers=brokers, now_seconds=now_seconds)
-    unlimited = [KEY_WORDS[explanation.key] for explanation in explanations if explanation.applies is None]
+            _show_key(
+                page, explanation, explanation.applies, brokers=brokers, now_seconds=now_seconds
+            )
+    unlimited = [
+        KEY_WORDS[explanation.key] for explanation in explanations if explanation.applies is None
+    ]
     if unlimited:
         page.say()
-        page.say(f"Unlimited, because none of Kafka's eight levels has a value: {', '.join(unlimited)}.")
+        page.say(
+            f"Unlimited, because none of Kafka's eight levels has a value: {', '.join(unlimited)}."
+        )
 
 
-def _show_key(page: Page, explanation: KeyExplanation, applies: Applicable, *, brokers: int | None, now_seconds: float) -> None:
-    page.heading(f"{KEY_WORDS[explanation.key]}: {quota_words(explanation.key, applies.text)} on each broker")
+def _show_key(
+    page: Page,
+    explanation: KeyExplanation,
+    applies: Applicable,
+    *,
+    brokers: int | None,
+    now_seconds: float,
+) -> None:
+    page.heading(
+        f"{KEY_WORDS[explanation.key]}: {quota_words(explanation.key, applies.text)} on each broker"
+    )
     sentences = [
-        f"Decided at level {applies.level.value} of 8, {LEVEL_WORDS[applies.level]} ({applies.entity}).",
+        (
+            f"Decided at level {applies.level.value} of 8, {LEVEL_WORDS[applies.level]} "
+            f"({applies.entity})."
+        ),
         _bucket_sentence(applies.bucket),
         *_author_sentences(explanation, now_seconds),
         *_override_sentences(explanation),
@@ -176,8 +258,15 @@ def _show_key(page: Page, explanation: KeyExplanation, applies: Applicable, *, b
 
 def _bucket_sentence(bucket: Entity) -> str:
     if bucket.client_id is None:
-        return f"All connections of user {bucket.user} to one broker share it, whatever their client id."
-    client = "without a client id" if isinstance(bucket.client_id, Default) else f"with client id {bucket.client_id}"
+        return (
+            f"All connections of user {bucket.user} to one broker share it, whatever their "
+            f"client id."
+        )
+    client = (
+        "without a client id"
+        if isinstance(bucket.client_id, Default)
+        else f"with client id {bucket.client_id}"
+    )
     if bucket.user is None:
         return f"All connections {client} to one broker share it, whoever the user."
     return f"All connections of user {bucket.user} {client} to one broker share it."
@@ -190,11 +279,16 @@ def _author_sentences(explanation: KeyExplanation, now_seconds: float) -> Iterat
         return
     if not author.still_ours:
         yield (
-            f"Another writer changed it: Tidegate wrote {quota_words(explanation.key, author.entry.written)} "
+            f"Another writer changed it: Tidegate wrote "
+            f"{quota_words(explanation.key, author.entry.written)} "
             f"{_age(author, now_seconds)} for policy {author.record.policy_key}."
         )
         return
-    member = f", tier {report.tier_key} ({report.level.value}), member {report.member_name}" if report else ""
+    member = (
+        f", tier {report.tier_key} ({report.level.value}), member {report.member_name}"
+        if report
+        else ""
+    )
     yield f"Set by Tidegate {_age(author, now_seconds)}: policy {author.record.policy_key}{member}."
     yield f"Why: {author.entry.reason.value}. {author.entry.reason.meaning}"
     yield from _throttle_sentences(author, report)
@@ -208,24 +302,39 @@ def _throttle_sentences(author: Author, report: MemberReport | None) -> Iterator
         return
     policy = author.record.policy_key
     level = f" of level {report.level.value}" if report else ""
-    yield f"It is throttled to {100 * written / contract:.0f} % of its contract, {rate_words(contract)} ({contract} B/s) on each broker."
-    yield f"Which broker's load that is for: `tidegate top --policy {policy}`; what was done{level}: `tidegate audit`."
+    yield (
+        f"It is throttled to {100 * written / contract:.0f} % of its contract, "
+        f"{rate_words(contract)} ({contract} B/s) on each broker."
+    )
+    yield (
+        f"Which broker's load that is for: `tidegate top --policy {policy}`; what was "
+        f"done{level}: `tidegate audit`."
+    )
 
 
 def _override_sentences(explanation: KeyExplanation) -> Iterator[str]:
     override = explanation.override
     if override is None:
         return
-    does = "replaces the contract" if override.sets(explanation.key) else "leaves the contract as it is"
+    does = (
+        "replaces the contract"
+        if override.sets(explanation.key)
+        else "leaves the contract as it is"
+    )
     until = rfc3339(override.expires_at_seconds)
-    yield f"Override {override.key}, for {override.target}, {does} and forbids throttling until {until}: {override.reason}"
+    yield (
+        f"Override {override.key}, for {override.target}, {does} and forbids throttling until "
+        f"{until}: {override.reason}"
+    )
 
 
 def _age(author: Author, now_seconds: float) -> str:
     return ago_words(now_seconds - author.entry.written_at_seconds)
 
 
-def _total_sentences(explanation: KeyExplanation, applies: Applicable, brokers: int | None) -> Iterator[str]:
+def _total_sentences(
+    explanation: KeyExplanation, applies: Applicable, brokers: int | None
+) -> Iterator[str]:
     if explanation.key not in BYTE_RATE_KEYS:
         return
     if enforced_rate(applies.text) is None:
@@ -235,11 +344,20 @@ def _total_sentences(explanation: KeyExplanation, applies: Applicable, brokers: 
     if report and explanation.key in report.permitted_total:
         yield _scaled_sentence(explanation, report)
     if brokers == 0:
-        yield "Every broker counts for itself. No broker is registered in ZooKeeper now, so there is no total to show."
+        yield (
+            "Every broker counts for itself. No broker is registered in ZooKeeper now, so "
+            "there is no total to show."
+        )
     elif total is None:
-        yield "Every broker counts for itself, so the total is this value times the brokers that the client reaches."
+        yield (
+            "Every broker counts for itself, so the total is this value times the brokers that "
+            "the client reaches."
+        )
     else:
-        yield f"Every broker counts for itself: up to {short_words(explanation.key, total)} over {_brokers(brokers)}."
+        yield (
+            f"Every broker counts for itself: up to {short_words(explanation.key, total)} over "
+            f"{_brokers(brokers)}."
+        )
 
 
 def _brokers(count: int | None) -> str:
@@ -250,17 +368,31 @@ def _scaled_sentence(explanation: KeyExplanation, report: MemberReport) -> str:
     permitted = short_words(explanation.key, report.permitted_total[explanation.key])
     skew = "" if report.leader_skew is None else f" (leader skew {report.leader_skew:.2f})"
     promised = report.contract_total.get(explanation.key)
-    promise = "" if promised is None else f"; {short_words(explanation.key, promised)} are promised over all of them"
-    where = f"Its topics have {report.leaders} leaders on {report.leading_brokers} brokers{skew}{promise}"
+    promise = (
+        ""
+        if promised is None
+        else f"; {short_words(explanation.key, promised)} are promised over all of them"
+    )
+    where = (
+        f"Its topics have {report.leaders} leaders on {report.leading_brokers} "
+        f"brokers{skew}{promise}"
+    )
     target = short_words(explanation.key, report.target.get(explanation.key))
     return f"{where}, and the target of {target} each permits {permitted}."
 
 
 def _shadow_sentences(explanation: KeyExplanation, applies: Applicable) -> Iterator[str]:
     for hidden in applies.shadows:
-        ours = "set by Tidegate, without effect for this client" if hidden in explanation.shadowed_ours else "not by Tidegate"
+        ours = (
+            "set by Tidegate, without effect for this client"
+            if hidden in explanation.shadowed_ours
+            else "not by Tidegate"
+        )
         value = quota_words(explanation.key, hidden.text)
-        yield f"Shadows level {hidden.level.value}, {LEVEL_WORDS[hidden.level]} ({hidden.entity}): {value}, {ours}."
+        yield (
+            f"Shadows level {hidden.level.value}, {LEVEL_WORDS[hidden.level]} "
+            f"({hidden.entity}): {value}, {ours}."
+        )
 
 
 def _next_sentences(report: MemberReport | None) -> Iterator[str]:
@@ -272,7 +404,13 @@ def _next_sentences(report: MemberReport | None) -> Iterator[str]:
 # as Kafka holds them, totals are integers in bytes per second, and an absent field is unknown.
 
 
-def explain_document(subject: Subject, explanations: Sequence[KeyExplanation], *, brokers: int | None, warnings: Sequence[str]) -> Document:
+def explain_document(
+    subject: Subject,
+    explanations: Sequence[KeyExplanation],
+    *,
+    brokers: int | None,
+    warnings: Sequence[str],
+) -> Document:
     """`keys` has all four quota keys; one without `level` is unlimited."""
     return {
         "user": subject.user,
@@ -358,7 +496,9 @@ ANONYMOUS = "ANONYMOUS"  # what Kafka calls every client that did not log in
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A cluster's quotas and number of live brokers, with the policy's decision, warnings and overrides where a policy is known."""
+    """A cluster's quotas and number of live brokers, with the policy's decision, warnings and
+    overrides where a policy is known.
+    """
 
     quotas: Mapping[Entity, StoredQuota]
     brokers: int | None
@@ -372,32 +512,62 @@ def explain(
     context: typer.Context,
     *,
     user: Annotated[
-        str, typer.Option("--user", "-u", help="Principal name without 'User:'; clients without a login are ANONYMOUS.")
+        str,
+        typer.Option(
+            "--user",
+            "-u",
+            help="Principal name without 'User:'; clients without a login are ANONYMOUS.",
+        ),
     ] = ANONYMOUS,
-    client_id: Annotated[str, typer.Option("--client-id", "-c", help="Client id as the client sends it; leave out for none.")] = "",
+    client_id: Annotated[
+        str,
+        typer.Option(
+            "--client-id", "-c", help="Client id as the client sends it; leave out for none."
+        ),
+    ] = "",
     asked: CommandOptions,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Say which quota applies to a client, key by key: level, value, who set it and why, what it shadows, and the total over all brokers.
+    """Say which quota applies to a client, key by key: level, value, who set it and why, what it
+    shadows, and the total over all brokers.
 
-    With --zookeeper alone nothing else is read, and the ledger names the writer of a value. With a policy (--file, or Kubernetes)
-    the answer also has tiers, totals over the brokers that lead, and what happens next. Nothing is written.
+    With --zookeeper alone nothing else is read, and the ledger names the writer of a value. With a
+    policy (--file, or Kubernetes) the answer also has tiers, totals over the brokers that lead, and
+    what happens next. Nothing is written.
     """
     around = command_context(context, debug=debug)
-    known = _from_zookeeper(around, asked.access) if asked.names_no_policy else _from_policy(around, asked)
+    known = (
+        _from_zookeeper(around, asked.access)
+        if asked.names_no_policy
+        else _from_policy(around, asked)
+    )
     _answer(around, Subject(user, client_id), known, output=output)
 
 
-def _answer(around: CommandContext, subject: Subject, known: Known, *, output: OutputFormat) -> None:
+def _answer(
+    around: CommandContext, subject: Subject, known: Known, *, output: OutputFormat
+) -> None:
     explanations = explain_client(known.quotas, subject, known.reports, known.overrides)
     warnings = (*known.warnings, *_general_warnings(known.quotas, subject))
 
     def show(page: Page) -> None:
         now_seconds = around.now_seconds()
-        show_explanation(page, subject, explanations, brokers=known.brokers, warnings=warnings, now_seconds=now_seconds)
+        show_explanation(
+            page,
+            subject,
+            explanations,
+            brokers=known.brokers,
+            warnings=warnings,
+            now_seconds=now_seconds,
+        )
 
-    publish(around.out, output, explain_document(subject, explanations, brokers=known.brokers, warnings=warnings), show=show)
+    publish(
+        around.out,
+        output,
+        explain_document(subject, explanations, brokers=known.brokers, warnings=warnings),
+        show=show,
+    )
 
 
 def _from_zookeeper(around: CommandContext, access: AccessOptions) -> Known:
@@ -416,14 +586,24 @@ def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:
             *(warning.message for warning in seen.warnings),
         )
         brokers = len(seen.observation.topology.brokers) if seen.observation.topology else None
-        return Known(cluster.store.read_everything(), brokers, decision.members, warnings, decision.overridden.applied)
+        return Known(
+            cluster.store.read_everything(),
+            brokers,
+            decision.members,
+            warnings,
+            decision.overridden.applied,
+        )
 
 
 def _general_warnings(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> Iterator[str]:
     for stored in unreadable(quotas, subject):
         yield (
-            f"The znode of {stored.entity} cannot be read safely ({stored.problem}). Brokers of different versions read it differently, "
+            f"The znode of {stored.entity} cannot be read safely ({stored.problem}). Brokers of "
+            f"different versions read it differently, "
             "so the answer below may be wrong. Repair it with Kafka's own kafka-configs."
         )
     if nothing_is_metered(quotas):
-        yield "No user or client id has a quota on this cluster, so its brokers do not measure any client: there are no rates per user."
+        yield (
+            "No user or client id has a quota on this cluster, so its brokers do not measure "
+            "any client: there are no rates per user."
+        )

@@ -1,7 +1,8 @@
-"""The policy of a command with its tiers, overrides and credentials, from files or from the custom resources in a cluster.
+"""The policy of a command with its tiers, overrides and credentials, from files or from the custom
+resources in a cluster.
 
-Nothing is written. The operator's own `control.declared` interprets the objects, so that a command and the operator
-cannot understand one differently.
+Nothing is written. The operator's own `control.declared` interprets the objects, so that a command
+and the operator cannot understand one differently.
 """
 
 import sys
@@ -24,7 +25,13 @@ from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kafka.zookeeper.tree import ZnodeTree
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, Kubernetes, ResourceKind
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    QUOTA_OVERRIDES,
+    Kubernetes,
+    ResourceKind,
+)
 from tidegate.kube.rollup_jobs import read_result
 from tidegate.resources.authentication import secret_names
 from tidegate.resources.kinds import API_VERSION, KINDS, parse_object
@@ -47,7 +54,9 @@ _KINDS = frozenset(kind.kind for kind in KINDS)
 
 
 class _AsKubectlReads(yaml.SafeLoader):
-    """A loader that keeps a time as the text that was written, with or without quotes, as kubectl does."""
+    """A loader that keeps a time as the text that was written, with or without quotes, as kubectl
+    does.
+    """
 
 
 _AsKubectlReads.yaml_implicit_resolvers = {
@@ -56,21 +65,30 @@ _AsKubectlReads.yaml_implicit_resolvers = {
 }
 
 
-def read_manifests(sources: Iterable[str], *, namespace: str, standard_input: TextIO = sys.stdin) -> tuple[Manifest, ...]:
-    """Every policy, tier and override in these files and directories (not deeper), in order; each has a namespace afterwards.
+def read_manifests(
+    sources: Iterable[str], *, namespace: str, standard_input: TextIO = sys.stdin
+) -> tuple[Manifest, ...]:
+    """Every policy, tier and override in these files and directories (not deeper), in order; each
+    has a namespace afterwards.
 
-    Raises NotFound for a source that does not exist or a directory without YAML, InvalidResource for what does not parse,
-    for an object that breaks its schema, and for two objects of the same kind and name.
+    Raises NotFound for a source that does not exist or a directory without YAML, InvalidResource
+    for what does not parse, for an object that breaks its schema, and for two objects of the same
+    kind and name.
     """
     manifests: dict[tuple[str, str, str], Manifest] = {}
     for name, text in _texts(sources, standard_input):
         for document in _documents(name, text):
             manifest = _with_namespace(document, namespace)
             parse_object(manifest, strict=True)
-            key = (manifest["kind"], manifest["metadata"]["namespace"], manifest["metadata"]["name"])
+            key = (
+                manifest["kind"],
+                manifest["metadata"]["namespace"],
+                manifest["metadata"]["name"],
+            )
             if key in manifests:
                 raise InvalidResource(
-                    f"{key[0]} {key[1]}/{key[2]} appears twice in the given files, the second time in {name}. Remove one."
+                    f"{key[0]} {key[1]}/{key[2]} appears twice in the given files, the second "
+                    f"time in {name}. Remove one."
                 )
             manifests[key] = manifest
     return tuple(manifests.values())
@@ -90,7 +108,10 @@ def _paths(source: Path) -> list[Path]:
         return [source]
     found = sorted(path for path in source.iterdir() if path.suffix in SUFFIXES)
     if not found:
-        raise NotFound(Reason.INVALID_SPEC, f"Directory {source} has no {' or '.join(SUFFIXES)} file; nothing was planned.")
+        raise NotFound(
+            Reason.INVALID_SPEC,
+            f"Directory {source} has no {' or '.join(SUFFIXES)} file; nothing was planned.",
+        )
     return found
 
 
@@ -98,7 +119,10 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise NotFound(Reason.INVALID_SPEC, f"File {path} cannot be read ({file_problem(error)}); nothing was planned.") from error
+        raise NotFound(
+            Reason.INVALID_SPEC,
+            f"File {path} cannot be read ({file_problem(error)}); nothing was planned.",
+        ) from error
 
 
 def _documents(name: str, text: str) -> Iterator[dict[str, Any]]:
@@ -107,17 +131,24 @@ def _documents(name: str, text: str) -> Iterator[dict[str, Any]]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
-        raise InvalidResource(f"{name} is not YAML{place}: check indentation, brackets and quotes. Nothing was planned.") from error
+        raise InvalidResource(
+            f"{name} is not YAML{place}: check indentation, brackets and quotes. Nothing was "
+            f"planned."
+        ) from error
     for document in documents:
         if document is None:
             continue
         if not isinstance(document, dict):
-            raise InvalidResource(f"{name} holds a document that is not an object. Nothing was planned.")
+            raise InvalidResource(
+                f"{name} holds a document that is not an object. Nothing was planned."
+            )
         yield from _ours(name, document)
 
 
 def _ours(name: str, document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The document itself, the items of a List, or nothing for a foreign object. Our kinds in an unknown version are refused."""
+    """The document itself, the items of a List, or nothing for a foreign object. Our kinds in an
+    unknown version are refused.
+    """
     if document.get("kind") == "List" and isinstance(document.get("items"), list):
         for item in document["items"]:
             if isinstance(item, dict):
@@ -126,7 +157,10 @@ def _ours(name: str, document: dict[str, Any]) -> Iterator[dict[str, Any]]:
     version = str(document.get("apiVersion", ""))
     known_kind = document.get("kind") in _KINDS
     if known_kind and version.partition("/")[0] != API_VERSION.partition("/")[0]:
-        raise InvalidResource(f"{name} holds a {document['kind']} of {version or 'no apiVersion'}; this version knows {API_VERSION}.")
+        raise InvalidResource(
+            f"{name} holds a {document['kind']} of {version or 'no apiVersion'}; this version "
+            f"knows {API_VERSION}."
+        )
     if version.partition("/")[0] == API_VERSION.partition("/")[0]:
         yield document
 
@@ -156,10 +190,11 @@ class PolicyOptions:
 
 @dataclass(frozen=True, slots=True)
 class PolicySource:
-    """One policy with its tiers, and the credentials that Kubernetes holds for it (None = none could be looked up).
+    """One policy with its tiers, and the credentials that Kubernetes holds for it (None = none
+    could be looked up).
 
-    `status` is the policy's last status, `tier_statuses` are those of its tiers by their keys. Both are empty with files, and before the
-    operator has written one.
+    `status` is the policy's last status, `tier_statuses` are those of its tiers by their keys. Both
+    are empty with files, and before the operator has written one.
     """
 
     declared: Declared
@@ -168,41 +203,70 @@ class PolicySource:
     tier_statuses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def zookeeper_secrets(self) -> Secrets:
-        """The Secrets for the policy's ZooKeeper. Raises NotFound when they must come from a file instead."""
+        """The Secrets for the policy's ZooKeeper. Raises NotFound when they must come from a file
+        instead.
+        """
         zookeeper = self.kafka.zookeeper
-        return self._secrets(frozenset() if zookeeper is None else zookeeper.secret_names, option="--credentials-file")
+        return self._secrets(
+            frozenset() if zookeeper is None else zookeeper.secret_names,
+            option="--credentials-file",
+        )
 
     def brokers_secrets(self) -> Secrets:
         """The Secrets for the policy's brokers. Raises like `zookeeper_secrets`."""
-        return self._secrets(secret_names(self.kafka.tls, self.kafka.authentication), option="--client-credentials-file")
+        return self._secrets(
+            secret_names(self.kafka.tls, self.kafka.authentication),
+            option="--client-credentials-file",
+        )
 
     def metrics_secrets(self) -> Secrets:
         """The Secrets for the policy's Prometheus. Raises like `zookeeper_secrets`."""
         metrics = self.declared.spec.metrics
-        return self._secrets(frozenset() if metrics is None else metrics.prometheus.secret_names, option="--metrics-credentials-file")
+        return self._secrets(
+            frozenset() if metrics is None else metrics.prometheus.secret_names,
+            option="--metrics-credentials-file",
+        )
 
     @property
     def kafka(self) -> KafkaSpec:
         return self.declared.spec.kafka
 
     def remarks(self) -> tuple[str, ...]:
-        """One sentence for each tier that cannot be read, whose quotas stay as they are, and for each override without effect."""
-        tiers = (f"{broken.message} Its quotas stay as they are." for broken in self.declared.broken)
+        """One sentence for each tier that cannot be read, whose quotas stay as they are, and for
+        each override without effect.
+        """
+        tiers = (
+            f"{broken.message} Its quotas stay as they are." for broken in self.declared.broken
+        )
         return (*tiers, *(broken.message for broken in self.declared.broken_overrides))
 
     def usage(self, now_seconds: float) -> tuple[Usage | None, tuple[Note, ...]]:
-        """The usage that the policy's rollup Jobs wrote down, as the operator would take it; a note where it cannot be read."""
+        """The usage that the policy's rollup Jobs wrote down, as the operator would take it; a note
+        where it cannot be read.
+        """
         policy = self.declared.policy
         if self.kubernetes is None or self.declared.spec.rollup is None:
             return None, ()
         namespace, _, name = policy.key.partition("/")
         try:
-            result, problem = read_result(self.kubernetes, {"metadata": {"namespace": namespace, "name": name, "uid": policy.uid}})
+            result, problem = read_result(
+                self.kubernetes,
+                {"metadata": {"namespace": namespace, "name": name, "uid": policy.uid}},
+            )
         except TidegateError as error:
-            return None, (Note(error.reason, f"Recommended contracts are not known here: {error.message}"),)
+            return None, (
+                Note(error.reason, f"Recommended contracts are not known here: {error.message}"),
+            )
         if problem is not None:
-            return None, (Note(Reason.ROLLUP_RESULT_UNUSABLE, f"The result of the rollup Jobs is not used: {problem}"),)
-        return (None if result is None or now_seconds * 1000 > result.valid_until_ms else result.usage), ()
+            return None, (
+                Note(
+                    Reason.ROLLUP_RESULT_UNUSABLE,
+                    f"The result of the rollup Jobs is not used: {problem}",
+                ),
+            )
+        return (
+            None if result is None or now_seconds * 1000 > result.valid_until_ms else result.usage
+        ), ()
 
     def _secrets(self, names: Collection[str], *, option: str) -> Secrets:
         namespace = self.declared.policy.key.partition("/")[0]
@@ -210,7 +274,8 @@ class PolicySource:
             listed = ", ".join(f"{namespace}/{name}" for name in sorted(names))
             raise NotFound(
                 Reason.SECRET_UNREADABLE,
-                f"Policy {self.declared.policy.key} takes credentials from Secret {listed}, which cannot be read "
+                f"Policy {self.declared.policy.key} takes credentials from Secret {listed}, "
+                f"which cannot be read "
                 f"without Kubernetes. Give them with {option}.",
             )
         if self.kubernetes is None:
@@ -218,32 +283,49 @@ class PolicySource:
         try:
             return read_secrets(self.kubernetes, namespace, names)
         except TidegateError as error:
-            raise NotFound(error.reason, f"{error.message} If you may not read this Secret, give the credentials with {option}.") from error
+            raise NotFound(
+                error.reason,
+                (
+                    f"{error.message} If you may not read this Secret, give the credentials with "
+                    f"{option}."
+                ),
+            ) from error
 
 
 def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
     """The one policy that the options mean, with its tiers and overrides.
 
-    Raises NotFound when there is none, InvalidResource when there are several and none is named, or when the policy does
-    not read. A tier from the cluster that does not read is held by the operator, and so here (`remarks`).
+    Raises NotFound when there is none, InvalidResource when there are several and none is named, or
+    when the policy does not read. A tier from the cluster that does not read is held by the
+    operator, and so here (`remarks`).
     """
     kubernetes: Kubernetes | None = None
     if options.files:
         manifests: Sequence[RawObject] = read_manifests(
-            options.files, namespace=options.namespace or DEFAULT_NAMESPACE, standard_input=around.standard_input
+            options.files,
+            namespace=options.namespace or DEFAULT_NAMESPACE,
+            standard_input=around.standard_input,
         )
-        policies, tiers, overrides = ([item for item in manifests if item["kind"] == kind.kind] for kind in _READ_KINDS)
+        policies, tiers, overrides = (
+            [item for item in manifests if item["kind"] == kind.kind] for kind in _READ_KINDS
+        )
     else:
         kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
         policies, tiers, overrides = (_listed(kubernetes, kind, options) for kind in _READ_KINDS)
     policy = _chosen(policies, options)
-    ours, said = ([raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides))
+    ours, said = (
+        [raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides)
+    )
     statuses = {object_key(raw): raw.get("status") or {} for raw in ours}
-    return PolicySource(declare(policy, ours, overrides=said), kubernetes, policy.get("status") or {}, statuses)
+    return PolicySource(
+        declare(policy, ours, overrides=said), kubernetes, policy.get("status") or {}, statuses
+    )
 
 
 def policy_of(around: CommandContext, files: Sequence[str] | None) -> PolicySource | None:
-    """The one policy in the files, for a rollup or a report on a laptop; None without files. Raises what `find_policy` raises."""
+    """The one policy in the files, for a rollup or a report on a laptop; None without files. Raises
+    what `find_policy` raises.
+    """
     return find_policy(around, PolicyOptions(files=files)) if files else None
 
 
@@ -261,14 +343,29 @@ def _listed(kubernetes: Kubernetes, kind: ResourceKind, options: PolicyOptions) 
 
 
 def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
-    where = "in the given files" if options.files else f"in namespace {options.namespace}" if options.namespace else "in the cluster"
+    where = (
+        "in the given files"
+        if options.files
+        else f"in namespace {options.namespace}"
+        if options.namespace
+        else "in the cluster"
+    )
     known = ", ".join(sorted(object_key(policy) for policy in policies)) or "none"
-    found = [policy for policy in policies if options.policy in (None, policy["metadata"]["name"], object_key(policy))]
+    found = [
+        policy
+        for policy in policies
+        if options.policy in (None, policy["metadata"]["name"], object_key(policy))
+    ]
     if not found:
         named = f" {options.policy}" if options.policy else ""
-        raise NotFound(Reason.POLICY_NOT_FOUND, f"There is no BrokerBandwidthPolicy{named} {where} (known: {known}).")
+        raise NotFound(
+            Reason.POLICY_NOT_FOUND,
+            f"There is no BrokerBandwidthPolicy{named} {where} (known: {known}).",
+        )
     if len(found) > 1:
-        raise InvalidResource(f"There are several policies {where} ({known}). Name one with --policy NAMESPACE/NAME.")
+        raise InvalidResource(
+            f"There are several policies {where} ({known}). Name one with --policy NAMESPACE/NAME."
+        )
     return found[0]
 
 
@@ -277,7 +374,8 @@ def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
 
 
 _BROKERS_PATH = "/brokers/ids"
-_NOT_ASKED = "not-asked:9092"  # the model requires brokers; a command that opens ZooKeeper alone never connects to them
+# the model requires brokers; a command that opens ZooKeeper alone never connects to them
+_NOT_ASKED = "not-asked:9092"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +389,9 @@ class AccessOptions:
 
 
 @contextmanager
-def opened_cluster(around: CommandContext, source: PolicySource, options: AccessOptions) -> Iterator[KafkaCluster]:
+def opened_cluster(
+    around: CommandContext, source: PolicySource, options: AccessOptions
+) -> Iterator[KafkaCluster]:
     """The policy's cluster with its leaders, as the operator holds it."""
     zookeeper, secrets = _zookeeper(source, options)
     brokers, brokers_secrets = _brokers(source, options)
@@ -309,15 +409,26 @@ def opened_cluster(around: CommandContext, source: PolicySource, options: Access
 
 
 @contextmanager
-def opened_tree(around: CommandContext, source: PolicySource | None, options: AccessOptions) -> Iterator[ZnodeTree]:
-    """The cluster's ZooKeeper. `source` None = everything is on the command line. Raises InvalidResource without any address."""
+def opened_tree(
+    around: CommandContext, source: PolicySource | None, options: AccessOptions
+) -> Iterator[ZnodeTree]:
+    """The cluster's ZooKeeper. `source` None = everything is on the command line. Raises
+    InvalidResource without any address.
+    """
     spec, secrets = _zookeeper(source, options)
-    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder, closing(around.open_tree(spec, secrets, folder=Path(folder))) as tree:
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-") as folder,
+        closing(around.open_tree(spec, secrets, folder=Path(folder))) as tree,
+    ):
         yield tree
 
 
-def observed(around: CommandContext, source: PolicySource, cluster: KafkaCluster) -> ObservationResult:
-    """The operator's own observation of the cluster, made now. Brokers are asked at once whether a plugin decides their quotas."""
+def observed(
+    around: CommandContext, source: PolicySource, cluster: KafkaCluster
+) -> ObservationResult:
+    """The operator's own observation of the cluster, made now. Brokers are asked at once whether a
+    plugin decides their quotas.
+    """
     observer = Observer(QuotaPlugins(settle_seconds=0.0))
     usage, warnings = source.usage(around.now_seconds())
     seen = observer.observe(source.declared, cluster, now_seconds=around.now_seconds(), usage=usage)
@@ -338,21 +449,31 @@ def _spec(source: PolicySource | None, options: AccessOptions) -> KafkaSpec:
     try:
         if options.zookeeper:
             declared = source.kafka.zookeeper if source is not None else None
-            changes["zookeeper"] = ZooKeeperConnection(**{**(dict(declared) if declared is not None else {}), "connect": options.zookeeper})
+            changes["zookeeper"] = ZooKeeperConnection(
+                **{**(dict(declared) if declared is not None else {}), "connect": options.zookeeper}
+            )
         if source is not None:
             return KafkaSpec(**{**dict(source.kafka), **changes})
         if not options.zookeeper:
-            raise InvalidResource("No ZooKeeper address: give one with --zookeeper HOST:PORT/CHROOT or in TIDEGATE_ZOOKEEPER.")
+            raise InvalidResource(
+                "No ZooKeeper address: give one with --zookeeper HOST:PORT/CHROOT or in "
+                "TIDEGATE_ZOOKEEPER."
+            )
         return KafkaSpec(**{"bootstrap_servers": _NOT_ASKED, "quota_store": "ZooKeeper", **changes})
     except ValidationError as error:
-        problems = "; ".join(f"{details['msg'].removeprefix('Value error, ')} (found {details['input']!r})" for details in error.errors())
+        problems = "; ".join(
+            f"{details['msg'].removeprefix('Value error, ')} (found {details['input']!r})"
+            for details in error.errors()
+        )
         raise InvalidResource(f"An address on the command line is wrong: {problems}.") from None
 
 
 def _zookeeper(source: PolicySource | None, options: AccessOptions) -> tuple[KafkaSpec, Secrets]:
     spec = _spec(source, options)
     if options.credentials_file is not None and spec.zookeeper is not None:
-        zookeeper, secrets = read_credentials_file(options.credentials_file).for_zookeeper(spec.zookeeper)
+        zookeeper, secrets = read_credentials_file(options.credentials_file).for_zookeeper(
+            spec.zookeeper
+        )
         return spec.model_copy(update={"zookeeper": zookeeper}), secrets
     return spec, Secrets() if source is None else source.zookeeper_secrets()
 

@@ -12,7 +12,12 @@ import typer
 from tidegate.commands.inputs import AccessOptions, PolicyOptions
 from tidegate.commands.output import OutputFormat
 
-Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print: a table for people, or YAML or JSON for programs.")]
+Output = Annotated[
+    OutputFormat,
+    typer.Option(
+        "--output", "-o", help="How to print: a table for people, or YAML or JSON for programs."
+    ),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 ZooKeeper = Annotated[
     str | None,
@@ -28,20 +33,26 @@ CredentialsFile = Annotated[
     typer.Option(
         "--credentials-file",
         metavar="FILE",
-        help="YAML file with the keys of the Secrets that the policy names for ZooKeeper; where it names none, "
+        help="YAML file with the keys of the Secrets that the policy names for ZooKeeper; where "
+        "it names none, "
         "username and password, or ca.crt, tls.crt and tls.key.",
     ),
 ]
 BootstrapServers = Annotated[
     str | None,
     typer.Option(
-        "--bootstrap-servers", envvar="TIDEGATE_BOOTSTRAP_SERVERS", metavar="HOST:PORT,...", help="Kafka brokers to ask for leaders."
+        "--bootstrap-servers",
+        envvar="TIDEGATE_BOOTSTRAP_SERVERS",
+        metavar="HOST:PORT,...",
+        help="Kafka brokers to ask for leaders.",
     ),
 ]
 ClientCredentialsFile = Annotated[
     Path | None,
     typer.Option(
-        "--client-credentials-file", metavar="FILE", help="YAML file with the keys of the Secrets that the policy names for the brokers."
+        "--client-credentials-file",
+        metavar="FILE",
+        help="YAML file with the keys of the Secrets that the policy names for the brokers.",
     ),
 ]
 Files = Annotated[
@@ -50,15 +61,30 @@ Files = Annotated[
         "--file",
         "-f",
         metavar="FILE|DIR|-",
-        help="Read the policy and its tiers from YAML instead of from Kubernetes; a directory means every .yaml and .yml in it, - is "
+        help="Read the policy and its tiers from YAML instead of from Kubernetes; a directory "
+        "means every .yaml and .yml in it, - is "
         "standard input. May be repeated.",
     ),
 ]
-Kubeconfig = Annotated[Path | None, typer.Option("--kubeconfig", envvar="KUBECONFIG", metavar="FILE", help="How to reach Kubernetes.")]
-KubeContext = Annotated[str | None, typer.Option("--context", metavar="NAME", help="Which context of the kubeconfig.")]
-Namespace = Annotated[str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Where the policy lives.")]
+Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--kubeconfig", envvar="KUBECONFIG", metavar="FILE", help="How to reach Kubernetes."
+    ),
+]
+KubeContext = Annotated[
+    str | None, typer.Option("--context", metavar="NAME", help="Which context of the kubeconfig.")
+]
+Namespace = Annotated[
+    str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Where the policy lives.")
+]
 PolicyName = Annotated[
-    str | None, typer.Option("--policy", metavar="[NAMESPACE/]NAME", help="Which BrokerBandwidthPolicy; needed only if there are several.")
+    str | None,
+    typer.Option(
+        "--policy",
+        metavar="[NAMESPACE/]NAME",
+        help="Which BrokerBandwidthPolicy; needed only if there are several.",
+    ),
 ]
 
 
@@ -81,7 +107,11 @@ class CommandOptions:
     @property
     def names_no_policy(self) -> bool:
         """Whether ZooKeeper alone was named, so that neither Kubernetes nor files are asked."""
-        return self.access.zookeeper is not None and not self.policy.files and self.policy.policy is None
+        return (
+            self.access.zookeeper is not None
+            and not self.policy.files
+            and self.policy.policy is None
+        )
 
 
 def takes_policy_and_cluster(command: Command) -> Command:
@@ -93,7 +123,11 @@ def takes_policy_and_cluster(command: Command) -> Command:
         asked = _asked(**{name: given.pop(name) for name in shared})  # type: ignore[arg-type]
         command(context, **{_PARAMETER: asked}, **given)
 
-    merged = [each for name, one in own.items() for each in (shared.values() if name == _PARAMETER else (one,))]
+    merged = [
+        each
+        for name, one in own.items()
+        for each in (shared.values() if name == _PARAMETER else (one,))
+    ]
     with_options.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
     with_options.__annotations__ = {each.name: each.annotation for each in merged}
     return with_options
@@ -112,7 +146,13 @@ def _asked(
     client_credentials_file: ClientCredentialsFile = None,
 ) -> CommandOptions:
     return CommandOptions(
-        PolicyOptions(files=file or (), policy=policy, kubeconfig=kubeconfig, context=kube_context, namespace=namespace),
+        PolicyOptions(
+            files=file or (),
+            policy=policy,
+            kubeconfig=kubeconfig,
+            context=kube_context,
+            namespace=namespace,
+        ),
         AccessOptions(
             zookeeper=zookeeper,
             credentials_file=credentials_file,

@@ -1,4 +1,5 @@
-"""Output of commands: colours and tables on a terminal, plain text when piped, or one document for programs.
+"""Output of commands: colours and tables on a terminal, plain text when piped, or one document for
+programs.
 
 All three output formats are made here. A document is plain data and is written whole or not at all.
 rich and yaml are imported where they are used, because `--help` and the operator do without them.
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-# Tables of texts: drawn by rich on a terminal, aligned plain text elsewhere. Plain text has one line
-# for each row, without colours or frames, so that grep, awk and a pager can use it.
+# Tables of texts: drawn by rich on a terminal, aligned plain text elsewhere. Plain text has one
+# line for each row, without colours or frames, so that grep, awk and a pager can use it.
 
 
 GAP = "  "
@@ -30,7 +31,9 @@ _DRAWN_GAP = "   "
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. Numbers are aligned right; a column that may `fold` gives way first where the terminal is narrow."""
+    """One column. Numbers are aligned right; a column that may `fold` gives way first where the
+    terminal is narrow.
+    """
 
     title: str
     right: bool = False
@@ -45,7 +48,9 @@ class Sheet:
     rows: Sequence[Sequence[str]]
 
     def plain_lines(self) -> tuple[str, ...]:
-        """A line of titles in capitals, then a line a row; an empty text shows as `-`, so that columns can be counted."""
+        """A line of titles in capitals, then a line a row; an empty text shows as `-`, so that
+        columns can be counted.
+        """
         titles = [column.title.upper().replace(" ", "-") for column in self.columns]
         lines = [titles, *([text or "-" for text in row] for row in self.rows)]
         widths = [max(len(line[index]) for line in lines) for index in range(len(titles))]
@@ -53,35 +58,57 @@ class Sheet:
 
     def _aligned(self, line: Sequence[str], widths: Sequence[int]) -> str:
         cells = (
-            text.rjust(width) if column.right else text.ljust(width) for column, text, width in zip(self.columns, line, widths, strict=True)
+            text.rjust(width) if column.right else text.ljust(width)
+            for column, text, width in zip(self.columns, line, widths, strict=True)
         )
         return GAP.join(cells).rstrip()
 
     @property
     def narrowest(self) -> int:
-        """The columns of a terminal below which numbers would be cut: folding texts shrink to a third, all others not at all."""
-        widths = [max(len(column.title), *(len(row[index]) for row in self.rows)) for index, column in enumerate(self.columns)]
-        needed = (width // 3 if column.fold else width for column, width in zip(self.columns, widths, strict=True))
+        """The columns of a terminal below which numbers would be cut: folding texts shrink to a
+        third, all others not at all.
+        """
+        widths = [
+            max(len(column.title), *(len(row[index]) for row in self.rows))
+            for index, column in enumerate(self.columns)
+        ]
+        needed = (
+            width // 3 if column.fold else width
+            for column, width in zip(self.columns, widths, strict=True)
+        )
         return sum(needed) + len(_DRAWN_GAP) * len(self.columns)
 
     def stacked_lines(self) -> tuple[str, ...]:
-        """A block a row for narrow terminals: the first column, then each other that is not empty on a line of its own."""
+        """A block a row for narrow terminals: the first column, then each other that is not empty
+        on a line of its own.
+        """
         lines: list[str] = []
         width = max(len(column.title) for column in self.columns)
         for head, *rest in self.rows:
             lines.append(head)
-            lines += [f"  {column.title:<{width}}  {text}" for column, text in zip(self.columns[1:], rest, strict=True) if text]
+            lines += [
+                f"  {column.title:<{width}}  {text}"
+                for column, text in zip(self.columns[1:], rest, strict=True)
+                if text
+            ]
         return tuple(lines)
 
     def drawn(self) -> Table:
-        """The same as a rich table without vertical lines; texts are taken literally, never as markup."""
+        """The same as a rich table without vertical lines; texts are taken literally, never as
+        markup.
+        """
         from rich import box
         from rich.table import Table
         from rich.text import Text
 
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
         for column in self.columns:
-            table.add_column(column.title, justify="right" if column.right else "left", no_wrap=not column.fold, overflow="fold")
+            table.add_column(
+                column.title,
+                justify="right" if column.right else "left",
+                no_wrap=not column.fold,
+                overflow="fold",
+            )
         for row in self.rows:
             table.add_row(*(Text(text) for text in row))
         return table
@@ -95,7 +122,9 @@ KEY_ORDER = {key: place for place, key in enumerate(KEY_WORDS)}
 
 
 def short_words(key: QuotaKey, value: int | str | None) -> str:
-    """One value with its unit, as a table cell: `20.0 MB/s`. None, and a text that limits nothing, are `unlimited`."""
+    """One value with its unit, as a table cell: `20.0 MB/s`. None, and a text that limits nothing,
+    are `unlimited`.
+    """
     text = None if value is None else str(value)
     if key not in BYTE_RATE_KEYS:
         return quota_words(key, text)
@@ -104,7 +133,9 @@ def short_words(key: QuotaKey, value: int | str | None) -> str:
 
 
 def ago_words(seconds: float) -> str:
-    """`40 s ago`, `12 min ago`, `3 h ago`, `5 days ago`; a time in the future (clocks differ) reads `just now`."""
+    """`40 s ago`, `12 min ago`, `3 h ago`, `5 days ago`; a time in the future (clocks differ) reads
+    `just now`.
+    """
     if seconds < 1:
         return "just now"
     for limit, divisor, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
@@ -131,7 +162,9 @@ class ExitCode(IntEnum):
 
 
 class Page:
-    """Text and sheets for people on one stream. Texts are literal: a name in brackets is a name, never markup."""
+    """Text and sheets for people on one stream. Texts are literal: a name in brackets is a name,
+    never markup.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -146,7 +179,9 @@ class Page:
 
     @property
     def screen(self) -> Console | None:
-        """The console for progress bars, with sentences above them; None where the output is not a terminal."""
+        """The console for progress bars, with sentences above them; None where the output is not a
+        terminal.
+        """
         return self._console if self._console.is_terminal else None
 
     def heading(self, text: str) -> None:
@@ -169,8 +204,12 @@ class Page:
             self.say(line)
 
 
-def publish(stream: TextIO, output: OutputFormat, document: Document, *, show: Callable[[Page], None]) -> None:
-    """Write `document` as YAML or JSON, or let `show` write it for people; keys keep their order."""
+def publish(
+    stream: TextIO, output: OutputFormat, document: Document, *, show: Callable[[Page], None]
+) -> None:
+    """Write `document` as YAML or JSON, or let `show` write it for people; keys keep their
+    order.
+    """
     if output is OutputFormat.JSON:
         stream.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     elif output is OutputFormat.YAML:

@@ -1,4 +1,6 @@
-"""`tidegate plan`: the writes that the operator would make now, and why, from files or from the cluster. Nothing is written."""
+"""`tidegate plan`: the writes that the operator would make now, and why, from files or from the
+cluster. Nothing is written.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,13 +12,39 @@ import typer
 from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.decide import decide
 from controller_logic.decision import Decision, Memory
-from controller_logic.model import Advice, Default, Entity, Mode, Note, Observation, QuotaKey, QuotaWrite, WriteKind
+from controller_logic.model import (
+    Advice,
+    Default,
+    Entity,
+    Mode,
+    Note,
+    Observation,
+    QuotaKey,
+    QuotaWrite,
+    WriteKind,
+)
 from controller_logic.quota_values import KEY_WORDS, enforced_rate
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import AccessOptions, PolicySource, find_policy, observed, opened_cluster
+from tidegate.commands.inputs import (
+    AccessOptions,
+    PolicySource,
+    find_policy,
+    observed,
+    opened_cluster,
+)
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
-from tidegate.commands.output import KEY_ORDER, Column, Document, ExitCode, OutputFormat, Page, Sheet, publish, short_words
+from tidegate.commands.output import (
+    KEY_ORDER,
+    Column,
+    Document,
+    ExitCode,
+    OutputFormat,
+    Page,
+    Sheet,
+    publish,
+    short_words,
+)
 from tidegate.control.observe import ObservationResult
 from tidegate.control.report.status import advice_remarks, override_remarks
 
@@ -28,8 +56,9 @@ from tidegate.control.report.status import advice_remarks, override_remarks
 class PlanRow:
     """One quota key of one entity, before and after.
 
-    `in_force` and `next` are exact texts (None = no quota, unlimited); they are equal where nothing would be written.
-    `write` is the write that would be sent, `report` the decision's report on the member. One of them may be missing, never both.
+    `in_force` and `next` are exact texts (None = no quota, unlimited); they are equal where nothing
+    would be written. `write` is the write that would be sent, `report` the decision's report on the
+    member. One of them may be missing, never both.
     """
 
     entity: Entity
@@ -56,7 +85,9 @@ class PlanRow:
 
     @property
     def who(self) -> str:
-        """The contract that the key belongs to: `tier / member`, the policy's defaults, or none any more."""
+        """The contract that the key belongs to: `tier / member`, the policy's defaults, or none any
+        more.
+        """
         if self.report:
             return f"{self.report.tier_key} / {self.report.member_name}"
         given_back = self.write is not None and self.write.kind is WriteKind.GIVE_BACK
@@ -69,12 +100,18 @@ def planned_writes(decision: Decision) -> tuple[QuotaWrite, ...]:
 
 
 def plan_rows(observation: Observation, decision: Decision) -> tuple[PlanRow, ...]:
-    """Every key that is managed or would be written, users before their clients, fetch before produce.
+    """Every key that is managed or would be written, users before their clients, fetch before
+    produce.
 
-    A member that is left alone because an earlier one has its entity shows no row of its own; its message says so.
+    A member that is left alone because an earlier one has its entity shows no row of its own; its
+    message says so.
     """
     writes = {write.entity: write for write in planned_writes(decision)}
-    reports = {report.entity: report for report in decision.members if report.state is not MemberState.OVERLAPPING}
+    reports = {
+        report.entity: report
+        for report in decision.members
+        if report.state is not MemberState.OVERLAPPING
+    }
     entities = sorted({*writes, *reports}, key=lambda entity: entity.sort_key)
     return tuple(
         _row(observation, entity, key, write=writes.get(entity), report=reports.get(entity))
@@ -89,11 +126,20 @@ def _keys(write: QuotaWrite | None, report: MemberReport | None) -> list[QuotaKe
     return sorted({*written, *reported}, key=KEY_ORDER.__getitem__)
 
 
-def _row(observation: Observation, entity: Entity, key: QuotaKey, *, write: QuotaWrite | None, report: MemberReport | None) -> PlanRow:
+def _row(
+    observation: Observation,
+    entity: Entity,
+    key: QuotaKey,
+    *,
+    write: QuotaWrite | None,
+    report: MemberReport | None,
+) -> PlanRow:
     stored = (observation.quotas or {}).get(entity)
     in_force = stored.values.get(key) if stored else None
     following = write.values[key] if write and key in write.values else in_force
-    return PlanRow(entity=entity, key=key, in_force=in_force, next=following, write=write, report=report)
+    return PlanRow(
+        entity=entity, key=key, in_force=in_force, next=following, write=write, report=report
+    )
 
 
 def plan_exit_code(decision: Decision) -> ExitCode:
@@ -133,7 +179,9 @@ _KIND_WORDS = {
 _UNREMARKABLE = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
 
 
-def show_plan(page: Page, observation: Observation, decision: Decision, *, show_unchanged: bool) -> None:
+def show_plan(
+    page: Page, observation: Observation, decision: Decision, *, show_unchanged: bool
+) -> None:
     """Print the plan; `show_unchanged` adds the rows that would stay as they are."""
     _show_head(page, observation)
     for hold in decision.holds:
@@ -149,11 +197,18 @@ def show_plan(page: Page, observation: Observation, decision: Decision, *, show_
 def _show_head(page: Page, observation: Observation) -> None:
     policy = observation.policy
     brokers = f", {len(observation.topology.brokers)} brokers" if observation.topology else ""
-    page.say(f"Policy {policy.key}, mode {policy.mode.value}{brokers}. Nothing is written by this command.", "bold")
+    page.say(
+        f"Policy {policy.key}, mode {policy.mode.value}{brokers}. Nothing is written by this "
+        f"command.",
+        "bold",
+    )
     if policy.mode is Mode.OBSERVE:
         page.say("The policy only observes: the operator writes nothing until mode is Enforce.")
     if policy.paused:
-        page.warn(f"the policy is paused by {' and '.join(policy.paused_by)}. The operator writes nothing until that ends.")
+        page.warn(
+            f"the policy is paused by {' and '.join(policy.paused_by)}. The operator writes "
+            f"nothing until that ends."
+        )
 
 
 def _cells(row: PlanRow) -> tuple[str, ...]:
@@ -169,7 +224,9 @@ def _cells(row: PlanRow) -> tuple[str, ...]:
         "" if report is None or report.leader_skew is None else f"{report.leader_skew:.2f}",
         _total(row, report.contract_total.get(row.key) if report else None),
         _total(row, report.permitted_total.get(row.key) if report else None),
-        f"{row.write.predicted_mute_seconds:.0f} s" if row.write and row.write.predicted_mute_seconds and row.lowers else "",
+        f"{row.write.predicted_mute_seconds:.0f} s"
+        if row.write and row.write.predicted_mute_seconds and row.lowers
+        else "",
         row.who,
     )
 
@@ -198,9 +255,13 @@ def _show_remarks(page: Page, decision: Decision) -> None:
 
 
 def summary_line(decision: Decision) -> str:
-    """One sentence: how many entities would be written and how, how many are right already, what waits."""
+    """One sentence: how many entities would be written and how, how many are right already, what
+    waits.
+    """
     kinds = Counter(write.kind for write in planned_writes(decision))
-    changed = ", ".join(f"{kinds[kind]} {words}" for kind, words in _KIND_WORDS.items() if kinds[kind])
+    changed = ", ".join(
+        f"{kinds[kind]} {words}" for kind, words in _KIND_WORDS.items() if kinds[kind]
+    )
     would = f"Would write {kinds.total()} of {decision.managed} managed entities: {changed}"
     parts = [
         would if changed else "Nothing would be written now",
@@ -215,12 +276,16 @@ def summary_line(decision: Decision) -> str:
     return "; ".join(parts) + "."
 
 
-# A plan as plain data for programs, for `--output json` and `yaml`. Byte rates are integers in bytes
-# per second, stored values are exact texts, and an absent field is unknown or does not apply.
+# A plan as plain data for programs, for `--output json` and `yaml`. Byte rates are integers in
+# bytes per second, stored values are exact texts, and an absent field is unknown or does not apply.
 
 
-def plan_document(observation: Observation, decision: Decision, *, warnings: Sequence[str] = ()) -> Document:
-    """The whole plan. `changes` has a row a quota key that would be written, `members` one a member, changed or not."""
+def plan_document(
+    observation: Observation, decision: Decision, *, warnings: Sequence[str] = ()
+) -> Document:
+    """The whole plan. `changes` has a row a quota key that would be written, `members` one a
+    member, changed or not.
+    """
     rows = plan_rows(observation, decision)
     policy = observation.policy
     return {
@@ -230,8 +295,12 @@ def plan_document(observation: Observation, decision: Decision, *, warnings: Seq
         "brokers": sorted(observation.topology.brokers) if observation.topology else None,
         "changes": [_change(row) for row in rows if row.changes],
         "members": [_member(report) for report in decision.members],
-        "recommendations": [_recommendation(one) for said in decision.advice.values() for one in said],
-        "holds": [{"reason": hold.reason.value, "message": hold.message} for hold in decision.holds],
+        "recommendations": [
+            _recommendation(one) for said in decision.advice.values() for one in said
+        ],
+        "holds": [
+            {"reason": hold.reason.value, "message": hold.message} for hold in decision.holds
+        ],
         "notes": [_note(note) for note in decision.notes],
         "warnings": list(warnings),
         "summary": _summary(rows, decision),
@@ -239,10 +308,14 @@ def plan_document(observation: Observation, decision: Decision, *, warnings: Seq
 
 
 def entity_document(entity: Entity) -> Document:
-    """`user` and `clientId`, each only if part of the entity; `defaults` names those that are Kafka's default entity."""
+    """`user` and `clientId`, each only if part of the entity; `defaults` names those that are
+    Kafka's default entity.
+    """
     parts = {"user": entity.user, "clientId": entity.client_id}
     document: dict[str, object] = {
-        name: part.value if isinstance(part, Default) else part for name, part in parts.items() if part is not None
+        name: part.value if isinstance(part, Default) else part
+        for name, part in parts.items()
+        if part is not None
     }
     defaults = [name for name, part in parts.items() if isinstance(part, Default)]
     return {**document, "defaults": defaults} if defaults else document
@@ -256,7 +329,9 @@ def _change(row: PlanRow) -> Document:
             "kind": row.write.kind.value,
             "reason": row.write.reason.value,
             "message": row.write.message,
-            "predictedMuteSeconds": round(row.write.predicted_mute_seconds, 1) if row.lowers else 0.0,
+            "predictedMuteSeconds": round(row.write.predicted_mute_seconds, 1)
+            if row.lowers
+            else 0.0,
             "charged": row.write.charged,
         }
     if row.report:
@@ -284,8 +359,16 @@ def _member(report: MemberReport) -> Document:
 
 
 def _recommendation(advice: Advice) -> Document:
-    document: dict[str, object] = {"tier": advice.tier_key, "member": advice.member_name, "key": advice.key.value}
-    document |= {"declared": advice.declared, "recommended": advice.recommended, "applied": advice.applied}
+    document: dict[str, object] = {
+        "tier": advice.tier_key,
+        "member": advice.member_name,
+        "key": advice.key.value,
+    }
+    document |= {
+        "declared": advice.declared,
+        "recommended": advice.recommended,
+        "applied": advice.applied,
+    }
     return document | {"reason": advice.reason.value, "message": advice.message}
 
 
@@ -318,14 +401,18 @@ def plan(
     context: typer.Context,
     *,
     asked: CommandOptions,
-    everything: Annotated[bool, typer.Option("--all", help="Show also what would stay as it is.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show also what would stay as it is.")
+    ] = False,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Show what the operator would write to Kafka now: every quota before and after, why, for whom, and at what price.
+    """Show what the operator would write to Kafka now: every quota before and after, why, for whom,
+    and at what price.
 
-    With --file no Kubernetes is needed; the files must then hold the policy and all its tiers, because a quota that
-    the ledger shows as ours and that is in no file would be given back. Nothing is written, neither to Kafka nor to the ledger.
+    With --file no Kubernetes is needed; the files must then hold the policy and all its tiers,
+    because a quota that the ledger shows as ours and that is in no file would be given back.
+    Nothing is written, neither to Kafka nor to the ledger.
 
     Exit code 2 means that something would change, 0 that nothing would, 1 that it is not known.
     """
@@ -339,14 +426,19 @@ def plan(
             page.warn(warning)
         show_plan(page, seen.observation, decision, show_unchanged=everything)
 
-    publish(around.out, output, plan_document(seen.observation, decision, warnings=warnings), show=show)
+    publish(
+        around.out, output, plan_document(seen.observation, decision, warnings=warnings), show=show
+    )
     around.exit_code = plan_exit_code(decision)
 
 
-def decided(around: CommandContext, source: PolicySource, access: AccessOptions) -> tuple[ObservationResult, Decision]:
+def decided(
+    around: CommandContext, source: PolicySource, access: AccessOptions
+) -> tuple[ObservationResult, Decision]:
     """The operator's own observation and decision, made once and not carried out.
 
-    The decision ignores a pause, so that people can see what would be written after it; the observation still shows the pause.
+    The decision ignores a pause, so that people can see what would be written after it; the
+    observation still shows the pause.
     """
     with opened_cluster(around, source, access) as cluster:
         seen = observed(around, source, cluster)

@@ -1,4 +1,6 @@
-"""`tidegate report`: the chargeback report of a period from usage tables, as a page for people and the same figures as CSV and JSON."""
+"""`tidegate report`: the chargeback report of a period from usage tables, as a page for people and
+the same figures as CSV and JSON.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,13 +40,15 @@ from tidegate.rollup.report.request import (
 from tidegate.rollup.schemas import Direction
 from tidegate.rollup.tables.store import UsageStore
 
-# The policy's share of a report: names of members, contracts, recommendations, prices, and the series
-# behind its tables. Neither Kubernetes nor a Secret is read.
+# The policy's share of a report: names of members, contracts, recommendations, prices, and the
+# series behind its tables. Neither Kubernetes nor a Secret is read.
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyParts:
-    """A policy's share of a report. Without a policy there are only the series of the usual exporters."""
+    """A policy's share of a report. Without a policy there are only the series of the usual
+    exporters.
+    """
 
     key: str = ""
     members: Sequence[MemberTerms] = ()
@@ -53,7 +57,9 @@ class PolicyParts:
     series: Sequence[SourceSeries] = ()
 
 
-def policy_parts(source: PolicySource | None, store: UsageStore, tables: UsageTables, start_ms: int, end_ms: int) -> PolicyParts:
+def policy_parts(
+    source: PolicySource | None, store: UsageStore, tables: UsageTables, start_ms: int, end_ms: int
+) -> PolicyParts:
     """Recommendations rest on the period [start, end). Raises what reading the store does."""
     terms = terms_of(source)
     if source is None or terms is None:
@@ -72,8 +78,12 @@ def policy_parts(source: PolicySource | None, store: UsageStore, tables: UsageTa
 def _prices(source: PolicySource) -> Mapping[Direction, Decimal]:
     rollup = source.declared.spec.rollup
     price = rollup.price_per_gib if rollup is not None else None
-    declared: Mapping[Direction, str | None] = {} if price is None else {"fetch": price.fetch, "produce": price.produce}
-    return {direction: Decimal(amount) for direction, amount in declared.items() if amount is not None}
+    declared: Mapping[Direction, str | None] = (
+        {} if price is None else {"fetch": price.fetch, "produce": price.produce}
+    )
+    return {
+        direction: Decimal(amount) for direction, amount in declared.items() if amount is not None
+    }
 
 
 def _settings(source: PolicySource) -> MetricsSettings:
@@ -92,38 +102,72 @@ def report(
     *,
     store: Store,
     since: Annotated[str, typer.Option("--from", metavar="TIME", help=f"The first hour. {TIME}")],
-    until: Annotated[str, typer.Option("--to", metavar="TIME", help="The end; an hour that is not over by then is left out.")] = "0s",
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where report.html, report.json and the CSV files go.")] = Path(
-        "tidegate-report"
-    ),
-    fetch_price: Annotated[str | None, typer.Option("--fetch-price", metavar="AMOUNT", help="Of a GiB (2^30 bytes) read.")] = None,
-    produce_price: Annotated[str | None, typer.Option("--produce-price", metavar="AMOUNT", help="Of a GiB written.")] = None,
-    currency: Annotated[str, typer.Option("--currency", metavar="TEXT", help="Shown beside amounts.")] = "",
+    until: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="TIME", help="The end; an hour that is not over by then is left out."
+        ),
+    ] = "0s",
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="DIR", help="Where report.html, report.json and the CSV files go."
+        ),
+    ] = Path("tidegate-report"),
+    fetch_price: Annotated[
+        str | None,
+        typer.Option("--fetch-price", metavar="AMOUNT", help="Of a GiB (2^30 bytes) read."),
+    ] = None,
+    produce_price: Annotated[
+        str | None, typer.Option("--produce-price", metavar="AMOUNT", help="Of a GiB written.")
+    ] = None,
+    currency: Annotated[
+        str, typer.Option("--currency", metavar="TEXT", help="Shown beside amounts.")
+    ] = "",
     audit_file: Annotated[
-        Path | None, typer.Option("--audit-file", metavar="FILE", help="The operator's audit trail, for the timeline of throttle episodes.")
+        Path | None,
+        typer.Option(
+            "--audit-file",
+            metavar="FILE",
+            help="The operator's audit trail, for the timeline of throttle episodes.",
+        ),
     ] = None,
     file: PolicyFiles = None,
     debug: options.Debug = False,
 ) -> None:
-    """Write the report of whole hours, or of whole days where the period begins and ends with one, and say where the page is.
+    """Write the report of whole hours, or of whole days where the period begins and ends with one,
+    and say where the page is.
 
-    With the policy's files members go by their names, contracts are recommended, and prices are the policy's unless given.
+    With the policy's files members go by their names, contracts are recommended, and prices are the
+    policy's unless given.
     """
     around = command_context(context, debug=debug)
     require_extra()
     from tidegate.rollup.report.compute import figures_of
     from tidegate.rollup.report.files import write_report
 
-    given: Mapping[Direction, Decimal | None] = {"fetch": _amount(fetch_price), "produce": _amount(produce_price)}
+    given: Mapping[Direction, Decimal | None] = {
+        "fetch": _amount(fetch_price),
+        "produce": _amount(produce_price),
+    }
     start_ms, end_ms = (_hour(around, text) for text in (since, until))
     grain_ms = _HOUR_MS if start_ms % _DAY_MS or end_ms % _DAY_MS else _DAY_MS
     found = UsageStore.at(store_address(store))
     tables = stored_tables(found, start_ms, end_ms, grain_ms=grain_ms)
     if not tables.published:
-        nothing = f"Nothing is published at {found.storage.shown} for the time asked for, so no report was written."
-        raise NotFound(Reason.USAGE_UNKNOWN, f"{nothing} Check the address, and run `tidegate rollup run` for that time.")
+        nothing = (
+            f"Nothing is published at {found.storage.shown} for the time asked for, so no "
+            f"report was written."
+        )
+        raise NotFound(
+            Reason.USAGE_UNKNOWN,
+            f"{nothing} Check the address, and run `tidegate rollup run` for that time.",
+        )
     parts = policy_parts(policy_of(around, file), found, tables, start_ms, end_ms)
-    prices = {**parts.per_gib, **{way: amount for way, amount in given.items() if amount is not None}}
+    prices = {
+        **parts.per_gib,
+        **{way: amount for way, amount in given.items() if amount is not None},
+    }
     request = ReportRequest(
         policy=parts.key,
         start_ms=start_ms,
@@ -137,7 +181,10 @@ def report(
         provenance=replace(stored_provenance(found, start_ms, end_ms), series=parts.series),
     )
     page = write_report(figures_of(request), out)
-    Page(around.out).say(f"The report is {page}; the same figures are in {page.with_name('report.json')} and the CSV files beside it.")
+    Page(around.out).say(
+        f"The report is {page}; the same figures are in {page.with_name('report.json')} and the "
+        f"CSV files beside it."
+    )
 
 
 def _hour(around: CommandContext, text: str) -> int:

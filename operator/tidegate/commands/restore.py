@@ -1,4 +1,6 @@
-"""`tidegate restore`: give every quota back from the ledger alone, with no Kubernetes and no running operator."""
+"""`tidegate restore`: give every quota back from the ledger alone, with no Kubernetes and no
+running operator.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +28,18 @@ from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import AccessOptions, opened_tree
-from tidegate.commands.output import KEY_ORDER, Column, Document, ExitCode, OutputFormat, Page, Sheet, ago_words, publish, short_words
+from tidegate.commands.output import (
+    KEY_ORDER,
+    Column,
+    Document,
+    ExitCode,
+    OutputFormat,
+    Page,
+    Sheet,
+    ago_words,
+    publish,
+    short_words,
+)
 from tidegate.commands.plan import entity_document
 from tidegate.control.reconcile import Applied, apply_writes
 from tidegate.errors import Conflict, RetryLater, WriteRefused
@@ -47,7 +60,9 @@ NO_MUTE_BOUND_SECONDS = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which ledger records to give back; None = all. `policy` is `namespace/name`, or a name in whatever namespace."""
+    """Which ledger records to give back; None = all. `policy` is `namespace/name`, or a name in
+    whatever namespace.
+    """
 
     user: str | None = None
     client_id: str | None = None
@@ -58,16 +73,25 @@ class Selection:
         return self.user is None and self.client_id is None
 
     def covers(self, stored: StoredQuota) -> bool:
-        """Whether this entity has a ledger record that is asked for; `<default>` names Kafka's default entity."""
+        """Whether this entity has a ledger record that is asked for; `<default>` names Kafka's
+        default entity.
+        """
         record = stored.ledger
-        return record is not None and self.covers_policy(record.policy_key) and self._covers_entity(stored.entity)
+        return (
+            record is not None
+            and self.covers_policy(record.policy_key)
+            and self._covers_entity(stored.entity)
+        )
 
     def covers_policy(self, policy_key: str) -> bool:
         return self.policy is None or self.policy in (policy_key, policy_key.partition("/")[2])
 
     def _covers_entity(self, entity: Entity) -> bool:
         wanted = ((self.user, entity.user), (self.client_id, entity.client_id))
-        return all(name is None or name == (part.value if isinstance(part, Default) else part) for name, part in wanted)
+        return all(
+            name is None or name == (part.value if isinstance(part, Default) else part)
+            for name, part in wanted
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +118,9 @@ class Giveback:
 
 @dataclass(slots=True)
 class Restoration:
-    """Reads, decides and, with --yes, writes, one round at a time. Rounds share no state but the ledger."""
+    """Reads, decides and, with --yes, writes, one round at a time. Rounds share no state but the
+    ledger.
+    """
 
     store: QuotaStore
     selection: Selection
@@ -103,12 +129,20 @@ class Restoration:
 
     def look(self) -> tuple[Giveback, ...]:
         """Read the ledger and decide the next round, policy by policy. Nothing is written."""
-        selected = [stored for stored in self.store.read_everything().values() if self.selection.covers(stored)]
-        return tuple(self._giveback(policy_key, quotas) for policy_key, quotas in _by_policy(selected))
+        selected = [
+            stored
+            for stored in self.store.read_everything().values()
+            if self.selection.covers(stored)
+        ]
+        return tuple(
+            self._giveback(policy_key, quotas) for policy_key, quotas in _by_policy(selected)
+        )
 
     def write(self, giveback: Giveback, *, cluster_id: str) -> Applied:
         """Send the round's writes. The next look finds those that failed."""
-        return apply_writes(giveback.decision.writes, self.store, cluster_id=cluster_id, may_write=lambda: True)
+        return apply_writes(
+            giveback.decision.writes, self.store, cluster_id=cluster_id, may_write=lambda: True
+        )
 
     def _giveback(self, policy_key: str, quotas: Mapping[Entity, StoredQuota]) -> Giveback:
         now_seconds = self.now_seconds()
@@ -164,7 +198,9 @@ class RestoreRun:
     fruitless: int = 0
 
     def to_the_end(self) -> None:
-        """Return when a look finds nothing more to write or to wait for. Raises the last RetryLater after five rounds in vain."""
+        """Return when a look finds nothing more to write or to wait for. Raises the last RetryLater
+        after five rounds in vain.
+        """
         while True:
             try:
                 if not self._round():
@@ -182,7 +218,9 @@ class RestoreRun:
         due = min((wait for wait in waits if wait is not None), default=None)
         if due is None:
             return False
-        self.page.say(f"waiting {due:.0f} s before the next safe step, so that no client is muted for long")
+        self.page.say(
+            f"waiting {due:.0f} s before the next safe step, so that no client is muted for long"
+        )
         self.wait_seconds(due)
         return True
 
@@ -201,7 +239,9 @@ class RestoreRun:
         if self.written > before:
             self.fruitless = 0
         else:
-            self._retry(Conflict("No write was accepted: somebody else keeps writing the same quotas."))
+            self._retry(
+                Conflict("No write was accepted: somebody else keeps writing the same quotas.")
+            )
 
     def _retry(self, error: RetryLater) -> None:
         self.fruitless += 1
@@ -230,7 +270,9 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class RestoreRow:
-    """One quota key of the ledger. `in_force` is Kafka's value now, `next` the one after this round (both exact; None = no quota)."""
+    """One quota key of the ledger. `in_force` is Kafka's value now, `next` the one after this round
+    (both exact; None = no quota).
+    """
 
     policy_key: str
     entity: Entity
@@ -249,7 +291,9 @@ class RestoreRow:
         if self.problem is not None:
             return f"not touched: {self.problem}"
         if self.changed_by_another:
-            return f"stays: another writer changed it from {short_words(self.key, self.entry.written)}"
+            return (
+                f"stays: another writer changed it from {short_words(self.key, self.entry.written)}"
+            )
         if self.in_force == self.entry.before:
             return "has this value already; only our record is removed"
         if self.next == self.in_force:
@@ -258,7 +302,9 @@ class RestoreRow:
 
 
 def restore_rows(givebacks: Sequence[Giveback]) -> tuple[RestoreRow, ...]:
-    """Every key that the ledger shows as ours, policy by policy, users before their clients, fetch before produce."""
+    """Every key that the ledger shows as ours, policy by policy, users before their clients, fetch
+    before produce.
+    """
     return tuple(row for giveback in givebacks for row in _rows(giveback))
 
 
@@ -270,7 +316,9 @@ def _rows(giveback: Giveback) -> Iterator[RestoreRow]:
         for key in sorted(entries, key=KEY_ORDER.__getitem__):
             in_force = stored.values.get(key)
             following = writes.get(entity, {}).get(key, in_force)
-            yield RestoreRow(giveback.policy_key, entity, key, in_force, following, entries[key], stored.problem)
+            yield RestoreRow(
+                giveback.policy_key, entity, key, in_force, following, entries[key], stored.problem
+            )
 
 
 def restore_sheet(rows: Sequence[RestoreRow], now_seconds: float) -> Sheet:
@@ -283,7 +331,9 @@ def restore_sheet(rows: Sequence[RestoreRow], now_seconds: float) -> Sheet:
                 KEY_WORDS[row.key],
                 short_words(row.key, row.in_force),
                 "same" if row.next == row.in_force else short_words(row.key, row.next),
-                "" if row.changed_by_another or row.problem else short_words(row.key, row.entry.before),
+                ""
+                if row.changed_by_another or row.problem
+                else short_words(row.key, row.entry.before),
                 ago_words(now_seconds - row.entry.written_at_seconds),
                 row.policy_key,
                 row.remark,
@@ -293,21 +343,33 @@ def restore_sheet(rows: Sequence[RestoreRow], now_seconds: float) -> Sheet:
     )
 
 
-def show_dry_run(page: Page, rows: Sequence[RestoreRow], *, warnings: Sequence[str], now_seconds: float) -> None:
-    """Print what `--yes` would do. Warnings come last, where they are seen just before it is typed."""
+def show_dry_run(
+    page: Page, rows: Sequence[RestoreRow], *, warnings: Sequence[str], now_seconds: float
+) -> None:
+    """Print what `--yes` would do. Warnings come last, where they are seen just before it is
+    typed.
+    """
     page.sheet(restore_sheet(rows, now_seconds))
     if rows:
         page.say()
     for warning in warnings:
         page.warn(warning)
     if rows:
-        page.say(f"Dry run: nothing was written. Run the same command with --yes to give back {len(rows)} quota values.", "bold")
+        page.say(
+            f"Dry run: nothing was written. Run the same command with --yes to give back "
+            f"{len(rows)} quota values.",
+            "bold",
+        )
     else:
         page.say("The ledger shows nothing of ours that was asked for.", "bold")
 
 
-def restore_document(rows: Sequence[RestoreRow], *, written: bool, complete: bool, warnings: Sequence[str]) -> Document:
-    """`written` false = a dry run; `complete` true = nothing that was asked for is left in the ledger."""
+def restore_document(
+    rows: Sequence[RestoreRow], *, written: bool, complete: bool, warnings: Sequence[str]
+) -> Document:
+    """`written` false = a dry run; `complete` true = nothing that was asked for is left in the
+    ledger.
+    """
     return {
         "written": written,
         "complete": complete,
@@ -336,42 +398,88 @@ def restore(
     *,
     zookeeper: options.ZooKeeper = None,
     credentials_file: options.CredentialsFile = None,
-    cluster_id: Annotated[str | None, typer.Option("--cluster-id", help="Guard: refuse any other Kafka cluster.")] = None,
-    policy: Annotated[
-        str | None, typer.Option("--policy", metavar="[NAMESPACE/]NAME", help="Only what this policy wrote, as the ledger has it.")
+    cluster_id: Annotated[
+        str | None, typer.Option("--cluster-id", help="Guard: refuse any other Kafka cluster.")
     ] = None,
-    user: Annotated[str | None, typer.Option("--user", "-u", help="Only entities of this user; <default> is Kafka's default user.")] = None,
-    client_id: Annotated[str | None, typer.Option("--client-id", "-c", help="Only entities of this client id; <default> as above.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this, only show what would be done.")] = False,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            "--policy",
+            metavar="[NAMESPACE/]NAME",
+            help="Only what this policy wrote, as the ledger has it.",
+        ),
+    ] = None,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            "--user", "-u", help="Only entities of this user; <default> is Kafka's default user."
+        ),
+    ] = None,
+    client_id: Annotated[
+        str | None,
+        typer.Option(
+            "--client-id", "-c", help="Only entities of this client id; <default> as above."
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it. Without this, only show what would be done.")
+    ] = False,
     at_once: Annotated[
-        bool, typer.Option("--at-once", help="Lower in one step instead of several safe ones: clients may be muted for minutes.")
+        bool,
+        typer.Option(
+            "--at-once",
+            help="Lower in one step instead of several safe ones: clients may be muted for "
+            "minutes.",
+        ),
     ] = False,
     max_mute_seconds: Annotated[
-        int, typer.Option("--max-mute-seconds", min=1, max=3600, help="The longest time for which a step may silence a client.")
+        int,
+        typer.Option(
+            "--max-mute-seconds",
+            min=1,
+            max=3600,
+            help="The longest time for which a step may silence a client.",
+        ),
     ] = 12,
-    window_samples: Annotated[int, typer.Option("--window-samples", min=1, max=600, help="The brokers' quota.window.num.")] = 11,
+    window_samples: Annotated[
+        int, typer.Option("--window-samples", min=1, max=600, help="The brokers' quota.window.num.")
+    ] = 11,
     window_sample_seconds: Annotated[
-        int, typer.Option("--window-sample-seconds", min=1, max=600, help="The brokers' quota.window.size.seconds.")
+        int,
+        typer.Option(
+            "--window-sample-seconds",
+            min=1,
+            max=600,
+            help="The brokers' quota.window.size.seconds.",
+        ),
     ] = 1,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Give every quota back as it was before Tidegate, from the ledger in ZooKeeper alone. Without --yes it only shows what it would do.
+    """Give every quota back as it was before Tidegate, from the ledger in ZooKeeper alone. Without
+    --yes it only shows what it would do.
 
-    Lowerings go down in steps, so that no client is muted for long, and the command waits between them; interrupt it and
-    start it again as you like. A value that another writer changed since stays as it is. The policy's claim on the cluster
-    is released at the end. Stop, pause or delete the operator's policy first: a running operator would write its contracts again.
+    Lowerings go down in steps, so that no client is muted for long, and the command waits between
+    them; interrupt it and start it again as you like. A value that another writer changed since
+    stays as it is. The policy's claim on the cluster is released at the end. Stop, pause or delete
+    the operator's policy first: a running operator would write its contracts again.
     """
     around = command_context(context, debug=debug)
     guard = Guard(
-        max_mute_seconds=NO_MUTE_BOUND_SECONDS if at_once else max_mute_seconds, window=QuotaWindow(window_samples, window_sample_seconds)
+        max_mute_seconds=NO_MUTE_BOUND_SECONDS if at_once else max_mute_seconds,
+        window=QuotaWindow(window_samples, window_sample_seconds),
     )
     access = AccessOptions(zookeeper=zookeeper, credentials_file=credentials_file)
     with opened_tree(around, None, access) as tree:
         store = ZooKeeperQuotaStore(tree)
         facts = store.facts()
         _refuse_other_cluster(facts, cluster_id, tree.address)
-        restoration = Restoration(store, Selection(user=user, client_id=client_id, policy=policy), guard, around.now_seconds)
+        restoration = Restoration(
+            store,
+            Selection(user=user, client_id=client_id, policy=policy),
+            guard,
+            around.now_seconds,
+        )
         if yes:
             _give_back(around, restoration, facts, output=output)
         else:
@@ -382,26 +490,48 @@ def _refuse_other_cluster(facts: ClusterFacts, expected: str | None, address: st
     if expected is not None and facts.cluster_id != expected:
         raise WriteRefused(
             Reason.WRONG_CLUSTER,
-            f"{wrong_cluster(address, facts.cluster_id, expected)} as --cluster-id demands. Nothing was written.",
+            (
+                f"{wrong_cluster(address, facts.cluster_id, expected)} as --cluster-id demands. "
+                f"Nothing was written."
+            ),
         )
 
 
-def _dry_run(around: CommandContext, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat) -> None:
+def _dry_run(
+    around: CommandContext, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat
+) -> None:
     givebacks = restoration.look()
     rows = restore_rows(givebacks)
-    warnings = tuple(_warnings(givebacks, facts, restoration.store.unreadable_nodes(), now_seconds=around.now_seconds()))
+    warnings = tuple(
+        _warnings(
+            givebacks, facts, restoration.store.unreadable_nodes(), now_seconds=around.now_seconds()
+        )
+    )
 
     def show(page: Page) -> None:
         show_dry_run(page, rows, warnings=warnings, now_seconds=around.now_seconds())
 
-    publish(around.out, output, restore_document(rows, written=False, complete=not rows, warnings=warnings), show=show)
-    around.exit_code = ExitCode.WOULD_CHANGE if rows or _releases_claim(restoration, facts) else ExitCode.OK
+    publish(
+        around.out,
+        output,
+        restore_document(rows, written=False, complete=not rows, warnings=warnings),
+        show=show,
+    )
+    around.exit_code = (
+        ExitCode.WOULD_CHANGE if rows or _releases_claim(restoration, facts) else ExitCode.OK
+    )
 
 
-def _give_back(around: CommandContext, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat) -> None:
+def _give_back(
+    around: CommandContext, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat
+) -> None:
     progress = Page(around.err)
     first = restoration.look()
-    warnings = tuple(_warnings(first, facts, restoration.store.unreadable_nodes(), now_seconds=around.now_seconds()))
+    warnings = tuple(
+        _warnings(
+            first, facts, restoration.store.unreadable_nodes(), now_seconds=around.now_seconds()
+        )
+    )
     for warning in warnings:
         progress.warn(warning)
     run = RestoreRun(restoration, facts.cluster_id, progress, around.wait_seconds)
@@ -412,41 +542,77 @@ def _give_back(around: CommandContext, restoration: Restoration, facts: ClusterF
     left = restore_rows(restoration.look())
 
     def show(page: Page) -> None:
-        page.say(f"Gave back {len(restore_rows(first)) - len(left)} quota values in {run.written} writes; {len(left)} are left.", "bold")
+        page.say(
+            f"Gave back {len(restore_rows(first)) - len(left)} quota values in {run.written} "
+            f"writes; {len(left)} are left.",
+            "bold",
+        )
         for row in left:
-            page.warn(f"{row.entity}: {row.remark or 'not given back yet; run the same command again'}")
-        page.say(f"Policy {claim} still claims the cluster." if claim else "No policy claims the cluster any more.")
+            page.warn(
+                f"{row.entity}: {row.remark or 'not given back yet; run the same command again'}"
+            )
+        page.say(
+            f"Policy {claim} still claims the cluster."
+            if claim
+            else "No policy claims the cluster any more."
+        )
 
-    publish(around.out, output, restore_document(left, written=True, complete=not left, warnings=warnings), show=show)
+    publish(
+        around.out,
+        output,
+        restore_document(left, written=True, complete=not left, warnings=warnings),
+        show=show,
+    )
     around.exit_code = ExitCode.ERROR if left else ExitCode.OK
 
 
 def _releases_claim(restoration: Restoration, facts: ClusterFacts) -> bool:
     owner = facts.owner_policy_key
-    return owner is not None and restoration.selection.everything and restoration.selection.covers_policy(owner)
+    return (
+        owner is not None
+        and restoration.selection.everything
+        and restoration.selection.covers_policy(owner)
+    )
 
 
-def _warnings(givebacks: Sequence[Giveback], facts: ClusterFacts, strange: Sequence[str], *, now_seconds: float) -> Iterator[str]:
+def _warnings(
+    givebacks: Sequence[Giveback],
+    facts: ClusterFacts,
+    strange: Sequence[str],
+    *,
+    now_seconds: float,
+) -> Iterator[str]:
     if facts.owner_policy_key is not None:
-        last = max((entry.written_at_seconds for giveback in givebacks for entry in _entries(giveback)), default=None)
+        last = max(
+            (entry.written_at_seconds for giveback in givebacks for entry in _entries(giveback)),
+            default=None,
+        )
         wrote = "" if last is None else f" (last write {ago_words(now_seconds - last)})"
         yield (
-            f"Policy {facts.owner_policy_key} claims cluster {facts.cluster_id}{wrote}. An operator that still runs it writes its "
-            "contracts again: stop it, or pause the policy with spec.suspend: true, before you give back."
+            f"Policy {facts.owner_policy_key} claims cluster {facts.cluster_id}{wrote}. An "
+            f"operator that still runs it writes its "
+            "contracts again: stop it, or pause the policy with spec.suspend: true, before you "
+            "give back."
         )
     mute_seconds = max((giveback.longest_mute_seconds for giveback in givebacks), default=0.0)
     if mute_seconds >= LONG_MUTE_SECONDS:
         yield (
-            f"Some clients would be muted for up to {mute_seconds:.0f} s at once, and raising a quota later does not free them. "
+            f"Some clients would be muted for up to {mute_seconds:.0f} s at once, and raising a "
+            f"quota later does not free them. "
             "Leave out --at-once to go down in safe steps."
         )
     if strange:
         yield (
-            f"These nodes have names that neither Kafka nor Tidegate writes, so they are left alone: {', '.join(strange[:5])}"
-            f"{f' and {len(strange) - 5} more' if len(strange) > 5 else ''}. While one of them is in the ledger, the claim is kept."
+            f"These nodes have names that neither Kafka nor Tidegate writes, so they are left "
+            f"alone: {', '.join(strange[:5])}"
+            f"{f' and {len(strange) - 5} more' if len(strange) > 5 else ''}. While one of them "
+            f"is in the ledger, the claim is kept."
         )
     if facts.migration_running:
-        yield "The cluster is being migrated to KRaft: nothing can be written through ZooKeeper until that is over."
+        yield (
+            "The cluster is being migrated to KRaft: nothing can be written through ZooKeeper "
+            "until that is over."
+        )
 
 
 def _entries(giveback: Giveback) -> Iterator[LedgerEntry]:

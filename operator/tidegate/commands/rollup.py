@@ -1,4 +1,6 @@
-"""`tidegate rollup`: usage tables. `run` and `backfill` make them, `show` reads them, `verify` checks them."""
+"""`tidegate rollup`: usage tables. `run` and `backfill` make them, `show` reads them, `verify`
+checks them.
+"""
 
 import tempfile
 from functools import partial
@@ -18,13 +20,20 @@ from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset, PrometheusServer
 from tidegate.resources.fields import moment
 
-app = typer.Typer(name="rollup", help="Usage tables: who used what.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    name="rollup", help="Usage tables: who used what.", no_args_is_help=True, rich_markup_mode=None
+)
 
 _FIVE_MINUTES_MS, _HOUR_MS = 300_000, 3_600_000
 
 TIME = "A time (2026-11-21T11:00:00Z), or how long ago (90s, 15m, 2h, 3d)."
 Store = Annotated[
-    str, typer.Option("--store", metavar="DIR|URL", help="Where the tables are: a folder, or file://, s3://, gs://, abfs://.")
+    str,
+    typer.Option(
+        "--store",
+        metavar="DIR|URL",
+        help="Where the tables are: a folder, or file://, s3://, gs://, abfs://.",
+    ),
 ]
 PolicyFiles = Annotated[
     list[str] | None,
@@ -32,39 +41,76 @@ PolicyFiles = Annotated[
         "--file",
         "-f",
         metavar="FILE|DIR|-",
-        help="The policy and its tiers as YAML, with their status if you have it: who is a member of which tier, contracts and limits. "
+        help="The policy and its tiers as YAML, with their status if you have it: who is a "
+        "member of which tier, contracts and limits. "
         "May be repeated.",
     ),
 ]
 
-app.command("job", short_help="Publish one window of a policy, as the operator's Jobs do.")(rollup_job.job)
+app.command("job", short_help="Publish one window of a policy, as the operator's Jobs do.")(
+    rollup_job.job
+)
 
 
 @app.command("run", short_help="Read Prometheus' history and publish usage tables.")
 def run(
     context: typer.Context,
     *,
-    prometheus: Annotated[str, typer.Option("--prometheus", metavar="URL", help="The server, such as http://prometheus:9090.")],
+    prometheus: Annotated[
+        str,
+        typer.Option(
+            "--prometheus", metavar="URL", help="The server, such as http://prometheus:9090."
+        ),
+    ],
     since: Annotated[str, typer.Option("--from", metavar="TIME", help=f"The first hour. {TIME}")],
-    until: Annotated[str, typer.Option("--to", metavar="TIME", help="The end; an hour that is not over by then is left out.")] = "0s",
-    out: Annotated[str, typer.Option("--out", "--store", metavar="DIR|URL", help="Where the tables go; earlier hours in it stay.")],
+    until: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="TIME", help="The end; an hour that is not over by then is left out."
+        ),
+    ] = "0s",
+    out: Annotated[
+        str,
+        typer.Option(
+            "--out",
+            "--store",
+            metavar="DIR|URL",
+            help="Where the tables go; earlier hours in it stay.",
+        ),
+    ],
     preset: Annotated[
-        Preset, typer.Option("--preset", help="Which exporter counts the brokers' NICs, as in a policy's `metrics.preset`.")
+        Preset,
+        typer.Option(
+            "--preset",
+            help="Which exporter counts the brokers' NICs, as in a policy's `metrics.preset`.",
+        ),
     ] = Preset.NODE_EXPORTER,
     broker_label: Annotated[
-        str | None, typer.Option("--broker-label", metavar="NAME", help="The label that names the broker; unset means the preset's.")
+        str | None,
+        typer.Option(
+            "--broker-label",
+            metavar="NAME",
+            help="The label that names the broker; unset means the preset's.",
+        ),
     ] = None,
-    scrape_interval_seconds: Annotated[int, typer.Option("--scrape-interval-seconds", min=1, max=300, help="How often it scrapes.")] = 15,
+    scrape_interval_seconds: Annotated[
+        int, typer.Option("--scrape-interval-seconds", min=1, max=300, help="How often it scrapes.")
+    ] = 15,
     running: Annotated[
         bool,
-        typer.Option("--running", help="Where --to is in the hour under way, publish that too, as far as windows of 5 minutes are over."),
+        typer.Option(
+            "--running",
+            help="Where --to is in the hour under way, publish that too, as far as windows of 5 "
+            "minutes are over.",
+        ),
     ] = False,
     metrics_credentials_file: Annotated[
         Path | None,
         typer.Option(
             "--metrics-credentials-file",
             metavar="FILE",
-            help="YAML file with what Prometheus asks for: `token`, or `username` and `password`, or `tls.crt` and `tls.key`; "
+            help="YAML file with what Prometheus asks for: `token`, or `username` and "
+            "`password`, or `tls.crt` and `tls.key`; "
             "and `ca.crt`, its authority.",
         ),
     ] = None,
@@ -74,14 +120,17 @@ def run(
         typer.Option(
             "--audit-file",
             metavar="FILE",
-            help="The operator's audit trail, for contracts and episodes where Prometheus has none of the operator's metrics.",
+            help="The operator's audit trail, for contracts and episodes where Prometheus has "
+            "none of the operator's metrics.",
         ),
     ] = None,
     debug: options.Debug = False,
 ) -> None:
-    """Fold the samples of whole hours into tables of 5 minutes, hours and days, on this machine, without any cluster.
+    """Fold the samples of whole hours into tables of 5 minutes, hours and days, on this machine,
+    without any cluster.
 
-    A run that is cut short leaves whole hours; the same command again goes on, and changes nothing that is right already.
+    A run that is cut short leaves whole hours; the same command again goes on, and changes nothing
+    that is right already.
     """
     around = command_context(context, debug=debug)
     require_extra()
@@ -89,15 +138,24 @@ def run(
     from tidegate.rollup.engine import Engine, RollupRequest, Span
 
     now_seconds = around.now_seconds()
-    start_ms, end_ms = (int(moment(text, now_seconds=now_seconds) * 1000) for text in (since, until))
-    policy, trail = terms_of(policy_of(around, file)), () if audit_file is None else lines_in(audit_file)
+    start_ms, end_ms = (
+        int(moment(text, now_seconds=now_seconds) * 1000) for text in (since, until)
+    )
+    policy, trail = (
+        terms_of(policy_of(around, file)),
+        () if audit_file is None else lines_in(audit_file),
+    )
     span = span_between(start_ms, end_ms, now_ms=int(now_seconds * 1000), running=running)
     page, brokers = Page(around.err), None if broker_label is None else BrokerLabel(broker_label)
     with shown(page) as progress:
         server = PrometheusServer(prometheus)
         if metrics_credentials_file is not None:
-            server = read_credentials_file(metrics_credentials_file).for_named_prometheus(prometheus)
-        settings = MetricsSettings(server, preset, brokers=brokers, scrape_interval_seconds=scrape_interval_seconds)
+            server = read_credentials_file(metrics_credentials_file).for_named_prometheus(
+                prometheus
+            )
+        settings = MetricsSettings(
+            server, preset, brokers=brokers, scrape_interval_seconds=scrape_interval_seconds
+        )
         request = RollupRequest(settings, store_address(out), policy, trail=trail)
         with Engine(request, clock_ms=around.now_ms, tell=page.say, progress=progress) as engine:
             published = engine.publish(Span(*span))
@@ -110,45 +168,90 @@ def backfill(
     context: typer.Context,
     *,
     since: Annotated[str, typer.Option("--from", metavar="TIME", help=f"The first hour. {TIME}")],
-    until: Annotated[str, typer.Option("--to", metavar="TIME", help="The end; an hour that is not over by then is left out.")] = "0s",
+    until: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="TIME", help="The end; an hour that is not over by then is left out."
+        ),
+    ] = "0s",
     policy: Annotated[
-        str | None, typer.Option("--policy", metavar="NAMESPACE/NAME", help="Fill the tables of this policy, as its Jobs would.")
+        str | None,
+        typer.Option(
+            "--policy",
+            metavar="NAMESPACE/NAME",
+            help="Fill the tables of this policy, as its Jobs would.",
+        ),
     ] = None,
     prometheus: Annotated[
-        str | None, typer.Option("--prometheus", metavar="URL", help="Without a policy: the server, such as http://prometheus:9090.")
+        str | None,
+        typer.Option(
+            "--prometheus",
+            metavar="URL",
+            help="Without a policy: the server, such as http://prometheus:9090.",
+        ),
     ] = None,
-    out: Annotated[str | None, typer.Option("--out", "--store", metavar="DIR|URL", help="Without a policy: where the tables are.")] = None,
-    preset: Annotated[Preset, typer.Option("--preset", help="Without a policy: which exporter counts the brokers' NICs.")] = (
-        Preset.NODE_EXPORTER
-    ),
+    out: Annotated[
+        str | None,
+        typer.Option(
+            "--out", "--store", metavar="DIR|URL", help="Without a policy: where the tables are."
+        ),
+    ] = None,
+    preset: Annotated[
+        Preset,
+        typer.Option("--preset", help="Without a policy: which exporter counts the brokers' NICs."),
+    ] = (Preset.NODE_EXPORTER),
     broker_label: Annotated[
-        str | None, typer.Option("--broker-label", metavar="NAME", help="Without a policy: the label that names the broker.")
+        str | None,
+        typer.Option(
+            "--broker-label",
+            metavar="NAME",
+            help="Without a policy: the label that names the broker.",
+        ),
     ] = None,
     scrape_interval_seconds: Annotated[
-        int, typer.Option("--scrape-interval-seconds", min=1, max=300, help="Without a policy: how often the server scrapes.")
+        int,
+        typer.Option(
+            "--scrape-interval-seconds",
+            min=1,
+            max=300,
+            help="Without a policy: how often the server scrapes.",
+        ),
     ] = 15,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which hours are missing, and compute none.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say which hours are missing, and compute none.")
+    ] = False,
     kubeconfig: options.Kubeconfig = None,
     kube_context: options.KubeContext = None,
     debug: options.Debug = False,
 ) -> None:
-    """Publish every hour between --from and --to that the tables lack, a day at a time, oldest first.
+    """Publish every hour between --from and --to that the tables lack, a day at a time, oldest
+    first.
 
-    Hours of which Prometheus has no samples any more are named at the end, with exit code 1; all others are published.
+    Hours of which Prometheus has no samples any more are named at the end, with exit code 1; all
+    others are published.
     """
     around = command_context(context, debug=debug)
     require_extra()
-    start_ms, end_ms = (int(moment(text, now_seconds=around.now_seconds()) * 1000) for text in (since, until))
+    start_ms, end_ms = (
+        int(moment(text, now_seconds=around.now_seconds()) * 1000) for text in (since, until)
+    )
     start_ms, end_ms = start_ms - start_ms % _HOUR_MS, end_ms - end_ms % _HOUR_MS
     if (policy is None) == (prometheus is None or out is None):
-        raise InvalidResource("It is not clear which tables to fill: give --policy NAMESPACE/NAME, or both --prometheus URL and --out DIR.")
+        raise InvalidResource(
+            "It is not clear which tables to fill: give --policy NAMESPACE/NAME, or both "
+            "--prometheus URL and --out DIR."
+        )
     if start_ms >= end_ms:
-        raise InvalidResource("There is no whole hour between --from and --to. Ask for an hour that is over.")
+        raise InvalidResource(
+            "There is no whole hour between --from and --to. Ask for an hour that is over."
+        )
     from tidegate.rollup.backfill import Backfill
     from tidegate.rollup.engine import RollupRequest
 
     page = Page(around.err)
-    filling = Backfill(start_ms, end_ms, dry_run=dry_run, clock_ms=around.now_ms, tell=page.say, warn=page.warn)
+    filling = Backfill(
+        start_ms, end_ms, dry_run=dry_run, clock_ms=around.now_ms, tell=page.say, warn=page.warn
+    )
     if policy is not None:
         with tempfile.TemporaryDirectory(prefix="tidegate-backfill-") as folder:
             asked = policy_options(policy, kubeconfig=kubeconfig, context=kube_context)
@@ -156,10 +259,15 @@ def backfill(
     else:
         brokers = None if broker_label is None else BrokerLabel(broker_label)
         server = PrometheusServer(prometheus or "")
-        metrics = MetricsSettings(server, preset, brokers=brokers, scrape_interval_seconds=scrape_interval_seconds)
+        metrics = MetricsSettings(
+            server, preset, brokers=brokers, scrape_interval_seconds=scrape_interval_seconds
+        )
         lost = filling.on_this_machine(RollupRequest(metrics, out or ""))
     if lost:
-        page.say(f"Not published, because Prometheus has no samples of it: {', '.join(map(str, lost))}.", "red")
+        page.say(
+            f"Not published, because Prometheus has no samples of it: {', '.join(map(str, lost))}.",
+            "red",
+        )
         around.exit_code = ExitCode.ERROR
 
 
@@ -167,11 +275,23 @@ def backfill(
 def show(
     context: typer.Context,
     *,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="usage_5m, usage_1h, usage_1d, broker_1h, tier_1d, ...")],
+    table: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLE", help="usage_5m, usage_1h, usage_1d, broker_1h, tier_1d, ..."
+        ),
+    ],
     store: Store,
-    since: Annotated[str | None, typer.Option("--from", metavar="TIME", help=f"Windows from then on. {TIME}")] = None,
-    until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="Windows before then; likewise.")] = None,
-    by: Annotated[str | None, typer.Option("--by", metavar="COLUMN", help="What to rank by; unset means bytes.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help=f"Windows from then on. {TIME}")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="Windows before then; likewise.")
+    ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="COLUMN", help="What to rank by; unset means bytes."),
+    ] = None,
     most: Annotated[int, typer.Option("--most", min=0, help="How many rows; 0 means all.")] = 20,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
@@ -183,14 +303,24 @@ def show(
     from tidegate.rollup.show import Question, top
     from tidegate.rollup.tables.store import UsageStore
 
-    question = Question(table=table, start_ms=_ms(around, since), end_ms=_ms(around, until), by=by, most=most)
+    question = Question(
+        table=table, start_ms=_ms(around, since), end_ms=_ms(around, until), by=by, most=most
+    )
     answer = top(UsageStore.at(store_address(store)), question)
     publish(around.out, output, answer.document(), show=partial(show_top, answer))
 
 
 @app.command("verify", short_help="Recompute every sum and say whether a store is whole.")
-def verify(context: typer.Context, *, store: Store, output: options.Output = OutputFormat.TABLE, debug: options.Debug = False) -> None:
-    """Read everything that is published, compare it with the sums from when it was published, and each table with the finer ones."""
+def verify(
+    context: typer.Context,
+    *,
+    store: Store,
+    output: options.Output = OutputFormat.TABLE,
+    debug: options.Debug = False,
+) -> None:
+    """Read everything that is published, compare it with the sums from when it was published, and
+    each table with the finer ones.
+    """
     around = command_context(context, debug=debug)
     require_extra()
     from tidegate.commands.rollup_page import show_verdict
@@ -212,10 +342,12 @@ def _ms(around: CommandContext, text: str | None) -> int | None:
 
 
 def span_between(start_ms: int, end_ms: int, *, now_ms: int, running: bool) -> tuple[int, int]:
-    """[start, end) in milliseconds: from a whole hour to a whole one, or with `running` to a window of 5 minutes that is over now.
+    """[start, end) in milliseconds: from a whole hour to a whole one, or with `running` to a window
+    of 5 minutes that is over now.
 
-    Only the hour under way is ever cut, and never at another time than now: publishing an hour as far as an earlier time would take rows
-    out of the tables. Raises InvalidResource where nothing is over between the two.
+    Only the hour under way is ever cut, and never at another time than now: publishing an hour as
+    far as an earlier time would take rows out of the tables. Raises InvalidResource where nothing
+    is over between the two.
     """
     first_ms, last_ms = start_ms - start_ms % _HOUR_MS, end_ms - end_ms % _HOUR_MS
     this_hour_ms = now_ms - now_ms % _HOUR_MS
@@ -229,13 +361,19 @@ def span_between(start_ms: int, end_ms: int, *, now_ms: int, running: bool) -> t
 def span_words(start_ms: int, end_ms: int) -> str:
     """`3 hours`, or `3 hours and 25 minutes of the one under way`."""
     hours, rest_ms = divmod(end_ms - start_ms, _HOUR_MS)
-    return f"{hours} hours" + (f" and {rest_ms // 60_000} minutes of the one under way" if rest_ms else "")
+    return f"{hours} hours" + (
+        f" and {rest_ms // 60_000} minutes of the one under way" if rest_ms else ""
+    )
 
 
 def _nothing_over(*, running: bool) -> str:
     if running:
-        return "No window of 5 minutes is over between --from and --to, so nothing was rolled up. Ask for an earlier time, or again later."
+        return (
+            "No window of 5 minutes is over between --from and --to, so nothing was rolled up. "
+            "Ask for an earlier time, or again later."
+        )
     return (
-        "There is no whole hour between --from and --to, so nothing was rolled up. Ask for an hour that is over, or for the one under way "
+        "There is no whole hour between --from and --to, so nothing was rolled up. Ask for an "
+        "hour that is over, or for the one under way "
         "with --running."
     )

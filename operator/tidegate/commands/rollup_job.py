@@ -1,4 +1,6 @@
-"""`tidegate rollup job`: the command of a rollup Job's Pod. Its exit codes are those of `kube.rollup_jobs`, which Kubernetes acts on."""
+"""`tidegate rollup job`: the command of a rollup Job's Pod. Its exit codes are those of
+`kube.rollup_jobs`, which Kubernetes acts on.
+"""
 
 import signal
 from collections.abc import Iterator
@@ -32,16 +34,25 @@ def job(
     context: typer.Context,
     *,
     policy: Annotated[str, typer.Option("--policy", metavar="NAMESPACE/NAME", help="Whose usage.")],
-    window_start: Annotated[str, typer.Option("--window-start", metavar="TIME", help="The window's beginning: 2026-11-22T07:00:00Z.")],
-    window_end: Annotated[str, typer.Option("--window-end", metavar="TIME", help="Its end; it has to be over.")],
+    window_start: Annotated[
+        str,
+        typer.Option(
+            "--window-start", metavar="TIME", help="The window's beginning: 2026-11-22T07:00:00Z."
+        ),
+    ],
+    window_end: Annotated[
+        str, typer.Option("--window-end", metavar="TIME", help="Its end; it has to be over.")
+    ],
     kubeconfig: options.Kubeconfig = None,
     kube_context: options.KubeContext = None,
     debug: options.Debug = False,
 ) -> None:
-    """Publish a window's usage tables and write down what was found, for the operator, whose Jobs run this.
+    """Publish a window's usage tables and write down what was found, for the operator, whose Jobs
+    run this.
 
-    Exit codes: 64 when the policy or what it names has to be corrected, 65 when tables are damaged or of another version, 77 when access
-    was refused. Trying again helps in none of these cases. 1 for errors that may pass by themselves.
+    Exit codes: 64 when the policy or what it names has to be corrected, 65 when tables are damaged
+    or of another version, 77 when access was refused. Trying again helps in none of these cases. 1
+    for errors that may pass by themselves.
     """
     around = command_context(context, debug=debug)
     around.exit_code_of = exit_code_of
@@ -49,24 +60,36 @@ def job(
     from tidegate.rollup.job_run import run_job
 
     asked = policy_options(policy, kubeconfig=kubeconfig, context=kube_context)
-    window = Window(*(round(moment(text, now_seconds=around.now_seconds()) * 1000) for text in (window_start, window_end)))
+    window = Window(
+        *(
+            round(moment(text, now_seconds=around.now_seconds()) * 1000)
+            for text in (window_start, window_end)
+        )
+    )
     with _ended_by_sigterm(), TemporaryDirectory(prefix="tidegate-job-") as folder:
         found = rollup_policy(around, asked)
-        run_job(found, window, folder=Path(folder), clock_ms=around.now_ms, tell=Page(around.err).say)
+        run_job(
+            found, window, folder=Path(folder), clock_ms=around.now_ms, tell=Page(around.err).say
+        )
 
 
 def policy_options(policy: str, *, kubeconfig: Path | None, context: str | None) -> PolicyOptions:
-    """The policy by its full name. Only its own namespace is read, because a Job may read no other."""
+    """The policy by its full name. Only its own namespace is read, because a Job may read no
+    other.
+    """
     namespace, _, name = policy.partition("/")
     if not namespace or not name:
-        raise InvalidResource(f"{policy!r} is not the name of a policy. Write it as NAMESPACE/NAME.")
+        raise InvalidResource(
+            f"{policy!r} is not the name of a policy. Write it as NAMESPACE/NAME."
+        )
     return PolicyOptions(policy=policy, kubeconfig=kubeconfig, context=context, namespace=namespace)
 
 
 def rollup_policy(around: CommandContext, asked: PolicyOptions) -> "RollupPolicy":
     """The rollup part of a policy, with the Secrets for Prometheus.
 
-    Raises InvalidResource for a policy without `rollup` or `metrics`, and what asking Kubernetes raises.
+    Raises InvalidResource for a policy without `rollup` or `metrics`, and what asking Kubernetes
+    raises.
     """
     from tidegate.rollup.engine import RollupPolicy
 
@@ -74,7 +97,10 @@ def rollup_policy(around: CommandContext, asked: PolicyOptions) -> "RollupPolicy
     declared, spec = source.declared, source.declared.spec
     if spec.rollup is None or spec.metrics is None or source.kubernetes is None:
         lacking = "rollup" if spec.rollup is None else "metrics"
-        raise InvalidResource(f"Policy {declared.policy.key} has no spec.{lacking}, so there is nothing to roll up for it. Add it.")
+        raise InvalidResource(
+            f"Policy {declared.policy.key} has no spec.{lacking}, so there is nothing to roll up "
+            f"for it. Add it."
+        )
     metrics = metrics_settings(spec.metrics, source.metrics_secrets())
     return RollupPolicy(
         source.kubernetes,
@@ -87,11 +113,19 @@ def rollup_policy(around: CommandContext, asked: PolicyOptions) -> "RollupPolicy
 
 
 def require_extra() -> None:
-    """Raise NotFound, with the command to install them, where the packages of usage tables are missing. The operator does without them."""
+    """Raise NotFound, with the command to install them, where the packages of usage tables are
+    missing. The operator does without them.
+    """
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
         lacking = f"Usage tables need {', '.join(missing)}, which this installation does not have."
-        raise NotFound(Reason.INVALID_SPEC, f"{lacking} `pip install 'tidegate[rollup]'` brings them; `make setup` of a clone does, too.")
+        raise NotFound(
+            Reason.INVALID_SPEC,
+            (
+                f"{lacking} `pip install 'tidegate[rollup]'` brings them; `make setup` of a clone "
+                f"does, too."
+            ),
+        )
 
 
 def exit_code_of(error: Exception) -> int:
@@ -110,7 +144,9 @@ def exit_code_of(error: Exception) -> int:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """End on SIGTERM. The first process of a container ignores the signal unless it has a handler, and would run until it is killed."""
+    """End on SIGTERM. The first process of a container ignores the signal unless it has a handler,
+    and would run until it is killed.
+    """
 
     def end(_number: int, _frame: object) -> NoReturn:
         raise SystemExit(_TERMINATED)

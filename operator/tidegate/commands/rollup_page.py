@@ -33,15 +33,22 @@ _TITLES = {
 
 @contextmanager
 def shown(page: Page) -> Iterator[Progress]:
-    """Progress bars on a terminal, below the sentences, for as long as the block lasts; elsewhere none.
+    """Progress bars on a terminal, below the sentences, for as long as the block lasts; elsewhere
+    none.
 
     Bars stay as they are at the end, so that a run that was cut short shows how far it came.
     """
     if page.screen is None:
         yield unwatched
         return
-    columns = (rich_progress.BarColumn(), rich_progress.MofNCompleteColumn(), rich_progress.TextColumn("{task.description}"))
-    with rich_progress.Progress(*columns, rich_progress.TimeElapsedColumn(), console=page.screen, redirect_stdout=False) as bars:
+    columns = (
+        rich_progress.BarColumn(),
+        rich_progress.MofNCompleteColumn(),
+        rich_progress.TextColumn("{task.description}"),
+    )
+    with rich_progress.Progress(
+        *columns, rich_progress.TimeElapsedColumn(), console=page.screen, redirect_stdout=False
+    ) as bars:
         yield _Bars(bars)
 
 
@@ -68,22 +75,33 @@ def _time_of(answer: Answer) -> str:
     if not answer.windows:
         return f"Nothing of {answer.kind.name} is published for that time."
     first, last = answer.windows[0], answer.windows[-1]
-    hours = f"{answer.published_seconds / 3600:g} h published, {first} to {last} UTC, by {answer.by}"
+    hours = (
+        f"{answer.published_seconds / 3600:g} h published, {first} to {last} UTC, by {answer.by}"
+    )
     return f"{hours}." if not answer.others else f"{hours}; {answer.others} more rows."
 
 
 def _top_sheet(kind: TableKind, rows: Sequence[Mapping[str, object]]) -> Sheet:
-    names = [name for name in (*key_columns(kind), *ranked_columns(kind.name)) if any(row.get(name) is not None for row in rows)]
+    names = [
+        name
+        for name in (*key_columns(kind), *ranked_columns(kind.name))
+        if any(row.get(name) is not None for row in rows)
+    ]
     if any("mean_rate" in row for row in rows):
         names.insert(names.index("bytes") + 1, "mean_rate")
     if "coverage" in kind.schema.names and rows:
         names.append("coverage")
-    columns = tuple(Column(_title(name), right=name not in kind.key, fold=name in {"user", "client_id"}) for name in names)
+    columns = tuple(
+        Column(_title(name), right=name not in kind.key, fold=name in {"user", "client_id"})
+        for name in names
+    )
     return Sheet(columns, [[_cell(name, row.get(name)) for name in names] for row in rows])
 
 
 def _title(name: str) -> str:
-    return _TITLES.get(name, name.removeprefix("seconds_").replace("_rate", "").replace("_", " ").capitalize())
+    return _TITLES.get(
+        name, name.removeprefix("seconds_").replace("_rate", "").replace("_", " ").capitalize()
+    )
 
 
 def _cell(name: str, value: object) -> str:
@@ -97,7 +115,11 @@ def _unit(name: str) -> Callable[[float], str]:
         return byte_words
     if name.endswith("_seconds") or name.startswith("seconds_"):
         return lambda seconds: f"{seconds:,.0f} s"
-    return (lambda share: f"{100 * share:.0f} %") if name == "coverage" else (lambda rate: rate_words(round(rate)))
+    return (
+        (lambda share: f"{100 * share:.0f} %")
+        if name == "coverage"
+        else (lambda rate: rate_words(round(rate)))
+    )
 
 
 def byte_words(count: float) -> str:
@@ -115,7 +137,11 @@ def show_verdict(verdict: Verdict, page: Page) -> None:
         if found:
             page.heading(f"{name.capitalize()} ({len(found)})")
         for one in found[:_MOST_FINDINGS]:
-            page.say(f"{one.table} {one.window}: {one.message}" if one.window else f"{one.table}: {one.message}")
+            page.say(
+                f"{one.table} {one.window}: {one.message}"
+                if one.window
+                else f"{one.table}: {one.message}"
+            )
         if len(found) > _MOST_FINDINGS:
             page.say(f"... and {len(found) - _MOST_FINDINGS} more; --output json has them all.")
     page.say()
@@ -126,16 +152,34 @@ def _conclusion(verdict: Verdict) -> str:
     if verdict.is_whole and not any(tally.files for tally in verdict.tables.values()):
         return "Nothing is published here. Check the address."
     if verdict.is_whole:
-        return "The store is whole: every file holds what was published, and all sums agree to the byte."
+        return (
+            "The store is whole: every file holds what was published, and all sums agree to "
+            "the byte."
+        )
     if verdict.is_sound:
-        return "What is published is sound. Gaps and outdated windows are filled by the next runs, or by `tidegate rollup backfill`."
-    return "The store is damaged. Roll the named windows up again while Prometheus still has their samples; nothing else is affected."
+        return (
+            "What is published is sound. Gaps and outdated windows are filled by the next "
+            "runs, or by `tidegate rollup backfill`."
+        )
+    return (
+        "The store is damaged. Roll the named windows up again while Prometheus still has "
+        "their samples; nothing else is affected."
+    )
 
 
 def _table_sheet(tables: Mapping[str, Tally]) -> Sheet:
-    columns = (Column("Table"), *(Column(title, right=True) for title in ("Windows", "Files", "Rows", "Size")))
+    columns = (
+        Column("Table"),
+        *(Column(title, right=True) for title in ("Windows", "Files", "Rows", "Size")),
+    )
     rows = [
-        (name, str(tally.windows), str(tally.files), f"{tally.rows:,}", f"{tally.size_bytes / 1e6:.1f} MB")
+        (
+            name,
+            str(tally.windows),
+            str(tally.files),
+            f"{tally.rows:,}",
+            f"{tally.size_bytes / 1e6:.1f} MB",
+        )
         for name, tally in tables.items()
     ]
     return Sheet(columns, rows)

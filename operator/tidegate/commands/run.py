@@ -1,4 +1,6 @@
-"""`tidegate run`: the operator as a process, in a Pod or on a machine beside the cluster. This module only fills in the settings."""
+"""`tidegate run`: the operator as a process, in a Pod or on a machine beside the cluster. This
+module only fills in the settings.
+"""
 
 import json
 import os
@@ -21,7 +23,12 @@ CRD_VERSION = "tidegate.io/v1alpha1"
 REVISION_VARIABLE = "TIDEGATE_REVISION"  # set when an image is built, where no git is at hand
 
 
-def version(context: typer.Context, *, output: options.Output = OutputFormat.TABLE, debug: options.Debug = False) -> None:
+def version(
+    context: typer.Context,
+    *,
+    output: options.Output = OutputFormat.TABLE,
+    debug: options.Debug = False,
+) -> None:
     """Say which version this is, on which Python, and which custom resources it speaks."""
     around = command_context(context, debug=debug)
     document = version_document()
@@ -34,14 +41,22 @@ def version(context: typer.Context, *, output: options.Output = OutputFormat.TAB
 
 
 def version_document() -> Document:
-    """`revision` is there only where it is known: in a built image, or installed from a git address."""
+    """`revision` is there only where it is known: in a built image, or installed from a git
+    address.
+    """
     revision = os.environ.get(REVISION_VARIABLE) or _installed_revision()
-    facts = {"version": __version__, "python": platform.python_version(), "customResources": CRD_VERSION}
+    facts = {
+        "version": __version__,
+        "python": platform.python_version(),
+        "customResources": CRD_VERSION,
+    }
     return facts | ({"revision": revision} if revision else {})
 
 
 def _installed_revision() -> str | None:
-    """The commit that pip or uv noted when the package came from git (PEP 610); None for every other installation."""
+    """The commit that pip or uv noted when the package came from git (PEP 610); None for every
+    other installation.
+    """
     try:
         noted = distribution("tidegate").read_text("direct_url.json")
     except PackageNotFoundError:
@@ -58,18 +73,44 @@ def run(
     *,
     namespace: Annotated[
         list[str] | None,
-        typer.Option("--namespace", "-n", metavar="NAME", help="Watch this namespace; may be repeated. Without it: all of them."),
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Watch this namespace; may be repeated. Without it: all of them.",
+        ),
     ] = None,
     kubeconfig: options.Kubeconfig = None,
     kube_context: options.KubeContext = None,
-    liveness_port: Annotated[int, typer.Option("--liveness-port", min=0, max=65535, help="Port of /healthz; 0 = any free port.")] = 8080,
-    metrics_port: Annotated[int, typer.Option("--metrics-port", min=0, max=65535, help="Port of /metrics; 0 = any free port.")] = 9095,
+    liveness_port: Annotated[
+        int,
+        typer.Option(
+            "--liveness-port", min=0, max=65535, help="Port of /healthz; 0 = any free port."
+        ),
+    ] = 8080,
+    metrics_port: Annotated[
+        int,
+        typer.Option(
+            "--metrics-port", min=0, max=65535, help="Port of /metrics; 0 = any free port."
+        ),
+    ] = 9095,
     listen_address: Annotated[
-        str, typer.Option("--listen-address", help="Where both ports listen; the default lets probes and Prometheus in.")
+        str,
+        typer.Option(
+            "--listen-address",
+            help="Where both ports listen; the default lets probes and Prometheus in.",
+        ),
     ] = _DEFAULTS.listen_address,
-    log_format: Annotated[LogFormat, typer.Option("--log-format", help="JSON lines, or lines for people.")] = _DEFAULTS.log_format,
+    log_format: Annotated[
+        LogFormat, typer.Option("--log-format", help="JSON lines, or lines for people.")
+    ] = _DEFAULTS.log_format,
     log_level: Annotated[
-        LogLevel, typer.Option("--log-level", case_sensitive=False, help="The least important line that is still logged.")
+        LogLevel,
+        typer.Option(
+            "--log-level",
+            case_sensitive=False,
+            help="The least important line that is still logged.",
+        ),
     ] = _DEFAULTS.log_level,
     audit_file: Annotated[
         str,
@@ -77,23 +118,43 @@ def run(
             "--audit-file",
             envvar="TIDEGATE_AUDIT_FILE",
             metavar="FILE|-",
-            help="Where to append the audit trail, one JSON line each; - is standard output (log lines go to standard error).",
+            help="Where to append the audit trail, one JSON line each; - is standard output "
+            "(log lines go to standard error).",
         ),
     ] = _DEFAULTS.audit_file,
     rollup_image: Annotated[
-        str | None, typer.Option("--rollup-image", metavar="IMAGE", help="Image of rollup Jobs. Without it the operator makes none.")
+        str | None,
+        typer.Option(
+            "--rollup-image",
+            metavar="IMAGE",
+            help="Image of rollup Jobs. Without it the operator makes none.",
+        ),
     ] = None,
     rollup_service_account: Annotated[
-        str, typer.Option("--rollup-service-account", metavar="NAME", help="ServiceAccount of rollup Jobs, in each policy's namespace.")
+        str,
+        typer.Option(
+            "--rollup-service-account",
+            metavar="NAME",
+            help="ServiceAccount of rollup Jobs, in each policy's namespace.",
+        ),
     ] = "default",
     rollup_pull_secret: Annotated[
-        list[str] | None, typer.Option("--rollup-pull-secret", metavar="NAME", help="Secret to pull their image with; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--rollup-pull-secret",
+            metavar="NAME",
+            help="Secret to pull their image with; may be repeated.",
+        ),
     ] = None,
     debug: options.Debug = False,
 ) -> None:
-    """Run the operator until SIGTERM or Ctrl-C. It finishes the batch under way and releases its Leases."""
+    """Run the operator until SIGTERM or Ctrl-C. It finishes the batch under way and releases its
+    Leases.
+    """
     command_context(context, debug=debug)
-    from tidegate import main  # kopf and the clients behind it take a second to import, which no other command should pay
+    from tidegate import (
+        main,
+    )  # kopf and the clients behind it take a second to import, which no other command should pay
 
     settings = Settings(
         namespaces=tuple(namespace or ()),
@@ -110,5 +171,11 @@ def run(
     main.run(settings)
 
 
-def _rollups(image: str | None, service_account: str, pull_secrets: tuple[str, ...]) -> RollupOffer | None:
-    return None if not image else RollupOffer(image=image, service_account=service_account, pull_secrets=pull_secrets)
+def _rollups(
+    image: str | None, service_account: str, pull_secrets: tuple[str, ...]
+) -> RollupOffer | None:
+    return (
+        None
+        if not image
+        else RollupOffer(image=image, service_account=service_account, pull_secrets=pull_secrets)
+    )

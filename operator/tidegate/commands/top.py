@@ -1,4 +1,6 @@
-"""`tidegate top`: brokers against their limits, levels, and members below their contract with the reason, every few seconds."""
+"""`tidegate top`: brokers against their limits, levels, and members below their contract with the
+reason, every few seconds.
+"""
 
 import json
 from collections.abc import Generator, Iterator, Sequence
@@ -19,7 +21,16 @@ from tidegate.commands.inputs import STANDARD_INPUT, PolicySource, find_policy
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, ago_words, publish
 from tidegate.commands.plan import entity_document
-from tidegate.commands.top_rows import BrokerRow, LevelRow, RateRow, View, broker_rows, level_rows, opened_viewer, rate_rows
+from tidegate.commands.top_rows import (
+    BrokerRow,
+    LevelRow,
+    RateRow,
+    View,
+    broker_rows,
+    level_rows,
+    opened_viewer,
+    rate_rows,
+)
 from tidegate.errors import InvalidResource, TidegateError
 
 # Output for people: three tables that fit a terminal of 100 columns, and sentences for the members
@@ -54,9 +65,23 @@ def show_view(page: Page, view: View, *, most_members: int) -> None:
 def _headline(view: View) -> str:
     observation, watched = view.observation, view.watched
     moment = datetime.fromtimestamp(observation.now_seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    over = f"{sum(one.pressure is Pressure.OVER for one in watched)} of {len(watched)} brokers over" if watched is not None else ""
+    over = (
+        f"{sum(one.pressure is Pressure.OVER for one in watched)} of {len(watched)} brokers over"
+        if watched is not None
+        else ""
+    )
     mode = "paused" if observation.policy.paused else f"mode {observation.policy.mode.value}"
-    return "  ".join(part for part in (moment, observation.policy.key, f"cluster {view.cluster_id or _UNKNOWN}", mode, over) if part)
+    return "  ".join(
+        part
+        for part in (
+            moment,
+            observation.policy.key,
+            f"cluster {view.cluster_id or _UNKNOWN}",
+            mode,
+            over,
+        )
+        if part
+    )
 
 
 def _warnings(view: View) -> Iterator[str]:
@@ -65,7 +90,10 @@ def _warnings(view: View) -> Iterator[str]:
     if not view.is_measured:
         yield "The policy has no spec.metrics, so the load of brokers is not known."
     readings = view.readings
-    yield from (f"{problem.reason.value}: {problem.message}" for problem in (readings.problems if readings is not None else ()))
+    yield from (
+        f"{problem.reason.value}: {problem.message}"
+        for problem in (readings.problems if readings is not None else ())
+    )
     yield from view.warnings
 
 
@@ -96,13 +124,28 @@ def _broker_cells(row: BrokerRow) -> Sequence[str]:
 
 def _level_sheet(rows: Sequence[LevelRow]) -> Sheet:
     titles = ("Members", "Below", "Fetch", "Produce", "Delayed")
-    columns = (Column("Level"), *(Column(title, right=True) for title in titles), Column("State"), Column("Because", fold=True))
+    columns = (
+        Column("Level"),
+        *(Column(title, right=True) for title in titles),
+        Column("State"),
+        Column("Because", fold=True),
+    )
     return Sheet(columns, [_level_cells(row) for row in rows])
 
 
 def _level_cells(row: LevelRow) -> Sequence[str]:
-    word = ("", "") if row.word is None else (row.word.state, _cut(row.word.because, _LONGEST_CAUSE))
-    return (row.level.value, str(row.members), str(row.below), _rate(row.fetch), _rate(row.produce), _delay(row.delay_seconds), *word)
+    word = (
+        ("", "") if row.word is None else (row.word.state, _cut(row.word.because, _LONGEST_CAUSE))
+    )
+    return (
+        row.level.value,
+        str(row.members),
+        str(row.below),
+        _rate(row.fetch),
+        _rate(row.produce),
+        _delay(row.delay_seconds),
+        *word,
+    )
 
 
 def _rate_sheet(rows: Sequence[RateRow], observation: Observation) -> Sheet:
@@ -131,7 +174,11 @@ def _quota(row: RateRow) -> str:
         return _UNKNOWN
     if row.contract is None:
         return "unlimited" if row.in_force is None else rate_words(row.in_force)
-    return rate_words(row.contract) if row.in_force == row.contract else f"{_quota_number(row)} of {rate_words(row.contract)}"
+    return (
+        rate_words(row.contract)
+        if row.in_force == row.contract
+        else f"{_quota_number(row)} of {rate_words(row.contract)}"
+    )
 
 
 def _quota_number(row: RateRow) -> str:
@@ -185,7 +232,9 @@ def view_document(view: View) -> Document:
         "brokers": None if view.watched is None else [_broker(row) for row in broker_rows(view)],
         "levels": [_level(row) for row in level_rows(view, rates)],
         "members": [_rate_document(row) for row in rates],
-        "holds": [{"reason": hold.reason.value, "message": hold.message} for hold in view.decision.holds],
+        "holds": [
+            {"reason": hold.reason.value, "message": hold.message} for hold in view.decision.holds
+        ],
         "problems": _problems(view) if readings is not None else None,
         "warnings": list(view.warnings),
     }
@@ -193,7 +242,10 @@ def view_document(view: View) -> Document:
 
 def _problems(view: View) -> Sequence[Document]:
     problems = view.readings.problems if view.readings is not None else ()
-    return [{"reason": problem.reason.value, "broker": problem.broker, "message": problem.message} for problem in problems]
+    return [
+        {"reason": problem.reason.value, "broker": problem.broker, "message": problem.message}
+        for problem in problems
+    ]
 
 
 def _broker(row: BrokerRow) -> Document:
@@ -214,7 +266,9 @@ def _broker(row: BrokerRow) -> Document:
 def _level(row: LevelRow) -> Document:
     return {
         "level": row.level.value,
-        "said": None if row.word is None else {"state": row.word.state, "since": row.word.since, "because": row.word.because},
+        "said": None
+        if row.word is None
+        else {"state": row.word.state, "since": row.word.since, "because": row.word.because},
         "tiers": row.tiers,
         "members": row.members,
         "belowContract": row.below,
@@ -242,11 +296,15 @@ def _rate_document(row: RateRow) -> Document:
         "message": report.message,
     }
     if entry is not None:
-        document["written"] = {"reason": entry.reason.value, "atSeconds": round(entry.written_at_seconds, 3)}
+        document["written"] = {
+            "reason": entry.reason.value,
+            "atSeconds": round(entry.written_at_seconds, 3),
+        }
     return document
 
 
-_FROM_THE_TOP = "\x1b[H\x1b[J"  # the cursor home, and everything below it cleared: less flicker than clearing first
+# the cursor home, and everything below it cleared: less flicker than clearing first
+_FROM_THE_TOP = "\x1b[H\x1b[J"
 
 
 @takes_policy_and_cluster
@@ -263,23 +321,37 @@ def top(
         ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
-    interval: Annotated[int, typer.Option("--interval", min=1, max=3600, help="Seconds between two looks.")] = 5,
-    members: Annotated[int, typer.Option("--members", min=0, help="How many rates of members to show at most; 0 = all.")] = 15,
+    interval: Annotated[
+        int, typer.Option("--interval", min=1, max=3600, help="Seconds between two looks.")
+    ] = 5,
+    members: Annotated[
+        int,
+        typer.Option(
+            "--members", min=0, help="How many rates of members to show at most; 0 = all."
+        ),
+    ] = 15,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Show brokers against their limits, levels and members, who is below its contract and why, every few seconds until Ctrl-C.
+    """Show brokers against their limits, levels and members, who is below its contract and why,
+    every few seconds until Ctrl-C.
 
-    The policy, the brokers, the quotas and Prometheus are read anew for every look, and nothing is written. What is not known is shown as
-    unknown, with why. A member's rate is over all brokers, its quota and contract are per broker, and Delayed is the highest throttle time
-    that any broker reports, a mean over up to a minute. On a terminal the table stays in place; with --output json every look is
-    one line.
+    The policy, the brokers, the quotas and Prometheus are read anew for every look, and nothing is
+    written. What is not known is shown as unknown, with why. A member's rate is over all brokers,
+    its quota and contract are per broker, and Delayed is the highest throttle time that any broker
+    reports, a mean over up to a minute. On a terminal the table stays in place; with --output json
+    every look is one line.
     """
     around = command_context(context, debug=debug)
     if not once and STANDARD_INPUT in asked.policy.files:
-        raise InvalidResource("Standard input can be read only once: add --once, or give the policy in a file.")
+        raise InvalidResource(
+            "Standard input can be read only once: add --once, or give the policy in a file."
+        )
     in_place = around.out.isatty() and output is OutputFormat.TABLE and not once
-    with suppress(KeyboardInterrupt), closing(_views(around, asked, metrics_credentials_file)) as views:  # this is how people end it
+    with (
+        suppress(KeyboardInterrupt),
+        closing(_views(around, asked, metrics_credentials_file)) as views,
+    ):  # this is how people end it
         for view in views:
             _show(around, view, output, most_members=members, once=once, in_place=in_place)
             if once:
@@ -287,8 +359,12 @@ def top(
             around.wait_seconds(interval)
 
 
-def _views(around: CommandContext, asked: CommandOptions, metrics_file: Path | None) -> Generator[View, None, None]:
-    """One view each time, by the policy as it is now. Connections are kept while the policy's cluster and metrics stay the same."""
+def _views(
+    around: CommandContext, asked: CommandOptions, metrics_file: Path | None
+) -> Generator[View, None, None]:
+    """One view each time, by the policy as it is now. Connections are kept while the policy's
+    cluster and metrics stay the same.
+    """
     source = find_policy(around, asked.policy)
     while True:
         with opened_viewer(around, source, asked.access, metrics_file=metrics_file) as viewer:
@@ -299,7 +375,10 @@ def _views(around: CommandContext, asked: CommandOptions, metrics_file: Path | N
 
 
 def _names_the_same(one: PolicySource, other: PolicySource) -> bool:
-    return (one.declared.spec.kafka, one.declared.spec.metrics) == (other.declared.spec.kafka, other.declared.spec.metrics)
+    return (one.declared.spec.kafka, one.declared.spec.metrics) == (
+        other.declared.spec.kafka,
+        other.declared.spec.metrics,
+    )
 
 
 def _newest(around: CommandContext, asked: CommandOptions, known: PolicySource) -> PolicySource:
@@ -311,14 +390,27 @@ def _newest(around: CommandContext, asked: CommandOptions, known: PolicySource) 
         return known
 
 
-def _show(around: CommandContext, view: View, output: OutputFormat, *, most_members: int, once: bool, in_place: bool) -> None:
+def _show(
+    around: CommandContext,
+    view: View,
+    output: OutputFormat,
+    *,
+    most_members: int,
+    once: bool,
+    in_place: bool,
+) -> None:
     document = view_document(view)
     if output is OutputFormat.JSON and not once:
         around.out.write(json.dumps(document, ensure_ascii=False) + "\n")
     else:
         if in_place:
             around.out.write(_FROM_THE_TOP)
-        publish(around.out, output, document, show=lambda page: show_view(page, view, most_members=most_members))
+        publish(
+            around.out,
+            output,
+            document,
+            show=lambda page: show_view(page, view, most_members=most_members),
+        )
         if not in_place and not once:
             around.out.write("---\n" if output is OutputFormat.YAML else "\n")
     around.out.flush()

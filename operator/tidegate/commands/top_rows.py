@@ -1,6 +1,8 @@
-"""Rows of `tidegate top`: brokers against their limits, levels, and members with the reason for their quota.
+"""Rows of `tidegate top`: brokers against their limits, levels, and members with the reason for
+their quota.
 
-Rates are bytes per second, measured ones as floats; None is unknown, never zero. Rows join the observation and the decision.
+Rates are bytes per second, measured ones as floats; None is unknown, never zero. Rows join the
+observation and the decision.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +38,8 @@ from tidegate.control.metrics_watch import Reader
 from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins
 from tidegate.errors import TidegateError
 
-# One policy's cluster and the load of its brokers, observed and judged as by the operator, read only.
+# One policy's cluster and the load of its brokers, observed and judged as by the operator, read
+# only.
 #
 # Only the last pressure of each broker is kept from view to view, so that a load around its limit
 # does not flicker. The decision is made without the load: what to throttle depends on the memory of
@@ -54,9 +57,11 @@ class LevelWord:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One view of a policy's cluster. `is_measured` = the policy has metrics. Without them, or without known brokers, readings are None.
+    """One view of a policy's cluster. `is_measured` = the policy has metrics. Without them, or
+    without known brokers, readings are None.
 
-    `cluster_id` None = no answer. `watched` None = load or brokers are not known at all. `said` are the levels in the operator's status.
+    `cluster_id` None = no answer. `watched` None = load or brokers are not known at all. `said` are
+    the levels in the operator's status.
     """
 
     observation: Observation
@@ -76,7 +81,9 @@ class View:
 class Viewer:
     """Reads one view of a policy's cluster after another. Nothing is written."""
 
-    def __init__(self, around: CommandContext, cluster: KafkaCluster, reader: Reader | None) -> None:
+    def __init__(
+        self, around: CommandContext, cluster: KafkaCluster, reader: Reader | None
+    ) -> None:
         self._around = around
         self._cluster = cluster
         self._reader = reader
@@ -84,19 +91,34 @@ class Viewer:
         self._pressures: Mapping[int, Pressure] = {}
 
     def read(self, source: PolicySource) -> View:
-        """Read one view. Nothing is raised where a server does not answer: that becomes a hold, or a problem of the readings."""
+        """Read one view. Nothing is raised where a server does not answer: that becomes a hold, or
+        a problem of the readings.
+        """
         now_seconds = self._around.now_seconds()
         usage, unread = source.usage(now_seconds)
-        seen = self._observer.observe(source.declared, self._cluster, now_seconds=now_seconds, usage=usage)
+        seen = self._observer.observe(
+            source.declared, self._cluster, now_seconds=now_seconds, usage=usage
+        )
         decision, _ = decide(seen.observation, Memory())
         observation = replace(seen.observation, readings=self._read(seen.observation))
         stale_after_seconds = observation.policy.stale_after_seconds
-        flows = flows_of(observation.readings, now_seconds=now_seconds, stale_after_seconds=stale_after_seconds)
+        flows = flows_of(
+            observation.readings, now_seconds=now_seconds, stale_after_seconds=stale_after_seconds
+        )
         watched = watch(observation, flows, self._pressures)
         self._pressures = {one.broker: one.pressure for one in watched or ()}
         cluster_id = seen.facts.cluster_id if seen.facts is not None else None
         warnings = (*source.remarks(), *(warning.message for warning in (*seen.warnings, *unread)))
-        return View(observation, decision, cluster_id, self._reader is not None, watched, flows, _said(source.status), warnings)
+        return View(
+            observation,
+            decision,
+            cluster_id,
+            self._reader is not None,
+            watched,
+            flows,
+            _said(source.status),
+            warnings,
+        )
 
     def _read(self, observation: Observation) -> Readings | None:
         if self._reader is None or observation.topology is None:
@@ -111,12 +133,25 @@ class Viewer:
 def _said(status: Mapping[str, Any]) -> Mapping[Level, LevelWord]:
     levels = {level.value: level for level in Level}
     known = [one for one in status.get("levels") or () if one.get("level") in levels]
-    return {levels[one["level"]]: LevelWord(str(one.get("state")), one.get("since") or "", one.get("because") or "") for one in known}
+    return {
+        levels[one["level"]]: LevelWord(
+            str(one.get("state")), one.get("since") or "", one.get("because") or ""
+        )
+        for one in known
+    }
 
 
 @contextmanager
-def opened_viewer(around: CommandContext, source: PolicySource, access: AccessOptions, *, metrics_file: Path | None) -> Iterator[Viewer]:
-    """The policy's cluster and its Prometheus. Credentials of the latter come from `metrics_file` where it is given."""
+def opened_viewer(
+    around: CommandContext,
+    source: PolicySource,
+    access: AccessOptions,
+    *,
+    metrics_file: Path | None,
+) -> Iterator[Viewer]:
+    """The policy's cluster and its Prometheus. Credentials of the latter come from `metrics_file`
+    where it is given.
+    """
     with opened_cluster(around, source, access) as cluster:
         reader = _reader(around, source, metrics_file)
         if reader is None:
@@ -126,13 +161,17 @@ def opened_viewer(around: CommandContext, source: PolicySource, access: AccessOp
             yield Viewer(around, cluster, reader)
 
 
-def _reader(around: CommandContext, source: PolicySource, metrics_file: Path | None) -> Reader | None:
+def _reader(
+    around: CommandContext, source: PolicySource, metrics_file: Path | None
+) -> Reader | None:
     spec = source.declared.spec.metrics
     if spec is None:
         return None
     if metrics_file is None:
         return around.open_reader(metrics_settings(spec, source.metrics_secrets()))
-    return around.open_reader(settings_of(spec, read_credentials_file(metrics_file).for_prometheus(spec.prometheus)))
+    return around.open_reader(
+        settings_of(spec, read_credentials_file(metrics_file).for_prometheus(spec.prometheus))
+    )
 
 
 _FIRST_LEVEL_LAST = sorted(Level, reverse=True)
@@ -140,7 +179,9 @@ _FIRST_LEVEL_LAST = sorted(Level, reverse=True)
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """One broker in one direction. `why` explains its state. `clients` is the rate of all its clients together."""
+    """One broker in one direction. `why` explains its state. `clients` is the rate of all its
+    clients together.
+    """
 
     broker: int
     direction: Direction | None
@@ -153,10 +194,11 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class RateRow:
-    """One byte rate of one member. `sends` is over all brokers, `delay_seconds` the longest throttle time that any broker reports.
+    """One byte rate of one member. `sends` is over all brokers, `delay_seconds` the longest
+    throttle time that any broker reports.
 
-    `in_force` is the quota in Kafka now, per broker as `contract` is; None = unlimited, or not known where not `is_read`. `entry` is its
-    entry in the ledger.
+    `in_force` is the quota in Kafka now, per broker as `contract` is; None = unlimited, or not
+    known where not `is_read`. `entry` is its entry in the ledger.
     """
 
     report: MemberReport
@@ -171,12 +213,18 @@ class RateRow:
     @property
     def is_below(self) -> bool:
         """Whether its quota is below its contract."""
-        return self.contract is not None and self.in_force is not None and self.in_force < self.contract
+        return (
+            self.contract is not None
+            and self.in_force is not None
+            and self.in_force < self.contract
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class LevelRow:
-    """All members of one level. Rates are sums of those that are known, None = none is; `word` None = not in the operator's status."""
+    """All members of one level. Rates are sums of those that are known, None = none is; `word` None
+    = not in the operator's status.
+    """
 
     level: Level
     word: LevelWord | None
@@ -191,7 +239,11 @@ class LevelRow:
 def broker_rows(view: View) -> tuple[BrokerRow, ...]:
     """A row for each limited direction of each live broker; one row for a broker without limits."""
     flows = view.flows
-    return tuple(row for one in view.watched or () for row in _rows_of(one, flows, view.observation.now_seconds))
+    return tuple(
+        row
+        for one in view.watched or ()
+        for row in _rows_of(one, flows, view.observation.now_seconds)
+    )
 
 
 def _rows_of(one: WatchedBroker, flows: Flows, now_seconds: float) -> Iterable[BrokerRow]:
@@ -200,12 +252,20 @@ def _rows_of(one: WatchedBroker, flows: Flows, now_seconds: float) -> Iterable[B
     for way, nic in one.nics.items():
         clients = flows.total(one.broker, way) if flows.is_measured(one.broker, way) else None
         age_seconds = None if nic.at_seconds is None else now_seconds - nic.at_seconds
-        yield BrokerRow(one.broker, way, _pressure(one, nic), nic, clients, age_seconds, _why(one, nic))
+        yield BrokerRow(
+            one.broker, way, _pressure(one, nic), nic, clients, age_seconds, _why(one, nic)
+        )
 
 
 def _pressure(one: WatchedBroker, nic: NicStatus) -> Pressure:
-    """The NIC's own state; a broker that is over counts as over in the direction that was above its limit a moment ago."""
-    swings = one.pressure is Pressure.OVER and nic.known and not any(other.pressure is Pressure.OVER for other in one.nics.values())
+    """The NIC's own state; a broker that is over counts as over in the direction that was above its
+    limit a moment ago.
+    """
+    swings = (
+        one.pressure is Pressure.OVER
+        and nic.known
+        and not any(other.pressure is Pressure.OVER for other in one.nics.values())
+    )
     return Pressure.OVER if swings and nic.hot_samples else nic.pressure
 
 
@@ -213,56 +273,91 @@ def _why(one: WatchedBroker, nic: NicStatus) -> str:
     if not nic.known:
         return nic.why
     hot = f"{nic.hot_samples} of {nic.samples} samples above" if nic.hot_samples else ""
-    swings = "was above a moment ago" if one.pressure is Pressure.OVER and nic.pressure is Pressure.WITHIN and not hot else ""
+    swings = (
+        "was above a moment ago"
+        if one.pressure is Pressure.OVER and nic.pressure is Pressure.WITHIN and not hot
+        else ""
+    )
     return hot or swings
 
 
 def rate_rows(view: View) -> tuple[RateRow, ...]:
-    """Every managed byte rate: those below their contract first, then by level from L3 up, then by what they send."""
+    """Every managed byte rate: those below their contract first, then by level from L3 up, then by
+    what they send.
+    """
     flows, quotas = view.flows, view.observation.quotas or {}
-    reports = [report for report in view.decision.members if report.state is not MemberState.OVERLAPPING]
-    rows = [_rate_row(report, key, flows, quotas) for report in reports for key in DIRECTION_OF if _is_managed(report, key, flows)]
+    reports = [
+        report for report in view.decision.members if report.state is not MemberState.OVERLAPPING
+    ]
+    rows = [
+        _rate_row(report, key, flows, quotas)
+        for report in reports
+        for key in DIRECTION_OF
+        if _is_managed(report, key, flows)
+    ]
     return tuple(sorted(rows, key=_order))
 
 
 def _is_managed(report: MemberReport, key: QuotaKey, flows: Flows) -> bool:
     """A member without a contract in this direction is shown only while it sends."""
-    return key in report.quota or key in report.promise.values or bool(flows.of((report.entity, DIRECTION_OF[key])))
+    return (
+        key in report.quota
+        or key in report.promise.values
+        or bool(flows.of((report.entity, DIRECTION_OF[key])))
+    )
 
 
-def _rate_row(report: MemberReport, key: QuotaKey, flows: Flows, quotas: Mapping[Entity, StoredQuota]) -> RateRow:
+def _rate_row(
+    report: MemberReport, key: QuotaKey, flows: Flows, quotas: Mapping[Entity, StoredQuota]
+) -> RateRow:
     found = tuple(flows.of((report.entity, DIRECTION_OF[key])).values())
     stored = quotas.get(report.entity)
     return RateRow(
         report,
         key,
-        sends=sum(flow.bytes_per_second for flow in found) if found else _nothing_or_unknown(flows, DIRECTION_OF[key]),
+        sends=sum(flow.bytes_per_second for flow in found)
+        if found
+        else _nothing_or_unknown(flows, DIRECTION_OF[key]),
         delay_seconds=_delay(found),
         in_force=enforced_rate(stored.values.get(key)) if stored is not None else None,
         contract=report.promise.values.get(key),
         is_read=stored is not None and stored.problem is None,
-        entry=stored.ledger.entries.get(key) if stored is not None and stored.ledger is not None else None,
+        entry=stored.ledger.entries.get(key)
+        if stored is not None and stored.ledger is not None
+        else None,
     )
 
 
 def _nothing_or_unknown(flows: Flows, way: Direction) -> float | None:
-    """The rate of a client without series: zero where brokers report others, unknown where they report no client at all."""
+    """The rate of a client without series: zero where brokers report others, unknown where they
+    report no client at all.
+    """
     return 0.0 if any(direction is way for _, direction in flows.totals) else None
 
 
 def _delay(flows: Iterable[ClientRate]) -> float | None:
-    delays = [flow.throttle_milliseconds for flow in flows if flow.throttle_milliseconds is not None]
+    delays = [
+        flow.throttle_milliseconds for flow in flows if flow.throttle_milliseconds is not None
+    ]
     return max(delays) / 1000 if delays else None
 
 
 def _order(row: RateRow) -> tuple[bool, int, float, str]:
-    return (not row.is_below, _FIRST_LEVEL_LAST.index(row.report.level), -(row.sends or 0.0), row.report.entity.sort_key)
+    return (
+        not row.is_below,
+        _FIRST_LEVEL_LAST.index(row.report.level),
+        -(row.sends or 0.0),
+        row.report.entity.sort_key,
+    )
 
 
 def level_rows(view: View, rows: Sequence[RateRow]) -> tuple[LevelRow, ...]:
     """Every level that has members, L0 first."""
     levels = [level for level in Level if _has(rows, level)]
-    return tuple(_level_row(level, [row for row in rows if row.report.level is level], view.said.get(level)) for level in levels)
+    return tuple(
+        _level_row(level, [row for row in rows if row.report.level is level], view.said.get(level))
+        for level in levels
+    )
 
 
 def _has(rows: Sequence[RateRow], level: Level) -> bool:

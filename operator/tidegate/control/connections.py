@@ -1,4 +1,5 @@
-"""The connection of one policy to its Kafka cluster: opened when first needed, and opened anew when the policy or a Secret changes.
+"""The connection of one policy to its Kafka cluster: opened when first needed, and opened anew when
+the policy or a Secret changes.
 
 Store and topology reconnect by themselves, so its health is not watched here.
 """
@@ -14,7 +15,13 @@ from typing import Generic, Protocol, TypeVar
 from controller_logic.reasons import Reason
 from tidegate.control.observe import KafkaCluster, TopologySource
 from tidegate.errors import TidegateError, UserActionRequired
-from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism, TlsFiles, ZooKeeperConnection
+from tidegate.kafka.settings import (
+    KafkaConnection,
+    SaslLogin,
+    SaslMechanism,
+    TlsFiles,
+    ZooKeeperConnection,
+)
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import Kubernetes
@@ -29,7 +36,13 @@ from tidegate.prometheus.settings import (
     TlsTexts,
 )
 from tidegate.prometheus.settings import Queries as Selectors
-from tidegate.resources.authentication import CertificateAndKey, KafkaAuthentication, PrometheusAuthentication, Tls, ZooKeeperAuthentication
+from tidegate.resources.authentication import (
+    CertificateAndKey,
+    KafkaAuthentication,
+    PrometheusAuthentication,
+    Tls,
+    ZooKeeperAuthentication,
+)
 from tidegate.resources.policy import BrokerIdentity, MetricQueries, MetricsSource
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
@@ -52,9 +65,11 @@ _MECHANISMS = {
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The Secrets of one namespace that a connection needs, by name; with `file` all of them come from that file instead.
+    """The Secrets of one namespace that a connection needs, by name; with `file` all of them come
+    from that file instead.
 
-    Whatever is missing raises UserActionRequired with SECRET_UNREADABLE, which names the Secret and the key.
+    Whatever is missing raises UserActionRequired with SECRET_UNREADABLE, which names the Secret and
+    the key.
     """
 
     namespace: str = ""
@@ -62,7 +77,9 @@ class Secrets:
     file: Path | None = None
 
     def value(self, secret: str, key: str, *, meanwhile: str) -> bytes:
-        """The value as it is; empty ones count as missing. `meanwhile` is what happens until it is there."""
+        """The value as it is; empty ones count as missing. `meanwhile` is what happens until it is
+        there.
+        """
         value = self.data.get(secret, {}).get(key)
         if not value:
             what = "has no key" if value is None else "has nothing in its key"
@@ -74,7 +91,9 @@ class Secrets:
         try:
             text = self.value(secret, key, meanwhile=meanwhile).decode("utf-8").strip("\r\n")
         except UnicodeDecodeError:
-            raise _unreadable(f"{self._called(secret)} must have UTF-8 text in its key {key}; {meanwhile}") from None
+            raise _unreadable(
+                f"{self._called(secret)} must have UTF-8 text in its key {key}; {meanwhile}"
+            ) from None
         if not text:
             raise _unreadable(f"{self._called(secret)} has nothing in its key {key}; {meanwhile}")
         return text
@@ -83,15 +102,25 @@ class Secrets:
         """The keys that match `pattern`, in order; there is at least one."""
         found = sorted(key for key in self.data.get(secret, {}) if fnmatchcase(key, pattern))
         if not found:
-            raise _unreadable(f"{self._called(secret)} has no key that matches {pattern}; {meanwhile}")
+            raise _unreadable(
+                f"{self._called(secret)} has no key that matches {pattern}; {meanwhile}"
+            )
         return found
 
     def _called(self, secret: str) -> str:
-        return f"Credentials file {self.file}" if self.file is not None else f"Secret {self.namespace}/{secret}"
+        return (
+            f"Credentials file {self.file}"
+            if self.file is not None
+            else f"Secret {self.namespace}/{secret}"
+        )
 
 
-def read_secrets(kubernetes: Kubernetes, namespace: str, names: Collection[str], *, known: Secrets | None = None) -> Secrets:
-    """Read these Secrets. One that cannot be read is taken from `known` where it is there; else the error is raised."""
+def read_secrets(
+    kubernetes: Kubernetes, namespace: str, names: Collection[str], *, known: Secrets | None = None
+) -> Secrets:
+    """Read these Secrets. One that cannot be read is taken from `known` where it is there; else the
+    error is raised.
+    """
     data: dict[str, SecretData] = {}
     for name in sorted(names):
         try:
@@ -104,47 +133,77 @@ def read_secrets(kubernetes: Kubernetes, namespace: str, names: Collection[str],
 
 
 def zookeeper_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> ZooKeeperConnection:
-    """The settings for the policy's ZooKeeper. Raises UserActionRequired with SECRET_UNREADABLE when a Secret lacks a key."""
+    """The settings for the policy's ZooKeeper. Raises UserActionRequired with SECRET_UNREADABLE
+    when a Secret lacks a key.
+    """
     zookeeper = spec.zookeeper
     if zookeeper is None:
         raise UserActionRequired(
-            Reason.INVALID_SPEC, "spec.kafka.zookeeper is required with quotaStore ZooKeeper; every quota stays as it is"
+            Reason.INVALID_SPEC,
+            (
+                "spec.kafka.zookeeper is required with quotaStore ZooKeeper; every quota stays "
+                "as it "
+                "is"
+            ),
         )
     tls = _tls_files(zookeeper.tls, zookeeper.authentication, secrets, folder / "zookeeper")
-    return ZooKeeperConnection(zookeeper.connect, sasl=_login(zookeeper.authentication, secrets), tls=tls)
+    return ZooKeeperConnection(
+        zookeeper.connect, sasl=_login(zookeeper.authentication, secrets), tls=tls
+    )
 
 
 def brokers_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> KafkaConnection:
     """The settings for the policy's brokers. Raises like `zookeeper_connection`."""
     tls = _tls_files(spec.tls, spec.authentication, secrets, folder / "brokers")
-    return KafkaConnection(tuple(spec.bootstrap_servers.split(",")), sasl=_login(spec.authentication, secrets), tls=tls)
+    return KafkaConnection(
+        tuple(spec.bootstrap_servers.split(",")), sasl=_login(spec.authentication, secrets), tls=tls
+    )
 
 
 def trusted_certificates(tls: Tls | None, secrets: Secrets, *, meanwhile: str) -> bytes | None:
-    """All certificates that are trusted, one after the other; None = the machine's own authorities."""
+    """All certificates that are trusted, one after the other; None = the machine's own
+    authorities.
+    """
     found: list[bytes] = []
     for trusted in (tls.trusted_certificates or ()) if tls is not None else ():
         name = trusted.secret_name
-        keys = [trusted.certificate] if trusted.certificate else secrets.keys_like(name, trusted.pattern or "*", meanwhile=meanwhile)
+        keys = (
+            [trusted.certificate]
+            if trusted.certificate
+            else secrets.keys_like(name, trusted.pattern or "*", meanwhile=meanwhile)
+        )
         found += [secrets.value(name, key, meanwhile=meanwhile) for key in keys]
     return b"\n".join(found) if found else None
 
 
-def certificate_and_key(where: CertificateAndKey, secrets: Secrets, *, meanwhile: str) -> tuple[bytes, bytes]:
+def certificate_and_key(
+    where: CertificateAndKey, secrets: Secrets, *, meanwhile: str
+) -> tuple[bytes, bytes]:
     """The client certificate and its key, both PEM."""
     certificate = secrets.value(where.secret_name, where.certificate, meanwhile=meanwhile)
     return certificate, secrets.value(where.secret_name, where.key, meanwhile=meanwhile)
 
 
-def _login(declared: KafkaAuthentication | ZooKeeperAuthentication | None, secrets: Secrets) -> SaslLogin | None:
-    if declared is None or declared.username is None or declared.password_secret is None:  # type tls: the certificate is the login
+def _login(
+    declared: KafkaAuthentication | ZooKeeperAuthentication | None, secrets: Secrets
+) -> SaslLogin | None:
+    if (
+        declared is None or declared.username is None or declared.password_secret is None
+    ):  # type tls: the certificate is the login
         return None
-    password = secrets.text(declared.password_secret.secret_name, declared.password_secret.password, meanwhile=QUOTAS_STAY)
+    password = secrets.text(
+        declared.password_secret.secret_name,
+        declared.password_secret.password,
+        meanwhile=QUOTAS_STAY,
+    )
     return SaslLogin(_MECHANISMS[declared.type], declared.username, password)
 
 
 def _tls_files(
-    tls: Tls | None, login: KafkaAuthentication | ZooKeeperAuthentication | None, secrets: Secrets, folder: Path
+    tls: Tls | None,
+    login: KafkaAuthentication | ZooKeeperAuthentication | None,
+    secrets: Secrets,
+    folder: Path,
 ) -> TlsFiles | None:
     if tls is None:
         return None
@@ -154,8 +213,14 @@ def _tls_files(
         files = TlsFiles(ca_file=_write_private(folder / "ca.crt", authorities))
     if login is None or login.certificate_and_key is None:
         return files
-    certificate, key = certificate_and_key(login.certificate_and_key, secrets, meanwhile=QUOTAS_STAY)
-    return TlsFiles(files.ca_file, _write_private(folder / "tls.crt", certificate), _write_private(folder / "tls.key", key))
+    certificate, key = certificate_and_key(
+        login.certificate_and_key, secrets, meanwhile=QUOTAS_STAY
+    )
+    return TlsFiles(
+        files.ca_file,
+        _write_private(folder / "tls.crt", certificate),
+        _write_private(folder / "tls.key", key),
+    )
 
 
 def _write_private(path: Path, content: bytes) -> str:
@@ -173,8 +238,15 @@ NOT_MEASURED = "load is not read until then"
 
 
 def metrics_settings(spec: MetricsSource, secrets: Secrets) -> MetricsSettings:
-    """The settings for the policy's metrics. Raises UserActionRequired with SECRET_UNREADABLE when a Secret lacks a key."""
-    return settings_of(spec, prometheus_server(spec.prometheus.url, spec.prometheus.tls, spec.prometheus.authentication, secrets))
+    """The settings for the policy's metrics. Raises UserActionRequired with SECRET_UNREADABLE when
+    a Secret lacks a key.
+    """
+    return settings_of(
+        spec,
+        prometheus_server(
+            spec.prometheus.url, spec.prometheus.tls, spec.prometheus.authentication, secrets
+        ),
+    )
 
 
 def settings_of(spec: MetricsSource, server: PrometheusServer) -> MetricsSettings:
@@ -191,27 +263,48 @@ def settings_of(spec: MetricsSource, server: PrometheusServer) -> MetricsSetting
 
 
 def prometheus_server(
-    url: str, tls: Tls | None, login: PrometheusAuthentication | None, secrets: Secrets, *, meanwhile: str = NOT_MEASURED
+    url: str,
+    tls: Tls | None,
+    login: PrometheusAuthentication | None,
+    secrets: Secrets,
+    *,
+    meanwhile: str = NOT_MEASURED,
 ) -> PrometheusServer:
-    """The settings for the server. Raises UserActionRequired (SECRET_UNREADABLE) for a missing key; `meanwhile` ends the message."""
+    """The settings for the server. Raises UserActionRequired (SECRET_UNREADABLE) for a missing key;
+    `meanwhile` ends the message.
+    """
     authorities = trusted_certificates(tls, secrets, meanwhile=meanwhile)
     certificate, key = None, None
     if login is not None and login.certificate_and_key is not None:
-        certificate, key = certificate_and_key(login.certificate_and_key, secrets, meanwhile=meanwhile)
+        certificate, key = certificate_and_key(
+            login.certificate_and_key, secrets, meanwhile=meanwhile
+        )
     given = authorities is not None or certificate is not None
     return PrometheusServer(
-        url, _prometheus_login(login, secrets, meanwhile), tls=TlsTexts(authorities, certificate, key) if given else None
+        url,
+        _prometheus_login(login, secrets, meanwhile),
+        tls=TlsTexts(authorities, certificate, key) if given else None,
     )
 
 
-def _prometheus_login(declared: PrometheusAuthentication | None, secrets: Secrets, meanwhile: str) -> BearerLogin | BasicLogin | None:
+def _prometheus_login(
+    declared: PrometheusAuthentication | None, secrets: Secrets, meanwhile: str
+) -> BearerLogin | BasicLogin | None:
     if declared is None:
         return None
     if declared.token_secret is not None:
-        return BearerLogin(secrets.text(declared.token_secret.secret_name, declared.token_secret.token, meanwhile=meanwhile))
-    if declared.username is None or declared.password_secret is None:  # type tls: the certificate is the login
+        return BearerLogin(
+            secrets.text(
+                declared.token_secret.secret_name, declared.token_secret.token, meanwhile=meanwhile
+            )
+        )
+    if (
+        declared.username is None or declared.password_secret is None
+    ):  # type tls: the certificate is the login
         return None
-    password = secrets.text(declared.password_secret.secret_name, declared.password_secret.password, meanwhile=meanwhile)
+    password = secrets.text(
+        declared.password_secret.secret_name, declared.password_secret.password, meanwhile=meanwhile
+    )
     return BasicLogin(declared.username, password)
 
 
@@ -234,7 +327,9 @@ def _identity(ids: BrokerIdentity) -> BrokerLabel | BrokerInstances:
 
 
 class OpenTree(Protocol):
-    """Opens the ZooKeeper of `spec`. `folder` is private and outlives the connection; certificates are kept there."""
+    """Opens the ZooKeeper of `spec`. `folder` is private and outlives the connection; certificates
+    are kept there.
+    """
 
     def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree: ...
 
@@ -242,7 +337,14 @@ class OpenTree(Protocol):
 class OpenTopology(Protocol):
     """Opens the brokers of `spec`; `topic_names` lists all topics, for prefixes."""
 
-    def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]) -> TopologySource: ...
+    def __call__(
+        self,
+        spec: KafkaSpec,
+        secrets: Secrets,
+        *,
+        folder: Path,
+        topic_names: Callable[[], frozenset[str]],
+    ) -> TopologySource: ...
 
 
 def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
@@ -252,7 +354,9 @@ def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
     return ZooKeeperSession(zookeeper_connection(spec, secrets, folder))
 
 
-def open_topology(spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]) -> TopologySource:
+def open_topology(
+    spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]
+) -> TopologySource:
     """See OpenTopology. Raises UserActionRequired when a Secret does not hold what it must."""
     from tidegate.kafka.brokers import KafkaTopology
 
@@ -268,21 +372,25 @@ def open_cluster(
     open_tree: OpenTree = open_tree,
     open_topology: OpenTopology = open_topology,
 ) -> KafkaCluster:
-    """The cluster of `spec`; `brokers_secrets` where those of the brokers come from elsewhere than ZooKeeper's.
+    """The cluster of `spec`; `brokers_secrets` where those of the brokers come from elsewhere than
+    ZooKeeper's.
 
     Raises UserActionRequired when a Secret does not hold what it must.
     """
     tree = open_tree(spec, secrets, folder=folder)
     store = ZooKeeperQuotaStore(tree)
     try:
-        topology = open_topology(spec, brokers_secrets or secrets, folder=folder, topic_names=store.topic_names)
+        topology = open_topology(
+            spec, brokers_secrets or secrets, folder=folder, topic_names=store.topic_names
+        )
     except BaseException:
         store.close()
         raise
     return KafkaCluster(tree.address, store, topology)
 
 
-# A changed Secret is noticed within this time; reading it every pass would be noise in the API server's audit log.
+# A changed Secret is noticed within this time; reading it every pass would be noise in the API
+# server's audit log.
 SECRET_AGE_SECONDS = 60.0
 
 Origin = TypeVar("Origin")
@@ -304,9 +412,11 @@ class _Wanted:
 
 
 class Renewed(Generic[Origin, Opened]):
-    """A resource that is open, with a private folder, and opened anew when its origin has changed. One thread at a time may use it.
+    """A resource that is open, with a private folder, and opened anew when its origin has changed.
+    One thread at a time may use it.
 
-    `read` gets the last origin and returns the present one, with its Secrets; it is called once a minute. `close` must not raise.
+    `read` gets the last origin and returns the present one, with its Secrets; it is called once a
+    minute. `close` must not raise.
     """
 
     def __init__(
@@ -332,8 +442,14 @@ class Renewed(Generic[Origin, Opened]):
         return self._origin
 
     def current(self, *, is_outdated: bool = False) -> Opened:
-        """The open resource, opened anew where needed. `is_outdated` = do not wait for the minute. Raises what `read` and `opener` do."""
-        if self._opened is not None and not is_outdated and self._monotonic() - self._read_at_seconds <= SECRET_AGE_SECONDS:
+        """The open resource, opened anew where needed. `is_outdated` = do not wait for the minute.
+        Raises what `read` and `opener` do.
+        """
+        if (
+            self._opened is not None
+            and not is_outdated
+            and self._monotonic() - self._read_at_seconds <= SECRET_AGE_SECONDS
+        ):
             return self._opened
         origin = self._read(self._origin)
         self._read_at_seconds = self._monotonic()
@@ -356,20 +472,32 @@ class Renewed(Generic[Origin, Opened]):
 
 
 class Connection:
-    """At most one open cluster. `wake` is called when its brokers come, go or elect a controller."""
+    """At most one open cluster. `wake` is called when its brokers come, go or elect a
+    controller.
+    """
 
     def __init__(
-        self, namespace: str, *, kubernetes: Kubernetes, opener: OpenCluster, wake: Callable[[], None], monotonic: Callable[[], float]
+        self,
+        namespace: str,
+        *,
+        kubernetes: Kubernetes,
+        opener: OpenCluster,
+        wake: Callable[[], None],
+        monotonic: Callable[[], float],
     ) -> None:
         self._namespace = namespace
         self._kubernetes = kubernetes
         self._opener = opener
         self._wake = wake
         self._spec: KafkaSpec | None = None
-        self._renewed = Renewed(read=self._wanted, opener=self._open, close=KafkaCluster.close, monotonic=monotonic)
+        self._renewed = Renewed(
+            read=self._wanted, opener=self._open, close=KafkaCluster.close, monotonic=monotonic
+        )
 
     def cluster(self, spec: KafkaSpec) -> KafkaCluster:
-        """The cluster of `spec`. Raises a TidegateError when a Secret cannot be read or does not fit."""
+        """The cluster of `spec`. Raises a TidegateError when a Secret cannot be read or does not
+        fit.
+        """
         self._spec = spec
         origin = self._renewed.origin
         return self._renewed.current(is_outdated=origin is not None and origin.spec != spec)
@@ -387,10 +515,14 @@ class Connection:
         return cluster
 
     def _wanted(self, before: _Wanted | None) -> _Wanted:
-        """Read spec and Secrets. A Secret that vanished under an open connection is remembered: a namespace that is being deleted loses
-        its Secrets before its policies, which still have quotas to give back."""
+        """Read spec and Secrets. A Secret that vanished under an open connection is remembered: a
+        namespace that is being deleted loses its Secrets before its policies, which still have
+        quotas to give back.
+        """
         spec = self._spec
         if spec is None:
             raise ValueError("a connection is asked for the cluster of a spec")
         known = before.secrets if before is not None and before.spec == spec else None
-        return _Wanted(spec, read_secrets(self._kubernetes, self._namespace, spec.secret_names, known=known))
+        return _Wanted(
+            spec, read_secrets(self._kubernetes, self._namespace, spec.secret_names, known=known)
+        )

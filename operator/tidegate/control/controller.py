@@ -1,4 +1,5 @@
-"""Runs the passes of one policy, from the cached resources to the report, and releases the policy when it is deleted.
+"""Runs the passes of one policy, from the cached resources to the report, and releases the policy
+when it is deleted.
 
 It waits for nothing: the loop in `manager.py` decides when a pass runs, and the queue in
 `report/reporter.py` delivers the report while the next pass may run already.
@@ -25,7 +26,15 @@ from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgr
 from tidegate.control.runtime import Backoff, Cause, OperatorContext
 from tidegate.errors import InvalidResource, RetryLater, TidegateError
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, Kubernetes, ObjectRef, ResourceKind
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    QUOTA_OVERRIDES,
+    JsonObject,
+    Kubernetes,
+    ObjectRef,
+    ResourceKind,
+)
 from tidegate.metrics import count_writes
 from tidegate.throttle_metrics import PolicyReading, inputs_of, policy_labels
 
@@ -33,9 +42,18 @@ log = structlog.get_logger(__name__)
 
 
 class Controller:
-    """The passes of the policy `key` (namespace/name). `may_write` is its Lease, `wake` is called for brokers and readings."""
+    """The passes of the policy `key` (namespace/name). `may_write` is its Lease, `wake` is called
+    for brokers and readings.
+    """
 
-    def __init__(self, key: str, context: OperatorContext, *, may_write: Callable[[], bool], wake: Callable[[Cause], None]) -> None:
+    def __init__(
+        self,
+        key: str,
+        context: OperatorContext,
+        *,
+        may_write: Callable[[], bool],
+        wake: Callable[[Cause], None],
+    ) -> None:
         self._key = key
         self._context = context
         self._pass = ControlPass(context.clock.wall, may_write)
@@ -47,8 +65,15 @@ class Controller:
             wake=lambda: wake(Cause.BROKERS),
             monotonic=context.clock.monotonic,
         )
-        self._metrics = MetricsWatch(namespace, _metrics_dependencies(key, context, lambda: wake(Cause.METRICS)))
-        self._rollups = RollupWatch(key, _rollup_dependencies(key, context, may_write=may_write, wake=lambda: wake(Cause.ROLLUPS)))
+        self._metrics = MetricsWatch(
+            namespace, _metrics_dependencies(key, context, lambda: wake(Cause.METRICS))
+        )
+        self._rollups = RollupWatch(
+            key,
+            _rollup_dependencies(
+                key, context, may_write=may_write, wake=lambda: wake(Cause.ROLLUPS)
+            ),
+        )
         self._backoff = Backoff()
         self._deletion = Deletion(context.settings.restore_deadline_seconds)
         self._reports = ReportQueue(self._report, f"reports of {key}", beside=context.report_beside)
@@ -67,11 +92,17 @@ class Controller:
     def pass_once(self) -> float:
         """One pass; returns after how many seconds the next is due at the latest."""
         policy = self._context.policies().get(self._key)
-        if policy is None or (policy["metadata"].get("deletionTimestamp") and not has_finalizer(policy)):
+        if policy is None or (
+            policy["metadata"].get("deletionTimestamp") and not has_finalizer(policy)
+        ):
             return self._context.settings.poll_seconds
         started_seconds = self._context.clock.monotonic()
-        result = self._observe_and_act(policy, self._of(policy, BUSINESS_TIERS), self._of(policy, QUOTA_OVERRIDES))
-        self._context.telemetry.pass_seconds.labels(*policy_labels(self._key)).observe(self._context.clock.monotonic() - started_seconds)
+        result = self._observe_and_act(
+            policy, self._of(policy, BUSINESS_TIERS), self._of(policy, QUOTA_OVERRIDES)
+        )
+        self._context.telemetry.pass_seconds.labels(*policy_labels(self._key)).observe(
+            self._context.clock.monotonic() - started_seconds
+        )
         if policy["metadata"].get("deletionTimestamp"):
             self._release_when_restored(policy, result)
         return self._next_in_seconds(result)
@@ -83,11 +114,15 @@ class Controller:
         return self._backoff.next_seconds()
 
     def leaders_moved(self) -> bool:
-        """Whether brokers or leaders differ from what the last pass saw; False also when none answers."""
+        """Whether brokers or leaders differ from what the last pass saw; False also when none
+        answers.
+        """
         if self._declared is None or self._topology is None:
             return False
         try:
-            now = self._connection.cluster(self._declared.spec.kafka).topology.read(self._declared.topics)
+            now = self._connection.cluster(self._declared.spec.kafka).topology.read(
+                self._declared.topics
+            )
         except TidegateError:
             return False
         return (now.brokers, now.topics) != (self._topology.brokers, self._topology.topics)
@@ -97,7 +132,9 @@ class Controller:
         known = [raw for raw in self._context.cache.snapshot(kind) if belongs_to(raw, policy)]
         return [raw for raw in known if not raw["metadata"].get("deletionTimestamp")]
 
-    def _observe_and_act(self, policy: JsonObject, tiers: list[JsonObject], overrides: list[JsonObject]) -> PassResult | None:
+    def _observe_and_act(
+        self, policy: JsonObject, tiers: list[JsonObject], overrides: list[JsonObject]
+    ) -> PassResult | None:
         fresh = self._context.list_is_fresh
         try:
             self._declared = declared = declare(
@@ -112,18 +149,24 @@ class Controller:
             self._context.reporter.unread(policy, error, tiers, overrides)
             self._context.telemetry.passes.labels(*policy_labels(self._key), "invalid").inc()
             return None
-        rollups = None if declared.policy.deleting else self._rollups.latest(policy, declared.spec.rollup)
+        rollups = (
+            None if declared.policy.deleting else self._rollups.latest(policy, declared.spec.rollup)
+        )
         with self._pending_report(policy, tiers, overrides) as cluster_answered:
             result = self._run(policy, declared, rollups, cluster_answered)
         self._topology = result.seen.observation.topology or self._topology
         self._newest_reading(declared)  # of the brokers that are known now
         written = tuple(write for done in result.applied for write in done.done)
-        self._reports.post(PassReport(result, declared, policy, tuple(tiers), written, tuple(overrides), rollups))
+        self._reports.post(
+            PassReport(result, declared, policy, tuple(tiers), written, tuple(overrides), rollups)
+        )
         self._measure(result, rollups)
         return result
 
     def _report(self, report: PassReport) -> None:
-        """Deliver one report, in the thread of the queue, with the newest objects: the report before it may have written statuses."""
+        """Deliver one report, in the thread of the queue, with the newest objects: the report
+        before it may have written statuses.
+        """
         known = self._context.cache.with_known_status
         thread = f"reports of {self._key}"
         self._context.vital_signs.beat(thread)
@@ -133,7 +176,9 @@ class Controller:
                     report,
                     policy=known(BROKER_BANDWIDTH_POLICIES, report.policy),
                     tiers=tuple(known(BUSINESS_TIERS, tier) for tier in report.tiers),
-                    overrides=tuple(known(QUOTA_OVERRIDES, override) for override in report.overrides),
+                    overrides=tuple(
+                        known(QUOTA_OVERRIDES, override) for override in report.overrides
+                    ),
                 )
             )
         except Exception as error:
@@ -150,7 +195,9 @@ class Controller:
 
     def _newest_reading(self, declared: Declared) -> Readings | None:
         brokers = None if self._topology is None else self._topology.brokers
-        return self._metrics.latest(None if declared.policy.deleting else declared.spec.metrics, brokers)
+        return self._metrics.latest(
+            None if declared.policy.deleting else declared.spec.metrics, brokers
+        )
 
     def _pending_report(
         self, policy: JsonObject, tiers: list[JsonObject], overrides: list[JsonObject]
@@ -158,10 +205,17 @@ class Controller:
         if self._seen_before:
             return nullcontext(lambda: None)
         self._seen_before = True
-        return report_pending_if_slow(lambda: self._context.reporter.first_seen(policy, tiers, overrides), PENDING_AFTER_SECONDS)
+        return report_pending_if_slow(
+            lambda: self._context.reporter.first_seen(policy, tiers, overrides),
+            PENDING_AFTER_SECONDS,
+        )
 
     def _run(
-        self, policy: JsonObject, declared: Declared, rollups: RollupProgress | None, cluster_answered: Callable[[], None]
+        self,
+        policy: JsonObject,
+        declared: Declared,
+        rollups: RollupProgress | None,
+        cluster_answered: Callable[[], None],
     ) -> PassResult:
         readings, usage = self._newest_reading(declared), None if rollups is None else rollups.usage
         try:
@@ -172,26 +226,41 @@ class Controller:
         def prepare(seen: ObservationResult) -> None:
             cluster_answered()  # a pass that only has much to write reports it when it ends
             ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)
-            changed = take_ownership(seen, policy, ref=ref, kubernetes=self._context.kubernetes, store=cluster.store)
+            changed = take_ownership(
+                seen, policy, ref=ref, kubernetes=self._context.kubernetes, store=cluster.store
+            )
             if changed is not None:
                 self._context.cache.put(BROKER_BANDWIDTH_POLICIES, changed)
 
         others = self._context.policies().values()
         return self._pass.run(
-            declared, cluster, readings=readings, usage=usage, prepare=prepare, rival=lambda facts: competing_policy(policy, facts, others)
+            declared,
+            cluster,
+            readings=readings,
+            usage=usage,
+            prepare=prepare,
+            rival=lambda facts: competing_policy(policy, facts, others),
         )
 
     def _release_when_restored(self, policy: JsonObject, result: PassResult | None) -> None:
-        address = str(((policy.get("spec") or {}).get("kafka") or {}).get("zookeeper", {}).get("connect", "ADDRESS"))
+        address = str(
+            ((policy.get("spec") or {}).get("kafka") or {})
+            .get("zookeeper", {})
+            .get("connect", "ADDRESS")
+        )
         now_seconds = self._context.clock.monotonic()
-        farewell = self._deletion.conclude(result, policy_key=self._key, address=address, now_seconds=now_seconds)
+        farewell = self._deletion.conclude(
+            result, policy_key=self._key, address=address, now_seconds=now_seconds
+        )
         if farewell is None:
             return
         self._reports.catch_up()
         try:
             if farewell.incomplete is None and self._declared is not None:
                 self._connection.cluster(self._declared.spec.kafka).store.release_claim(self._key)
-            self._context.kubernetes.remove_finalizer(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy), RESTORE_FINALIZER)
+            self._context.kubernetes.remove_finalizer(
+                ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy), RESTORE_FINALIZER
+            )
         except TidegateError as error:
             log.warning("Policy could not be let go yet", policy=self._key, error=error.message)
             return
@@ -204,10 +273,17 @@ class Controller:
         poll_seconds = self._context.settings.poll_seconds
         if result is None:
             return poll_seconds
-        if result.error is not None or (result.decision.writes and not result.decision.holds) or result.seen.facts is None:
+        if (
+            result.error is not None
+            or (result.decision.writes and not result.decision.holds)
+            or result.seen.facts is None
+        ):
             return min(poll_seconds, self._backoff.next_seconds())
         self._backoff.reset()
-        due_seconds, ends_at_seconds = result.decision.next_pass_in_seconds, result.decision.overridden.next_expiry_seconds
+        due_seconds, ends_at_seconds = (
+            result.decision.next_pass_in_seconds,
+            result.decision.overridden.next_expiry_seconds,
+        )
         due = [poll_seconds] if due_seconds is None else [poll_seconds, due_seconds]
         if ends_at_seconds is not None:
             due.append(ends_at_seconds - result.seen.observation.now_seconds)
@@ -215,20 +291,37 @@ class Controller:
 
     def _measure(self, result: PassResult, rollups: RollupProgress | None) -> None:
         telemetry, decision = self._context.telemetry, result.decision
-        telemetry.passes.labels(*policy_labels(self._key), "complete" if result.complete else "held" if decision.holds else "partial").inc()
+        telemetry.passes.labels(
+            *policy_labels(self._key),
+            "complete" if result.complete else "held" if decision.holds else "partial",
+        ).inc()
         for done in result.applied:
             kinds = ((write.kind.value, write.reason.value) for write in done.done)
             count_writes(telemetry, self._key, kinds_and_reasons=kinds, transactions=done.batches)
             for outcome in done.refused:
-                telemetry.write_conflicts.labels(*policy_labels(self._key), str(outcome.reason or "")).inc()
+                telemetry.write_conflicts.labels(
+                    *policy_labels(self._key), str(outcome.reason or "")
+                ).inc()
         self._keep_record(result)
-        telemetry.readings.put(self._key, replace(self._reading(result, decision), rollups=None if rollups is None else rollups.due))
+        telemetry.readings.put(
+            self._key,
+            replace(
+                self._reading(result, decision), rollups=None if rollups is None else rollups.due
+            ),
+        )
 
     def _keep_record(self, result: PassResult) -> None:
-        """Audit lines and counters: of each decision whose writes were sent, and of the one that the pass ended with."""
+        """Audit lines and counters: of each decision whose writes were sent, and of the one that
+        the pass ended with.
+        """
         facts, readings = result.seen.facts, result.seen.observation.readings
-        for decision, applied in (*zip(result.decided, result.applied, strict=True), (result.decision, Applied())):
-            self._context.telemetry.throttle.note(self._key, decision, readings, written=applied.done)
+        for decision, applied in (
+            *zip(result.decided, result.applied, strict=True),
+            (result.decision, Applied()),
+        ):
+            self._context.telemetry.throttle.note(
+                self._key, decision, readings, written=applied.done
+            )
             self._context.audit.note(
                 self._key,
                 None if facts is None else facts.cluster_id,
@@ -249,7 +342,9 @@ class Controller:
         )
 
 
-def _metrics_dependencies(key: str, context: OperatorContext, wake: Callable[[], None]) -> Dependencies:
+def _metrics_dependencies(
+    key: str, context: OperatorContext, wake: Callable[[], None]
+) -> Dependencies:
     thread = f"metrics of {key}"
     return Dependencies(
         context.kubernetes,
@@ -271,7 +366,9 @@ def _rollup_dependencies(
         context.telemetry.rollup_jobs.labels(*policy_labels(key), result).inc()
 
     def open_look() -> RollupLook:
-        return RollupLook(context.kubernetes, offer, may_write=may_write, wall=context.clock.wall, count=count)
+        return RollupLook(
+            context.kubernetes, offer, may_write=may_write, wall=context.clock.wall, count=count
+        )
 
     return RollupDependencies(open_look, wake, context.clock.wall)
 
@@ -297,8 +394,12 @@ class Deletion:
         self._deadline_seconds = deadline_seconds
         self._seen_at_seconds: float | None = None
 
-    def conclude(self, result: PassResult | None, *, policy_key: str, address: str, now_seconds: float) -> DeletionOutcome | None:
-        """The outcome, or None while quotas are left and there is time. `result` None = there was no pass (broken spec)."""
+    def conclude(
+        self, result: PassResult | None, *, policy_key: str, address: str, now_seconds: float
+    ) -> DeletionOutcome | None:
+        """The outcome, or None while quotas are left and there is time. `result` None = there was
+        no pass (broken spec).
+        """
         if self._seen_at_seconds is None:
             self._seen_at_seconds = now_seconds
         if result is not None and result.decision.finished_deleting and result.error is None:
@@ -310,11 +411,21 @@ class Deletion:
 
     def _left_behind(self, result: PassResult | None, *, policy_key: str, address: str) -> str:
         left = None if result is None else _ours(result, policy_key)
-        what = "It is not known how many quotas" if left is None else f"{counted(len(left), 'quota')} ({listed(left)})"
-        why = "" if result is None or not result.decision.holds else f" because {result.decision.holds[0].message}."
+        what = (
+            "It is not known how many quotas"
+            if left is None
+            else f"{counted(len(left), 'quota')} ({listed(left)})"
+        )
+        why = (
+            ""
+            if result is None or not result.decision.holds
+            else f" because {result.decision.holds[0].message}."
+        )
         return (
-            f"{what} could not be given back within {self._deadline_seconds:.0f} s; the policy is released and they stay as they are."
-            f"{why} The ledger still has the quotas from before: `tidegate restore --zookeeper {address}` gives it back"
+            f"{what} could not be given back within {self._deadline_seconds:.0f} s; the policy "
+            f"is released and they stay as they are."
+            f"{why} The ledger still has the quotas from before: `tidegate restore --zookeeper "
+            f"{address}` gives it back"
         )
 
 
@@ -322,7 +433,11 @@ def _ours(result: PassResult, policy_key: str) -> list[str] | None:
     quotas = result.seen.observation.quotas
     if quotas is None:
         return None
-    return sorted(str(entity) for entity, quota in quotas.items() if quota.ledger is not None and quota.ledger.policy_key == policy_key)
+    return sorted(
+        str(entity)
+        for entity, quota in quotas.items()
+        if quota.ledger is not None and quota.ledger.policy_key == policy_key
+    )
 
 
 # --- the first status of a new object -------------------------------------------------------------
@@ -334,10 +449,14 @@ PENDING_AFTER_SECONDS = 5.0
 
 
 @contextmanager
-def report_pending_if_slow(say: Callable[[], None], after_seconds: float) -> Iterator[Callable[[], None]]:
-    """Call `say`, from another thread, if after that time the body still runs and has not called what it was given.
+def report_pending_if_slow(
+    say: Callable[[], None], after_seconds: float
+) -> Iterator[Callable[[], None]]:
+    """Call `say`, from another thread, if after that time the body still runs and has not called
+    what it was given.
 
-    After that call, and on leaving, `say` has returned or will never be called, so that the next report is the last one.
+    After that call, and on leaving, `say` has returned or will never be called, so that the next
+    report is the last one.
     """
     timer = Timer(after_seconds, say)
     timer.daemon = True
@@ -354,7 +473,8 @@ def report_pending_if_slow(say: Callable[[], None], after_seconds: float) -> Ite
 
 
 # --- before the first write: the finalizer, with which a deletion gives quotas back, and the claim
-# on the cluster. A policy that writes nothing (Observe, paused, held or being deleted) takes neither.
+# on the cluster. A policy that writes nothing (Observe, paused, held or being deleted) takes
+# neither.
 
 RESTORE_FINALIZER = "tidegate.io/restore"
 
@@ -364,20 +484,35 @@ def has_finalizer(raw: JsonObject) -> bool:
 
 
 def take_ownership(
-    seen: ObservationResult, raw: JsonObject, *, ref: ObjectRef, kubernetes: Kubernetes, store: QuotaStore
+    seen: ObservationResult,
+    raw: JsonObject,
+    *,
+    ref: ObjectRef,
+    kubernetes: Kubernetes,
+    store: QuotaStore,
 ) -> JsonObject | None:
-    """Put the finalizer on and claim the cluster, each only where it is missing. Returns the object if it was changed.
+    """Put the finalizer on and claim the cluster, each only where it is missing. Returns the object
+    if it was changed.
 
-    Raises RetryLater when the object is found to be on its way out, WriteRefused when another policy was faster.
+    Raises RetryLater when the object is found to be on its way out, WriteRefused when another
+    policy was faster.
     """
     policy, facts = seen.observation.policy, seen.facts
-    if facts is None or seen.observation.missing or policy.mode is Mode.OBSERVE or policy.paused or policy.deleting:
+    if (
+        facts is None
+        or seen.observation.missing
+        or policy.mode is Mode.OBSERVE
+        or policy.paused
+        or policy.deleting
+    ):
         return None
     changed: JsonObject | None = None
     if not has_finalizer(raw):
         changed = kubernetes.add_finalizer(ref, RESTORE_FINALIZER)
         if changed["metadata"].get("deletionTimestamp"):
-            raise RetryLater(Reason.CONFLICT, f"{ref} is being deleted; nothing is written for it any more")
+            raise RetryLater(
+                Reason.CONFLICT, f"{ref} is being deleted; nothing is written for it any more"
+            )
     if (facts.owner_policy_key, facts.owner_policy_uid) != (policy.key, policy.uid):
         store.claim(policy.key, policy.uid)
     return changed
@@ -387,8 +522,12 @@ def take_ownership(
 # end, also between replicas; this keeps a younger policy from claiming first.
 
 
-def competing_policy(policy: JsonObject, facts: ClusterFacts, policies: Iterable[JsonObject]) -> str | None:
-    """A sentence that names the older policy on the same cluster, by the cluster id in its status; None when ours is first."""
+def competing_policy(
+    policy: JsonObject, facts: ClusterFacts, policies: Iterable[JsonObject]
+) -> str | None:
+    """A sentence that names the older policy on the same cluster, by the cluster id in its status;
+    None when ours is first.
+    """
     if facts.owner_policy_key == object_key(policy):
         return None
     for other in sorted(policies, key=age_key):
@@ -397,7 +536,8 @@ def competing_policy(policy: JsonObject, facts: ClusterFacts, policies: Iterable
         same_cluster = (other.get("status") or {}).get("clusterId") == facts.cluster_id
         if same_cluster and not other["metadata"].get("deletionTimestamp"):
             return (
-                f"Policy {object_key(other)} is older and is for cluster {facts.cluster_id} too; this policy changes nothing. "
+                f"Policy {object_key(other)} is older and is for cluster {facts.cluster_id} too; "
+                f"this policy changes nothing. "
                 "Delete one of the two, or point one at another cluster"
             )
     return None

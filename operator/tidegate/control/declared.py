@@ -1,4 +1,5 @@
-"""Reads the policy, tiers and overrides that people declared; a broken object must never look like an absent one.
+"""Reads the policy, tiers and overrides that people declared; a broken object must never look like
+an absent one.
 
 It reads raw objects and nothing else. The entities that a broken tier may manage are named, so that
 a pass leaves them as they are.
@@ -35,9 +36,21 @@ from tidegate.resources.fields import parse_moment
 from tidegate.resources.kinds import parse_override, parse_policy, parse_tier
 from tidegate.resources.policy import BrokerLimits as DeclaredLimits
 from tidegate.resources.policy import MetricsSource, NicLimits, PolicySpec
-from tidegate.resources.rates import ContractRates, DefaultQuota, DirectionRates, QuotaDefaults, ThrottledRates
+from tidegate.resources.rates import (
+    ContractRates,
+    DefaultQuota,
+    DirectionRates,
+    QuotaDefaults,
+    ThrottledRates,
+)
 from tidegate.resources.rollup import Recommend
-from tidegate.resources.tiers import MAX_DAYS_AHEAD, OverrideRates, OverrideSpec, TierMember, TierSpec
+from tidegate.resources.tiers import (
+    MAX_DAYS_AHEAD,
+    OverrideRates,
+    OverrideSpec,
+    TierMember,
+    TierSpec,
+)
 
 # --- validated objects become values of the core; unset fields get their documented defaults ------
 
@@ -53,7 +66,9 @@ def object_key(raw: Mapping[str, Any]) -> str:
 
 
 def age_key(raw: Mapping[str, Any]) -> tuple[str, str]:
-    """Sorts objects oldest first, and equally old ones by key; RFC 3339 times in UTC sort as text."""
+    """Sorts objects oldest first, and equally old ones by key; RFC 3339 times in UTC sort as
+    text.
+    """
     return (str(raw["metadata"].get("creationTimestamp", "")), object_key(raw))
 
 
@@ -82,7 +97,9 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
         defaults=_defaults(spec.defaults),
         limits=BrokerLimits() if spec.brokers is None else _limits(spec.brokers),
         measured=spec.metrics is not None,
-        stale_after_seconds=STALE_AFTER_SECONDS if spec.metrics is None else float(spec.metrics.stale_after_seconds),
+        stale_after_seconds=STALE_AFTER_SECONDS
+        if spec.metrics is None
+        else float(spec.metrics.stale_after_seconds),
         release_after_seconds=_release_after_seconds(spec.metrics),
         cut_to_percent=escalation.cut_to_percent,
         raise_to_percent=escalation.raise_to_percent,
@@ -100,7 +117,9 @@ def _release_after_seconds(metrics: MetricsSource | None) -> float | None:
 
 def _advice_terms(recommend: Recommend) -> AdviceTerms:
     is_applied = recommend.apply == "WithinPercent"
-    return AdviceTerms(recommend.headroom_percent, recommend.max_change_percent if is_applied else None)
+    return AdviceTerms(
+        recommend.headroom_percent, recommend.max_change_percent if is_applied else None
+    )
 
 
 def _limits(declared: DeclaredLimits) -> BrokerLimits:
@@ -108,7 +127,10 @@ def _limits(declared: DeclaredLimits) -> BrokerLimits:
     named = {broker for override in declared.overrides or () for broker in override.ids}
     return BrokerLimits(
         everywhere,
-        {broker: _limit(declared.egress_of(broker), declared.ingress_of(broker)) for broker in sorted(named)},
+        {
+            broker: _limit(declared.egress_of(broker), declared.ingress_of(broker))
+            for broker in sorted(named)
+        },
     )
 
 
@@ -156,8 +178,17 @@ def _default_rates(quota: DefaultQuota) -> Mapping[QuotaKey, int]:
 
 def tier_from(raw: Mapping[str, Any], spec: TierSpec) -> Tier:
     """One BusinessTier with its members in the order in which the object has them."""
-    throttled = () if spec.throttled_rates is None else tuple(_rates(form, rates) for form, rates in _given(spec.throttled_rates))
-    return Tier(object_key(raw), Level(spec.level), tuple(_member(member) for member in spec.members), throttled)
+    throttled = (
+        ()
+        if spec.throttled_rates is None
+        else tuple(_rates(form, rates) for form, rates in _given(spec.throttled_rates))
+    )
+    return Tier(
+        object_key(raw),
+        Level(spec.level),
+        tuple(_member(member) for member in spec.members),
+        throttled,
+    )
 
 
 def _member(member: TierMember) -> Member:
@@ -179,7 +210,11 @@ def _contract(contract: ContractRates) -> Contract:
 
 
 def _given(rates: ContractRates | ThrottledRates) -> Iterator[tuple[RateForm, DirectionRates]]:
-    forms = {RateForm.PER_PARTITION: rates.per_partition, RateForm.PER_BROKER: rates.per_broker, RateForm.TOTAL: rates.total}
+    forms = {
+        RateForm.PER_PARTITION: rates.per_partition,
+        RateForm.PER_BROKER: rates.per_broker,
+        RateForm.TOTAL: rates.total,
+    }
     return ((form, given) for form, given in forms.items() if given is not None)
 
 
@@ -208,10 +243,14 @@ def read_override(raw: Mapping[str, Any]) -> Override | BrokenOverride:
         return BrokenOverride(object_key(raw), error.message)
 
 
-def read_overrides(overrides: Iterable[Mapping[str, Any]]) -> tuple[tuple[Override, ...], tuple[BrokenOverride, ...]]:
+def read_overrides(
+    overrides: Iterable[Mapping[str, Any]],
+) -> tuple[tuple[Override, ...], tuple[BrokenOverride, ...]]:
     """Those that can be read, in the given order, and those that cannot."""
     read = [read_override(raw) for raw in overrides]
-    return tuple(one for one in read if isinstance(one, Override)), tuple(one for one in read if isinstance(one, BrokenOverride))
+    return tuple(one for one in read if isinstance(one, Override)), tuple(
+        one for one in read if isinstance(one, BrokenOverride)
+    )
 
 
 def override_from(raw: Mapping[str, Any], spec: OverrideSpec) -> Override:
@@ -222,24 +261,38 @@ def override_from(raw: Mapping[str, Any], spec: OverrideSpec) -> Override:
         key=object_key(raw),
         expires_at_seconds=parse_moment(spec.expires_at),
         reason=spec.reason,
-        entity=None if target.level is not None else Entity(user=target.user, client_id=target.client_id),
+        entity=None
+        if target.level is not None
+        else Entity(user=target.user, client_id=target.client_id),
         level=None if target.level is None else Level(target.level),
         rates=None if spec.rates is None else _override_rates(spec.rates),
     )
 
 
 def _refuse_a_late_end(raw: Mapping[str, Any], spec: OverrideSpec) -> None:
-    """Raise InvalidResource for an end too late. Both times are the object's, so no clock is needed; a file has no creation time yet."""
+    """Raise InvalidResource for an end too late. Both times are the object's, so no clock is
+    needed; a file has no creation time yet.
+    """
     made = raw["metadata"].get("creationTimestamp")
-    if made and parse_moment(spec.expires_at) > parse_moment(str(made)) + MAX_DAYS_AHEAD * _SECONDS_A_DAY:
+    if (
+        made
+        and parse_moment(spec.expires_at)
+        > parse_moment(str(made)) + MAX_DAYS_AHEAD * _SECONDS_A_DAY
+    ):
         raise InvalidResource(
-            f"QuotaOverride {object_key(raw)}: spec.expiresAt {spec.expires_at} is more than {MAX_DAYS_AHEAD} days after the object was "
-            f"created ({made}), so it changes nothing until it names an earlier end. To go on for longer, make another override later"
+            f"QuotaOverride {object_key(raw)}: spec.expiresAt {spec.expires_at} is more than "
+            f"{MAX_DAYS_AHEAD} days after the object was "
+            f"created ({made}), so it changes nothing until it names an earlier end. To go on "
+            f"for longer, make another override later"
         )
 
 
 def _override_rates(rates: OverrideRates) -> Contract:
-    forms = {RateForm.PER_PARTITION: rates.per_partition, RateForm.PER_BROKER: rates.per_broker, RateForm.TOTAL: rates.total}
+    forms = {
+        RateForm.PER_PARTITION: rates.per_partition,
+        RateForm.PER_BROKER: rates.per_broker,
+        RateForm.TOTAL: rates.total,
+    }
     form, pair = next((form, pair) for form, pair in forms.items() if pair is not None)
     return Contract(form, fetch_bytes_per_second=pair.fetch, produce_bytes_per_second=pair.produce)
 
@@ -249,7 +302,9 @@ RawObject = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class BrokenTier:
-    """A tier that cannot be read: why, and every user and client id that can still be found in it."""
+    """A tier that cannot be read: why, and every user and client id that can still be found in
+    it.
+    """
 
     key: str
     message: str
@@ -258,7 +313,9 @@ class BrokenTier:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One policy with its tiers and overrides, oldest first. `tiers` or `overrides` None = their list is not complete."""
+    """One policy with its tiers and overrides, oldest first. `tiers` or `overrides` None = their
+    list is not complete.
+    """
 
     policy: Policy
     spec: PolicySpec
@@ -269,7 +326,9 @@ class Declared:
 
     @property
     def entities(self) -> frozenset[Entity]:
-        """Every entity that a readable tier or a default names; for metering also Kafka's default user."""
+        """Every entity that a readable tier or a default names; for metering also Kafka's default
+        user.
+        """
         members = {member.entity for tier in self.tiers or () for member in tier.members}
         metered = {DEFAULT_USER} if self.policy.metering_enabled else set()
         return frozenset(members | set(self.policy.defaults) | metered)
@@ -277,11 +336,15 @@ class Declared:
     @property
     def topics(self) -> frozenset[str]:
         """Every topic name and prefix that a member names."""
-        return frozenset(topic for tier in self.tiers or () for member in tier.members for topic in member.topics)
+        return frozenset(
+            topic for tier in self.tiers or () for member in tier.members for topic in member.topics
+        )
 
 
 class TierReader:
-    """Reads tiers, each spec once: the result stays until the spec changes. For one caller at a time."""
+    """Reads tiers, each spec once: the result stays until the spec changes. For one caller at a
+    time.
+    """
 
     def __init__(self) -> None:
         self._read: dict[str, tuple[object, Tier | BrokenTier]] = {}
@@ -304,14 +367,18 @@ def declare(
     *,
     overrides: Iterable[RawObject] | None = (),
 ) -> Declared:
-    """Read a policy and the tiers and overrides that refer to it. Raises InvalidResource when the policy itself cannot be read.
+    """Read a policy and the tiers and overrides that refer to it. Raises InvalidResource when the
+    policy itself cannot be read.
 
-    Those of other policies are skipped; one that is being deleted counts as absent. A `reader` keeps what it has read before.
+    Those of other policies are skipped; one that is being deleted counts as absent. A `reader`
+    keeps what it has read before.
     """
     spec = parse_policy(policy, strict=False).spec
     translated = policy_from(policy, spec)
     read = None if tiers is None else (reader or TierReader()).read(_of(policy, tiers))
-    valid, broken_overrides = (None, ()) if overrides is None else read_overrides(_of(policy, overrides))
+    valid, broken_overrides = (
+        (None, ()) if overrides is None else read_overrides(_of(policy, overrides))
+    )
     return Declared(
         translated,
         spec,
@@ -324,20 +391,35 @@ def declare(
 
 def _of(policy: RawObject, objects: Iterable[RawObject]) -> list[RawObject]:
     """Those that refer to the policy and are not being deleted, oldest first."""
-    return sorted((raw for raw in objects if belongs_to(raw, policy) and not raw["metadata"].get("deletionTimestamp")), key=age_key)
+    return sorted(
+        (
+            raw
+            for raw in objects
+            if belongs_to(raw, policy) and not raw["metadata"].get("deletionTimestamp")
+        ),
+        key=age_key,
+    )
 
 
 def policy_name_of(raw: RawObject) -> str:
-    """The policy that a tier or an override refers to, `namespace/name`; empty where that cannot be read."""
+    """The policy that a tier or an override refers to, `namespace/name`; empty where that cannot be
+    read.
+    """
     reference = (raw.get("spec") or {}).get("policyRef") or {}
     name = reference.get("name") if isinstance(reference, Mapping) else None
     return f"{raw['metadata']['namespace']}/{name}" if isinstance(name, str) and name else ""
 
 
 def belongs_to(raw: RawObject, policy: RawObject) -> bool:
-    """Whether the object may be the policy's. One whose reference cannot be read may be of any policy in its namespace."""
+    """Whether the object may be the policy's. One whose reference cannot be read may be of any
+    policy in its namespace.
+    """
     named = policy_name_of(raw)
-    return named == object_key(policy) if named else bool(raw["metadata"]["namespace"] == policy["metadata"]["namespace"])
+    return (
+        named == object_key(policy)
+        if named
+        else bool(raw["metadata"]["namespace"] == policy["metadata"]["namespace"])
+    )
 
 
 def _read_tier(raw: RawObject) -> Tier | BrokenTier:
@@ -350,7 +432,11 @@ def _read_tier(raw: RawObject) -> Tier | BrokenTier:
 def _entities_in(raw: RawObject) -> frozenset[Entity]:
     members = (raw.get("spec") or {}).get("members")
     listed = members if isinstance(members, list) else []
-    return frozenset(entity for member in listed if isinstance(member, Mapping) and (entity := _entity_in(member)) is not None)
+    return frozenset(
+        entity
+        for member in listed
+        if isinstance(member, Mapping) and (entity := _entity_in(member)) is not None
+    )
 
 
 def _entity_in(member: Mapping[str, Any]) -> Entity | None:

@@ -15,7 +15,12 @@ from tidegate.control.controller import Controller
 from tidegate.control.declared import policy_name_of
 from tidegate.control.runtime import KINDS, Backoff, Cause, OperatorContext, Wakeup
 from tidegate.errors import TidegateError
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ResourceKind
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    QUOTA_OVERRIDES,
+    ResourceKind,
+)
 from tidegate.kube.cache import relist
 from tidegate.throttle_metrics import policy_labels
 
@@ -30,12 +35,16 @@ SETTLE_SECONDS = 15.0
 
 
 class ControlLoop:
-    """The thread of one policy: a pass at once, then one whenever something wakes it, a step is due or the poll interval is over.
+    """The thread of one policy: a pass at once, then one whenever something wakes it, a step is due
+    or the poll interval is over.
 
-    Whatever a pass raises is logged and counted here, and the loop goes on. A loop that has ended has finished its batch.
+    Whatever a pass raises is logged and counted here, and the loop goes on. A loop that has ended
+    has finished its batch.
     """
 
-    def __init__(self, key: str, context: OperatorContext, controller: Controller, wakeup: Wakeup) -> None:
+    def __init__(
+        self, key: str, context: OperatorContext, controller: Controller, wakeup: Wakeup
+    ) -> None:
         self.key = key
         self._context = context
         self._controller = controller
@@ -81,7 +90,9 @@ class ControlLoop:
         ends_at_seconds = self._context.clock.monotonic() + seconds
         while (left_seconds := ends_at_seconds - self._context.clock.monotonic()) > 0:
             settling = self._context.clock.monotonic() < self._settled_at_seconds
-            causes = self._wakeup.wait(min(left_seconds, LOOK_EVERY_SECONDS) if settling else left_seconds)
+            causes = self._wakeup.wait(
+                min(left_seconds, LOOK_EVERY_SECONDS) if settling else left_seconds
+            )
             if Cause.BROKERS in causes:
                 self._settled_at_seconds = self._context.clock.monotonic() + SETTLE_SECONDS
             if causes != {Cause.TIMER} or (settling and self._controller.leaders_moved()):
@@ -114,7 +125,9 @@ class Lease(Protocol):
         ...
 
     def release(self) -> bool:
-        """Give it up, so that another replica need not wait for its end; whether it was ours to give."""
+        """Give it up, so that another replica need not wait for its end; whether it was ours to
+        give.
+        """
         ...
 
 
@@ -143,7 +156,9 @@ class Manager:
             thread.start()
 
     def wake(self) -> None:
-        """Something changed among the resources. Never blocks for long; may be called from any thread."""
+        """Something changed among the resources. Never blocks for long; may be called from any
+        thread.
+        """
         self._wakeup.poke(Cause.OBJECTS)
         with self._lock:
             loops = list(self._loops.values())
@@ -153,7 +168,8 @@ class Manager:
     def stop(self) -> None:
         """Let every loop finish its batch, then give the Leases up.
 
-        The Lease of a loop that does not end in time is not given up: it may still be writing, so others wait for the Lease's end.
+        The Lease of a loop that does not end in time is not given up: it may still be writing, so
+        others wait for the Lease's end.
         """
         ends_at_seconds = self._context.clock.monotonic() + _STOP_SECONDS
 
@@ -216,7 +232,12 @@ class Manager:
 
     def _relist(self, kind: ResourceKind) -> bool:
         try:
-            relist(self._context.cache, self._context.kubernetes, kind, namespaces=self._context.settings.namespaces)
+            relist(
+                self._context.cache,
+                self._context.kubernetes,
+                kind,
+                namespaces=self._context.settings.namespaces,
+            )
         except TidegateError as error:
             log.warning("Resources could not be listed", kind=kind.kind, error=error.message)
             self._context.telemetry.lists.labels(kind.kind, "failed").inc()
@@ -237,7 +258,9 @@ class Manager:
 
     def _start_loop(self, key: str, lease: Lease) -> None:
         wakeup = Wakeup()
-        controller = Controller(key, self._context, may_write=lambda: lease.remaining_seconds() > 0, wake=wakeup.poke)
+        controller = Controller(
+            key, self._context, may_write=lambda: lease.remaining_seconds() > 0, wake=wakeup.poke
+        )
         loop = ControlLoop(key, self._context, controller, wakeup)
         with self._lock:
             self._loops[key] = loop
@@ -262,13 +285,27 @@ class Manager:
             if lease is not None:
                 lease.release()
         except TidegateError as error:
-            log.warning("Lease could not be released; others take over when it ends", policy=key, error=error.message)
+            log.warning(
+                "Lease could not be released; others take over when it ends",
+                policy=key,
+                error=error.message,
+            )
 
     def _report_orphans(self, policies: frozenset[str]) -> None:
-        """Report tiers and overrides without a policy, after a while: a folder may be applied with its tiers before the policy."""
+        """Report tiers and overrides without a policy, after a while: a folder may be applied with
+        its tiers before the policy.
+        """
         now_seconds = self._context.clock.monotonic()
-        found = [(kind, raw, policy_name_of(raw)) for kind in _OF_A_POLICY for raw in self._context.cache.snapshot(kind)]
-        orphans = {raw["metadata"]["uid"]: (kind, raw, name) for kind, raw, name in found if name and name not in policies}
+        found = [
+            (kind, raw, policy_name_of(raw))
+            for kind in _OF_A_POLICY
+            for raw in self._context.cache.snapshot(kind)
+        ]
+        orphans = {
+            raw["metadata"]["uid"]: (kind, raw, name)
+            for kind, raw, name in found
+            if name and name not in policies
+        }
         self._orphan_since = {uid: self._orphan_since.get(uid, now_seconds) for uid in orphans}
         for uid, (kind, raw, name) in orphans.items():
             if now_seconds - self._orphan_since[uid] >= ORPHAN_AFTER_SECONDS:

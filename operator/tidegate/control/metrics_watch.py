@@ -1,4 +1,5 @@
-"""Reads one policy's metrics beside its passes, which take the newest reading and never wait for one.
+"""Reads one policy's metrics beside its passes, which take the newest reading and never wait for
+one.
 
 A Prometheus that is slow or away must not delay a quota that follows its leaders. The core judges
 whether a reading is fresh enough, from the times of its samples. One thread, as long as the policy
@@ -27,8 +28,9 @@ from tidegate.resources.policy import MetricsSource
 
 log = structlog.get_logger(__name__)
 
-# More passes would be of no use: NICs are judged over several scrapes, and each pass reads every quota. But a pass that something else
-# wakes needs a reading that is not stale, so there are two in the time in which one goes stale.
+# More passes would be of no use: NICs are judged over several scrapes, and each pass reads every
+# quota. But a pass that something else wakes needs a reading that is not stale, so there are two in
+# the time in which one goes stale.
 SHORTEST_INTERVAL_SECONDS = 5.0
 _BEAT_SECONDS = 30.0  # scrapes may lie minutes apart, and a thread that rests is not stuck
 _STOP_SECONDS = 1.0
@@ -47,7 +49,9 @@ OpenReader = Callable[[MetricsSettings], Reader]
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The parts of the process that a watch needs. `wake` is called after each reading, `beat` and `forget` are its signs of life."""
+    """The parts of the process that a watch needs. `wake` is called after each reading, `beat` and
+    `forget` are its signs of life.
+    """
 
     kubernetes: Kubernetes
     wake: Callable[[], None]
@@ -66,8 +70,11 @@ class MetricsWatch:
         self._dependencies = dependencies
         self._round: _Round | None = None
 
-    def latest(self, spec: MetricsSource | None, brokers: Collection[int] | None) -> Readings | None:
-        """The newest reading by these settings, of these brokers from the next one on; None = not measured, or none has come yet.
+    def latest(
+        self, spec: MetricsSource | None, brokers: Collection[int] | None
+    ) -> Readings | None:
+        """The newest reading by these settings, of these brokers from the next one on; None = not
+        measured, or none has come yet.
 
         `brokers` None = not known now: then those of last time are asked for.
         """
@@ -84,7 +91,9 @@ class MetricsWatch:
         return self._round.newest
 
     def close(self) -> None:
-        """End the thread; a reading that is under way is waited for a moment only, and thrown away."""
+        """End the thread; a reading that is under way is waited for a moment only, and thrown
+        away.
+        """
         ended, self._round = self._round, None
         if ended is not None:
             ended.ask_to_stop()
@@ -94,7 +103,13 @@ class MetricsWatch:
 class _Round:
     """Readings by one set of settings, in a thread of its own."""
 
-    def __init__(self, namespace: str, spec: MetricsSource, brokers: frozenset[int], dependencies: Dependencies) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        spec: MetricsSource,
+        brokers: frozenset[int],
+        dependencies: Dependencies,
+    ) -> None:
         self.spec = spec
         self.brokers = brokers
         self.newest: Readings | None = None
@@ -102,7 +117,9 @@ class _Round:
         self._dependencies = dependencies
         self._ended = threading.Event()
         self._source = _Source(namespace, spec, dependencies)
-        self._thread = threading.Thread(target=self._run, name=f"metrics of {namespace}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"metrics of {namespace}", daemon=True
+        )
 
     def start(self) -> None:
         self._thread.start()
@@ -121,7 +138,11 @@ class _Round:
                 self.newest = readings = self._read()
                 self._dependencies.wake()
                 now_seconds = self._dependencies.wall()
-                self._rest(seconds_until_next_reading(readings, shortest_seconds=shortest_seconds, now_seconds=now_seconds))
+                self._rest(
+                    seconds_until_next_reading(
+                        readings, shortest_seconds=shortest_seconds, now_seconds=now_seconds
+                    )
+                )
         finally:
             self._source.close()
             self._dependencies.forget()
@@ -139,7 +160,10 @@ class _Round:
             problem = ReadingProblem(error.reason, error.message)
         except Exception as error:
             log.exception("Reading abandoned", namespace=self._namespace)
-            problem = ReadingProblem(Reason.INTERNAL_ERROR, f"A bug in Tidegate, {type(error).__name__}: {error}. It is tried again.")
+            problem = ReadingProblem(
+                Reason.INTERNAL_ERROR,
+                f"A bug in Tidegate, {type(error).__name__}: {error}. It is tried again.",
+            )
         return Readings(self._dependencies.wall(), scrape_seconds, problems=(problem,))
 
 
@@ -150,7 +174,9 @@ class _Source:
         self._namespace = namespace
         self._spec = spec
         self._dependencies = dependencies
-        self._renewed = Renewed(read=self._secrets, opener=self._open, close=_close, monotonic=dependencies.monotonic)
+        self._renewed = Renewed(
+            read=self._secrets, opener=self._open, close=_close, monotonic=dependencies.monotonic
+        )
 
     def reader(self) -> Reader:
         """Raises a TidegateError when a Secret cannot be read or lacks a key."""
@@ -160,7 +186,9 @@ class _Source:
         self._renewed.close()
 
     def _secrets(self, _before: object) -> Secrets:
-        return read_secrets(self._dependencies.kubernetes, self._namespace, self._spec.prometheus.secret_names)
+        return read_secrets(
+            self._dependencies.kubernetes, self._namespace, self._spec.prometheus.secret_names
+        )
 
     def _open(self, secrets: Secrets, _folder: Path) -> Reader:
         return self._dependencies.opener(metrics_settings(self._spec, secrets))

@@ -1,4 +1,5 @@
-"""Puts together the observation of one pass: declared objects, the cluster's facts, its leaders, and every quota in place.
+"""Puts together the observation of one pass: declared objects, the cluster's facts, its leaders,
+and every quota in place.
 
 A failure becomes a hold with a reason and a sentence; nothing in here raises for a system that is
 away, and nothing writes. Entities that a broken tier may manage are left out of the observation, so
@@ -9,12 +10,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from controller_logic.model import Entity, Note, Observation, Readings, StoredQuota, Tier, Topology, Usage
+from controller_logic.model import (
+    Entity,
+    Note,
+    Observation,
+    Readings,
+    StoredQuota,
+    Tier,
+    Topology,
+    Usage,
+)
 from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared
 from tidegate.errors import TidegateError
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
-from tidegate.kafka.zookeeper.nodes import migration_running, no_controller, two_policies_advice, wrong_cluster
+from tidegate.kafka.zookeeper.nodes import (
+    migration_running,
+    no_controller,
+    two_policies_advice,
+    wrong_cluster,
+)
 
 # --- may the cluster that answers be written? -----------------------------------------------------
 #
@@ -33,30 +48,40 @@ class Expected:
     cluster_id: str | None
 
 
-def brokers_objection(facts: ClusterFacts, brokers_cluster_id: str | None, expected: Expected) -> str | None:
-    """Why leaders of these brokers must not scale quotas of this ZooKeeper; None = both are of one cluster, or it is not known."""
+def brokers_objection(
+    facts: ClusterFacts, brokers_cluster_id: str | None, expected: Expected
+) -> str | None:
+    """Why leaders of these brokers must not scale quotas of this ZooKeeper; None = both are of one
+    cluster, or it is not known.
+    """
     if brokers_cluster_id in (None, facts.cluster_id):
         return None
     return (
-        f"The brokers at {expected.bootstrap_servers} are of cluster {brokers_cluster_id}, but ZooKeeper {expected.address} is of cluster "
-        f"{facts.cluster_id}; {_NOTHING_CHANGES} until spec.kafka.bootstrapServers or spec.kafka.zookeeper.connect is corrected"
+        f"The brokers at {expected.bootstrap_servers} are of cluster {brokers_cluster_id}, but "
+        f"ZooKeeper {expected.address} is of cluster "
+        f"{facts.cluster_id}; {_NOTHING_CHANGES} until spec.kafka.bootstrapServers or "
+        f"spec.kafka.zookeeper.connect is corrected"
     )
 
 
 def migration_words(address: str) -> str:
     """The warning for a cluster that carries the mark of a migration which is not known to run."""
     return (
-        f"ZooKeeper {address} has a node /migration: a move to KRaft is prepared or was broken off. Quotas are written until it begins; "
+        f"ZooKeeper {address} has a node /migration: a move to KRaft is prepared or was broken "
+        f"off. Quotas are written until it begins; "
         "from then on they need quotaStore AdminApi, which comes in a later version"
     )
 
 
 def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason, str]]:
-    """Each reason why this cluster must not be written now, with a sentence for people; none = all is well."""
+    """Each reason why this cluster must not be written now, with a sentence for people; none = all
+    is well.
+    """
     if expected.cluster_id is not None and facts.cluster_id != expected.cluster_id:
         yield (
             Reason.WRONG_CLUSTER,
-            f"{wrong_cluster(expected.address, facts.cluster_id, expected.cluster_id)} as in spec.kafka.clusterId; "
+            f"{wrong_cluster(expected.address, facts.cluster_id, expected.cluster_id)} as in "
+            f"spec.kafka.clusterId; "
             f"{_NOTHING_CHANGES} until the address or the id is corrected",
         )
     if facts.migration_running:
@@ -68,7 +93,8 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
     if facts.owner_policy_key is not None and facts.owner_policy_key != expected.policy_key:
         yield (
             Reason.CLUSTER_ALREADY_MANAGED,
-            f"Policy {facts.owner_policy_key} manages cluster {facts.cluster_id} already; this policy changes nothing. "
+            f"Policy {facts.owner_policy_key} manages cluster {facts.cluster_id} already; this "
+            f"policy changes nothing. "
             f"{two_policies_advice(facts.owner_policy_key)}",
         )
     if facts.controller_version is None:
@@ -78,18 +104,25 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
         )
 
 
-# --- one Kafka cluster: the store of quotas and the source of leaders, opened and closed together --
+# --- one Kafka cluster: the store of quotas and the source of leaders, opened and closed together
+# --
 
 
 class TopologySource(Protocol):
-    """Brokers and leaders. Raises Unreachable when no broker answers, Incomplete when the answer is not whole."""
+    """Brokers and leaders. Raises Unreachable when no broker answers, Incomplete when the answer is
+    not whole.
+    """
 
     def read(self, patterns: Collection[str]) -> Topology:
-        """Live brokers, and the leaders of the topics that these names and prefixes (ending in `*`) match, read now."""
+        """Live brokers, and the leaders of the topics that these names and prefixes (ending in `*`)
+        match, read now.
+        """
         ...
 
     def quota_callbacks(self) -> Mapping[int, str]:
-        """Broker -> class name, for brokers that replaced Kafka's quotas by a plugin. One that does not answer is left out."""
+        """Broker -> class name, for brokers that replaced Kafka's quotas by a plugin. One that does
+        not answer is left out.
+        """
         ...
 
     def close(self) -> None:
@@ -110,10 +143,12 @@ class KafkaCluster:
         self.store.close()
 
 
-# --- do brokers obey Kafka's quotas? One with `client.quota.callback.class` has a plugin instead ---
+# --- do brokers obey Kafka's quotas? One with `client.quota.callback.class` has a plugin instead
+# ---
 #
 # Brokers are asked seldom, and only when they have stayed for a while: a pass in which leaders move
-# must not wait for a broker that has just come. One that does not answer counts as without a plugin.
+# must not wait for a broker that has just come. One that does not answer counts as without a
+# plugin.
 
 
 SETTLE_SECONDS = 60.0
@@ -122,15 +157,21 @@ REPEAT_SECONDS = 600.0
 
 @dataclass(slots=True)
 class QuotaPlugins:
-    """The quota plugins of one cluster's brokers. `settle_seconds` is how long the same brokers must be there before they are asked."""
+    """The quota plugins of one cluster's brokers. `settle_seconds` is how long the same brokers
+    must be there before they are asked.
+    """
 
     settle_seconds: float = SETTLE_SECONDS
     _brokers: frozenset[int] = frozenset()
     _next_at_seconds: float = 0.0
     _known: Mapping[int, str] = field(default_factory=dict)
 
-    def seen(self, topology: TopologySource, brokers: frozenset[int], now_seconds: float) -> Mapping[int, str]:
-        """Broker -> class name of its plugin, for those of `brokers` that are known to have one; asks when it is time to."""
+    def seen(
+        self, topology: TopologySource, brokers: frozenset[int], now_seconds: float
+    ) -> Mapping[int, str]:
+        """Broker -> class name of its plugin, for those of `brokers` that are known to have one;
+        asks when it is time to.
+        """
         if brokers != self._brokers:
             self._brokers, self._next_at_seconds = brokers, now_seconds + self.settle_seconds
         if now_seconds >= self._next_at_seconds:
@@ -150,8 +191,14 @@ def plugin_words(plugins: Mapping[int, str]) -> str:
     by_class: dict[str, list[str]] = {}
     for broker, name in sorted(plugins.items()):
         by_class.setdefault(name, []).append(str(broker))
-    who = "; ".join(f"{_they_set(brokers)} client.quota.callback.class to {name}" for name, brokers in by_class.items())
-    return f"{who}: such a plugin decides by itself and may ignore every quota of users and client ids, so contracts may not hold there"
+    who = "; ".join(
+        f"{_they_set(brokers)} client.quota.callback.class to {name}"
+        for name, brokers in by_class.items()
+    )
+    return (
+        f"{who}: such a plugin decides by itself and may ignore every quota of users and "
+        f"client ids, so contracts may not hold there"
+    )
 
 
 def _they_set(brokers: list[str]) -> str:
@@ -162,7 +209,9 @@ def _they_set(brokers: list[str]) -> str:
 _NOT_OUR_CLUSTER = frozenset({Reason.WRONG_CLUSTER, Reason.CLUSTER_ALREADY_MANAGED})
 
 Missing = list[tuple[Reason, str]]
-Rival = Callable[[ClusterFacts], str | None]  # a sentence that names the policy with the better right, or None
+Rival = Callable[
+    [ClusterFacts], str | None
+]  # a sentence that names the policy with the better right, or None
 Quotas = dict[Entity, StoredQuota]
 
 
@@ -194,7 +243,9 @@ class Observer:
         usage: Usage | None = None,
         rival: Rival = lambda _: None,
     ) -> ObservationResult:
-        """Read all inputs. `rival` is asked whether another policy has the better right to the cluster."""
+        """Read all inputs. `rival` is asked whether another policy has the better right to the
+        cluster.
+        """
         missing: Missing = list(_unlisted(declared))
         facts = _read_facts(declared, cluster, missing)
         if facts is not None and _is_ours(missing) and (objection := rival(facts)) is not None:
@@ -207,14 +258,34 @@ class Observer:
             client_quotas_exist = _client_quotas_exist(declared, cluster)
         tiers, overrides = _tiers(declared), declared.overrides or ()
         observation = Observation(
-            now_seconds, declared.policy, tiers, topology, quotas, tuple(missing), readings, overrides, client_quotas_exist, usage
+            now_seconds,
+            declared.policy,
+            tiers,
+            topology,
+            quotas,
+            tuple(missing),
+            readings,
+            overrides,
+            client_quotas_exist,
+            usage,
         )
-        return ObservationResult(observation, facts, tuple(self._warnings(facts, topology, cluster, now_seconds=now_seconds)))
+        return ObservationResult(
+            observation,
+            facts,
+            tuple(self._warnings(facts, topology, cluster, now_seconds=now_seconds)),
+        )
 
     def reread(
-        self, seen: ObservationResult, cluster: KafkaCluster, *, entities: Iterable[Entity], now_seconds: float
+        self,
+        seen: ObservationResult,
+        cluster: KafkaCluster,
+        *,
+        entities: Iterable[Entity],
+        now_seconds: float,
     ) -> ObservationResult:
-        """The same observation with these entities read once more, so that a report has what is in Kafka after a write."""
+        """The same observation with these entities read once more, so that a report has what is in
+        Kafka after a write.
+        """
         before = seen.observation
         missing: Missing = list(before.missing)
         quotas: Quotas | None = None
@@ -222,20 +293,44 @@ class Observer:
             quotas = {**(before.quotas or {}), **cluster.store.read(entities)}
         except TidegateError as error:
             missing.append((error.reason, error.message))
-        return replace(seen, observation=replace(before, now_seconds=now_seconds, quotas=quotas, missing=tuple(missing)))
+        return replace(
+            seen,
+            observation=replace(
+                before, now_seconds=now_seconds, quotas=quotas, missing=tuple(missing)
+            ),
+        )
 
-    def nothing_reached(self, declared: Declared, error: TidegateError, *, now_seconds: float) -> ObservationResult:
+    def nothing_reached(
+        self, declared: Declared, error: TidegateError, *, now_seconds: float
+    ) -> ObservationResult:
         """The observation without a connection."""
         missing = ((error.reason, error.message),)
-        observation = Observation(now_seconds, declared.policy, _tiers(declared), None, None, missing, overrides=declared.overrides or ())
+        observation = Observation(
+            now_seconds,
+            declared.policy,
+            _tiers(declared),
+            None,
+            None,
+            missing,
+            overrides=declared.overrides or (),
+        )
         return ObservationResult(observation, None)
 
     def _warnings(
-        self, facts: ClusterFacts | None, topology: Topology | None, cluster: KafkaCluster, *, now_seconds: float
+        self,
+        facts: ClusterFacts | None,
+        topology: Topology | None,
+        cluster: KafkaCluster,
+        *,
+        now_seconds: float,
     ) -> Iterator[Note]:
         if facts is not None and facts.migration_prepared and not facts.migration_running:
             yield Note(Reason.MIGRATION_PREPARED, migration_words(cluster.address))
-        plugins = self._plugins.seen(cluster.topology, topology.brokers, now_seconds) if topology is not None else {}
+        plugins = (
+            self._plugins.seen(cluster.topology, topology.brokers, now_seconds)
+            if topology is not None
+            else {}
+        )
         if plugins:
             yield Note(Reason.QUOTAS_IGNORED, plugin_words(plugins))
 
@@ -244,11 +339,16 @@ def _unlisted(declared: Declared) -> Iterator[tuple[Reason, str]]:
     lists = {"BusinessTiers": declared.tiers, "QuotaOverrides": declared.overrides}
     unknown = " and ".join(name for name, known in lists.items() if known is None)
     if unknown:
-        yield Reason.LIST_INCOMPLETE, f"The {unknown} could not be listed in full; every quota stays as it is until they can"
+        yield (
+            Reason.LIST_INCOMPLETE,
+            f"The {unknown} could not be listed in full; every quota stays as it is until they can",
+        )
 
 
 def _tiers(declared: Declared) -> tuple[Tier, ...] | None:
-    """The tiers; None while overrides may be missing, because then the contracts in force are not known."""
+    """The tiers; None while overrides may be missing, because then the contracts in force are not
+    known.
+    """
     return None if declared.overrides is None else declared.tiers
 
 
@@ -258,7 +358,9 @@ def _is_ours(missing: Missing) -> bool:
 
 def _expected(declared: Declared, cluster: KafkaCluster) -> Expected:
     kafka = declared.spec.kafka
-    return Expected(declared.policy.key, cluster.address, str(kafka.bootstrap_servers), kafka.cluster_id)
+    return Expected(
+        declared.policy.key, cluster.address, str(kafka.bootstrap_servers), kafka.cluster_id
+    )
 
 
 def _read_facts(declared: Declared, cluster: KafkaCluster, missing: Missing) -> ClusterFacts | None:
@@ -271,8 +373,12 @@ def _read_facts(declared: Declared, cluster: KafkaCluster, missing: Missing) -> 
     return facts
 
 
-def _read_topology(declared: Declared, cluster: KafkaCluster, facts: ClusterFacts, *, missing: Missing) -> Topology | None:
-    """The leaders, if they are of the cluster whose quotas they scale; giving back needs none, so then that is not compared."""
+def _read_topology(
+    declared: Declared, cluster: KafkaCluster, facts: ClusterFacts, *, missing: Missing
+) -> Topology | None:
+    """The leaders, if they are of the cluster whose quotas they scale; giving back needs none, so
+    then that is not compared.
+    """
     try:
         topology = cluster.topology.read(declared.topics)
     except TidegateError as error:
@@ -298,7 +404,9 @@ def _read_quotas(declared: Declared, cluster: KafkaCluster, missing: Missing) ->
 
 
 def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | None:
-    """Whether there are quotas of client ids. For metering only: without an answer nothing is held, and metering stays as it is."""
+    """Whether there are quotas of client ids. For metering only: without an answer nothing is held,
+    and metering stays as it is.
+    """
     if not declared.policy.metering_enabled:
         return None
     try:
@@ -308,9 +416,14 @@ def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | No
 
 
 def _excluded_entities(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
-    """The entities that a broken tier names, and those in the ledger without a readable owner: they may be that tier's."""
+    """The entities that a broken tier names, and those in the ledger without a readable owner: they
+    may be that tier's.
+    """
     if not declared.broken or declared.policy.deleting:
         return frozenset()
     named = frozenset(entity for tier in declared.broken for entity in tier.entities)
-    ownerless = frozenset(entity for entity, quota in quotas.items() if quota.ledger is not None) - declared.entities
+    ownerless = (
+        frozenset(entity for entity, quota in quotas.items() if quota.ledger is not None)
+        - declared.entities
+    )
     return named | ownerless

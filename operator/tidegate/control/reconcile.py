@@ -19,12 +19,15 @@ from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, QuotaStore, WriteOu
 # --- sending writes -------------------------------------------------------------------------------
 #
 # Nothing is repeated: the next reading of the store finds what was not applied. Being killed
-# anywhere in here is safe, because each entity changes together with its ledger record or not at all.
+# anywhere in here is safe, because each entity changes together with its ledger record or not at
+# all.
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The outcome of the writes: `done` happened, `refused` did not (with outcome), `error` ended the sending early."""
+    """The outcome of the writes: `done` happened, `refused` did not (with outcome), `error` ended
+    the sending early.
+    """
 
     done: tuple[QuotaWrite, ...] = ()
     refused: tuple[WriteOutcome, ...] = ()
@@ -43,26 +46,48 @@ class _Tally:
     batches: int = 0
 
 
-def apply_writes(writes: Sequence[QuotaWrite], store: QuotaStore, *, cluster_id: str, may_write: Callable[[], bool]) -> Applied:
-    """Send the writes in order, at most 200 entities a transaction. `may_write` is asked before each batch (the Lease).
+def apply_writes(
+    writes: Sequence[QuotaWrite],
+    store: QuotaStore,
+    *,
+    cluster_id: str,
+    may_write: Callable[[], bool],
+) -> Applied:
+    """Send the writes in order, at most 200 entities a transaction. `may_write` is asked before
+    each batch (the Lease).
 
-    Never raises a TidegateError: the first one ends the sending and is handed back with what was done until then.
+    Never raises a TidegateError: the first one ends the sending and is handed back with what was
+    done until then.
     """
     tally = _Tally()
     for start in range(0, len(writes), MAX_WRITES_PER_BATCH):
-        error = _send(writes[start : start + MAX_WRITES_PER_BATCH], store, cluster_id=cluster_id, may_write=may_write, tally=tally)
+        error = _send(
+            writes[start : start + MAX_WRITES_PER_BATCH],
+            store,
+            cluster_id=cluster_id,
+            may_write=may_write,
+            tally=tally,
+        )
         if error is not None:
             return Applied(tuple(tally.done), tuple(tally.refused), error, tally.batches)
     return Applied(tuple(tally.done), tuple(tally.refused), None, tally.batches)
 
 
 def _send(
-    batch: Sequence[QuotaWrite], store: QuotaStore, *, cluster_id: str, may_write: Callable[[], bool], tally: _Tally
+    batch: Sequence[QuotaWrite],
+    store: QuotaStore,
+    *,
+    cluster_id: str,
+    may_write: Callable[[], bool],
+    tally: _Tally,
 ) -> TidegateError | None:
     if not may_write():
         return RetryLater(
             Reason.NOT_LEADER,
-            "The Lease of this policy may be lost, so no further quota is written; the replica that holds it carries on",
+            (
+                "The Lease of this policy may be lost, so no further quota is written; the replica "
+                "that holds it carries on"
+            ),
         )
     try:
         outcomes = store.write(batch, cluster_id)
@@ -77,13 +102,16 @@ def _send(
     return None
 
 
-# A write that the second reading does not confirm was contested or refused; the next pass is soon enough for it.
+# A write that the second reading does not confirm was contested or refused; the next pass is soon
+# enough for it.
 MAX_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """The end of a pass. `decision` is on the last observation; `applied` has each round of writes before it, `decided` their decisions."""
+    """The end of a pass. `decision` is on the last observation; `applied` has each round of writes
+    before it, `decided` their decisions.
+    """
 
     seen: ObservationResult
     decision: Decision
@@ -94,12 +122,19 @@ class PassResult:
     @property
     def complete(self) -> bool:
         """Nothing failed, nothing is held, and no write is left over."""
-        return self.error is None and not self.decision.holds and not self.decision.writes and all(done.complete for done in self.applied)
+        return (
+            self.error is None
+            and not self.decision.holds
+            and not self.decision.writes
+            and all(done.complete for done in self.applied)
+        )
 
 
 @dataclass(slots=True)
 class ControlPass:
-    """Runs passes for one policy and keeps their memory. `may_write` is the Lease; `now_seconds` the wall clock."""
+    """Runs passes for one policy and keeps their memory. `may_write` is the Lease; `now_seconds`
+    the wall clock.
+    """
 
     now_seconds: Callable[[], float]
     may_write: Callable[[], bool]
@@ -116,8 +151,17 @@ class ControlPass:
         prepare: Callable[[ObservationResult], None] = lambda _: None,
         rival: Rival = lambda _: None,
     ) -> PassResult:
-        """One pass. `prepare` is called before the first write and may refuse it by raising a TidegateError."""
-        seen = self.observer.observe(declared, cluster, now_seconds=self.now_seconds(), readings=readings, usage=usage, rival=rival)
+        """One pass. `prepare` is called before the first write and may refuse it by raising a
+        TidegateError.
+        """
+        seen = self.observer.observe(
+            declared,
+            cluster,
+            now_seconds=self.now_seconds(),
+            readings=readings,
+            usage=usage,
+            rival=rival,
+        )
         decision = self._decide(seen)
         try:
             prepare(seen)
@@ -130,17 +174,26 @@ class ControlPass:
         seen = self.observer.nothing_reached(declared, error, now_seconds=self.now_seconds())
         return PassResult(seen, self._decide(seen), error=error)
 
-    def _write_until_settled(self, cluster: KafkaCluster, seen: ObservationResult, decision: Decision) -> PassResult:
+    def _write_until_settled(
+        self, cluster: KafkaCluster, seen: ObservationResult, decision: Decision
+    ) -> PassResult:
         rounds: list[Applied] = []
         decided: list[Decision] = []
         while decision.writes and seen.facts is not None and len(rounds) < MAX_ROUNDS:
-            done = apply_writes(decision.writes, cluster.store, cluster_id=seen.facts.cluster_id, may_write=self.may_write)
+            done = apply_writes(
+                decision.writes,
+                cluster.store,
+                cluster_id=seen.facts.cluster_id,
+                may_write=self.may_write,
+            )
             rounds.append(done)
             decided.append(decision)
             written = frozenset(write.entity for write in done.done)
             self.memory = settle(self.memory, decision, written, now_seconds=self.now_seconds())
             touched = [write.entity for write in decision.writes]
-            seen = self.observer.reread(seen, cluster, entities=touched, now_seconds=self.now_seconds())
+            seen = self.observer.reread(
+                seen, cluster, entities=touched, now_seconds=self.now_seconds()
+            )
             decision = self._decide(seen)
             if done.error is not None:
                 return PassResult(seen, decision, tuple(rounds), done.error, tuple(decided))

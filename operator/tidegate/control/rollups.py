@@ -1,4 +1,5 @@
-"""Runs one policy's usage rollups beside its passes, which take the last progress and never wait for it.
+"""Runs one policy's usage rollups beside its passes, which take the last progress and never wait
+for it.
 
 Jobs, storage and Kubernetes may fail or hang: this thread is the only one that asks them, no other
 waits for it, and no probe counts its signs of life. It runs as long as the policy asks for rollups
@@ -17,7 +18,18 @@ from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Due, JobState, Wanted, Window, WindowJob, due
 from tidegate.errors import Conflict, TidegateError
 from tidegate.kube.api import JsonObject, Kubernetes
-from tidegate.kube.rollup_jobs import END, GENERATION, START, JobPod, RollupResult, is_owned, job_body, read_result, result_name, selector
+from tidegate.kube.rollup_jobs import (
+    END,
+    GENERATION,
+    START,
+    JobPod,
+    RollupResult,
+    is_owned,
+    job_body,
+    read_result,
+    result_name,
+    selector,
+)
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.rollup import Rollup
 from tidegate.settings import RollupOffer
@@ -28,7 +40,9 @@ SHORTEST_DEADLINE_SECONDS, LONGEST_DEADLINE_SECONDS = 1800, 6 * 3600
 
 
 def pod_of(spec: Rollup, offer: RollupOffer) -> JobPod:
-    """The Pod of a Job of this policy. A Job may take as long as its window is, within half an hour and six."""
+    """The Pod of a Job of this policy. A Job may take as long as its window is, within half an hour
+    and six.
+    """
     driver, mount_path = spec.driver, spec.storage.mount_path
     claim = spec.storage.claim_name
     return JobPod(
@@ -37,12 +51,17 @@ def pod_of(spec: Rollup, offer: RollupOffer) -> JobPod:
         cores=driver.cores,
         requested_millicores=driver.requested_millicores,
         memory=driver.memory,
-        deadline_seconds=min(LONGEST_DEADLINE_SECONDS, max(SHORTEST_DEADLINE_SECONDS, spec.interval_seconds)),
+        deadline_seconds=min(
+            LONGEST_DEADLINE_SECONDS, max(SHORTEST_DEADLINE_SECONDS, spec.interval_seconds)
+        ),
         mount=None if claim is None or mount_path is None else (claim, mount_path),
         pull_secrets=offer.pull_secrets,
         has_executors=spec.executors.instances > 0,
         # executors are Pods of the same image, and no Pod can read its own
-        environment={"TIDEGATE_IMAGE": offer.image, "TIDEGATE_PULL_SECRETS": ",".join(offer.pull_secrets)},
+        environment={
+            "TIDEGATE_IMAGE": offer.image,
+            "TIDEGATE_PULL_SECRETS": ",".join(offer.pull_secrets),
+        },
     )
 
 
@@ -56,7 +75,14 @@ def window_job(raw: Mapping[str, Any]) -> WindowJob | None:
         return None
     state, ended_at, message = _end_of(raw.get("status") or {})
     ended_at_seconds = None if ended_at is None else parse_moment(ended_at)
-    return WindowJob(raw["metadata"]["name"], window, state, int(generation) if generation.isdecimal() else 0, ended_at_seconds, message)
+    return WindowJob(
+        raw["metadata"]["name"],
+        window,
+        state,
+        int(generation) if generation.isdecimal() else 0,
+        ended_at_seconds,
+        message,
+    )
 
 
 def _end_of(status: Mapping[str, Any]) -> tuple[JobState, str | None, str]:
@@ -64,12 +90,15 @@ def _end_of(status: Mapping[str, Any]) -> tuple[JobState, str | None, str]:
     for condition in status.get("conditions") or ():
         if condition.get("status") == "True" and condition.get("type") in ("Complete", "Failed"):
             state = JobState.SUCCEEDED if condition["type"] == "Complete" else JobState.FAILED
-            message = ": ".join(text for text in (condition.get("reason"), condition.get("message")) if text)
+            message = ": ".join(
+                text for text in (condition.get("reason"), condition.get("message")) if text
+            )
             return state, condition.get("lastTransitionTime"), message
     return JobState.ACTIVE, None, ""
 
 
-# --- one look: read the result of the Jobs, list the Jobs, create the next one where it is due -----
+# --- one look: read the result of the Jobs, list the Jobs, create the next one where it is due
+# -----
 #
 # Only the last result that could be read is kept; it counts until its own end. Two replicas that
 # look at once create the same Job, and one of them gets a Conflict; that is no failure.
@@ -79,9 +108,11 @@ Problem = tuple[Reason, str]
 
 @dataclass(frozen=True, slots=True)
 class RollupProgress:
-    """The findings of a look. `offered` False = this operator makes no Jobs; then nothing else is known.
+    """The findings of a look. `offered` False = this operator makes no Jobs; then nothing else is
+    known.
 
-    `usage` are figures that still count, None = there are none. `trouble` ended the look early; `unusable` is wrong in the result.
+    `usage` are figures that still count, None = there are none. `trouble` ended the look early;
+    `unusable` is wrong in the result.
     """
 
     looked_at_seconds: float
@@ -93,7 +124,9 @@ class RollupProgress:
 
 
 class RollupLook:
-    """Looks at one policy. `may_write` is its Lease, `count` gets the outcome of each creation of a Job; `wall` is seconds."""
+    """Looks at one policy. `may_write` is its Lease, `count` gets the outcome of each creation of a
+    Job; `wall` is seconds.
+    """
 
     def __init__(
         self,
@@ -121,41 +154,78 @@ class RollupLook:
             self._act(policy, spec, found)
         except TidegateError as error:
             trouble = error.reason, error.message
-            return RollupProgress(now_seconds, due=found, usage=self._usage(now_seconds), trouble=trouble, unusable=unusable)
-        return RollupProgress(now_seconds, due=found, usage=self._usage(now_seconds), unusable=unusable or self._stale(now_seconds))
+            return RollupProgress(
+                now_seconds,
+                due=found,
+                usage=self._usage(now_seconds),
+                trouble=trouble,
+                unusable=unusable,
+            )
+        return RollupProgress(
+            now_seconds,
+            due=found,
+            usage=self._usage(now_seconds),
+            unusable=unusable or self._stale(now_seconds),
+        )
 
     def _read_result(self, policy: JsonObject) -> Problem | None:
         """Read the newest result; one of another policy counts as none."""
         namespace, name = policy["metadata"]["namespace"], result_name(policy["metadata"]["name"])
         result, problem = read_result(self._kubernetes, policy)
         self._result = result
-        return None if problem is None else (Reason.ROLLUP_RESULT_UNUSABLE, f"ConfigMap {namespace}/{name} is not used: {problem}")
+        return (
+            None
+            if problem is None
+            else (
+                Reason.ROLLUP_RESULT_UNUSABLE,
+                f"ConfigMap {namespace}/{name} is not used: {problem}",
+            )
+        )
 
     def _due(self, policy: JsonObject, spec: Rollup, now_seconds: float) -> Due:
         metadata = policy["metadata"]
-        jobs = self._kubernetes.list_jobs(metadata["namespace"], selector=selector(metadata["name"]))
-        ours = [job for raw in jobs if is_owned(raw, metadata["uid"]) and (job := window_job(raw)) is not None]
+        jobs = self._kubernetes.list_jobs(
+            metadata["namespace"], selector=selector(metadata["name"])
+        )
+        ours = [
+            job
+            for raw in jobs
+            if is_owned(raw, metadata["uid"]) and (job := window_job(raw)) is not None
+        ]
         uids = {raw["metadata"]["name"]: raw["metadata"]["uid"] for raw in jobs}
         wanted = Wanted(
             every_ms=spec.interval_seconds * 1000,
             since_ms=round(parse_moment(metadata["creationTimestamp"]) * 1000),
             generation=int(metadata.get("generation", 0)),
         )
-        published, empty = ((), ()) if self._result is None else (self._result.published, self._result.empty)
+        published, empty = (
+            ((), ()) if self._result is None else (self._result.published, self._result.empty)
+        )
         found = due(wanted, published, ours, now_ms=round(now_seconds * 1000), empty=empty)
         for job in found.obsolete:
             self._delete(policy, job, uids[job.name])
         return found
 
     def _delete(self, policy: JsonObject, job: WindowJob, uid: str) -> None:
-        """Delete a Job that failed for a spec that was edited since: its window is tried again without waiting for its end."""
+        """Delete a Job that failed for a spec that was edited since: its window is tried again
+        without waiting for its end.
+        """
         if self._may_write():
             self._kubernetes.delete_job(policy["metadata"]["namespace"], job.name, uid=uid)
 
     def _act(self, policy: JsonObject, spec: Rollup, found: Due) -> None:
-        if found.start is None or policy["metadata"].get("deletionTimestamp") or not self._may_write():
+        if (
+            found.start is None
+            or policy["metadata"].get("deletionTimestamp")
+            or not self._may_write()
+        ):
             return
-        body = job_body(policy, pod_of(spec, self._offer), start_ms=found.start.start_ms, end_ms=found.start.end_ms)
+        body = job_body(
+            policy,
+            pod_of(spec, self._offer),
+            start_ms=found.start.start_ms,
+            end_ms=found.start.end_ms,
+        )
         try:
             self._kubernetes.create_job(policy["metadata"]["namespace"], body)
         except Conflict:
@@ -164,28 +234,49 @@ class RollupLook:
             self._count("refused")
             raise
         self._count("made")
-        log.info("Rollup Job made", policy=f"{policy['metadata']['namespace']}/{policy['metadata']['name']}", job=body["metadata"]["name"])
+        log.info(
+            "Rollup Job made",
+            policy=f"{policy['metadata']['namespace']}/{policy['metadata']['name']}",
+            job=body["metadata"]["name"],
+        )
 
     def _usage(self, now_seconds: float) -> Usage | None:
-        return None if self._result is None or now_seconds * 1000 > self._result.valid_until_ms else self._result.usage
+        return (
+            None
+            if self._result is None or now_seconds * 1000 > self._result.valid_until_ms
+            else self._result.usage
+        )
 
     def _stale(self, now_seconds: float) -> Problem | None:
-        if self._result is None or self._result.usage is None or now_seconds * 1000 <= self._result.valid_until_ms:
+        if (
+            self._result is None
+            or self._result.usage is None
+            or now_seconds * 1000 <= self._result.valid_until_ms
+        ):
             return None
         hours = (now_seconds - self._result.computed_at_ms / 1000) / 3600
-        return Reason.ROLLUP_RESULT_STALE, f"usage was last worked out {hours:.0f} hours ago and counts no more; contracts are as declared"
+        return (
+            Reason.ROLLUP_RESULT_STALE,
+            (
+                f"usage was last worked out {hours:.0f} hours ago and counts no more; contracts "
+                f"are "
+                f"as declared"
+            ),
+        )
 
 
 LOOK_EVERY_SECONDS = 30.0
-# Contracts from a recommendation must not move back and forth because a process began: its first pass waits this long for the first
-# look, and no later pass waits.
+# Contracts from a recommendation must not move back and forth because a process began: its first
+# pass waits this long for the first look, and no later pass waits.
 FIRST_LOOK_SECONDS = 5.0
 _STOP_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class RollupDependencies:
-    """The parts of the process for a watch. `open_look` None = no image for Jobs was given; `wake` is called when the progress changes."""
+    """The parts of the process for a watch. `open_look` None = no image for Jobs was given; `wake`
+    is called when the progress changes.
+    """
 
     open_look: Callable[[], RollupLook] | None
     wake: Callable[[], None]
@@ -194,7 +285,9 @@ class RollupDependencies:
 
 
 class RollupWatch:
-    """The last progress of one policy's rollups. `latest` and `close` belong to the policy's loop."""
+    """The last progress of one policy's rollups. `latest` and `close` belong to the policy's
+    loop.
+    """
 
     def __init__(self, key: str, dependencies: RollupDependencies) -> None:
         self._key = key
@@ -202,14 +295,18 @@ class RollupWatch:
         self._round: _Round | None = None
 
     def latest(self, policy: JsonObject, spec: Rollup | None) -> RollupProgress | None:
-        """None = the policy asks for no rollups, or no look has ended yet. An edited policy is looked at at once."""
+        """None = the policy asks for no rollups, or no look has ended yet. An edited policy is
+        looked at at once.
+        """
         if spec is None:
             self.close()
             return None
         if self._dependencies.open_look is None:
             return RollupProgress(self._dependencies.wall(), offered=False)
         if self._round is None:
-            self._round = _Round(self._key, self._dependencies, self._dependencies.open_look(), wanted=(policy, spec))
+            self._round = _Round(
+                self._key, self._dependencies, self._dependencies.open_look(), wanted=(policy, spec)
+            )
             self._round.start()
             if spec.recommend.apply != "Never":
                 self._round.wait_for_first(FIRST_LOOK_SECONDS)
@@ -226,7 +323,14 @@ class RollupWatch:
 class _Round:
     """The thread of one watch."""
 
-    def __init__(self, key: str, dependencies: RollupDependencies, look: RollupLook, *, wanted: tuple[JsonObject, Rollup]) -> None:
+    def __init__(
+        self,
+        key: str,
+        dependencies: RollupDependencies,
+        look: RollupLook,
+        *,
+        wanted: tuple[JsonObject, Rollup],
+    ) -> None:
         self.newest: RollupProgress | None = None
         self._key = key
         self._dependencies = dependencies
@@ -260,7 +364,10 @@ class _Round:
             seen, before = self._seen(), self.newest
             self.newest = seen
             self._looked.set()
-            if before is None or replace(seen, looked_at_seconds=before.looked_at_seconds) != before:
+            if (
+                before is None
+                or replace(seen, looked_at_seconds=before.looked_at_seconds) != before
+            ):
                 self._dependencies.wake()
             if not self._ended:
                 self._now.wait(self._dependencies.every_seconds)
@@ -270,5 +377,8 @@ class _Round:
             return self._look.look(*self._wanted)
         except Exception as error:
             log.exception("Look at rollups abandoned", policy=self._key)
-            problem = Reason.INTERNAL_ERROR, f"A bug in Tidegate, {type(error).__name__}: {error}. It is tried again"
+            problem = (
+                Reason.INTERNAL_ERROR,
+                f"A bug in Tidegate, {type(error).__name__}: {error}. It is tried again",
+            )
             return RollupProgress(self._dependencies.wall(), trouble=problem)

@@ -11,7 +11,14 @@ from tidegate.control.audit.trail import AuditTrail, unread_trail
 from tidegate.control.connections import OpenCluster
 from tidegate.control.metrics_watch import OpenReader
 from tidegate.control.report.reporter import Reporter
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, JsonObject, Kubernetes, ResourceKind
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    QUOTA_OVERRIDES,
+    JsonObject,
+    Kubernetes,
+    ResourceKind,
+)
 from tidegate.kube.cache import ResourceCache
 from tidegate.metrics import Telemetry
 from tidegate.prometheus.reader import PrometheusReader
@@ -43,7 +50,12 @@ class Wakeup:
     `poke` may be called from any thread and never blocks for long; `wait` belongs to the one loop.
     """
 
-    def __init__(self, *, quiet_seconds: float = QUIET_SECONDS, longest_burst_seconds: float = LONGEST_BURST_SECONDS) -> None:
+    def __init__(
+        self,
+        *,
+        quiet_seconds: float = QUIET_SECONDS,
+        longest_burst_seconds: float = LONGEST_BURST_SECONDS,
+    ) -> None:
         self._quiet_seconds = quiet_seconds
         self._longest_burst_seconds = longest_burst_seconds
         self._changed = threading.Condition()
@@ -62,7 +74,9 @@ class Wakeup:
             return Cause.STOP in self._causes
 
     def wait(self, timeout_seconds: float) -> frozenset[Cause]:
-        """Return the causes since the last call, or TIMER once the time is over. STOP stays set for ever."""
+        """Return the causes since the last call, or TIMER once the time is over. STOP stays set for
+        ever.
+        """
         with self._changed:
             self._changed.wait_for(lambda: bool(self._causes), max(0.0, timeout_seconds))
             if not self._causes:
@@ -77,7 +91,9 @@ class Wakeup:
         while self._causes == {Cause.OBJECTS}:
             seen = self._pokes
             remaining = min(self._quiet_seconds, ends_at - time.monotonic())
-            if remaining <= 0 or not self._changed.wait_for(lambda seen=seen: self._pokes != seen, remaining):  # type: ignore[misc]
+            if remaining <= 0:
+                return
+            if not self._changed.wait_for(lambda: self._pokes != seen, remaining):  # noqa: B023
                 return
 
 
@@ -104,7 +120,9 @@ class Backoff:
 
     def next_seconds(self) -> float:
         """Count one more failure and return how long to wait because of it."""
-        exponent = min(self._failures, 30)  # an overflow after a day of failures would be a poor way to end
+        exponent = min(
+            self._failures, 30
+        )  # an overflow after a day of failures would be a poor way to end
         self._failures += 1
         whole = min(self._most_seconds, self._first_seconds * 2.0**exponent)
         return whole * (0.5 + 0.5 * self._jitter())
@@ -112,7 +130,9 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The clocks; tests hand in their own. `wall` is seconds since the epoch, for what is written; `monotonic` is for waiting."""
+    """The clocks; tests hand in their own. `wall` is seconds since the epoch, for what is written;
+    `monotonic` is for waiting.
+    """
 
     wall: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
@@ -147,9 +167,16 @@ class VitalSigns:
         return {loop: age for loop, age in ages.items() if age > self._stuck_after_seconds}
 
     def failure_text(self) -> str | None:
-        """A sentence that names the loops without a sign of life for too long; None when all are well."""
+        """A sentence that names the loops without a sign of life for too long; None when all are
+        well.
+        """
         stuck = [f"{loop} for {age:.0f} s" for loop, age in sorted(self.silent_seconds().items())]
-        return f"No sign of life from {', '.join(stuck)}; the limit is {self._stuck_after_seconds:.0f} s" if stuck else None
+        return (
+            f"No sign of life from {', '.join(stuck)}; the limit is "
+            f"{self._stuck_after_seconds:.0f} s"
+            if stuck
+            else None
+        )
 
 
 KINDS = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)

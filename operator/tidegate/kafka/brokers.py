@@ -1,7 +1,8 @@
-"""Live brokers and partition leaders: one Metadata request for the managed topics, to whichever broker answers.
+"""Live brokers and partition leaders: one Metadata request for the managed topics, to whichever
+broker answers.
 
-Reading the same from ZooKeeper takes 70 s on a large cluster. One connection is kept, and opened again when it breaks. The request
-never creates a topic.
+Reading the same from ZooKeeper takes 70 s on a large cluster. One connection is kept, and opened
+again when it breaks. The request never creates a topic.
 """
 
 import contextlib
@@ -20,8 +21,8 @@ from controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource, Unauthorized, Unreachable
 from tidegate.kafka.settings import KafkaConnection, SaslLogin, TlsFiles
 
-# kafka-python's message classes. The library is imported here only: its classes are not a stable API,
-# and its import uses a deprecated function of the standard library.
+# kafka-python's message classes. The library is imported here only: its classes are not a stable
+# API, and its import uses a deprecated function of the standard library.
 
 
 with warnings.catch_warnings():
@@ -68,20 +69,26 @@ _USABLE = {_NONE, _LEADER_NOT_AVAILABLE, _REPLICA_NOT_AVAILABLE}
 def topology_of(answer: Any, *, read_at_seconds: float) -> Topology:
     """The topology in a Metadata answer (v4).
 
-    Raises Incomplete when it names no broker or when a topic comes with an error that says nothing about its existence, Unauthorized
-    when a topic may not be described.
+    Raises Incomplete when it names no broker or when a topic comes with an error that says nothing
+    about its existence, Unauthorized when a topic may not be described.
     """
     brokers = frozenset(broker.node_id for broker in answer.brokers)
     if not brokers:
         raise Incomplete(
-            Reason.TOPOLOGY_INCOMPLETE, "A broker answered but named no brokers; it has just started. The next pass asks again."
+            Reason.TOPOLOGY_INCOMPLETE,
+            (
+                "A broker answered but named no brokers; it has just started. The next pass asks "
+                "again."
+            ),
         )
     topics = {topic.name: _leaders(topic, brokers) for topic in answer.topics if _exists(topic)}
     return Topology(read_at_seconds, brokers, topics, answer.cluster_id)
 
 
 def matching(patterns: Iterable[str], names: Collection[str]) -> set[str]:
-    """The topics to ask for: names as they are, and for each prefix (ending in `*`) those of `names` that start with it."""
+    """The topics to ask for: names as they are, and for each prefix (ending in `*`) those of
+    `names` that start with it.
+    """
     wanted: set[str] = set()
     for pattern in patterns:
         if pattern.endswith("*"):
@@ -94,11 +101,18 @@ def matching(patterns: Iterable[str], names: Collection[str]) -> set[str]:
 def _exists(topic: Any) -> bool:
     code = topic.error_code
     if code == _NOT_AUTHORIZED:
-        raise Unauthorized(f"The brokers do not let Tidegate describe topic {topic.name}. Grant its user Describe on the topic.")
+        raise Unauthorized(
+            f"The brokers do not let Tidegate describe topic {topic.name}. Grant its user "
+            f"Describe on the topic."
+        )
     if code != _NONE and code not in _ABSENT:
         raise Incomplete(
             Reason.TOPOLOGY_INCOMPLETE,
-            f"The leaders of topic {topic.name} are not known: {for_code(code).__name__}. Quotas stay as they are until they are.",
+            (
+                f"The leaders of topic {topic.name} are not known: {for_code(code).__name__}. "
+                f"Quotas "
+                f"stay as they are until they are."
+            ),
         )
     return bool(code == _NONE)
 
@@ -110,7 +124,8 @@ def _leaders(topic: Any, brokers: frozenset[int]) -> TopicLeaders:
         if partition.error_code not in _USABLE:
             raise Incomplete(
                 Reason.TOPOLOGY_INCOMPLETE,
-                f"The leader of topic {topic.name}, partition {partition.partition_index} is not known: "
+                f"The leader of topic {topic.name}, partition {partition.partition_index} is not "
+                f"known: "
                 f"{for_code(partition.error_code).__name__}. Quotas stay as they are until it is.",
             )
         if partition.leader_id in brokers:
@@ -141,18 +156,22 @@ _SPOKEN = {
 class BrokerConnection:
     """An open, logged-in connection to `host:port`; a context manager.
 
-    Raises OSError when the broker does not answer in time or hangs up, Unauthorized when it refuses the login. After any error it
-    is of no further use.
+    Raises OSError when the broker does not answer in time or hangs up, Unauthorized when it refuses
+    the login. After any error it is of no further use.
     """
 
-    def __init__(self, host: str, port: int, *, settings: KafkaConnection, timeout_seconds: float) -> None:
+    def __init__(
+        self, host: str, port: int, *, settings: KafkaConnection, timeout_seconds: float
+    ) -> None:
         self._deadline = time.monotonic() + timeout_seconds
         self._correlation_id = 0
         self.address = f"{host}:{port}"
         self._socket = socket.create_connection((host, port), timeout=timeout_seconds)
         try:
             if settings.tls is not None:
-                self._socket = _tls_context(settings.tls).wrap_socket(self._socket, server_hostname=host)
+                self._socket = _tls_context(settings.tls).wrap_socket(
+                    self._socket, server_hostname=host
+                )
             if settings.sasl is not None:
                 self._log_in(settings.sasl, is_encrypted=settings.tls is not None)
         except BaseException:
@@ -184,7 +203,10 @@ class BrokerConnection:
         self._socket.sendall(request.encode(version=version, header=True, framed=True))
         (size,) = _SIZE.unpack(self._receive(_SIZE.size))
         if not 0 < size <= _MOST_BYTES:
-            raise ConnectionError(f"it sent {size} as the size of its answer; this is no Kafka listener, or one with TLS")
+            raise ConnectionError(
+                f"it sent {size} as the size of its answer; this is no Kafka listener, or one "
+                f"with TLS"
+            )
         response = response_class.decode(bytes(self._receive(size)), version=version, header=True)
         if response.header.correlation_id != self._correlation_id:
             raise ConnectionError("its answer belongs to another request")
@@ -197,7 +219,9 @@ class BrokerConnection:
             self._socket.settimeout(self._left())
             count = self._socket.recv_into(view[done:])
             if not count:
-                raise ConnectionError("it hung up; a listener with TLS or login does so on clients without")
+                raise ConnectionError(
+                    "it hung up; a listener with TLS or login does so on clients without"
+                )
             done += count
         return buffer
 
@@ -211,7 +235,10 @@ class BrokerConnection:
         handshake = self._exchange(SaslHandshakeRequest(mechanism=login.mechanism.value))
         if handshake.error_code:
             offered = ", ".join(handshake.mechanisms) or "none"
-            raise Unauthorized(f"Broker {self.address} does not offer login by {login.mechanism.value}; it offers {offered}.")
+            raise Unauthorized(
+                f"Broker {self.address} does not offer login by {login.mechanism.value}; it "
+                f"offers {offered}."
+            )
         mechanism = get_sasl_mechanism(login.mechanism.value)(
             sasl_mechanism=login.mechanism.value,
             sasl_plain_username=login.username,
@@ -222,7 +249,8 @@ class BrokerConnection:
             answer = self._exchange(SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes()))
             if answer.error_code:
                 raise Unauthorized(
-                    f"Broker {self.address} refused the login as {login.username} by {login.mechanism.value}: {answer.error_message}. "
+                    f"Broker {self.address} refused the login as {login.username} by "
+                    f"{login.mechanism.value}: {answer.error_message}. "
                     "Correct the user name and password for the brokers."
                 )
             mechanism.receive(answer.auth_bytes)
@@ -248,7 +276,11 @@ class KafkaTopology:
     """
 
     def __init__(
-        self, connection: KafkaConnection, *, topic_names: Callable[[], Collection[str]], clock: Callable[[], float] = time.time
+        self,
+        connection: KafkaConnection,
+        *,
+        topic_names: Callable[[], Collection[str]],
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._settings = connection
         self._topic_names = topic_names
@@ -260,10 +292,11 @@ class KafkaTopology:
         self._callbacks: dict[int, str | None] = {}
 
     def read(self, patterns: Collection[str]) -> Topology:
-        """Live brokers, and the leaders of the topics that these names and prefixes (ending in `*`) match, read now.
+        """Live brokers, and the leaders of the topics that these names and prefixes (ending in `*`)
+        match, read now.
 
-        A topic that does not exist is left out. Raises Unreachable when no broker answers, Incomplete when the answer is not whole,
-        Unauthorized when the login or a topic is refused.
+        A topic that does not exist is left out. Raises Unreachable when no broker answers,
+        Incomplete when the answer is not whole, Unauthorized when the login or a topic is refused.
         """
         has_prefix = any(pattern.endswith("*") for pattern in patterns)
         wanted = matching(patterns, self._topic_names() if has_prefix else ())
@@ -271,12 +304,16 @@ class KafkaTopology:
         return topology_of(answer, read_at_seconds=self._clock())
 
     def quota_callbacks(self) -> Mapping[int, str]:
-        """Broker -> class name, for brokers that replaced Kafka's quotas by a plugin and so ignore what is written.
+        """Broker -> class name, for brokers that replaced Kafka's quotas by a plugin and so ignore
+        what is written.
 
-        Each broker is asked once while it stays in the cluster; one that does not answer now is left out and asked again next time.
+        Each broker is asked once while it stays in the cluster; one that does not answer now is
+        left out and asked again next time.
         """
         brokers = {broker.node_id: broker for broker in self._metadata([]).brokers}
-        known = {broker_id: name for broker_id, name in self._callbacks.items() if broker_id in brokers}
+        known = {
+            broker_id: name for broker_id, name in self._callbacks.items() if broker_id in brokers
+        }
         for broker_id in sorted(brokers.keys() - known.keys()):
             try:
                 known[broker_id] = self._callback_of(brokers[broker_id])
@@ -294,15 +331,21 @@ class KafkaTopology:
     def _metadata(self, topics: Collection[str]) -> Any:
         with self._lock:
             if self._closed:
-                raise Unreachable(Reason.BROKERS_UNREACHABLE, f"The connection to the brokers at {self._address} was closed.")
+                raise Unreachable(
+                    Reason.BROKERS_UNREACHABLE,
+                    f"The connection to the brokers at {self._address} was closed.",
+                )
             deadline = time.monotonic() + self._settings.request_timeout_seconds
             tried: dict[str, str] = {}
-            # the kept connection may have died unnoticed, so its broker gets a second chance in its turn
+            # the kept connection may have died unnoticed, so its broker gets a second chance in its
+            # turn
             for attempts_left in range(1 + len(self._servers), 0, -1):
                 share_seconds = max(deadline - time.monotonic(), 0.0) / attempts_left
                 was_kept = self._open is not None
                 try:
-                    return self._connection(share_seconds).ask(_metadata_request(topics), share_seconds)
+                    return self._connection(share_seconds).ask(
+                        _metadata_request(topics), share_seconds
+                    )
                 except OSError as error:
                     tried[":".join(map(str, self._servers[0]))] = str(error)
                     self._hang_up()
@@ -317,7 +360,9 @@ class KafkaTopology:
         return self._open
 
     def _connect(self, host: str, port: int, timeout_seconds: float) -> BrokerConnection:
-        return BrokerConnection(host, port, settings=self._settings, timeout_seconds=timeout_seconds)
+        return BrokerConnection(
+            host, port, settings=self._settings, timeout_seconds=timeout_seconds
+        )
 
     def _hang_up(self) -> None:
         if self._open is not None:
@@ -326,12 +371,19 @@ class KafkaTopology:
 
     def _callback_of(self, broker: Any) -> str | None:
         resource = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=_BROKER_RESOURCE, resource_name=str(broker.node_id), configuration_keys=[_CALLBACK_SETTING]
+            resource_type=_BROKER_RESOURCE,
+            resource_name=str(broker.node_id),
+            configuration_keys=[_CALLBACK_SETTING],
         )
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
         with self._connect(broker.host, broker.port, _CONNECT_TIMEOUT_SECONDS) as connection:
             answer = connection.ask(request, self._settings.request_timeout_seconds)
-        values = [config.value for result in answer.results for config in result.configs if config.name == _CALLBACK_SETTING]
+        values = [
+            config.value
+            for result in answer.results
+            for config in result.configs
+            if config.name == _CALLBACK_SETTING
+        ]
         return str(values[0]) if values and values[0] else None
 
     @property
@@ -342,17 +394,25 @@ class KafkaTopology:
         attempts = "; ".join(f"{server}: {error}" for server, error in tried.items())
         return Unreachable(
             Reason.BROKERS_UNREACHABLE,
-            f"No broker at {self._address} answered within {self._settings.request_timeout_seconds:g} s ({attempts}). "
-            "Every quota stays as it is. Check bootstrapServers, the network policy, and whether this listener wants TLS or a login.",
+            f"No broker at {self._address} answered within "
+            f"{self._settings.request_timeout_seconds:g} s ({attempts}). "
+            "Every quota stays as it is. Check bootstrapServers, the network policy, and whether "
+            "this listener wants TLS or a login.",
         )
 
 
 def _metadata_request(topics: Collection[str]) -> MetadataRequest:
-    return MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics], allow_auto_topic_creation=False)
+    return MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics],
+        allow_auto_topic_creation=False,
+    )
 
 
 def _host_and_port(server: str) -> tuple[str, int]:
     host, separator, port = server.strip().rpartition(":")
     if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise InvalidResource(f"The bootstrap server {server!r} cannot be read. Write it as host:port, for example kafka-1:9092.")
+        raise InvalidResource(
+            f"The bootstrap server {server!r} cannot be read. Write it as host:port, for example "
+            f"kafka-1:9092."
+        )
     return host.strip("[]"), int(port)

@@ -1,7 +1,8 @@
 """Names of quota entities as Kafka spells them in ZooKeeper, in both directions.
 
-Encoding is Kafka's `Sanitizer`: every byte of the UTF-8 name but `A-Z a-z 0-9 - _ .` becomes `%XX`. Decoding is stricter than
-Kafka's: a node name that encoding would not give back is foreign, because brokers look up no session under it.
+Encoding is Kafka's `Sanitizer`: every byte of the UTF-8 name but `A-Z a-z 0-9 - _ .` becomes `%XX`.
+Decoding is stricter than Kafka's: a node name that encoding would not give back is foreign, because
+brokers look up no session under it.
 """
 
 import json
@@ -11,11 +12,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote, unquote_to_bytes
 
-from controller_logic.model import BYTE_RATE_KEYS, MIN_BYTE_RATE, Default, Entity, EntityPart, QuotaKey
+from controller_logic.model import (
+    BYTE_RATE_KEYS,
+    MIN_BYTE_RATE,
+    Default,
+    Entity,
+    EntityPart,
+    QuotaKey,
+)
 from tidegate.errors import ForeignContent
 
-# The texts that a quota value may have: those that a broker reads without harm, and the fewer that we
-# write ourselves. A broker that reads anything else at its start exits, so every text is checked
+# The texts that a quota value may have: those that a broker reads without harm, and the fewer that
+# we write ourselves. A broker that reads anything else at its start exits, so every text is checked
 # here once more before it is written.
 
 
@@ -28,16 +36,22 @@ _LONG_MIN = -(2**63)
 
 
 def is_readable(key: QuotaKey, text: str) -> bool:
-    """Whether every broker parses this text. Zero and negative numbers are readable; Kafka takes them as unlimited."""
+    """Whether every broker parses this text. Zero and negative numbers are readable; Kafka takes
+    them as unlimited.
+    """
     if key in BYTE_RATE_KEYS:
         return _LONG.fullmatch(text) is not None and _LONG_MIN <= int(text) <= _LONG_MAX
     return _DOUBLE.fullmatch(text) is not None
 
 
 def is_ours(key: QuotaKey, text: str) -> bool:
-    """Whether we may set this text: a whole byte rate that throttles (1024 B/s and more), or a plain number above zero."""
+    """Whether we may set this text: a whole byte rate that throttles (1024 B/s and more), or a
+    plain number above zero.
+    """
     if key in BYTE_RATE_KEYS:
-        return _OUR_BYTE_RATE.fullmatch(text) is not None and MIN_BYTE_RATE <= int(text) <= _LONG_MAX
+        return (
+            _OUR_BYTE_RATE.fullmatch(text) is not None and MIN_BYTE_RATE <= int(text) <= _LONG_MAX
+        )
     return _OUR_NUMBER.fullmatch(text) is not None
 
 
@@ -70,20 +84,32 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class QuotaContent:
-    """Everything in one quota znode, in its order. No settings = no node, an empty map, or Kafka's empty parent node."""
+    """Everything in one quota znode, in its order. No settings = no node, an empty map, or Kafka's
+    empty parent node.
+    """
 
     settings: tuple[Setting, ...] = ()
 
     @property
     def quotas(self) -> dict[QuotaKey, str]:
         """The quota keys that are present, with their exact texts."""
-        return {QuotaKey(setting.key): setting.value for setting in self.settings if setting.key in _QUOTA_KEYS}
+        return {
+            QuotaKey(setting.key): setting.value
+            for setting in self.settings
+            if setting.key in _QUOTA_KEYS
+        }
 
     def changed(self, changes: Mapping[QuotaKey, str | None]) -> "QuotaContent":
-        """The content after `changes` (None removes a key; removing an absent key is no change); new keys come last."""
+        """The content after `changes` (None removes a key; removing an absent key is no change);
+        new keys come last.
+        """
         present = self.quotas
         kept = [_changed_setting(setting, changes) for setting in self.settings]
-        added = [Setting.fresh(key, value) for key, value in sorted(changes.items()) if value is not None and key not in present]
+        added = [
+            Setting.fresh(key, value)
+            for key, value in sorted(changes.items())
+            if value is not None and key not in present
+        ]
         return QuotaContent((*(setting for setting in kept if setting is not None), *added))
 
     def to_bytes(self) -> bytes:
@@ -98,18 +124,24 @@ EMPTY = QuotaContent()
 def parse_quota(data: bytes | None, *, child_count: int = 0) -> QuotaContent:
     """Read a znode's data. Raises ForeignContent with what is wrong with it.
 
-    A node that is only the parent of others has no data in Kafka, and reads as nothing set; so do zero bytes while there are
-    children. Zero bytes on a node without children are refused: another writer has emptied it.
+    A node that is only the parent of others has no data in Kafka, and reads as nothing set; so do
+    zero bytes while there are children. Zero bytes on a node without children are refused: another
+    writer has emptied it.
     """
     if data is None or (data == b"" and child_count):
         return EMPTY
     if data == b"":
-        raise ForeignContent("it is empty (zero bytes), which Kafka never writes; brokers read it as no quota and no SCRAM credentials")
+        raise ForeignContent(
+            "it is empty (zero bytes), which Kafka never writes; brokers read it as no quota and "
+            "no SCRAM credentials"
+        )
     try:
         text = data.decode("utf-8")
         root = json.loads(text, object_pairs_hook=_without_duplicates)
     except (ValueError, RecursionError) as error:
-        raise ForeignContent(f"it is not JSON as Kafka writes it ({json_problem(error)})") from error
+        raise ForeignContent(
+            f"it is not JSON as Kafka writes it ({json_problem(error)})"
+        ) from error
     config = _config_of(root)
     settings = _settings(text, config)
     for key, value in QuotaContent(settings).quotas.items():
@@ -118,7 +150,9 @@ def parse_quota(data: bytes | None, *, child_count: int = 0) -> QuotaContent:
 
 
 def json_problem(error: Exception) -> str:
-    """What is wrong with a text that is not the expected JSON, without the words of Python's parser."""
+    """What is wrong with a text that is not the expected JSON, without the words of Python's
+    parser.
+    """
     match error:
         case json.JSONDecodeError():
             return f"the text breaks off or is wrong at character {error.pos + 1}"
@@ -139,18 +173,24 @@ def _config_of(root: object) -> dict[str, str]:
         raise ForeignContent('its "config" is not an object')
     wrong = sorted(key for key, value in config.items() if not isinstance(value, str))
     if wrong:
-        raise ForeignContent(f"the value of {wrong[0]!r} is not a JSON string; brokers refuse to start on such a node")
+        raise ForeignContent(
+            f"the value of {wrong[0]!r} is not a JSON string; brokers refuse to start on such a "
+            f"node"
+        )
     return config
 
 
 def _settings(text: str, config: Mapping[str, str]) -> tuple[Setting, ...]:
-    # a checked document has two opening braces, and after the second only string tokens, colons and commas
+    # a checked document has two opening braces, and after the second only string tokens, colons and
+    # commas
     tokens = _TOKEN.findall(text)
     start = tokens.index("{", 1 + tokens.index("{")) + 1
     key_tokens, value_tokens = tokens[start::4], tokens[start + 2 :: 4]
     return tuple(
         Setting(key, value, key_token, value_token)
-        for (key, value), key_token, value_token in zip(config.items(), key_tokens, value_tokens, strict=False)
+        for (key, value), key_token, value_token in zip(
+            config.items(), key_tokens, value_tokens, strict=False
+        )
     )
 
 
@@ -164,7 +204,9 @@ def _without_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
 def _require_readable(key: QuotaKey, value: str) -> None:
     if not is_readable(key, value):
         kind = "a plain decimal integer" if key in BYTE_RATE_KEYS else "a plain number"
-        raise ForeignContent(f"its {key.value} is {value!r}, not {kind}; brokers refuse to start on such a value")
+        raise ForeignContent(
+            f"its {key.value} is {value!r}, not {kind}; brokers refuse to start on such a value"
+        )
 
 
 def _changed_setting(setting: Setting, changes: Mapping[QuotaKey, str | None]) -> Setting | None:
@@ -177,36 +219,53 @@ def _changed_setting(setting: Setting, changes: Mapping[QuotaKey, str | None]) -
 
 
 CONFIG_ROOT = "/config"
-_DEFAULT_NODE = Default.DEFAULT.value  # literal; a real user of that name is stored as %3Cdefault%3E
+_DEFAULT_NODE = (
+    Default.DEFAULT.value
+)  # literal; a real user of that name is stored as %3Cdefault%3E
 _IMPOSSIBLE_NODES = frozenset({"", ".", ".."})
 _REMEMBERED_NAMES = 8192  # every pass names every entity several times
 
 
 def encode_name(name: str) -> str:
-    """The node name for a user or client id. Raises ForeignContent for names that no znode can have (empty, `.`, `..`)."""
+    """The node name for a user or client id. Raises ForeignContent for names that no znode can have
+    (empty, `.`, `..`).
+    """
     try:
         # quote() leaves the tilde alone, Java does not
         encoded = quote(name, safe="").replace("~", "%7E")
     except UnicodeEncodeError as error:
-        raise ForeignContent(f"The name {name!r} is not valid Unicode, so Kafka cannot have a quota for it. Correct the name.") from error
+        raise ForeignContent(
+            f"The name {name!r} is not valid Unicode, so Kafka cannot have a quota for it. "
+            f"Correct the name."
+        ) from error
     if encoded in _IMPOSSIBLE_NODES:
-        raise ForeignContent(f"The name {name!r} cannot be the name of a znode, so Kafka cannot have a quota for it. Correct the name.")
+        raise ForeignContent(
+            f"The name {name!r} cannot be the name of a znode, so Kafka cannot have a quota for "
+            f"it. Correct the name."
+        )
     return encoded
 
 
 def decode_name(node: str) -> str:
-    """The user or client id of a node name. Raises ForeignContent when `encode_name` would not give this node name back."""
+    """The user or client id of a node name. Raises ForeignContent when `encode_name` would not give
+    this node name back.
+    """
     try:
         name = unquote_to_bytes(node).decode("utf-8")
     except UnicodeDecodeError:
         name = ""
     if node in _IMPOSSIBLE_NODES or not name or encode_name(name) != node:
-        raise ForeignContent(f"The node name {node!r} is not one that Kafka writes: no user or client id is looked up under it.")
+        raise ForeignContent(
+            f"The node name {node!r} is not one that Kafka writes: no user or client id is "
+            f"looked up under it."
+        )
     return name
 
 
 def entity_path(entity: Entity) -> str:
-    """The path below `/config/`, as notifications spell it: `users/bob/clients/c%201`, `clients/<default>`."""
+    """The path below `/config/`, as notifications spell it: `users/bob/clients/c%201`,
+    `clients/<default>`.
+    """
     if entity.user is None:
         return f"clients/{_encode_part(entity.client_id)}"
     user = f"users/{_encode_part(entity.user)}"
@@ -220,7 +279,9 @@ def config_path(entity: Entity) -> str:
 
 
 def entity_of_path(path: str) -> Entity:
-    """The entity of a path below `/config/`. Raises ForeignContent for anything that `entity_path` does not give."""
+    """The entity of a path below `/config/`. Raises ForeignContent for anything that `entity_path`
+    does not give.
+    """
     match path.split("/"):
         case ["users", user]:
             return Entity(user=_decode_part(user))
@@ -239,7 +300,9 @@ def ledger_node(entity: Entity) -> str:
 
 @lru_cache(maxsize=_REMEMBERED_NAMES)
 def entity_of_ledger_node(node: str) -> Entity:
-    """The entity of a ledger node's name. Raises ForeignContent for a name that `ledger_node` does not give."""
+    """The entity of a ledger node's name. Raises ForeignContent for a name that `ledger_node` does
+    not give.
+    """
     return entity_of_path(decode_name(node))
 
 

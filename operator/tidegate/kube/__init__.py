@@ -1,5 +1,6 @@
-"""Reads and writes Kubernetes: custom resources, statuses, Events, Secrets, Leases and Jobs behind the protocol of `api`.
+"""Reads and writes Kubernetes: custom resources, statuses, Events, Secrets, Leases and Jobs behind
+the protocol of `api`.
 
-It imports the official client and the errors, nothing of Kafka or of the control pass. kopf watches,
-in `main`.
+It imports the official client and the errors, nothing of Kafka or of the control pass. kopf
+watches, in `main`.
 """

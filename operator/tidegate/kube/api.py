@@ -1,4 +1,5 @@
-"""The protocol of Kubernetes for the control pass; the real client and the double of the tests implement it.
+"""The protocol of Kubernetes for the control pass; the real client and the double of the tests
+implement it.
 
 The contract tests in `tests/contract/kubernetes_contract.py` state it in full. Objects are JSON
 documents here; `resources/` has the models of their fields. kopf watches.
@@ -28,7 +29,9 @@ class ResourceKind:
         return f"{self.group}/{self.version}"
 
 
-BROKER_BANDWIDTH_POLICIES = ResourceKind("tidegate.io", "v1alpha1", "brokerbandwidthpolicies", "BrokerBandwidthPolicy")
+BROKER_BANDWIDTH_POLICIES = ResourceKind(
+    "tidegate.io", "v1alpha1", "brokerbandwidthpolicies", "BrokerBandwidthPolicy"
+)
 BUSINESS_TIERS = ResourceKind("tidegate.io", "v1alpha1", "businesstiers", "BusinessTier")
 QUOTA_OVERRIDES = ResourceKind("tidegate.io", "v1alpha1", "quotaoverrides", "QuotaOverride")
 
@@ -54,7 +57,9 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class Secret(Mapping[str, bytes]):
-    """A Secret's decoded data. Its text form names no key and no value, so that no log can leak it."""
+    """A Secret's decoded data. Its text form names no key and no value, so that no log can leak
+    it.
+    """
 
     namespace: str
     name: str
@@ -75,7 +80,9 @@ class Secret(Mapping[str, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Every object of a kind, as of `resource_version` or later: an opaque text, of the first namespace where several were listed."""
+    """Every object of a kind, as of `resource_version` or later: an opaque text, of the first
+    namespace where several were listed.
+    """
 
     items: tuple[JsonObject, ...]
     resource_version: str
@@ -92,7 +99,9 @@ EventType = Literal["Normal", "Warning"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to an object, for `kubectl describe`. `note` has at most 1024 bytes in UTF-8, `reason` 128."""
+    """Something that happened to an object, for `kubectl describe`. `note` has at most 1024 bytes
+    in UTF-8, `reason` 128.
+    """
 
     regarding: ObjectRef
     type: EventType
@@ -102,7 +111,9 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """A Lease as it was read. `holder` "" = no one; `duration_seconds` 0 = not set. The times are the holder's clock: for people only."""
+    """A Lease as it was read. `holder` "" = no one; `duration_seconds` 0 = not set. The times are
+    the holder's clock: for people only.
+    """
 
     namespace: str
     name: str
@@ -115,16 +126,20 @@ class LeaseRecord:
 
 
 class Kubernetes(Protocol):
-    """One API server. Every call is bounded in time; nothing is cached; calls may come from several threads at once.
+    """One API server. Every call is bounded in time; nothing is cached; calls may come from several
+    threads at once.
 
-    All calls raise from tidegate.errors: Unreachable when the server did not answer, is overloaded or has a fault of its own;
-    Unauthorized when it refuses the identity or its rights; NotFound when the object (or, for a list, the kind) does not exist; Conflict
-    when a compare-and-set lost and nothing was written; InvalidResource when the server refuses what was written; OutcomeUnknown when a
-    write may or may not have happened. Only reads are tried again inside a call.
+    All calls raise from tidegate.errors: Unreachable when the server did not answer, is overloaded
+    or has a fault of its own; Unauthorized when it refuses the identity or its rights; NotFound
+    when the object (or, for a list, the kind) does not exist; Conflict when a compare-and-set lost
+    and nothing was written; InvalidResource when the server refuses what was written;
+    OutcomeUnknown when a write may or may not have happened. Only reads are tried again inside a
+    call.
     """
 
     def list_all(self, kind: ResourceKind, namespaces: Sequence[str] = ()) -> Listing:
-        """Every object of `kind` in `namespaces`, or in the whole cluster when none are named; never a part of them.
+        """Every object of `kind` in `namespaces`, or in the whole cluster when none are named;
+        never a part of them.
 
         Raises Incomplete when the list could not be finished in time or expired while it was read.
         """
@@ -134,22 +149,30 @@ class Kubernetes(Protocol):
         """The object as it is now. NotFound also when another object has taken the name."""
         ...
 
-    def patch_status(self, ref: ObjectRef, patch: Mapping[str, Any], *, resource_version: str) -> JsonObject:
-        """Merge `patch` (RFC 7386: None removes a key, lists are replaced) into the status and return the new object.
+    def patch_status(
+        self, ref: ObjectRef, patch: Mapping[str, Any], *, resource_version: str
+    ) -> JsonObject:
+        """Merge `patch` (RFC 7386: None removes a key, lists are replaced) into the status and
+        return the new object.
 
-        Conflict when the object is no longer at `resource_version`. Spec and metadata cannot be changed by this.
+        Conflict when the object is no longer at `resource_version`. Spec and metadata cannot be
+        changed by this.
         """
         ...
 
     def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:
-        """Put `finalizer` on the object unless it is there; other finalizers stay. Returns the object.
+        """Put `finalizer` on the object unless it is there; other finalizers stay. Returns the
+        object.
 
-        An object that is being deleted gets no new finalizer: it comes back as it is, with its deletionTimestamp.
+        An object that is being deleted gets no new finalizer: it comes back as it is, with its
+        deletionTimestamp.
         """
         ...
 
     def remove_finalizer(self, ref: ObjectRef, finalizer: str) -> None:
-        """Take `finalizer` off the object; other finalizers stay. Nothing happens when it, or the object, is not there."""
+        """Take `finalizer` off the object; other finalizers stay. Nothing happens when it, or the
+        object, is not there.
+        """
         ...
 
     def read_secret(self, namespace: str, name: str) -> Secret:
@@ -169,7 +192,9 @@ class Kubernetes(Protocol):
         ...
 
     def replace_lease(self, lease: LeaseRecord) -> LeaseRecord:
-        """Replace the Lease that is still at `lease.resource_version`; Conflict when it has moved on or is gone."""
+        """Replace the Lease that is still at `lease.resource_version`; Conflict when it has moved
+        on or is gone.
+        """
         ...
 
     def list_jobs(self, namespace: str, *, selector: str) -> list[JsonObject]:
@@ -177,11 +202,15 @@ class Kubernetes(Protocol):
         ...
 
     def create_job(self, namespace: str, body: Mapping[str, Any]) -> JsonObject:
-        """Create the Job and return it as the server keeps it; Conflict when there is one of that name already."""
+        """Create the Job and return it as the server keeps it; Conflict when there is one of that
+        name already.
+        """
         ...
 
     def delete_job(self, namespace: str, name: str, *, uid: str) -> None:
-        """Delete the Job of that uid, and its Pods after it. Nothing happens when it is not there."""
+        """Delete the Job of that uid, and its Pods after it. Nothing happens when it is not
+        there.
+        """
         ...
 
     def read_config_map(self, namespace: str, name: str) -> JsonObject | None:
@@ -189,5 +218,7 @@ class Kubernetes(Protocol):
         ...
 
     def write_config_map(self, namespace: str, body: Mapping[str, Any]) -> JsonObject:
-        """Create it or, where `body` has a resource version, replace the one that is still at it; Conflict when another was faster."""
+        """Create it or, where `body` has a resource version, replace the one that is still at it;
+        Conflict when another was faster.
+        """
         ...

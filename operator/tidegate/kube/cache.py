@@ -1,4 +1,5 @@
-"""Caches the custom resources: watch events update them, full lists correct them, control passes read them.
+"""Caches the custom resources: watch events update them, full lists correct them, control passes
+read them.
 
 Two streams meet here and neither is in order with the other. A watch reports changes at once, but
 loses deletions when it has to start over. A list is complete, but was taken a moment ago. Versions
@@ -6,7 +7,8 @@ are opaque, so nothing is compared as older or newer. Instead:
 
 - The caller of a list marks its begin (`begin_list`). An object that the watch put or removed after
   that stays as the watch left it.
-- For every other object the list is right: one that is not in it is gone, even without a watch event.
+- For every other object the list is right: one that is not in it is gone, even without a watch
+  event.
 - A uid that the watch saw deleted never comes back, whatever a list or a late event has.
 
 `wake` is called, outside the lock, when something changed that a decision could depend on. Statuses
@@ -52,7 +54,9 @@ class _KindStore:
 
 
 class ResourceCache:
-    """Objects by kind and uid, for any number of threads; `monotonic` is the clock that ages are measured with."""
+    """Objects by kind and uid, for any number of threads; `monotonic` is the clock that ages are
+    measured with.
+    """
 
     def __init__(
         self,
@@ -70,8 +74,8 @@ class ResourceCache:
     def put(self, kind: ResourceKind, obj: Mapping[str, Any]) -> None:
         """Take over `obj` from the watch, or from the answer to our own write.
 
-        The same version again, an older spec than the cached one (the watch may lag behind our writes), and an object that was
-        deleted are ignored.
+        The same version again, an older spec than the cached one (the watch may lag behind our
+        writes), and an object that was deleted are ignored.
         """
         slim = _without_managed_fields(obj)
         uid = slim["metadata"]["uid"]
@@ -104,26 +108,35 @@ class ResourceCache:
             return ListStart(kind, at_seconds=self._monotonic(), change=self._store(kind).change)
 
     def replace_all(self, start: ListStart, items: Iterable[Mapping[str, Any]]) -> None:
-        """Take over a complete list that was asked for after `start`. The age of the list counts from `start`."""
+        """Take over a complete list that was asked for after `start`. The age of the list counts
+        from `start`.
+        """
         listed = {slim["metadata"]["uid"]: slim for slim in map(_without_managed_fields, items)}
         with self._lock:
             store = self._store(start.kind)
             before = store.objects
             newer = {uid for uid, change in store.touched.items() if change > start.change}
             kept = {uid: obj for uid, obj in before.items() if uid in newer}
-            fresh = {uid: obj for uid, obj in listed.items() if uid not in newer and uid not in store.deleted}
+            fresh = {
+                uid: obj
+                for uid, obj in listed.items()
+                if uid not in newer and uid not in store.deleted
+            }
             store.objects = fresh | kept
             store.touched = {uid: store.touched[uid] for uid in newer}
             store.listed_at_seconds = start.at_seconds
             gone = before.keys() - store.objects.keys()
-            changed = before.keys() != store.objects.keys() or any(_matters(before[uid], obj) for uid, obj in fresh.items())
+            changed = before.keys() != store.objects.keys() or any(
+                _matters(before[uid], obj) for uid, obj in fresh.items()
+            )
         for uid in gone:
             self._forget(uid)
         if changed:
             self._wake()
 
     def with_known_status(self, kind: ResourceKind, seen: JsonObject) -> JsonObject:
-        """The cached object, but with the spec and generation of `seen`; `seen` itself when it is gone.
+        """The cached object, but with the spec and generation of `seen`; `seen` itself when it is
+        gone.
 
         A report belongs to the spec that was acted on, and is written over the present status.
         """
@@ -131,16 +144,26 @@ class ResourceCache:
             known = self._store(kind).objects.get(seen["metadata"]["uid"])
         if known is None or _generation(known) == _generation(seen):
             return known or seen
-        return {**known, "spec": seen.get("spec"), "metadata": {**known["metadata"], "generation": _generation(seen)}}
+        return {
+            **known,
+            "spec": seen.get("spec"),
+            "metadata": {**known["metadata"], "generation": _generation(seen)},
+        }
 
     def snapshot(self, kind: ResourceKind) -> tuple[JsonObject, ...]:
-        """Every cached object of `kind`, by namespace and name. `list_age_seconds` shows whether these are all."""
+        """Every cached object of `kind`, by namespace and name. `list_age_seconds` shows whether
+        these are all.
+        """
         with self._lock:
             known = list(self._store(kind).objects.values())
-        return tuple(sorted(known, key=lambda obj: (obj["metadata"]["namespace"], obj["metadata"]["name"])))
+        return tuple(
+            sorted(known, key=lambda obj: (obj["metadata"]["namespace"], obj["metadata"]["name"]))
+        )
 
     def is_complete(self, kind: ResourceKind) -> bool:
-        """Whether a full list has ever arrived. Without one, an object that is not here may well exist."""
+        """Whether a full list has ever arrived. Without one, an object that is not here may well
+        exist.
+        """
         return self.list_age_seconds(kind) is not None
 
     def list_age_seconds(self, kind: ResourceKind) -> float | None:
@@ -153,8 +176,16 @@ class ResourceCache:
         return self._stores.setdefault(kind, _KindStore())
 
 
-def relist(cache: ResourceCache, kubernetes: Kubernetes, kind: ResourceKind, *, namespaces: Sequence[str] = ()) -> None:
-    """Correct the cache with a full list; raises what `list_all` raises, and then leaves the cache as it is."""
+def relist(
+    cache: ResourceCache,
+    kubernetes: Kubernetes,
+    kind: ResourceKind,
+    *,
+    namespaces: Sequence[str] = (),
+) -> None:
+    """Correct the cache with a full list; raises what `list_all` raises, and then leaves the cache
+    as it is.
+    """
     start = cache.begin_list(kind)
     cache.replace_all(start, kubernetes.list_all(kind, namespaces).items)
 
@@ -183,6 +214,11 @@ def _matters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def _relevant(obj: Mapping[str, Any]) -> tuple[object, object]:
-    # a version alone means nothing, and finalizers ours and others' come and go without anything to decide
-    metadata = {key: value for key, value in obj["metadata"].items() if key not in ("resourceVersion", "finalizers")}
+    # a version alone means nothing, and finalizers ours and others' come and go without anything to
+    # decide
+    metadata = {
+        key: value
+        for key, value in obj["metadata"].items()
+        if key not in ("resourceVersion", "finalizers")
+    }
     return obj.get("spec"), metadata

@@ -1,4 +1,5 @@
-"""Reads and writes custom resources, Secrets, Events, Leases, Jobs and ConfigMaps through the official client.
+"""Reads and writes custom resources, Secrets, Events, Leases, Jobs and ConfigMaps through the
+official client.
 
 One request a method, but for lists (in chunks) and finalizers (read, then change with a test).
 First in this module come the errors of failed requests, then `Transport`, which sends a request.
@@ -25,8 +26,25 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, Ne
 
 from controller_logic.reasons import Reason
 from tidegate import __version__
-from tidegate.errors import Conflict, Incomplete, InvalidResource, NotFound, OutcomeUnknown, TidegateError, Unauthorized, Unreachable
-from tidegate.kube.api import Event, JsonObject, LeaseRecord, Listing, ObjectRef, ResourceKind, Secret
+from tidegate.errors import (
+    Conflict,
+    Incomplete,
+    InvalidResource,
+    NotFound,
+    OutcomeUnknown,
+    TidegateError,
+    Unauthorized,
+    Unreachable,
+)
+from tidegate.kube.api import (
+    Event,
+    JsonObject,
+    LeaseRecord,
+    Listing,
+    ObjectRef,
+    ResourceKind,
+    Secret,
+)
 from tidegate.retry import retry
 
 # --- failed requests as tidegate.errors, with a sentence that a person can act on -----------------
@@ -37,14 +55,18 @@ from tidegate.retry import retry
 
 
 _NEVER_SENT = (NewConnectionError, ConnectTimeoutError)
-# The server's own overload protection, which refuses before it looks; a 503 may come from a proxy that lost the server half-way.
+# The server's own overload protection, which refuses before it looks; a 503 may come from a proxy
+# that lost the server half-way.
 _REFUSED_UNDONE = 429
 
 
-def failure_of(error: ApiException | HTTPError, *, what: str, reason: Reason, is_write: bool) -> TidegateError:
+def failure_of(
+    error: ApiException | HTTPError, *, what: str, reason: Reason, is_write: bool
+) -> TidegateError:
     """The error to raise for a failed request.
 
-    `what` completes "could not ..."; `reason` is given to NotFound and Incomplete, whose meaning depends on what was asked.
+    `what` completes "could not ..."; `reason` is given to NotFound and Incomplete, whose meaning
+    depends on what was asked.
     """
     if isinstance(error, HTTPError):
         return _broken_connection(error, what=what, is_write=is_write)
@@ -58,7 +80,9 @@ def retry_after_seconds(error: ApiException) -> float:
 
 
 def server_message(error: ApiException) -> str:
-    """The server's message, without headers and request ids; its HTTP reason when the body is not a Kubernetes Status."""
+    """The server's message, without headers and request ids; its HTTP reason when the body is not a
+    Kubernetes Status.
+    """
     try:
         return str(json.loads(error.body or "")["message"])
     except (ValueError, KeyError, TypeError):
@@ -69,9 +93,13 @@ def _broken_connection(error: HTTPError, *, what: str, is_write: bool) -> Tidega
     cause = error.reason if isinstance(error, MaxRetryError) and error.reason is not None else error
     if is_write and not isinstance(cause, _NEVER_SENT):
         return OutcomeUnknown(
-            f"The connection to Kubernetes broke while Tidegate tried to {what}: {_shortly(cause)}. It is read back first."
+            f"The connection to Kubernetes broke while Tidegate tried to {what}: "
+            f"{_shortly(cause)}. It is read back first."
         )
-    return _unreachable(f"Kubernetes did not answer, so Tidegate could not {what}: {_shortly(cause)}. It tries again by itself.")
+    return _unreachable(
+        f"Kubernetes did not answer, so Tidegate could not {what}: {_shortly(cause)}. It tries "
+        f"again by itself."
+    )
 
 
 def _unreachable(message: str) -> Unreachable:
@@ -87,22 +115,43 @@ def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) 
     status, message = error.status, server_message(error)
     could_not = f"Tidegate could not {what}"
     if status in (401, 403):
-        return Unauthorized(f"{could_not}: Kubernetes refused it ({status}): {message}. Give the operator's ServiceAccount this right.")
+        return Unauthorized(
+            f"{could_not}: Kubernetes refused it ({status}): {message}. Give the operator's "
+            f"ServiceAccount this right."
+        )
     if status == 404:
         return NotFound(reason, f"{could_not}: it does not exist ({message}).")
     if status == 409:
-        return Conflict(f"{could_not}: another writer changed it at the same moment ({message}). It is read again and tried again.")
+        return Conflict(
+            f"{could_not}: another writer changed it at the same moment ({message}). It is read "
+            f"again and tried again."
+        )
     if status == 410:
-        return Incomplete(reason, f"{could_not} in one piece: the list expired while it was read ({message}). It is read again.")
+        return Incomplete(
+            reason,
+            (
+                f"{could_not} in one piece: the list expired while it was read ({message}). It is "
+                f"read again."
+            ),
+        )
     if status in (400, 413, 422):
-        return InvalidResource(f"{could_not}: Kubernetes refuses what was sent ({status}): {message}")
+        return InvalidResource(
+            f"{could_not}: Kubernetes refuses what was sent ({status}): {message}"
+        )
     if is_write and status != _REFUSED_UNDONE and not _is_certificate_failure(message):
-        return OutcomeUnknown(f"Kubernetes failed while Tidegate tried to {what} ({status}): {message}. It is read back first.")
-    return _unreachable(f"{could_not}: Kubernetes is busy or at fault itself ({status}): {message}. Tidegate tries again.")
+        return OutcomeUnknown(
+            f"Kubernetes failed while Tidegate tried to {what} ({status}): {message}. It is read "
+            f"back first."
+        )
+    return _unreachable(
+        f"{could_not}: Kubernetes is busy or at fault itself ({status}): {message}. Tidegate "
+        f"tries again."
+    )
 
 
 def _is_certificate_failure(message: str) -> bool:
-    # The client reports a failed TLS handshake, which comes before any request, as a refusal with status 0.
+    # The client reports a failed TLS handshake, which comes before any request, as a refusal with
+    # status 0.
     return "CERTIFICATE" in message
 
 
@@ -121,7 +170,8 @@ Call = Callable[..., Any]
 
 
 def connect(kubeconfig: Path | None = None, context: str | None = None) -> client.ApiClient:
-    """A client for the cluster this process runs in or, outside of one or with `kubeconfig`, for the one a kubeconfig names.
+    """A client for the cluster this process runs in or, outside of one or with `kubeconfig`, for
+    the one a kubeconfig names.
 
     It connects with the first request. Raises Unauthorized when there is no usable configuration.
     """
@@ -130,30 +180,44 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> clien
         if kubeconfig is None and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
             config.load_incluster_config(client_configuration=settings)
         else:
-            config.load_kube_config(None if kubeconfig is None else str(kubeconfig), context, client_configuration=settings)
+            config.load_kube_config(
+                None if kubeconfig is None else str(kubeconfig),
+                context,
+                client_configuration=settings,
+            )
     except (ConfigException, OSError) as error:
         where = "" if kubeconfig is None else f" from {kubeconfig}"
         raise Unauthorized(
             f"Tidegate does not know how to reach Kubernetes{where}: {str(error).rstrip('.')}. "
             "Give --kubeconfig FILE, or run it in a Pod with a ServiceAccount."
         ) from error
-    # The library would repeat some requests by itself, a replaced Lease among them; what is safe to repeat is decided here.
+    # The library would repeat some requests by itself, a replaced Lease among them; what is safe to
+    # repeat is decided here.
     settings.retries = urllib3.Retry(total=False)
     api_client = client.ApiClient(settings)
-    # the server's audit log shows it, and managedFields name the part before the slash as the manager
+    # the server's audit log shows it, and managedFields name the part before the slash as the
+    # manager
     api_client.user_agent = f"tidegate/{__version__}"
     return api_client
 
 
 class Transport:
-    """Carries out single calls of the official client. `pause` waits between attempts; a test hands in its own."""
+    """Carries out single calls of the official client. `pause` waits between attempts; a test hands
+    in its own.
+    """
 
-    def __init__(self, *, request_timeout_seconds: float = 10.0, pause: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, *, request_timeout_seconds: float = 10.0, pause: Callable[[float], None] = time.sleep
+    ) -> None:
         self._timeouts = (_CONNECT_TIMEOUT_SECONDS, request_timeout_seconds)
         self._pause = pause
 
-    def read(self, call: Call, *args: str, what: str, reason: Reason, **parameters: Any) -> JsonObject:
-        """The answer to a call that changes nothing; tried up to three times when the server is away or busy."""
+    def read(
+        self, call: Call, *args: str, what: str, reason: Reason, **parameters: Any
+    ) -> JsonObject:
+        """The answer to a call that changes nothing; tried up to three times when the server is
+        away or busy.
+        """
         try:
             return retry(
                 lambda: self._once(call, *args, **parameters),
@@ -165,7 +229,9 @@ class Transport:
         except (ApiException, HTTPError) as error:
             raise failure_of(error, what=what, reason=reason, is_write=False) from error
 
-    def write(self, call: Call, *args: str, what: str, reason: Reason, **parameters: Any) -> JsonObject:
+    def write(
+        self, call: Call, *args: str, what: str, reason: Reason, **parameters: Any
+    ) -> JsonObject:
         """The answer to a call that changes something; made once, whatever happens."""
         try:
             return self._once(call, *args, **parameters)
@@ -173,7 +239,9 @@ class Transport:
             raise failure_of(error, what=what, reason=reason, is_write=True) from error
 
     def _once(self, call: Call, *args: str, **parameters: Any) -> JsonObject:
-        response = call(*args, **parameters, _preload_content=False, _request_timeout=self._timeouts)
+        response = call(
+            *args, **parameters, _preload_content=False, _request_timeout=self._timeouts
+        )
         try:
             answer: JsonObject = json.loads(response.data)
             return answer
@@ -182,9 +250,11 @@ class Transport:
 
 
 class CoreObjects:
-    """Objects of the core group (Secrets, ConfigMaps) as JSON, which the library's interface for custom objects cannot address.
+    """Objects of the core group (Secrets, ConfigMaps) as JSON, which the library's interface for
+    custom objects cannot address.
 
-    The library's CoreV1Api would do, but it imports 250 modules of typed models: 22 MB of memory for three calls that need none.
+    The library's CoreV1Api would do, but it imports 250 modules of typed models: 22 MB of memory
+    for three calls that need none.
     """
 
     _PLACE = "/api/v1/namespaces/{namespace}/{plural}"
@@ -194,15 +264,35 @@ class CoreObjects:
 
     def read(self, namespace: str, plural: str, name: str, **options: Any) -> Any:
         """GET one object."""
-        return self._call("GET", f"{self._PLACE}/{{name}}", {"namespace": namespace, "plural": plural, "name": name}, None, **options)
+        return self._call(
+            "GET",
+            f"{self._PLACE}/{{name}}",
+            {"namespace": namespace, "plural": plural, "name": name},
+            None,
+            **options,
+        )
 
-    def create(self, namespace: str, plural: str, *, body: Mapping[str, Any], **options: Any) -> Any:
+    def create(
+        self, namespace: str, plural: str, *, body: Mapping[str, Any], **options: Any
+    ) -> Any:
         """POST a new object."""
-        return self._call("POST", self._PLACE, {"namespace": namespace, "plural": plural}, body, **options)
+        return self._call(
+            "POST", self._PLACE, {"namespace": namespace, "plural": plural}, body, **options
+        )
 
-    def replace(self, namespace: str, plural: str, name: str, *, body: Mapping[str, Any], **options: Any) -> Any:
-        """PUT an object in place of the one of its name; the server compares the resource version."""
-        return self._call("PUT", f"{self._PLACE}/{{name}}", {"namespace": namespace, "plural": plural, "name": name}, body, **options)
+    def replace(
+        self, namespace: str, plural: str, name: str, *, body: Mapping[str, Any], **options: Any
+    ) -> Any:
+        """PUT an object in place of the one of its name; the server compares the resource
+        version.
+        """
+        return self._call(
+            "PUT",
+            f"{self._PLACE}/{{name}}",
+            {"namespace": namespace, "plural": plural, "name": name},
+            body,
+            **options,
+        )
 
     def _call(
         self,
@@ -214,10 +304,19 @@ class CoreObjects:
         _request_timeout: tuple[float, float],
         _preload_content: bool = False,
     ) -> Any:
-        """One request as the library's own calls make it. Raises ApiException for an answer that is no success, as they do."""
-        headers = {"Accept": "application/json"} | ({"Content-Type": "application/json"} if body is not None else {})
+        """One request as the library's own calls make it. Raises ApiException for an answer that is
+        no success, as they do.
+        """
+        headers = {"Accept": "application/json"} | (
+            {"Content-Type": "application/json"} if body is not None else {}
+        )
         request = self._api_client.param_serialize(
-            method, path, path_params=parts, header_params=headers, body=body, auth_settings=["BearerToken"]
+            method,
+            path,
+            path_params=parts,
+            header_params=headers,
+            body=body,
+            auth_settings=["BearerToken"],
         )
         response = self._api_client.call_api(*request, _request_timeout=_request_timeout)
         if not 200 <= response.status <= 299:
@@ -227,7 +326,9 @@ class CoreObjects:
 
 
 def _is_worth_repeating(error: BaseException) -> bool:
-    return isinstance(error, HTTPError) or (isinstance(error, ApiException) and error.status in _RETRIED_STATUSES)
+    return isinstance(error, HTTPError) or (
+        isinstance(error, ApiException) and error.status in _RETRIED_STATUSES
+    )
 
 
 def _pause_seconds(attempt: int, error: BaseException) -> float:
@@ -239,8 +340,8 @@ def _pause_seconds(attempt: int, error: BaseException) -> float:
 
 # --- Jobs and ConfigMaps, for usage rollups -------------------------------------------------------
 #
-# Jobs go through the interface for custom objects as JSON, as Leases and Events do. `rollup_jobs.py`
-# has their manifest.
+# Jobs go through the interface for custom objects as JSON, as Leases and Events do.
+# `rollup_jobs.py` has their manifest.
 
 
 _JOBS = ("batch", "v1")
@@ -248,7 +349,9 @@ _GONE = Reason.ROLLUPS_UNSEEN
 
 
 class JobCalls:
-    """The calls of `KubernetesClient` for Jobs and ConfigMaps; it sets the interfaces and the transport."""
+    """The calls of `KubernetesClient` for Jobs and ConfigMaps; it sets the interfaces and the
+    transport.
+    """
 
     _objects: client.CustomObjectsApi
     _core: CoreObjects
@@ -286,7 +389,12 @@ class JobCalls:
     def read_config_map(self, namespace: str, name: str) -> JsonObject | None:
         try:
             return self._transport.read(
-                self._core.read, namespace, "configmaps", name, what=f"read ConfigMap {namespace}/{name}", reason=_GONE
+                self._core.read,
+                namespace,
+                "configmaps",
+                name,
+                what=f"read ConfigMap {namespace}/{name}",
+                reason=_GONE,
             )
         except NotFound:
             return None
@@ -295,8 +403,18 @@ class JobCalls:
         name = str(body["metadata"]["name"])
         what = f"write ConfigMap {namespace}/{name}"
         if "resourceVersion" in body["metadata"]:
-            return self._transport.write(self._core.replace, namespace, "configmaps", name, body=body, what=what, reason=_GONE)
-        return self._transport.write(self._core.create, namespace, "configmaps", body=body, what=what, reason=_GONE)
+            return self._transport.write(
+                self._core.replace,
+                namespace,
+                "configmaps",
+                name,
+                body=body,
+                what=what,
+                reason=_GONE,
+            )
+        return self._transport.write(
+            self._core.create, namespace, "configmaps", body=body, what=what, reason=_GONE
+        )
 
 
 # --- Events and Leases as JSON --------------------------------------------------------------------
@@ -321,7 +439,10 @@ def event_body(event: Event, *, reporting_instance: str, now: float) -> JsonObje
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": f"{about.name[:_LONGEST_NAME_STEM]}.{secrets.token_hex(8)}", "namespace": about.namespace},
+        "metadata": {
+            "name": f"{about.name[:_LONGEST_NAME_STEM]}.{secrets.token_hex(8)}",
+            "namespace": about.namespace,
+        },
         "regarding": {
             "apiVersion": about.kind.api_version,
             "kind": about.kind.kind,
@@ -340,7 +461,9 @@ def event_body(event: Event, *, reporting_instance: str, now: float) -> JsonObje
 
 
 def lease_body(lease: LeaseRecord) -> JsonObject:
-    """`lease` as an object of coordination.k8s.io/v1; with its resource version, if it has one, for compare-and-set."""
+    """`lease` as an object of coordination.k8s.io/v1; with its resource version, if it has one, for
+    compare-and-set.
+    """
     metadata = {"name": lease.name, "namespace": lease.namespace}
     if lease.resource_version:
         metadata["resourceVersion"] = lease.resource_version
@@ -383,14 +506,17 @@ LIST_TIMEOUT_SECONDS = 60.0
 _EVENTS = ("events.k8s.io", "v1")
 _LEASES = ("coordination.k8s.io", "v1")
 _FINALIZER_ATTEMPTS = 4
-# The reason of an object that is gone and of a list that came in part: the cache does not have all custom resources.
+# The reason of an object that is gone and of a list that came in part: the cache does not have all
+# custom resources.
 _NOT_AS_LISTED = Reason.LIST_INCOMPLETE
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
 
 
 class KubernetesClient(JobCalls):
-    """Implements `api.Kubernetes`. `identity` names this process in the Events it posts. Safe for several threads."""
+    """Implements `api.Kubernetes`. `identity` names this process in the Events it posts. Safe for
+    several threads.
+    """
 
     def __init__(
         self,
@@ -401,8 +527,9 @@ class KubernetesClient(JobCalls):
         chunk_size: int = CHUNK_SIZE,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        # The interface for custom objects serves every named API group, so Leases and Events go through it as JSON too: the typed models
-        # write a whole second without its microseconds, which the server refuses.
+        # The interface for custom objects serves every named API group, so Leases and Events go
+        # through it as JSON too: the typed models write a whole second without its microseconds,
+        # which the server refuses.
         self._objects = client.CustomObjectsApi(api_client)
         self._core = CoreObjects(api_client)
         self._api_client = api_client
@@ -419,31 +546,42 @@ class KubernetesClient(JobCalls):
         deadline = self._monotonic() + LIST_TIMEOUT_SECONDS
         places: Sequence[str | None] = namespaces or [None]
         try:
-            pages = [page for place in places for page in self._pages(kind, place, deadline=deadline)]
+            pages = [
+                page for place in places for page in self._pages(kind, place, deadline=deadline)
+            ]
         except NotFound as missing:
             raise NotFound(
                 _NOT_AS_LISTED,
-                f"Kubernetes does not serve {kind.plural} of {kind.api_version}. Install the custom resources (`kubectl apply -f crds/`); "
+                f"Kubernetes does not serve {kind.plural} of {kind.api_version}. Install the "
+                f"custom resources (`kubectl apply -f crds/`); "
                 "until then Tidegate changes nothing.",
             ) from missing
         items = tuple(item for page in pages for item in page["items"])
         return Listing(items, resource_version=pages[0]["metadata"]["resourceVersion"])
 
     def get(self, ref: ObjectRef) -> JsonObject:
-        found = self._transport.read(self._objects.get_namespaced_custom_object, *_address(ref), what=f"read {ref}", reason=_NOT_AS_LISTED)
+        found = self._transport.read(
+            self._objects.get_namespaced_custom_object,
+            *_address(ref),
+            what=f"read {ref}",
+            reason=_NOT_AS_LISTED,
+        )
         if found["metadata"]["uid"] != ref.uid:
             raise NotFound(_NOT_AS_LISTED, f"{ref} was deleted; another object has taken its name.")
         return found
 
-    def patch_status(self, ref: ObjectRef, patch: Mapping[str, Any], *, resource_version: str) -> JsonObject:
+    def patch_status(
+        self, ref: ObjectRef, patch: Mapping[str, Any], *, resource_version: str
+    ) -> JsonObject:
         body = {"metadata": {"uid": ref.uid, "resourceVersion": resource_version}, "status": patch}
         return self._transport.write(
             self._objects.patch_namespaced_custom_object_status,
             *_address(ref),
             body=body,
             _content_type=_MERGE_PATCH,
-            # A server with older CRDs drops what it does not know; by default it would also send a warning header for every such field
-            # of every member, and Python reads no answer of more than 100 headers. The status writer notices what was dropped.
+            # A server with older CRDs drops what it does not know; by default it would also send a
+            # warning header for every such field of every member, and Python reads no answer of
+            # more than 100 headers. The status writer notices what was dropped.
             field_validation="Ignore",
             what=f"write the status of {ref}",
             reason=_NOT_AS_LISTED,
@@ -472,9 +610,18 @@ class KubernetesClient(JobCalls):
 
     def read_secret(self, namespace: str, name: str) -> Secret:
         found = self._transport.read(
-            self._core.read, namespace, "secrets", name, what=f"read Secret {namespace}/{name}", reason=Reason.SECRET_UNREADABLE
+            self._core.read,
+            namespace,
+            "secrets",
+            name,
+            what=f"read Secret {namespace}/{name}",
+            reason=Reason.SECRET_UNREADABLE,
         )
-        return Secret(namespace, name, {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()})
+        return Secret(
+            namespace,
+            name,
+            {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()},
+        )
 
     def create_event(self, event: Event) -> None:
         self._transport.write(
@@ -520,35 +667,66 @@ class KubernetesClient(JobCalls):
             raise Conflict(gone.message) from gone
         return lease_record(replaced)
 
-    def _pages(self, kind: ResourceKind, namespace: str | None, *, deadline: float) -> list[JsonObject]:
+    def _pages(
+        self, kind: ResourceKind, namespace: str | None, *, deadline: float
+    ) -> list[JsonObject]:
         pages = [self._page(kind, namespace, position=None)]
         while position := pages[-1]["metadata"].get("continue"):
             if self._monotonic() > deadline:
-                raise Incomplete(_NOT_AS_LISTED, f"{_unfinished(kind, len(pages))} The list is not used; it is read again.")
+                raise Incomplete(
+                    _NOT_AS_LISTED,
+                    f"{_unfinished(kind, len(pages))} The list is not used; it is read again.",
+                )
             pages.append(self._page(kind, namespace, position=position))
         return pages
 
-    def _page(self, kind: ResourceKind, namespace: str | None, *, position: str | None) -> JsonObject:
+    def _page(
+        self, kind: ResourceKind, namespace: str | None, *, position: str | None
+    ) -> JsonObject:
         parameters: dict[str, Any] = {"limit": self._chunk_size}
         if position is not None:
             parameters["_continue"] = position
-        call, place = self._objects.list_cluster_custom_object, [kind.group, kind.version, kind.plural]
+        call, place = (
+            self._objects.list_cluster_custom_object,
+            [kind.group, kind.version, kind.plural],
+        )
         if namespace is not None:
-            call, place = self._objects.list_namespaced_custom_object, [kind.group, kind.version, namespace, kind.plural]
-        return self._transport.read(call, *place, **parameters, what=f"list {kind.plural}.{kind.group}", reason=_NOT_AS_LISTED)
+            call, place = (
+                self._objects.list_namespaced_custom_object,
+                [kind.group, kind.version, namespace, kind.plural],
+            )
+        return self._transport.read(
+            call,
+            *place,
+            **parameters,
+            what=f"list {kind.plural}.{kind.group}",
+            reason=_NOT_AS_LISTED,
+        )
 
-    def _change_finalizers(self, ref: ObjectRef, change: Callable[[JsonObject], JsonObject | None]) -> JsonObject:
-        """Apply the operation that `change` makes of the metadata (None = nothing to do), unless the finalizers changed meanwhile."""
+    def _change_finalizers(
+        self, ref: ObjectRef, change: Callable[[JsonObject], JsonObject | None]
+    ) -> JsonObject:
+        """Apply the operation that `change` makes of the metadata (None = nothing to do), unless
+        the finalizers changed meanwhile.
+        """
 
         def read_and_change() -> JsonObject:
             found = self.get(ref)
             operation = change(found["metadata"])
             if operation is None:
                 return found
-            unchanged = {"op": "test", "path": "/metadata/finalizers", "value": found["metadata"].get("finalizers")}
-            return self._patch_json(ref, [{"op": "test", "path": "/metadata/uid", "value": ref.uid}, unchanged, operation])
+            unchanged = {
+                "op": "test",
+                "path": "/metadata/finalizers",
+                "value": found["metadata"].get("finalizers"),
+            }
+            return self._patch_json(
+                ref,
+                [{"op": "test", "path": "/metadata/uid", "value": ref.uid}, unchanged, operation],
+            )
 
-        # A failed test comes back as 422, just as a finalizer that the server does not like: reading again shows which.
+        # A failed test comes back as 422, just as a finalizer that the server does not like:
+        # reading again shows which.
         return retry(
             read_and_change,
             attempts=_FINALIZER_ATTEMPTS,
@@ -571,4 +749,7 @@ def _address(ref: ObjectRef) -> tuple[str, str, str, str, str]:
 
 
 def _unfinished(kind: ResourceKind, page_count: int) -> str:
-    return f"Kubernetes had sent {page_count} pages of {kind.plural} after {LIST_TIMEOUT_SECONDS:g} s and had not come to the end."
+    return (
+        f"Kubernetes had sent {page_count} pages of {kind.plural} after "
+        f"{LIST_TIMEOUT_SECONDS:g} s and had not come to the end."
+    )

@@ -1,7 +1,8 @@
-"""Posts Events about transitions: each once for a while, short enough for the server, and never at the cost of the control pass.
+"""Posts Events about transitions: each once for a while, short enough for the server, and never at
+the cost of the control pass.
 
-An Event that cannot be posted is logged, and for a while none is tried, so that an API server that is
-away costs a pass one time limit and not one per object.
+An Event that cannot be posted is logged, and for a while none is tried, so that an API server that
+is away costs a pass one time limit and not one per object.
 """
 
 from __future__ import annotations
@@ -29,17 +30,23 @@ _Key = tuple[str, str, str]
 class EventRecorder:
     """Posts Events for one process; safe for several threads."""
 
-    def __init__(self, kubernetes: Kubernetes, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, kubernetes: Kubernetes, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._kubernetes = kubernetes
         self._monotonic = monotonic
         self._posted_at: OrderedDict[_Key, float] = OrderedDict()
         self._paused_until = float("-inf")
         self._lock = threading.Lock()
 
-    def record(self, regarding: ObjectRef, event_type: EventType, *, reason: str, message: str) -> bool:
-        """Post the Event and return whether it was posted; it never raises because Kubernetes failed.
+    def record(
+        self, regarding: ObjectRef, event_type: EventType, *, reason: str, message: str
+    ) -> bool:
+        """Post the Event and return whether it was posted; it never raises because Kubernetes
+        failed.
 
-        The same reason and message for the same object are not posted again within 600 s. A message of more than 1024 bytes is cut.
+        The same reason and message for the same object are not posted again within 600 s. A message
+        of more than 1024 bytes is cut.
         """
         key = (regarding.uid, reason, message)
         with self._lock:
@@ -70,7 +77,13 @@ class EventRecorder:
         with self._lock:
             if isinstance(error, RetryLater):
                 self._paused_until = self._monotonic() + PAUSE_AFTER_FAILURE_SECONDS
-        _log.warning("Event could not be posted", object=str(event.regarding), reason=event.reason, note=event.note, error=error.message)
+        _log.warning(
+            "Event could not be posted",
+            object=str(event.regarding),
+            reason=event.reason,
+            note=event.note,
+            error=error.message,
+        )
 
 
 def _cut(message: str) -> str:

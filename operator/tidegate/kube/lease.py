@@ -1,14 +1,16 @@
-"""One writer per policy: a Lease that replicas of the operator hold in turn, safe without agreeing clocks.
+"""One writer per policy: a Lease that replicas of the operator hold in turn, safe without agreeing
+clocks.
 
-The holder renews its Lease by compare-and-set. It counts its right to write from the moment *before*
-the last successful renewal was sent, on its own monotonic clock, and gives it up `margin_seconds`
-early. Every other replica counts from the moment *after* it last saw the Lease change, on its own
-clock. It takes over only when the Lease did not change for its whole duration, again by
-compare-and-set. Both count forwards from the same renewal, the holder from before it and the others
-from after it, so their times of writing cannot overlap unless a clock runs wrong by more than the
-margin. The times inside a Lease come from another clock and are never compared with ours.
+The holder renews its Lease by compare-and-set. It counts its right to write from the moment
+*before* the last successful renewal was sent, on its own monotonic clock, and gives it up
+`margin_seconds` early. Every other replica counts from the moment *after* it last saw the Lease
+change, on its own clock. It takes over only when the Lease did not change for its whole duration,
+again by compare-and-set. Both count forwards from the same renewal, the holder from before it and
+the others from after it, so their times of writing cannot overlap unless a clock runs wrong by more
+than the margin. The times inside a Lease come from another clock and are never compared with ours.
 
-A writer asks `remaining_seconds` first and begins nothing that takes longer: the Lease cannot stop a request that is under way.
+A writer asks `remaining_seconds` first and begins nothing that takes longer: the Lease cannot stop
+a request that is under way.
 """
 
 from __future__ import annotations
@@ -28,10 +30,12 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """`duration_seconds` without a renewal end a turn for others, `margin_seconds` less for the holder itself.
+    """`duration_seconds` without a renewal end a turn for others, `margin_seconds` less for the
+    holder itself.
 
-    `renew_seconds` is how often the holder renews it; one that failed is tried again after `look_seconds`, which is also how often
-    others look. A holder that is gone is thus replaced `duration_seconds + look_seconds` after its last renewal at the latest.
+    `renew_seconds` is how often the holder renews it; one that failed is tried again after
+    `look_seconds`, which is also how often others look. A holder that is gone is thus replaced
+    `duration_seconds + look_seconds` after its last renewal at the latest.
     """
 
     duration_seconds: int = 12
@@ -41,10 +45,12 @@ class LeaseTimes:
 
 
 class PolicyLease:
-    """This process's part in the Lease `tidegate-<policy>` of the policy's namespace. One thread uses it.
+    """This process's part in the Lease `tidegate-<policy>` of the policy's namespace. One thread
+    uses it.
 
-    `identity` must be new for every process: a restarted one may not take its predecessor's turn for its own, because a request of that
-    one may still be on its way. It waits like any other replica, unless the Lease was released.
+    `identity` must be new for every process: a restarted one may not take its predecessor's turn
+    for its own, because a request of that one may still be on its way. It waits like any other
+    replica, unless the Lease was released.
     """
 
     def __init__(
@@ -84,23 +90,32 @@ class PolicyLease:
         return max(0.0, self._next_look_at - self._monotonic())
 
     def attend(self) -> bool:
-        """Acquire, renew or watch the Lease if that is due, and return whether this process may write now.
+        """Acquire, renew or watch the Lease if that is due, and return whether this process may
+        write now.
 
-        Raises Unauthorized or another UserActionRequired when the rights on Leases are missing. When Kubernetes does not answer nothing is
-        raised: the turn goes on until it runs out by itself.
+        Raises Unauthorized or another UserActionRequired when the rights on Leases are missing.
+        When Kubernetes does not answer nothing is raised: the turn goes on until it runs out by
+        itself.
         """
         if self.seconds_until_due() == 0.0:
             self._next_look_at = self._monotonic() + self._times.look_seconds
             try:
                 self._look()
             except RetryLater as error:
-                _log.warning("Lease could not be read or written", lease=self._label(), holder=self.holder, error=error.message)
+                _log.warning(
+                    "Lease could not be read or written",
+                    lease=self._label(),
+                    holder=self.holder,
+                    error=error.message,
+                )
         return self.remaining_seconds() > 0.0
 
     def release(self) -> bool:
-        """Give the Lease back, so that another replica need not wait for its end; returns whether that reached Kubernetes.
+        """Give the Lease back, so that another replica need not wait for its end; returns whether
+        that reached Kubernetes.
 
-        Call it when the last write has ended: from the first line of this on, this process may not write. Nothing is raised.
+        Call it when the last write has ended: from the first line of this on, this process may not
+        write. Nothing is raised.
         """
         was_ours, self._held_until = self._held_until > _NEVER, _NEVER
         if not was_ours:
@@ -109,15 +124,22 @@ class PolicyLease:
             present = self._kubernetes.read_lease(self._namespace, self._name)
             if present is None or present.holder != self._identity:
                 return False
-            self._seen = self._kubernetes.replace_lease(replace(present, holder="", renewed_at=self._wall()))
+            self._seen = self._kubernetes.replace_lease(
+                replace(present, holder="", renewed_at=self._wall())
+            )
         except TidegateError as error:
-            _log.warning("Lease could not be given back; it ends by itself", lease=self._label(), error=error.message)
+            _log.warning(
+                "Lease could not be given back; it ends by itself",
+                lease=self._label(),
+                error=error.message,
+            )
             return False
         return True
 
     def _look(self) -> None:
         present = self._kubernetes.read_lease(self._namespace, self._name)
-        # A deleted Lease has no holder, but the last one may still be writing: that turn runs out first.
+        # A deleted Lease has no holder, but the last one may still be writing: that turn runs out
+        # first.
         if present is not None or not self._is_anothers_turn():
             self._observe(present)
         if self._is_anothers_turn():
@@ -130,8 +152,14 @@ class PolicyLease:
             self._take(self._successor_of(present), self._kubernetes.replace_lease)
 
     def _observe(self, present: LeaseRecord | None) -> None:
-        """Start counting anew when the Lease changed. The clock is read after the answer came, so never too early."""
-        if present is None or self._seen is None or present.resource_version != self._seen.resource_version:
+        """Start counting anew when the Lease changed. The clock is read after the answer came, so
+        never too early.
+        """
+        if (
+            present is None
+            or self._seen is None
+            or present.resource_version != self._seen.resource_version
+        ):
             self._seen_at = self._monotonic()
         self._seen = present
 
@@ -139,7 +167,9 @@ class PolicyLease:
         return self._monotonic() < self._others_turn_ends_at()
 
     def _others_turn_ends_at(self) -> float:
-        """When the turn of the holder that was last seen is over; long ago when no one held it or it is ours."""
+        """When the turn of the holder that was last seen is over; long ago when no one held it or
+        it is ours.
+        """
         if self._seen is None or self._seen.holder in ("", self._identity):
             return _NEVER
         return self._seen_at + (self._seen.duration_seconds or self._times.duration_seconds)
@@ -147,7 +177,11 @@ class PolicyLease:
     def _successor_of(self, present: LeaseRecord) -> LeaseRecord:
         if present.holder == self._identity:
             return replace(present, duration_seconds=self._times.duration_seconds)
-        return replace(self._fresh(), transitions=present.transitions + 1, resource_version=present.resource_version)
+        return replace(
+            self._fresh(),
+            transitions=present.transitions + 1,
+            resource_version=present.resource_version,
+        )
 
     def _fresh(self) -> LeaseRecord:
         now = self._wall()

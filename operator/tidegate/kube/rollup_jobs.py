@@ -35,9 +35,11 @@ MOST_BYTES = 900_000
 
 @dataclass(frozen=True, slots=True)
 class RollupResult:
-    """The result of one policy's Jobs. Figures count until `valid_until_ms`; `usage` None = there are none yet.
+    """The result of one policy's Jobs. Figures count until `valid_until_ms`; `usage` None = there
+    are none yet.
 
-    `empty` is time without samples in Prometheus, too old for samples to come. A part that is `published` later is not empty any more.
+    `empty` is time without samples in Prometheus, too old for samples to come. A part that is
+    `published` later is not empty any more.
     """
 
     policy_uid: str
@@ -73,14 +75,18 @@ def encode(result: RollupResult, *, most_bytes: int = MOST_BYTES) -> str:
 
 
 def decode(text: str) -> RollupResult:
-    """The result in a text. Raises ValueError, with a sentence, for anything else and for another schema version."""
+    """The result in a text. Raises ValueError, with a sentence, for anything else and for another
+    schema version.
+    """
     try:
         document = json.loads(text)
     except ValueError:
         raise ValueError("it is not JSON") from None
     if not isinstance(document, Mapping) or document.get("schemaVersion") != SCHEMA_VERSION:
         found = document.get("schemaVersion") if isinstance(document, Mapping) else None
-        raise ValueError(f"its schemaVersion is {found!r}, and this version of Tidegate reads {SCHEMA_VERSION}")
+        raise ValueError(
+            f"its schemaVersion is {found!r}, and this version of Tidegate reads {SCHEMA_VERSION}"
+        )
     try:
         return RollupResult(
             policy_uid=str(document["policyUid"]),
@@ -108,7 +114,9 @@ def _rows(usage: Usage) -> list[dict[str, Any]]:
     """One row an entity, the one that moves most first."""
     rows: dict[Entity, dict[str, Any]] = {}
     for (entity, key), figures in usage.figures.items():
-        row = rows.setdefault(entity, {"user": entity.user or "", "clientId": entity.client_id or ""})
+        row = rows.setdefault(
+            entity, {"user": entity.user or "", "clientId": entity.client_id or ""}
+        )
         way = next(name for name, known in BYTE_RATE_OF.items() if known is key)
         row[way] = [
             round(figures.p99_total),
@@ -117,7 +125,14 @@ def _rows(usage: Usage) -> list[dict[str, Any]]:
             round(figures.coverage, 4),
             round(figures.throttled_share, 4),
         ]
-    return sorted(rows.values(), key=lambda row: (-sum(row[way][0] for way in BYTE_RATE_OF if way in row), row["user"], row["clientId"]))
+    return sorted(
+        rows.values(),
+        key=lambda row: (
+            -sum(row[way][0] for way in BYTE_RATE_OF if way in row),
+            row["user"],
+            row["clientId"],
+        ),
+    )
 
 
 def _fitting(rows: Iterable[dict[str, Any]], room: int) -> list[dict[str, Any]]:
@@ -142,9 +157,14 @@ def _usage(document: Mapping[str, Any]) -> Usage:
 
 def _figures(values: Any) -> DirectionUsage:
     total, busiest, brokers, coverage, throttled = values
-    if not all(isfinite(number) and number >= 0 for number in (total, busiest, brokers, coverage, throttled)):
+    if not all(
+        isfinite(number) and number >= 0
+        for number in (total, busiest, brokers, coverage, throttled)
+    ):
         raise ValueError(f"a figure is no amount: {values}")
-    return DirectionUsage(float(total), float(busiest), int(brokers), float(coverage), float(throttled))
+    return DirectionUsage(
+        float(total), float(busiest), int(brokers), float(coverage), float(throttled)
+    )
 
 
 def _window(start_ms: Any, end_ms: Any) -> Window:
@@ -159,7 +179,11 @@ EXIT_BAD_CONFIGURATION, EXIT_BAD_DATA, EXIT_FORBIDDEN = 64, 65, 77
 DRIVER_PORT, BLOCK_MANAGER_PORT = 7078, 7079
 LONGEST_NAME = 57  # a Pod's name is the Job's and six characters more, and has to fit a label
 POLICY_LABEL = "tidegate.io/policy"
-START, END, GENERATION = "tidegate.io/window-start", "tidegate.io/window-end", "tidegate.io/policy-generation"
+START, END, GENERATION = (
+    "tidegate.io/window-start",
+    "tidegate.io/window-end",
+    "tidegate.io/policy-generation",
+)
 _TRIES_AGAIN = 2
 _KEPT_SECONDS = 3600
 _SCRATCH = "/tmp"  # noqa: S108  (the only place of a read-only file system that can be written to)
@@ -167,7 +191,9 @@ _SCRATCH = "/tmp"  # noqa: S108  (the only place of a read-only file system that
 
 @dataclass(frozen=True, slots=True)
 class JobPod:
-    """The settings of the Job's Pod, from the policy and the operator. `mount` is a claim and its path; None = no volume."""
+    """The settings of the Job's Pod, from the policy and the operator. `mount` is a claim and its
+    path; None = no volume.
+    """
 
     image: str
     service_account: str
@@ -197,8 +223,11 @@ def labels(policy_name: str) -> dict[str, str]:
 
 
 def job_name(policy_name: str, start_ms: int, end_ms: int) -> str:
-    """`<policy>-rollup-<start>-<minutes>m`, a DNS label; a digest keeps names apart that had to be changed for that."""
-    suffix = f"-rollup-{datetime.fromtimestamp(start_ms / 1000, UTC):%Y%m%d%H%M}-{(end_ms - start_ms) // 60_000}m"
+    """`<policy>-rollup-<start>-<minutes>m`, a DNS label; a digest keeps names apart that had to be
+    changed for that.
+    """
+    start = datetime.fromtimestamp(start_ms / 1000, UTC)
+    suffix = f"-rollup-{start:%Y%m%d%H%M}-{(end_ms - start_ms) // 60_000}m"
     stem = policy_name.replace(".", "-")
     if stem == policy_name and len(stem) + len(suffix) <= LONGEST_NAME:
         return stem + suffix
@@ -207,7 +236,9 @@ def job_name(policy_name: str, start_ms: int, end_ms: int) -> str:
 
 
 def job_body(policy: Mapping[str, Any], pod: JobPod, *, start_ms: int, end_ms: int) -> JsonObject:
-    """The Job that computes one window for `policy`, a whole object that came from the API server, which also owns it."""
+    """The Job that computes one window for `policy`, a whole object that came from the API server,
+    which also owns it.
+    """
     metadata = policy["metadata"]
     name, namespace = str(metadata["name"]), str(metadata["namespace"])
     window = {START: rfc3339(start_ms), END: rfc3339(end_ms)}
@@ -227,7 +258,10 @@ def job_body(policy: Mapping[str, Any], pod: JobPod, *, start_ms: int, end_ms: i
             "ttlSecondsAfterFinished": _KEPT_SECONDS,
             "podReplacementPolicy": "Failed",
             "podFailurePolicy": {"rules": _failure_rules()},
-            "template": {"metadata": {"labels": labels(name), "annotations": window}, "spec": _pod(f"{namespace}/{name}", pod, window)},
+            "template": {
+                "metadata": {"labels": labels(name), "annotations": window},
+                "spec": _pod(f"{namespace}/{name}", pod, window),
+            },
         },
     }
 
@@ -235,11 +269,18 @@ def job_body(policy: Mapping[str, Any], pod: JobPod, *, start_ms: int, end_ms: i
 def owner(policy: Mapping[str, Any]) -> JsonObject:
     """The reference by which Kubernetes takes an object away with its policy."""
     metadata = policy["metadata"]
-    return {"apiVersion": policy["apiVersion"], "kind": policy["kind"], "name": metadata["name"], "uid": metadata["uid"]}
+    return {
+        "apiVersion": policy["apiVersion"],
+        "kind": policy["kind"],
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
 
 
 def is_owned(obj: Mapping[str, Any], policy_uid: str) -> bool:
-    """Whether an object is this policy's, and not of an earlier one of its name or of another owner."""
+    """Whether an object is this policy's, and not of an earlier one of its name or of another
+    owner.
+    """
     return any(one.get("uid") == policy_uid for one in obj["metadata"].get("ownerReferences") or ())
 
 
@@ -251,18 +292,29 @@ def rfc3339(time_ms: int) -> str:
 def _failure_rules() -> list[JsonObject]:
     codes = [EXIT_BAD_CONFIGURATION, EXIT_BAD_DATA, EXIT_FORBIDDEN]
     return [
-        {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": codes}},
+        {
+            "action": "FailJob",
+            "onExitCodes": {"containerName": CONTAINER, "operator": "In", "values": codes},
+        },
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
     ]
 
 
 def _pod(policy_key: str, pod: JobPod, window: Mapping[str, str]) -> JsonObject:
-    claims = [] if pod.mount is None else [{"name": "tables", "persistentVolumeClaim": {"claimName": pod.mount[0]}}]
+    claims = (
+        []
+        if pod.mount is None
+        else [{"name": "tables", "persistentVolumeClaim": {"claimName": pod.mount[0]}}]
+    )
     return {
         "restartPolicy": "Never",
         "serviceAccountName": pod.service_account,
         "automountServiceAccountToken": True,
-        **({"imagePullSecrets": [{"name": name} for name in pod.pull_secrets]} if pod.pull_secrets else {}),
+        **(
+            {"imagePullSecrets": [{"name": name} for name in pod.pull_secrets]}
+            if pod.pull_secrets
+            else {}
+        ),
         "securityContext": {
             "runAsNonRoot": True,
             "runAsUser": USER_ID,
@@ -284,21 +336,40 @@ def _container(policy_key: str, pod: JobPod, window: Mapping[str, str]) -> JsonO
     return {
         "name": CONTAINER,
         "image": pod.image,
-        "args": ["rollup", "job", f"--policy={policy_key}", f"--window-start={window[START]}", f"--window-end={window[END]}"],
-        "env": [*_own_fields(), *({"name": name, "value": value} for name, value in sorted(pod.environment.items()))],
-        **({"ports": [{"name": name, "containerPort": port} for name, port in ports]} if ports else {}),
+        "args": [
+            "rollup",
+            "job",
+            f"--policy={policy_key}",
+            f"--window-start={window[START]}",
+            f"--window-end={window[END]}",
+        ],
+        "env": [
+            *_own_fields(),
+            *({"name": name, "value": value} for name, value in sorted(pod.environment.items())),
+        ],
+        **(
+            {"ports": [{"name": name, "containerPort": port} for name, port in ports]}
+            if ports
+            else {}
+        ),
         "resources": {
             "requests": {"cpu": f"{pod.requested_millicores}m", "memory": pod.memory},
             "limits": {"cpu": str(pod.cores), "memory": pod.memory},
         },
-        "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
     }
 
 
 def _own_fields() -> list[JsonObject]:
-    """Environment from the Pod's own fields: Spark's addresses and names, and the memory limit of which the heap is a part."""
+    """Environment from the Pod's own fields: Spark's addresses and names, and the memory limit of
+    which the heap is a part.
+    """
     fields = {
         "POD_NAME": "metadata.name",
         "POD_NAMESPACE": "metadata.namespace",
@@ -306,7 +377,10 @@ def _own_fields() -> list[JsonObject]:
         "NODE": "spec.nodeName",
         "SERVICE_ACCOUNT": "spec.serviceAccountName",
     }
-    variables: list[JsonObject] = [{"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}} for name, path in fields.items()]
+    variables: list[JsonObject] = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in fields.items()
+    ]
     limit = {"containerName": CONTAINER, "resource": "limits.memory", "divisor": "1Mi"}
     return [*variables, {"name": "MEMORY_LIMIT_MIB", "valueFrom": {"resourceFieldRef": limit}}]
 
@@ -320,10 +394,16 @@ def _own_fields() -> list[JsonObject]:
 _ATTEMPTS = 5
 
 
-def read_result(kubernetes: Kubernetes, policy: Mapping[str, Any]) -> tuple[RollupResult | None, str | None]:
-    """The result of the Jobs of `policy`, or why it is not used; neither where there is none yet. Raises what the read raises."""
+def read_result(
+    kubernetes: Kubernetes, policy: Mapping[str, Any]
+) -> tuple[RollupResult | None, str | None]:
+    """The result of the Jobs of `policy`, or why it is not used; neither where there is none yet.
+    Raises what the read raises.
+    """
     metadata = policy["metadata"]
-    return _result_in(kubernetes.read_config_map(metadata["namespace"], result_name(metadata["name"])), policy)
+    return _result_in(
+        kubernetes.read_config_map(metadata["namespace"], result_name(metadata["name"])), policy
+    )
 
 
 def record_result(
@@ -336,12 +416,15 @@ def record_result(
     now_ms: int,
     valid_until_ms: int,
 ) -> RollupResult:
-    """Add windows, and figures where they are newer than the present ones; an unreadable result is written over.
+    """Add windows, and figures where they are newer than the present ones; an unreadable result is
+    written over.
 
-    `policy` is the whole object: the ConfigMap goes with it. Raises Conflict when others were faster again and again, else what
-    `Kubernetes.write_config_map` raises.
+    `policy` is the whole object: the ConfigMap goes with it. Raises Conflict when others were
+    faster again and again, else what `Kubernetes.write_config_map` raises.
     """
-    added = RollupResult(policy["metadata"]["uid"], now_ms, valid_until_ms, tuple(published), usage, tuple(empty))
+    added = RollupResult(
+        policy["metadata"]["uid"], now_ms, valid_until_ms, tuple(published), usage, tuple(empty)
+    )
     namespace, name = policy["metadata"]["namespace"], result_name(policy["metadata"]["name"])
 
     def read_and_add() -> RollupResult:
@@ -350,10 +433,16 @@ def record_result(
         kubernetes.write_config_map(namespace, _body(policy, result, present))
         return result
 
-    return retry(read_and_add, attempts=_ATTEMPTS, is_worth_repeating=lambda error: isinstance(error, Conflict))
+    return retry(
+        read_and_add,
+        attempts=_ATTEMPTS,
+        is_worth_repeating=lambda error: isinstance(error, Conflict),
+    )
 
 
-def _result_in(found: JsonObject | None, policy: Mapping[str, Any]) -> tuple[RollupResult | None, str | None]:
+def _result_in(
+    found: JsonObject | None, policy: Mapping[str, Any]
+) -> tuple[RollupResult | None, str | None]:
     if found is None:
         return None, None
     try:
@@ -369,7 +458,9 @@ def _with(before: RollupResult | None, added: RollupResult) -> RollupResult:
     if before is None:
         return added
     figures = before
-    if added.usage is not None and (before.usage is None or added.usage.until_seconds >= before.usage.until_seconds):
+    if added.usage is not None and (
+        before.usage is None or added.usage.until_seconds >= before.usage.until_seconds
+    ):
         figures = added
     return replace(
         figures,
@@ -378,9 +469,20 @@ def _with(before: RollupResult | None, added: RollupResult) -> RollupResult:
     )
 
 
-def _body(policy: Mapping[str, Any], result: RollupResult, present: JsonObject | None) -> JsonObject:
+def _body(
+    policy: Mapping[str, Any], result: RollupResult, present: JsonObject | None
+) -> JsonObject:
     name = policy["metadata"]["name"]
-    metadata: JsonObject = {"name": result_name(name), "labels": labels(name), "ownerReferences": [owner(policy)]}
+    metadata: JsonObject = {
+        "name": result_name(name),
+        "labels": labels(name),
+        "ownerReferences": [owner(policy)],
+    }
     if present is not None:
         metadata["resourceVersion"] = present["metadata"]["resourceVersion"]
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {RESULT_KEY: encode(result)}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {RESULT_KEY: encode(result)},
+    }

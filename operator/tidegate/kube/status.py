@@ -1,4 +1,5 @@
-"""Writes a status only where it differs from the present one, with compare-and-set, and never over what others wrote.
+"""Writes a status only where it differs from the present one, with compare-and-set, and never over
+what others wrote.
 
 It gets a status, completes its conditions and finds the difference. An object that did not change
 costs no request.
@@ -24,17 +25,25 @@ _log = structlog.get_logger(__name__)
 # moves only when status does
 
 
-def merge(present: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]], *, now: str) -> list[JsonObject]:
-    """`present` with every condition of `wanted` set: same order, new types at the end, other writers' types untouched.
+def merge(
+    present: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]], *, now: str
+) -> list[JsonObject]:
+    """`present` with every condition of `wanted` set: same order, new types at the end, other
+    writers' types untouched.
 
-    lastTransitionTime is kept where the status is what it was, and is `now` otherwise; that of `wanted` is ignored.
+    lastTransitionTime is kept where the status is what it was, and is `now` otherwise; that of
+    `wanted` is ignored.
     """
     by_type = {condition["type"]: condition for condition in wanted}
-    merged = [_settled(condition, by_type.pop(condition["type"], None), now=now) for condition in present]
+    merged = [
+        _settled(condition, by_type.pop(condition["type"], None), now=now) for condition in present
+    ]
     return [*merged, *(_settled(None, condition, now=now) for condition in by_type.values())]
 
 
-def _settled(before: Mapping[str, Any] | None, wanted: Mapping[str, Any] | None, *, now: str) -> JsonObject:
+def _settled(
+    before: Mapping[str, Any] | None, wanted: Mapping[str, Any] | None, *, now: str
+) -> JsonObject:
     if wanted is None:
         return dict(before or {})
     unchanged = before is not None and before.get("status") == wanted["status"]
@@ -48,7 +57,8 @@ def _settled(before: Mapping[str, Any] | None, wanted: Mapping[str, Any] | None,
 def difference(current: Mapping[str, Any], desired: Mapping[str, Any]) -> dict[str, Any]:
     """The merge patch that makes every key of `desired` hold; {} when it holds already.
 
-    Keys that `desired` does not name are left as they are. A key whose desired value is None is removed if it is there.
+    Keys that `desired` does not name are left as they are. A key whose desired value is None is
+    removed if it is there.
     """
     patch: dict[str, Any] = {}
     for key, wanted in desired.items():
@@ -77,29 +87,38 @@ def apply(patch: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any
 
 @dataclass(frozen=True, slots=True)
 class StatusWrite:
-    """The outcome of a write: `written` = a request changed the status. `object` is the object as it is now (None: it is gone)."""
+    """The outcome of a write: `written` = a request changed the status. `object` is the object as
+    it is now (None: it is gone).
+    """
 
     object: JsonObject | None
     written: bool
 
 
 class StatusWriter:
-    """Writes statuses for one process; safe for several threads as long as one object has one writer. `wall` is seconds since the epoch."""
+    """Writes statuses for one process; safe for several threads as long as one object has one
+    writer. `wall` is seconds since the epoch.
+    """
 
     def __init__(self, kubernetes: Kubernetes, *, wall: Callable[[], float] = time.time) -> None:
         self._kubernetes = kubernetes
         self._wall = wall
-        # By uid: the version that the caller saw when we last wrote, and the object as that write left it. A cache fed by a watch shows the
-        # version before our write for a moment, and must not make us write again.
+        # By uid: the version that the caller saw when we last wrote, and the object as that write
+        # left it. A cache fed by a watch shows the version before our write for a moment, and must
+        # not make us write again.
         self._written: dict[str, tuple[str, JsonObject]] = {}
         self._not_kept: dict[str, JsonObject] = {}
 
-    def write(self, kind: ResourceKind, seen: Mapping[str, Any], desired: Mapping[str, Any]) -> StatusWrite:
-        """Make every key of `desired` hold in the status of the object that was last seen as `seen`.
+    def write(
+        self, kind: ResourceKind, seen: Mapping[str, Any], desired: Mapping[str, Any]
+    ) -> StatusWrite:
+        """Make every key of `desired` hold in the status of the object that was last seen as
+        `seen`.
 
-        A key with the value None is removed; keys that are not named stay. `conditions` are merged by type and keep their
-        lastTransitionTime while their status stays. When the object has moved on since it was seen it is read again, once; a second
-        Conflict is raised. Raises what `Kubernetes.patch_status` raises, except NotFound: an object that is gone needs no status.
+        A key with the value None is removed; keys that are not named stay. `conditions` are merged
+        by type and keep their lastTransitionTime while their status stays. When the object has
+        moved on since it was seen it is read again, once; a second Conflict is raised. Raises what
+        `Kubernetes.patch_status` raises, except NotFound: an object that is gone needs no status.
         """
         ref = ObjectRef.of(kind, seen)
         # Enums and tuples become what JSON gives back, so that equal things compare as equal.
@@ -125,26 +144,36 @@ class StatusWriter:
         over, ours = self._written.get(seen["metadata"]["uid"], ("", {}))
         return ours if over == seen["metadata"]["resourceVersion"] else seen
 
-    def _write_over(self, ref: ObjectRef, current: Mapping[str, Any], wanted: JsonObject) -> StatusWrite:
+    def _write_over(
+        self, ref: ObjectRef, current: Mapping[str, Any], wanted: JsonObject
+    ) -> StatusWrite:
         patch = self._patch(current, wanted)
         if not patch or patch == self._not_kept.get(ref.uid):
             return StatusWrite(dict(current), written=False)
-        after = self._kubernetes.patch_status(ref, patch, resource_version=current["metadata"]["resourceVersion"])
+        after = self._kubernetes.patch_status(
+            ref, patch, resource_version=current["metadata"]["resourceVersion"]
+        )
         self._note_what_was_not_kept(ref, self._patch(after, wanted))
         return StatusWrite(after, written=True)
 
     def _patch(self, current: Mapping[str, Any], wanted: JsonObject) -> JsonObject:
         status = current.get("status") or {}
         if "conditions" in wanted:
-            merged = merge(status.get("conditions") or [], wanted["conditions"], now=_rfc3339(self._wall()))
+            merged = merge(
+                status.get("conditions") or [], wanted["conditions"], now=_rfc3339(self._wall())
+            )
             wanted = {**wanted, "conditions": merged}
         return difference(status, wanted)
 
     def _note_what_was_not_kept(self, ref: ObjectRef, rest: JsonObject) -> None:
-        """A server with older CRDs drops unknown fields. Log that once, and do not write them again at every pass."""
+        """A server with older CRDs drops unknown fields. Log that once, and do not write them again
+        at every pass.
+        """
         if rest and rest != self._not_kept.get(ref.uid):
             _log.warning(
-                "Kubernetes did not keep a part of the status; apply the CRDs of this version", object=str(ref), fields=sorted(rest)
+                "Kubernetes did not keep a part of the status; apply the CRDs of this version",
+                object=str(ref),
+                fields=sorted(rest),
             )
         self._not_kept[ref.uid] = rest
 

@@ -1,7 +1,9 @@
-"""An answer of Prometheus' query API, read as it arrives: each series is passed on at once and not kept.
+"""An answer of Prometheus' query API, read as it arrives: each series is passed on at once and not
+kept.
 
-The API's shape: `{"status": "success", "data": {"resultType": "matrix", "result": [{"metric": {...}, "values": [[time, "value"], ...]}]},
-"warnings": [...]}`, in any order of members. Errors name what is wrong with an answer; the client turns them into messages.
+The API's shape: `{"status": "success", "data": {"resultType": "matrix", "result": [{"metric":
+{...}, "values": [[time, "value"], ...]}]}, "warnings": [...]}`, in any order of members. Errors
+name what is wrong with an answer; the client turns them into messages.
 """
 
 import codecs
@@ -30,7 +32,9 @@ class NotJson(ValueError):
 
 
 class ArrivingJson:
-    """Takes values from the front of a text that comes in `chunks` of UTF-8. Every method raises NotJson where it cannot be read."""
+    """Takes values from the front of a text that comes in `chunks` of UTF-8. Every method raises
+    NotJson where it cannot be read.
+    """
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
@@ -65,7 +69,9 @@ class ArrivingJson:
                 return value
 
     def members(self) -> Iterator[str]:
-        """The names in the object that comes next; the caller takes the value of a name before the next name."""
+        """The names in the object that comes next; the caller takes the value of a name before the
+        next name.
+        """
         for _ in self._between("{", "}"):
             name = self.value()
             self._take(":")
@@ -75,7 +81,9 @@ class ArrivingJson:
         """The values in the list that comes next."""
         for _ in self._between("[", "]"):
             yield self.value()
-            while self._text.startswith(",", self._at):  # the usual way, without the steps of `_between`: there may be 100,000
+            while self._text.startswith(
+                ",", self._at
+            ):  # the usual way, without the steps of `_between`: there may be 100,000
                 self._at += 1
                 yield self.value()
 
@@ -109,7 +117,9 @@ class ArrivingJson:
         return found
 
     def _more(self) -> bool:
-        """Read on, at least as much as is left, so that a long value is not parsed again for every chunk of it."""
+        """Read on, at least as much as is left, so that a long value is not parsed again for every
+        chunk of it.
+        """
         left = self._text[self._at :]
         parts, length = [left], len(left)
         while length < 2 * len(left) or length == 0:
@@ -126,7 +136,11 @@ class ArrivingJson:
 
     def _not_json(self) -> NotJson:
         shown = self._text[self._at : self._at + 40]
-        return NotJson(f"it reads {shown!r} where something else must be" if shown else "it ends before it is whole")
+        return NotJson(
+            f"it reads {shown!r} where something else must be"
+            if shown
+            else "it ends before it is whole"
+        )
 
 
 Item = TypeVar("Item")
@@ -143,13 +157,16 @@ class Answer(Generic[Item]):
 
 
 class NotSamples(ValueError):
-    """The answer is JSON without samples over a range. The message completes "Prometheus answered, but ..."."""
+    """The answer is JSON without samples over a range. The message completes "Prometheus answered,
+    but ...".
+    """
 
 
 def read_answer(chunks: Iterator[bytes], each: Callable[[Series], Item]) -> Answer[Item]:
     """Parse these bytes, with `each` applied to every series that has a sample.
 
-    Raises NotJson or NotSamples when it is anything else than a whole, successful answer with samples over a range.
+    Raises NotJson or NotSamples when it is anything else than a whole, successful answer with
+    samples over a range.
     """
     text, answer, envelope = ArrivingJson(chunks), Answer[Item](), dict[str, object]()
     if text.peek() != "{":
@@ -170,7 +187,9 @@ def _read_data(text: ArrivingJson, answer: Answer[Item], each: Callable[[Series]
     result_type: object = None
     for name in text.members():
         if name == "result" and text.peek() == "[":
-            answer.items.extend(each(series) for item in text.items() if (series := _series(item)).samples)
+            answer.items.extend(
+                each(series) for item in text.items() if (series := _series(item)).samples
+            )
         elif name == "resultType":
             result_type = text.value()
         else:
@@ -180,7 +199,10 @@ def _read_data(text: ArrivingJson, answer: Answer[Item], each: Callable[[Series]
 
 def _refuse_anything_but_samples(envelope: dict[str, object], result_type: object) -> None:
     if envelope.get("status") != "success":
-        raise NotSamples(f"its status is {envelope.get('status')!r} ({envelope.get('error') or 'without saying why'})")
+        raise NotSamples(
+            f"its status is {envelope.get('status')!r} "
+            f"({envelope.get('error') or 'without saying why'})"
+        )
     if result_type != "matrix":
         raise NotSamples(f"with a result of type {result_type!r} instead of samples over a range")
 
@@ -200,7 +222,9 @@ def _series(item: Any) -> Series:
         samples = tuple([(float(at), float(amount)) for at, amount in values])
         labels_are_text = set(map(type, labels.values())) <= _TEXT
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-        raise NotSamples("a series in it has no labels, or a sample that is not a time with a value") from None
+        raise NotSamples(
+            "a series in it has no labels, or a sample that is not a time with a value"
+        ) from None
     if not labels_are_text:
         raise NotSamples("a label in it is no text")
     if samples and not (math.isfinite(samples[0][0]) and math.isfinite(samples[-1][0])):

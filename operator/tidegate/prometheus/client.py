@@ -1,4 +1,5 @@
-"""One query to Prometheus within limits of time and size: few repeats, warnings that are not lost, samples passed on as they arrive.
+"""One query to Prometheus within limits of time and size: few repeats, warnings that are not lost,
+samples passed on as they arrive.
 
 Failures are raised as tidegate.errors.
 """
@@ -22,7 +23,14 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 from controller_logic.model import ReadingProblem
 from controller_logic.reasons import Reason
 from tidegate import __version__
-from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError, Unauthorized, Unreachable
+from tidegate.errors import (
+    Incomplete,
+    InvalidResource,
+    NotFound,
+    TidegateError,
+    Unauthorized,
+    Unreachable,
+)
 from tidegate.prometheus.answer import NotJson, NotSamples, read_answer
 from tidegate.prometheus.queries import over_last
 from tidegate.prometheus.series import Series
@@ -30,7 +38,8 @@ from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServ
 from tidegate.retry import retry
 
 # The HTTP session: login, authorities, no redirects, no compression. The body of an answer is left
-# unread, because requests would read it whole and without bounds; the client reads it within limits.
+# unread, because requests would read it whole and without bounds; the client reads it within
+# limits.
 
 
 class Session(requests.Session):
@@ -43,8 +52,11 @@ class Session(requests.Session):
         super().__init__()
         self.trust_env = False
         self.verify = server.ca_file or _own_authorities()
-        # Compressing costs the server ten times what sending does, and a packed answer may unpack to any size.
-        self.headers.update({"Accept-Encoding": "identity", "User-Agent": f"tidegate/{__version__}"})
+        # Compressing costs the server ten times what sending does, and a packed answer may unpack
+        # to any size.
+        self.headers.update(
+            {"Accept-Encoding": "identity", "User-Agent": f"tidegate/{__version__}"}
+        )
         self.auth = _authorization(server.login)
         self._remove_files: Callable[[], object] = lambda: None
         if server.tls is not None:
@@ -59,7 +71,9 @@ class Session(requests.Session):
         self._remove_files()
 
     def _use(self, tls: TlsTexts) -> None:
-        """Use these certificates. The library needs files, so they are kept in a private folder until the session ends."""
+        """Use these certificates. The library needs files, so they are kept in a private folder
+        until the session ends.
+        """
         folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
         self._remove_files = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
@@ -91,7 +105,9 @@ def _authorization(login: BearerLogin | BasicLogin | None) -> AuthBase | None:
     match login:
         case BearerLogin(token):
             if not (token.isascii() and token.isprintable()):
-                raise requests.exceptions.InvalidHeader("the token has characters that no header can have")
+                raise requests.exceptions.InvalidHeader(
+                    "the token has characters that no header can have"
+                )
             return _Bearer(token)
         case BasicLogin(username, password):
             # a str would be sent as Latin-1, which lacks most of the world's letters
@@ -100,7 +116,9 @@ def _authorization(login: BearerLogin | BasicLogin | None) -> AuthBase | None:
 
 
 def _own_authorities() -> str | bool:
-    """The machine's own authorities, which administrators can extend; the library's where the machine has none."""
+    """The machine's own authorities, which administrators can extend; the library's where the
+    machine has none.
+    """
     paths = ssl.get_default_verify_paths()
     return paths.cafile or paths.capath or True
 
@@ -123,17 +141,22 @@ def error_text(beginning: bytes) -> str:
 
 
 def innermost_message(error: Exception) -> str:
-    """The message of the innermost error; those around it repeat it, and contain the whole query."""
+    """The message of the innermost error; those around it repeat it, and contain the whole
+    query.
+    """
     inner: object = error
     while isinstance(inner, Exception):
         error = inner
-        inner = getattr(error, "reason", None) or next((part for part in error.args if isinstance(part, Exception)), None)
-    # urllib3 puts the text form of the connection in front: "HTTPConnection(host='10.0.0.1', port=9090): Failed to ..."
+        inner = getattr(error, "reason", None) or next(
+            (part for part in error.args if isinstance(part, Exception)), None
+        )
+    # urllib3 puts the text form of the connection in front: "HTTPConnection(host='10.0.0.1',
+    # port=9090): Failed to ..."
     return (getattr(error, "strerror", None) or str(error)).rsplit("): ", 1)[-1][:SHOWN_CHARACTERS]
 
 
-# Failures as tidegate.errors, with a sentence that a person can act on. Every sentence ends with what
-# happens meanwhile: `controller_logic` does nothing about a load that it cannot see.
+# Failures as tidegate.errors, with a sentence that a person can act on. Every sentence ends with
+# what happens meanwhile: `controller_logic` does nothing about a load that it cannot see.
 
 
 MEANWHILE = "Nothing is throttled further or given back on load meanwhile."
@@ -152,35 +175,52 @@ def shown_address(url: str) -> str:
 
 
 def broken(error: Exception, address: str) -> TidegateError:
-    """The error for no answer, or only the beginning of one, from an error of the HTTP library or the operating system."""
+    """The error for no answer, or only the beginning of one, from an error of the HTTP library or
+    the operating system.
+    """
     match error:
         case exceptions.InvalidHeader():
             return Unauthorized(
-                "The login for Prometheus has a line break or another character that no request can have. Correct the Secret."
+                "The login for Prometheus has a line break or another character that no request "
+                "can have. Correct the Secret."
             )
         case _ if isinstance(error, _BAD_ADDRESS):
             return InvalidResource(
-                f"Prometheus cannot be asked: {address} is not an address. Write it as http://host:port in metrics.prometheus.url."
+                f"Prometheus cannot be asked: {address} is not an address. Write it as "
+                f"http://host:port in metrics.prometheus.url."
             )
         case exceptions.SSLError():
             return unreachable(
-                address, f"the encrypted connection failed: {innermost_message(error)}", "Check metrics.prometheus.tls.trustedCertificates."
+                address,
+                f"the encrypted connection failed: {innermost_message(error)}",
+                "Check metrics.prometheus.tls.trustedCertificates.",
             )
         case _ if isinstance(error, _TOO_SLOW):
             return too_slow(address)
         case exceptions.RequestException() | HTTPError():
-            return unreachable(address, innermost_message(error), "Check metrics.prometheus.url and the network policy.")
-    return unreachable(address, f"its certificate authorities cannot be read: {error}", _CHECK_TRUST)
+            return unreachable(
+                address,
+                innermost_message(error),
+                "Check metrics.prometheus.url and the network policy.",
+            )
+    return unreachable(
+        address, f"its certificate authorities cannot be read: {error}", _CHECK_TRUST
+    )
 
 
 def too_slow(address: str) -> TidegateError:
     """The error for an answer that did not come within its time."""
-    return unreachable(address, "it took too long", "Look at its load, and at how many series the queries match.")
+    return unreachable(
+        address, "it took too long", "Look at its load, and at how many series the queries match."
+    )
 
 
 def unreachable(address: str, why: str, hint: str) -> TidegateError:
     """The error for a server that did not answer."""
-    return Unreachable(Reason.PROMETHEUS_UNREACHABLE, f"Prometheus at {address} did not answer: {why}. {MEANWHILE} {hint}")
+    return Unreachable(
+        Reason.PROMETHEUS_UNREACHABLE,
+        f"Prometheus at {address} did not answer: {why}. {MEANWHILE} {hint}",
+    )
 
 
 def refusal(answer: requests.Response, beginning: bytes, address: str) -> TidegateError:
@@ -188,35 +228,60 @@ def refusal(answer: requests.Response, beginning: bytes, address: str) -> Tidega
     status, said = answer.status_code, error_text(beginning)
     if answer.headers.get("Location") and 300 <= status < 400:
         elsewhere = shown_address(answer.headers["Location"])
-        why = f"Prometheus at {address} redirected us to {elsewhere}, perhaps to log in; redirects are not followed. {MEANWHILE}"
-        return Unauthorized(f"{why} Give the address of the query API itself, or a login in metrics.prometheus.authentication.")
+        why = (
+            f"Prometheus at {address} redirected us to {elsewhere}, perhaps to log in; "
+            f"redirects are not followed. {MEANWHILE}"
+        )
+        return Unauthorized(
+            f"{why} Give the address of the query API itself, or a login in "
+            f"metrics.prometheus.authentication."
+        )
     if status in (401, 403):
         why = f"Prometheus at {address} refused us ({status}): {said}. {MEANWHILE}"
         return Unauthorized(f"{why} Check the login in metrics.prometheus.authentication.")
     if status == 404:
         why = f"There is no query API at {address} (404). {MEANWHILE}"
-        return NotFound(Reason.PROMETHEUS_UNREACHABLE, f"{why} Check the path in metrics.prometheus.url; it ends before /api/v1.")
+        return NotFound(
+            Reason.PROMETHEUS_UNREACHABLE,
+            f"{why} Check the path in metrics.prometheus.url; it ends before /api/v1.",
+        )
     if status in (400, 422):
-        return InvalidResource(f"Prometheus at {address} cannot carry out a query: {said}. {MEANWHILE}", Reason.METRICS_QUERY_REFUSED)
-    return unreachable(address, f"it is busy or at fault itself ({status}): {said}", "Look at its log.")
+        return InvalidResource(
+            f"Prometheus at {address} cannot carry out a query: {said}. {MEANWHILE}",
+            Reason.METRICS_QUERY_REFUSED,
+        )
+    return unreachable(
+        address, f"it is busy or at fault itself ({status}): {said}", "Look at its log."
+    )
 
 
 def too_large(limit_bytes: int, address: str) -> TidegateError:
     """The error for an answer above the size limit."""
-    why = f"The answer of Prometheus at {address} is larger than {limit_bytes / 1e6:g} MB and was not read to its end. {MEANWHILE}"
-    return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Narrow the queries, for instance to one Kafka cluster.")
+    why = (
+        f"The answer of Prometheus at {address} is larger than {limit_bytes / 1e6:g} MB and "
+        f"was not read to its end. {MEANWHILE}"
+    )
+    return Incomplete(
+        Reason.METRICS_INCOMPLETE, f"{why} Narrow the queries, for instance to one Kafka cluster."
+    )
 
 
 def not_samples(error: Exception, answer: requests.Response, address: str) -> TidegateError:
     """The error for a whole answer that is not samples."""
     kind = answer.headers.get("Content-Type") or "of no stated kind"
     why = f"What answered at {address} is not usable as samples ({kind}): {error}. {MEANWHILE}"
-    return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Check metrics.prometheus.url; a login page answers like this, too.")
+    return Incomplete(
+        Reason.METRICS_INCOMPLETE,
+        f"{why} Check metrics.prometheus.url; a login page answers like this, too.",
+    )
 
 
 def partial(warnings: Sequence[str], address: str) -> TidegateError:
     """The error for an answer with Prometheus' own warning that something may be missing."""
-    why = f"Prometheus at {address} warns that its answer may lack something: {'; '.join(warnings)[:SHOWN_CHARACTERS]}. {MEANWHILE}"
+    why = (
+        f"Prometheus at {address} warns that its answer may lack something: "
+        f"{'; '.join(warnings)[:SHOWN_CHARACTERS]}. {MEANWHILE}"
+    )
     return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Look at the stores behind it.")
 
 
@@ -232,7 +297,11 @@ class PrometheusClient:
     """A client of one server, connected at the first query. One thread at a time may use it."""
 
     def __init__(
-        self, server: PrometheusServer, *, monotonic: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
+        self,
+        server: PrometheusServer,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.address = shown_address(server.url)
         self._server = server
@@ -240,17 +309,23 @@ class PrometheusClient:
         self._pause = pause
         self._session: Session | None = None
 
-    def query(self, promql: str, each: Callable[[Series], Item], *, until_monotonic_seconds: float) -> list[Item]:
-        """Send an instant query for samples over a range, and return what `each` makes of every series.
+    def query(
+        self, promql: str, each: Callable[[Series], Item], *, until_monotonic_seconds: float
+    ) -> list[Item]:
+        """Send an instant query for samples over a range, and return what `each` makes of every
+        series.
 
-        Raises Unreachable after some attempts within the time; Incomplete for an answer that is partial, too large or not samples;
-        Unauthorized when a login is needed; NotFound where there is no query API; InvalidResource when the query is refused.
+        Raises Unreachable after some attempts within the time; Incomplete for an answer that is
+        partial, too large or not samples; Unauthorized when a login is needed; NotFound where there
+        is no query API; InvalidResource when the query is refused.
         """
         return retry(
             lambda: self._once(promql, each, until_monotonic_seconds),
             attempts=1 + len(_PAUSES_SECONDS),
             is_worth_repeating=lambda error: isinstance(error, Unreachable),
-            pause_seconds=lambda attempt, _: _PAUSES_SECONDS[min(attempt, len(_PAUSES_SECONDS)) - 1],
+            pause_seconds=lambda attempt, _: _PAUSES_SECONDS[
+                min(attempt, len(_PAUSES_SECONDS)) - 1
+            ],
             until_monotonic_seconds=until_monotonic_seconds,
             monotonic=self._monotonic,
             sleep=self._pause,
@@ -273,15 +348,22 @@ class PrometheusClient:
         left_seconds = until - self._monotonic()
         if left_seconds <= 0:
             raise too_slow(self.address)
-        timeouts = (min(self._server.connect_timeout_seconds, left_seconds), min(self._server.read_timeout_seconds, left_seconds))
+        timeouts = (
+            min(self._server.connect_timeout_seconds, left_seconds),
+            min(self._server.read_timeout_seconds, left_seconds),
+        )
         # the server gives up as well when we no longer wait
         server_timeout = f"{max(round(left_seconds * 1000), 1)}ms"
         if self._session is None:
             self._session = Session(self._server)
         url = self._server.url.rstrip("/") + _QUERY_PATH
-        return self._session.get(url, params={"query": promql, "timeout": server_timeout}, timeout=timeouts)
+        return self._session.get(
+            url, params={"query": promql, "timeout": server_timeout}, timeout=timeouts
+        )
 
-    def _read(self, answer: requests.Response, each: Callable[[Series], Item], until: float) -> list[Item]:
+    def _read(
+        self, answer: requests.Response, each: Callable[[Series], Item], until: float
+    ) -> list[Item]:
         if answer.status_code != 200:
             raise refusal(answer, answer.raw.read1(_SHOWN_BYTES, decode_content=True), self.address)
         try:
@@ -293,7 +375,9 @@ class PrometheusClient:
         return found.items
 
     def _chunks(self, answer: requests.Response, until: float) -> Iterator[bytes]:
-        """The body as it comes. One read returns what is there, so that a slow server cannot keep us beyond the time."""
+        """The body as it comes. One read returns what is there, so that a slow server cannot keep
+        us beyond the time.
+        """
         size = 0
         while chunk := answer.raw.read1(_CHUNK_BYTES, decode_content=True):
             size += len(chunk)
@@ -304,8 +388,8 @@ class PrometheusClient:
             yield chunk
 
 
-# The queries of one reading. They share one time limit, and after a server did not answer or refused
-# the login, it gets no further query. Failures are kept as problems.
+# The queries of one reading. They share one time limit, and after a server did not answer or
+# refused the login, it gets no further query. Failures are kept as problems.
 
 
 _WHOLE_SERVER = (Unreachable, Unauthorized, NotFound)
@@ -325,15 +409,20 @@ class Asking:
         """The failures, each kind once."""
         return tuple(dict.fromkeys(self._problems))
 
-    def ask(self, query: str | None, each: Callable[[Series], Item], *, what: str, seconds: float) -> list[Item] | None:
-        """Return what `each` makes of every series with a sample in the last `seconds`; None = not asked, or no usable answer.
+    def ask(
+        self, query: str | None, each: Callable[[Series], Item], *, what: str, seconds: float
+    ) -> list[Item] | None:
+        """Return what `each` makes of every series with a sample in the last `seconds`; None = not
+        asked, or no usable answer.
 
         `what` names the query in problems.
         """
         if query is None or self._given_up:
             return None
         try:
-            return self._client.query(over_last(query, seconds), each, until_monotonic_seconds=self._until)
+            return self._client.query(
+                over_last(query, seconds), each, until_monotonic_seconds=self._until
+            )
         except TidegateError as error:
             self._given_up = isinstance(error, _WHOLE_SERVER)
             self._problems.append(ReadingProblem(error.reason, _message(error, what, query)))
@@ -343,5 +432,8 @@ class Asking:
 def _message(error: TidegateError, what: str, query: str) -> str:
     if error.reason is not Reason.METRICS_QUERY_REFUSED:
         return error.message
-    advice = "A query must be a plain selector, without function, range or aggregation, so that samples keep their times."
+    advice = (
+        "A query must be a plain selector, without function, range or aggregation, so that "
+        "samples keep their times."
+    )
     return f"{error.message} The query for {what} is {query}. {advice}"

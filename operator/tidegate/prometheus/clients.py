@@ -1,7 +1,9 @@
-"""The newest value of each entity on each broker from the series of clients' gauges, and the problems of the other series.
+"""The newest value of each entity on each broker from the series of clients' gauges, and the
+problems of the other series.
 
-Byte rates and throttle times differ in what NaN means. The mean throttle time of a client that was not throttled is NaN, so NaN counts
-as zero. A byte rate is never NaN, so one that is cannot be trusted.
+Byte rates and throttle times differ in what NaN means. The mean throttle time of a client that was
+not throttled is NaN, so NaN counts as zero. A byte rate is never NaN, so one that is cannot be
+trusted.
 """
 
 import math
@@ -20,10 +22,10 @@ from tidegate.prometheus.series import Series, SeriesProblem, is_amount
 # The entity of a series: Kafka's tags `user` and `client-id` as the JMX exporter shows them, turned
 # back into names.
 #
-# Kafka leaves a tag out where the client's quota does not distinguish users, or client ids. The user
-# is encoded by Kafka's `Sanitizer` (every byte but `A-Z a-z 0-9 - _ .` as `%XX`). The client id is as
-# it is, in JMX's quotes where it has characters that JMX uses itself. Default entities do not occur:
-# a client under a default quota has a bucket, and tags, of its own.
+# Kafka leaves a tag out where the client's quota does not distinguish users, or client ids. The
+# user is encoded by Kafka's `Sanitizer` (every byte but `A-Z a-z 0-9 - _ .` as `%XX`). The client
+# id is as it is, in JMX's quotes where it has characters that JMX uses itself. Default entities do
+# not occur: a client under a default quota has a bucket, and tags, of its own.
 
 
 _REMEMBERED = 16384  # every broker reports each client, in four queries, at every reading
@@ -32,12 +34,16 @@ _JMX_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def entity_of(labels: Mapping[str, str]) -> Entity | None:
-    """The entity by `user` and `client_id` (this project's rules), `clientId` (the exporter's example) or `clientid` (all names lowered).
+    """The entity by `user` and `client_id` (this project's rules), `clientId` (the exporter's
+    example) or `clientid` (all names lowered).
 
-    None where the labels name neither user nor client id, or a user that Kafka's Sanitizer would not have spelled so.
+    None where the labels name neither user nor client id, or a user that Kafka's Sanitizer would
+    not have spelled so.
     """
     get = labels.get
-    client = get("client_id") or get("clientId") or get("clientid") or ""  # written out for speed: it is asked 100,000 times a reading
+    client = (
+        get("client_id") or get("clientId") or get("clientid") or ""
+    )  # written out for speed: it is asked 100,000 times a reading
     return _entity(get("user", ""), client)
 
 
@@ -55,12 +61,15 @@ def _user(tag: str) -> str | None:
         name = unquote_to_bytes(tag).decode("utf-8")
     except UnicodeError:
         return None
-    spelled = quote(name, safe="").replace("~", "%7E")  # quote() leaves the tilde alone, Java does not
+    spelled = quote(name, safe="").replace(
+        "~", "%7E"
+    )  # quote() leaves the tilde alone, Java does not
     return name if spelled == tag else None
 
 
 def _client_id(tag: str) -> str | None:
-    # javax.management.ObjectName.quote, backwards: \n is a line break, before every other sign the backslash goes
+    # javax.management.ObjectName.quote, backwards: \n is a line break, before every other sign the
+    # backslash goes
     if not _JMX_QUOTED.fullmatch(tag):
         return tag
     return _JMX_ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], tag[1:-1]) or None
@@ -80,7 +89,9 @@ class ClientSample:
 
 
 class ReadClient:
-    """Makes a sample or a problem of each series, one by one as they arrive. `what` names the query in messages."""
+    """Makes a sample or a problem of each series, one by one as they arrive. `what` names the query
+    in messages.
+    """
 
     def __init__(self, what: str, *, broker_of: BrokerOf, nan_is_zero: bool) -> None:
         self._what = what
@@ -100,14 +111,22 @@ class ReadClient:
             amount = 0.0
         if not is_amount(amount):
             what = f"the newest value of a client's {self._what} is not an amount"
-            return SeriesProblem(Reason.METRICS_UNREADABLE, what, f"{amount} for {entity}", broker, "Look at the exporter.")
+            return SeriesProblem(
+                Reason.METRICS_UNREADABLE,
+                what,
+                f"{amount} for {entity}",
+                broker,
+                "Look at the exporter.",
+            )
         return ClientSample((entity, broker), series.first_at_seconds, at_seconds, amount)
 
 
 def newest_of_each(
     found: Iterable[ClientSample | SeriesProblem], what: str, *, read_at_seconds: float
 ) -> tuple[Mapping[Who, ClientSample], list[SeriesProblem]]:
-    """The newest sample of each entity and broker. A series may follow another that had ended; two at once are left out."""
+    """The newest sample of each entity and broker. A series may follow another that had ended; two
+    at once are left out.
+    """
     newest: dict[Who, ClientSample] = {}
     twice: set[Who] = set()
     problems: list[SeriesProblem] = []
@@ -124,7 +143,9 @@ def newest_of_each(
             newest[sample.who] = max(sample, other, key=lambda one: one.at_seconds)
     for who in twice:
         del newest[who]
-    return newest, problems + [_two_at_once(who, what) for who in sorted(twice, key=lambda who: (who[1], who[0].sort_key))]
+    return newest, problems + [
+        _two_at_once(who, what) for who in sorted(twice, key=lambda who: (who[1], who[0].sort_key))
+    ]
 
 
 def overlap(one: ClientSample, other: ClientSample) -> bool:
@@ -136,10 +157,25 @@ def _from_the_future(sample: ClientSample, read_at_seconds: float) -> SeriesProb
     entity, broker = sample.who
     ahead = f"{entity}, by {sample.at_seconds - read_at_seconds:.0f} s"
     hint = "Set the clocks of Prometheus and of Tidegate's node."
-    return SeriesProblem(Reason.METRICS_STALE, "a client's samples are ahead of Tidegate's clock", ahead, broker, hint)
+    return SeriesProblem(
+        Reason.METRICS_STALE,
+        "a client's samples are ahead of Tidegate's clock",
+        ahead,
+        broker,
+        hint,
+    )
 
 
 def _two_at_once(who: Who, what: str) -> SeriesProblem:
     entity, broker = who
-    hint = "Narrow the query to one of them, for instance to one Kafka cluster or one replica of Prometheus."
-    return SeriesProblem(Reason.METRICS_AMBIGUOUS, f"two series have the {what} of one client at the same time", str(entity), broker, hint)
+    hint = (
+        "Narrow the query to one of them, for instance to one Kafka cluster or one replica of "
+        "Prometheus."
+    )
+    return SeriesProblem(
+        Reason.METRICS_AMBIGUOUS,
+        f"two series have the {what} of one client at the same time",
+        str(entity),
+        broker,
+        hint,
+    )

@@ -1,6 +1,8 @@
-"""The rates of each broker's NICs in one direction, from the series of their counters, and the problems of the other series.
+"""The rates of each broker's NICs in one direction, from the series of their counters, and the
+problems of the other series.
 
-The problems are those that the samples show. The reader adds the brokers without samples, because it has the list of brokers.
+The problems are those that the samples show. The reader adds the brokers without samples, because
+it has the list of brokers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,9 +16,9 @@ from tidegate.prometheus.series import Series, SeriesProblem, is_amount
 # Spans: the mean rate of one broker between each two neighbouring scrapes, in one direction.
 #
 # The rate is the plain difference over the time between the samples, summed over the broker's NICs;
-# `rate()` would extrapolate and lag. A span is left out where a counter fell (it was reset), or where
-# a NIC came or went between the two scrapes. Its age, and whether a NIC can be that fast, are judged
-# by the core.
+# `rate()` would extrapolate and lag. A span is left out where a counter fell (it was reset), or
+# where a NIC came or went between the two scrapes. Its age, and whether a NIC can be that fast, are
+# judged by the core.
 
 
 # Labels that distinguish the NICs of one scrape, or the counters that make up a NIC.
@@ -28,18 +30,27 @@ _Scrape = dict[_Nic, float]
 
 
 class Ambiguous(ValueError):
-    """Two sources count for the same broker at the same time. The message names the labels in which they differ."""
+    """Two sources count for the same broker at the same time. The message names the labels in which
+    they differ.
+    """
 
 
 def spans_of(series: Sequence[Series]) -> tuple[NicSpan, ...]:
-    """The spans of one broker and direction, oldest first, from all its series. Samples that are not amounts are skipped.
+    """The spans of one broker and direction, oldest first, from all its series. Samples that are
+    not amounts are skipped.
 
-    A source is all series with the same labels but for the NIC's: one exporter. One may follow another (a Pod that moved). Raises
-    Ambiguous when two overlap in time, because both may count the same bytes, or those of another broker.
+    A source is all series with the same labels but for the NIC's: one exporter. One may follow
+    another (a Pod that moved). Raises Ambiguous when two overlap in time, because both may count
+    the same bytes, or those of another broker.
     """
     sources = _sources(series)
     _refuse_overlap(sources)
-    return tuple(sorted(chain.from_iterable(map(_source_spans, sources.values())), key=lambda span: span.at_seconds))
+    return tuple(
+        sorted(
+            chain.from_iterable(map(_source_spans, sources.values())),
+            key=lambda span: span.at_seconds,
+        )
+    )
 
 
 def _sources(series: Iterable[Series]) -> Mapping[_Source, list[Series]]:
@@ -55,7 +66,12 @@ def _without_nic(labels: Mapping[str, str]) -> _Source:
 
 def _refuse_overlap(sources: Mapping[_Source, list[Series]]) -> None:
     times = sorted(
-        (min(one.first_at_seconds for one in group), max(one.last_at_seconds for one in group), source) for source, group in sources.items()
+        (
+            min(one.first_at_seconds for one in group),
+            max(one.last_at_seconds for one in group),
+            source,
+        )
+        for source, group in sources.items()
     )
     for (_, last, source), (next_first, _, next_source) in pairwise(times):
         if next_first <= last:
@@ -63,9 +79,13 @@ def _refuse_overlap(sources: Mapping[_Source, list[Series]]) -> None:
 
 
 def _difference(one: _Source, other: _Source) -> str:
-    """The labels in which they differ, in words that are the same whichever of the two was scraped first."""
+    """The labels in which they differ, in words that are the same whichever of the two was scraped
+    first.
+    """
     these, those = dict(one), dict(other)
-    names = sorted(name for name in these.keys() | those.keys() if these.get(name) != those.get(name))
+    names = sorted(
+        name for name in these.keys() | those.keys() if these.get(name) != those.get(name)
+    )
     values = {name: sorted((these.get(name, ""), those.get(name, ""))) for name in names}
     return "; ".join(f"{name} {first!r} and {second!r}" for name, (first, second) in values.items())
 
@@ -73,7 +93,8 @@ def _difference(one: _Source, other: _Source) -> str:
 def _source_spans(series: Iterable[Series]) -> Iterator[NicSpan]:
     scrapes = _scrapes(series)
     for (before_at, before), (at, now) in pairwise(sorted(scrapes.items())):
-        # a NIC in one of the two only: how much of the difference is older than the first scrape is not known
+        # a NIC in one of the two only: how much of the difference is older than the first scrape is
+        # not known
         if before.keys() != now.keys() or any(now[nic] < before[nic] for nic in now):
             continue
         seconds = at - before_at
@@ -93,7 +114,8 @@ def _scrapes(series: Iterable[Series]) -> Mapping[float, _Scrape]:
     return scrapes
 
 
-# Clocks of machines that keep time differ by less; a sample from further ahead would look fresh for as long as it is ahead.
+# Clocks of machines that keep time differ by less; a sample from further ahead would look fresh for
+# as long as it is ahead.
 FUTURE_SECONDS = 5.0
 
 NicSpans = dict[int, tuple[NicSpan, ...]]
@@ -102,7 +124,9 @@ NicSpans = dict[int, tuple[NicSpan, ...]]
 def nic_spans(
     series: Iterable[Series], direction: Direction, *, broker_of: BrokerOf, read_at_seconds: float
 ) -> tuple[NicSpans, list[SeriesProblem]]:
-    """Spans by broker, oldest first; brokers whose series cannot be used are absent, with a problem."""
+    """Spans by broker, oldest first; brokers whose series cannot be used are absent, with a
+    problem.
+    """
     by_broker, problems = _by_broker(series, direction, broker_of)
     spans: NicSpans = {}
     for broker, nics in by_broker.items():
@@ -135,25 +159,43 @@ def without_broker(series: Series, what: str) -> SeriesProblem:
     """The problem of a series that does not name its broker."""
     hint = "Name the label or the instances in metrics.brokerIdentity, or narrow the query."
     return SeriesProblem(
-        Reason.METRICS_AMBIGUOUS, f"The query for {what} gave a series that does not name its broker", str(series), hint=hint
+        Reason.METRICS_AMBIGUOUS,
+        f"The query for {what} gave a series that does not name its broker",
+        str(series),
+        hint=hint,
     )
 
 
-def _no_amounts(broker: int, direction: Direction, nics: Iterable[Series]) -> Iterable[SeriesProblem]:
+def _no_amounts(
+    broker: int, direction: Direction, nics: Iterable[Series]
+) -> Iterable[SeriesProblem]:
     for one in nics:
         for _, counter in one.samples:
             if not is_amount(counter):
                 what = f"a sample of the {direction} counter is not a number of bytes"
-                yield SeriesProblem(Reason.METRICS_UNREADABLE, what, f"{counter} in {one}", broker, "Look at the exporter.")
+                yield SeriesProblem(
+                    Reason.METRICS_UNREADABLE,
+                    what,
+                    f"{counter} in {one}",
+                    broker,
+                    "Look at the exporter.",
+                )
 
 
-def _from_the_future(broker: int, nics: Iterable[Series], read_at_seconds: float) -> SeriesProblem | None:
+def _from_the_future(
+    broker: int, nics: Iterable[Series], read_at_seconds: float
+) -> SeriesProblem | None:
     newest = max(one.last_at_seconds for one in nics)
     if newest <= read_at_seconds + FUTURE_SECONDS:
         return None
     ahead = f"{newest - read_at_seconds:.0f} s"
-    hint = "Set the clocks of Prometheus and of Tidegate's node; with clocks apart the age of a reading is not known."
-    return SeriesProblem(Reason.METRICS_STALE, "samples are ahead of Tidegate's clock", ahead, broker, hint)
+    hint = (
+        "Set the clocks of Prometheus and of Tidegate's node; with clocks apart the age of a "
+        "reading is not known."
+    )
+    return SeriesProblem(
+        Reason.METRICS_STALE, "samples are ahead of Tidegate's clock", ahead, broker, hint
+    )
 
 
 def _two_sources(broker: int, direction: Direction, two: Ambiguous) -> SeriesProblem:

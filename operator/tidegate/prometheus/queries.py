@@ -2,12 +2,16 @@
 
 | preset | NICs | left out |
 |---|---|---|
-| NodeExporter | node_exporter's counters of the machine's NICs | devices without a cable of their own (see below) |
+| NodeExporter | node_exporter's counters of the machine's NICs | virtual devices (see below) |
 | Cadvisor | cAdvisor's counters of the Pod's NICs | the same |
-| JmxExporter | the broker's own counters of client and replication bytes: a poor man's NIC: no protocol overhead, no traffic of others | |
+| JmxExporter | the broker's own counters of client and replication bytes | see below |
 
-Rates of clients and throttle times come from the JMX exporter with all three. Its rules are users' own, so the names of three well-known
-sets are asked for: this project's (`lab/kafka_files/jmx_rules.yml`), the exporter's example for Kafka, and Confluent's.
+Counters of the broker are a poor man's NIC: they lack the overhead of protocols and the traffic of
+other processes.
+
+Rates of clients and throttle times come from the JMX exporter with all three. Its rules are users'
+own, so the names of three well-known sets are asked for: this project's
+(`lab/kafka_files/jmx_rules.yml`), the exporter's example for Kafka, and Confluent's.
 """
 
 import math
@@ -17,7 +21,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields
 from functools import lru_cache
 
-from tidegate.prometheus.settings import BrokerInstances, BrokerLabel, MetricsSettings, Preset, Queries
+from tidegate.prometheus.settings import (
+    BrokerInstances,
+    BrokerLabel,
+    MetricsSettings,
+    Preset,
+    Queries,
+)
 
 # PromQL selectors. Every label value is escaped, so that no name can change the query.
 
@@ -54,7 +64,9 @@ def is_not(label: str, value: str) -> str:
 
 
 def matches(label: str, *expressions: str) -> str:
-    """Series whose whole label matches one of these regular expressions (RE2); what comes from users goes through `literally` first."""
+    """Series whose whole label matches one of these regular expressions (RE2); what comes from
+    users goes through `literally` first.
+    """
     return f'{label}=~"{"|".join(expressions).translate(_TEXT_SIGNS)}"'
 
 
@@ -64,12 +76,16 @@ def matches_none(label: str, expressions: Iterable[str]) -> str:
 
 
 def literally(text: str) -> str:
-    """The regular expression that matches just this text. Python's own escapes signs that RE2 does not want escaped."""
+    """The regular expression that matches just this text. Python's own escapes signs that RE2 does
+    not want escaped.
+    """
     return _REGEX_SIGNS.sub(r"\\\g<0>", text)
 
 
 def over_last(query: str, seconds: float) -> str:
-    """The raw samples of the last `seconds` with their own times; an instant query without range would give them the time of asking."""
+    """The raw samples of the last `seconds` with their own times; an instant query without range
+    would give them the time of asking.
+    """
     return f"{query.strip()}[{math.ceil(seconds)}s]"
 
 
@@ -79,13 +95,25 @@ def over_last(query: str, seconds: float) -> str:
 
 BrokerOf = Callable[[Mapping[str, str]], int | None]
 
-# Only in these a number at the end is a broker's: the host name ip-10-0-0-1 ends in a number as well.
-_POD_LABELS = frozenset({"pod", "pod_name", "kubernetes_pod_name", "statefulset_kubernetes_io_pod_name", "strimzi_io_pod_name"})
-_POD = re.compile(r"[a-z0-9][a-z0-9.-]*-(0|[1-9][0-9]{0,9})")  # Strimzi: <cluster>-kafka-3, <cluster>-<pool>-3
+# Only in these a number at the end is a broker's: the host name ip-10-0-0-1 ends in a number as
+# well.
+_POD_LABELS = frozenset(
+    {
+        "pod",
+        "pod_name",
+        "kubernetes_pod_name",
+        "statefulset_kubernetes_io_pod_name",
+        "strimzi_io_pod_name",
+    }
+)
+_POD = re.compile(
+    r"[a-z0-9][a-z0-9.-]*-(0|[1-9][0-9]{0,9})"
+)  # Strimzi: <cluster>-kafka-3, <cluster>-<pool>-3
 _ID = re.compile(r"[0-9]{1,10}")
 _LARGEST_ID = 2**31 - 1
 _REMEMBERED = 4096  # a thousand clients of each broker have the same
-_LONGEST_MATCHER = 2048  # a proxy may refuse a longer address; what the matcher would leave out is then left out here
+# a proxy may refuse a longer address; what the matcher would leave out is then left out here
+_LONGEST_MATCHER = 2048
 
 
 def broker_of(identity: BrokerLabel | BrokerInstances) -> BrokerOf:
@@ -96,9 +124,15 @@ def broker_of(identity: BrokerLabel | BrokerInstances) -> BrokerOf:
 
 
 def broker_matcher(identity: BrokerLabel | BrokerInstances) -> str:
-    """The matcher for selectors of our own: series that `broker_of` recognizes, and as few others as a matcher can."""
+    """The matcher for selectors of our own: series that `broker_of` recognizes, and as few others
+    as a matcher can.
+    """
     if isinstance(identity, BrokerLabel):
-        return matches(identity.name, ".+-[0-9]+") if identity.name in _POD_LABELS else is_not(identity.name, "")
+        return (
+            matches(identity.name, ".+-[0-9]+")
+            if identity.name in _POD_LABELS
+            else is_not(identity.name, "")
+        )
     hosts = sorted({_host(instance) for instance in identity.ids})
     matcher = matches("instance", *(literally(host) + "(:[0-9]+)?" for host in hosts))
     return matcher if len(matcher) <= _LONGEST_MATCHER else is_not("instance", "")
@@ -116,8 +150,11 @@ def _by_label(name: str) -> BrokerOf:
 
 def _by_instance(ids: Mapping[str, int]) -> BrokerOf:
     named = Counter(_host(instance) for instance in ids)
-    # node_exporter and the JMX exporter of one machine differ in the port; with two brokers on a host only the port distinguishes them
-    by_host = {host: broker for instance, broker in ids.items() if named[host := _host(instance)] == 1}
+    # node_exporter and the JMX exporter of one machine differ in the port; with two brokers on a
+    # host only the port distinguishes them
+    by_host = {
+        host: broker for instance, broker in ids.items() if named[host := _host(instance)] == 1
+    }
 
     def of(labels: Mapping[str, str]) -> int | None:
         instance = labels.get("instance", "")
@@ -129,15 +166,59 @@ def _by_instance(ids: Mapping[str, int]) -> BrokerOf:
 def _host(instance: str) -> str:
     host, separator, port = instance.rpartition(":")
     # a bare IPv6 address ends in a group of digits, too, but has more colons and no brackets
-    return host if separator and port.isdecimal() and (":" not in host or host.endswith("]")) else instance
+    return (
+        host
+        if separator and port.isdecimal() and (":" not in host or host.endswith("]"))
+        else instance
+    )
 
 
-# Bytes of these are counted once more on the NIC below. Bonds and teams are left out rather than their members, whose names vary.
-# enP... is the hidden twin of eth0 on Azure; where it is a real NIC, the broker has no reading and a query of one's own helps.
+# Bytes of these are counted once more on the NIC below. Bonds and teams are left out rather than
+# their members, whose names vary. enP... is the hidden twin of eth0 on Azure; where it is a real
+# NIC, the broker has no reading and a query of one's own helps.
 _WITHOUT_CABLE = (
-    *("lo", "veth.*", "docker.*", "podman.*", "cni.*", "cbr.*", "br-.*", "br[0-9].*", "virbr.*", "vnet.*", "lxc.*", "lxd.*", "ovs.*"),
-    *("flannel.*", "cali.*", "cilium.*", "weave.*", "antrea.*", "kube-.*", "nodelocaldns", "datapath", "dummy.*", "ifb.*", "wg.*"),
-    *("tun.*", "tap.*", "tailscale.*", "vxlan.*", "geneve.*", "genev_.*", "gre.*", "erspan.*", "sit.*", "ip6.*", "ip_vti.*", "ipip.*"),
+    *(
+        "lo",
+        "veth.*",
+        "docker.*",
+        "podman.*",
+        "cni.*",
+        "cbr.*",
+        "br-.*",
+        "br[0-9].*",
+        "virbr.*",
+        "vnet.*",
+        "lxc.*",
+        "lxd.*",
+        "ovs.*",
+    ),
+    *(
+        "flannel.*",
+        "cali.*",
+        "cilium.*",
+        "weave.*",
+        "antrea.*",
+        "kube-.*",
+        "nodelocaldns",
+        "datapath",
+        "dummy.*",
+        "ifb.*",
+        "wg.*",
+    ),
+    *(
+        "tun.*",
+        "tap.*",
+        "tailscale.*",
+        "vxlan.*",
+        "geneve.*",
+        "genev_.*",
+        "gre.*",
+        "erspan.*",
+        "sit.*",
+        "ip6.*",
+        "ip_vti.*",
+        "ipip.*",
+    ),
     *("bond.*", "team.*", "vlan.*", "macvlan.*", "macvtap.*", "ipvlan.*", ".+[.@].+", "enP.+"),
 )
 _ZOOKEEPER_PODS = ".+-zookeeper-[0-9]+"  # Strimzi's, beside <cluster>-kafka-0
@@ -153,13 +234,21 @@ _TRAFFIC_SETS = (
 
 
 def identity_of(settings: MetricsSettings) -> BrokerLabel | BrokerInstances:
-    """How series name their broker: as declared, else by the Pod's name with cAdvisor and by the label `broker` with the others."""
-    return settings.brokers or BrokerLabel("pod" if settings.preset is Preset.CADVISOR else "broker")
+    """How series name their broker: as declared, else by the Pod's name with cAdvisor and by the
+    label `broker` with the others.
+    """
+    return settings.brokers or BrokerLabel(
+        "pod" if settings.preset is Preset.CADVISOR else "broker"
+    )
 
 
 def queries_of(settings: MetricsSettings) -> Queries:
-    """The queries to ask: the declared ones, and the preset's where nothing is declared; each narrowed to the settings' matchers."""
-    asked = {name: narrowed(query, matchers_of(settings)) for name, query in _chosen(settings).items()}
+    """The queries to ask: the declared ones, and the preset's where nothing is declared; each
+    narrowed to the settings' matchers.
+    """
+    asked = {
+        name: narrowed(query, matchers_of(settings)) for name, query in _chosen(settings).items()
+    }
     return Queries(**asked)
 
 
@@ -177,34 +266,72 @@ def _chosen(settings: MetricsSettings) -> dict[str, str]:
 
 
 def _given(queries: Queries) -> dict[str, str]:
-    return {field.name: query for field in fields(Queries) if (query := getattr(queries, field.name)) is not None}
+    return {
+        field.name: query
+        for field in fields(Queries)
+        if (query := getattr(queries, field.name)) is not None
+    }
 
 
 def _nics(preset: Preset, brokers: str) -> dict[str, str]:
     match preset:
         case Preset.CADVISOR:
-            devices, pods = matches_none("interface", _WITHOUT_CABLE), matches_none("pod", [_ZOOKEEPER_PODS])
-            egress, ingress = (is_equal("__name__", f"container_network_{way}_bytes_total") for way in ("transmit", "receive"))
-            return {"egress": selector(egress, devices, pods, brokers), "ingress": selector(ingress, devices, pods, brokers)}
+            devices, pods = (
+                matches_none("interface", _WITHOUT_CABLE),
+                matches_none("pod", [_ZOOKEEPER_PODS]),
+            )
+            egress, ingress = (
+                is_equal("__name__", f"container_network_{way}_bytes_total")
+                for way in ("transmit", "receive")
+            )
+            return {
+                "egress": selector(egress, devices, pods, brokers),
+                "ingress": selector(ingress, devices, pods, brokers),
+            }
         case Preset.JMX_EXPORTER:
             all_topics = is_equal("topic", "")
-            sent, received = (matches("__name__", *(name.format(f"bytes{way}_total") for name in _TRAFFIC_SETS)) for way in ("out", "in"))
-            return {"egress": selector(sent, all_topics, brokers), "ingress": selector(received, all_topics, brokers)}
+            sent, received = (
+                matches("__name__", *(name.format(f"bytes{way}_total") for name in _TRAFFIC_SETS))
+                for way in ("out", "in")
+            )
+            return {
+                "egress": selector(sent, all_topics, brokers),
+                "ingress": selector(received, all_topics, brokers),
+            }
         case _:
             devices = matches_none("device", _WITHOUT_CABLE)
-            egress, ingress = (is_equal("__name__", f"node_network_{way}_bytes_total") for way in ("transmit", "receive"))
-            return {"egress": selector(egress, devices, brokers), "ingress": selector(ingress, devices, brokers)}
+            egress, ingress = (
+                is_equal("__name__", f"node_network_{way}_bytes_total")
+                for way in ("transmit", "receive")
+            )
+            return {
+                "egress": selector(egress, devices, brokers),
+                "ingress": selector(ingress, devices, brokers),
+            }
 
 
 def _clients(brokers: str) -> Queries:
     def rate(resource: str) -> str:
-        return _quota_metric(*_RATE_SETS, f"kafka_server_{resource.lower()}_byte_rate", resource=resource, brokers=brokers)
+        return _quota_metric(
+            *_RATE_SETS,
+            f"kafka_server_{resource.lower()}_byte_rate",
+            resource=resource,
+            brokers=brokers,
+        )
 
     def throttle(resource: str) -> str:
-        return _quota_metric(*_THROTTLE_SETS, f"kafka_server_{resource.lower()}_throttle_time", resource=resource, brokers=brokers)
+        return _quota_metric(
+            *_THROTTLE_SETS,
+            f"kafka_server_{resource.lower()}_throttle_time",
+            resource=resource,
+            brokers=brokers,
+        )
 
     return Queries(
-        fetch_rate=rate("Fetch"), produce_rate=rate("Produce"), fetch_throttle=throttle("Fetch"), produce_throttle=throttle("Produce")
+        fetch_rate=rate("Fetch"),
+        produce_rate=rate("Produce"),
+        fetch_throttle=throttle("Fetch"),
+        produce_throttle=throttle("Produce"),
     )
 
 

@@ -1,4 +1,5 @@
-"""One reading: the rates of NICs and clients from a policy's Prometheus, with a problem for everything that is missing.
+"""One reading: the rates of NICs and clients from a policy's Prometheus, with a problem for
+everything that is missing.
 
 Load is not judged here, and nothing is kept from one reading to the next.
 """
@@ -6,7 +7,16 @@ Load is not judged here, and nothing is kept from one reading to the next.
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from controller_logic.model import BYTE_RATE_OF, DIRECTION_OF, ClientRate, Direction, Entity, NicSpan, ReadingProblem, Readings
+from controller_logic.model import (
+    BYTE_RATE_OF,
+    DIRECTION_OF,
+    ClientRate,
+    Direction,
+    Entity,
+    NicSpan,
+    ReadingProblem,
+    Readings,
+)
 from controller_logic.reasons import Reason
 from tidegate.prometheus.client import Asking, PrometheusClient
 from tidegate.prometheus.clients import ClientSample, ReadClient, newest_of_each
@@ -15,8 +25,8 @@ from tidegate.prometheus.queries import broker_of, identity_of, queries_of
 from tidegate.prometheus.series import Series, SeriesProblem, problems_of
 from tidegate.prometheus.settings import MetricsSettings
 
-# Problems of a reading: NICs of live brokers without samples, samples that are too old, missing rates
-# of clients. Nothing is filled in.
+# Problems of a reading: NICs of live brokers without samples, samples that are too old, missing
+# rates of clients. Nothing is filled in.
 
 
 Nics = Mapping[tuple[int, Direction], tuple[NicSpan, ...]]
@@ -31,64 +41,110 @@ def absent_nics(
     reported: Collection[tuple[int | None, Direction]],
     seconds: float,
 ) -> Iterable[ReadingProblem]:
-    """Live brokers without a span in one of the answered `directions`. Those in `reported` have a problem already."""
-    hint = "Check that Prometheus scrapes their exporters, and that each series names its broker as metrics.brokerIdentity says."
+    """Live brokers without a span in one of the answered `directions`. Those in `reported` have a
+    problem already.
+    """
+    hint = (
+        "Check that Prometheus scrapes their exporters, and that each series names its broker "
+        "as metrics.brokerIdentity says."
+    )
 
     def message(which: str, ways: str) -> str:
-        return f"{which} without two samples of {ways} in the last {seconds:g} s, so the load is not known. {hint}"
+        return (
+            f"{which} without two samples of {ways} in the last {seconds:g} s, so the load is "
+            f"not known. {hint}"
+        )
 
-    missing = _ways_by_broker(brokers, directions, lambda key: key not in reported and not nics.get(key))
+    missing = _ways_by_broker(
+        brokers, directions, lambda key: key not in reported and not nics.get(key)
+    )
     return _for_each_or_all(Reason.METRICS_MISSING, missing, brokers, message)
 
 
-def stale_nics(nics: Nics, brokers: Collection[int], *, read_at_seconds: float, stale_after_seconds: float) -> Iterable[ReadingProblem]:
+def stale_nics(
+    nics: Nics, brokers: Collection[int], *, read_at_seconds: float, stale_after_seconds: float
+) -> Iterable[ReadingProblem]:
     """Live brokers whose newest span is older than it may be."""
 
     def is_stale(key: tuple[int, Direction]) -> bool:
-        return bool(nics.get(key)) and read_at_seconds - nics[key][-1].at_seconds > stale_after_seconds
+        return (
+            bool(nics.get(key)) and read_at_seconds - nics[key][-1].at_seconds > stale_after_seconds
+        )
 
     def message(which: str, ways: str) -> str:
         hint = "Look at the exporters and at Prometheus' targets."
-        return f"{which} with no sample of {ways} that is newer than {stale_after_seconds:g} s. {hint}"
+        return (
+            f"{which} with no sample of {ways} that is newer than {stale_after_seconds:g} s. {hint}"
+        )
 
-    return _for_each_or_all(Reason.METRICS_STALE, _ways_by_broker(brokers, Direction, is_stale), brokers, message)
+    return _for_each_or_all(
+        Reason.METRICS_STALE, _ways_by_broker(brokers, Direction, is_stale), brokers, message
+    )
 
 
-def absent_clients(seen: Collection[int], brokers: Collection[int], *, seconds: float) -> Iterable[ReadingProblem]:
-    """`seen` are the brokers of which any client's rate is known. Where there is none at all, the cause is not a single broker's."""
+def absent_clients(
+    seen: Collection[int], brokers: Collection[int], *, seconds: float
+) -> Iterable[ReadingProblem]:
+    """`seen` are the brokers of which any client's rate is known. Where there is none at all, the
+    cause is not a single broker's.
+    """
     if not seen:
         why = f"No broker reported the rate of any user or client id in the last {seconds:g} s."
-        hint = "Kafka meters clients only where a quota exists, and the JMX exporter shows them only with the rules for it."
+        hint = (
+            "Kafka meters clients only where a quota exists, and the JMX exporter shows them "
+            "only with the rules for it."
+        )
         yield ReadingProblem(Reason.CLIENTS_NOT_METERED, f"{why} {hint}")
         return
     for broker in sorted(set(brokers) - set(seen)):
-        why = f"Broker {broker} reported the rate of no user or client id in the last {seconds:g} s, and others did."
-        yield ReadingProblem(Reason.CLIENTS_NOT_METERED, f"{why} Check its JMX exporter, unless no client uses this broker.", broker)
+        why = (
+            f"Broker {broker} reported the rate of no user or client id in the last "
+            f"{seconds:g} s, and others did."
+        )
+        yield ReadingProblem(
+            Reason.CLIENTS_NOT_METERED,
+            f"{why} Check its JMX exporter, unless no client uses this broker.",
+            broker,
+        )
 
 
 def _ways_by_broker(
-    brokers: Iterable[int], directions: Iterable[Direction], is_so: Callable[[tuple[int, Direction]], bool]
+    brokers: Iterable[int],
+    directions: Iterable[Direction],
+    is_so: Callable[[tuple[int, Direction]], bool],
 ) -> Mapping[int, Ways]:
-    ways = {broker: tuple(direction for direction in directions if is_so((broker, direction))) for broker in sorted(brokers)}
+    ways = {
+        broker: tuple(direction for direction in directions if is_so((broker, direction)))
+        for broker in sorted(brokers)
+    }
     return {broker: found for broker, found in ways.items() if found}
 
 
 def _for_each_or_all(
-    reason: Reason, ways: Mapping[int, Ways], brokers: Collection[int], message: Callable[[str, str], str]
+    reason: Reason,
+    ways: Mapping[int, Ways],
+    brokers: Collection[int],
+    message: Callable[[str, str], str],
 ) -> Iterable[ReadingProblem]:
     """One problem for all brokers where it is the same with all, else one each."""
     if len(ways) > 1 and ways.keys() == set(brokers) and len(set(ways.values())) == 1:
         which = next(iter(ways.values()))
-        yield ReadingProblem(reason, message(f"All {len(ways)} brokers are", " and ".join(which)), directions=which)
+        yield ReadingProblem(
+            reason, message(f"All {len(ways)} brokers are", " and ".join(which)), directions=which
+        )
         return
     for broker, which in ways.items():
-        yield ReadingProblem(reason, message(f"Broker {broker} is", " and ".join(which)), broker, which)
+        yield ReadingProblem(
+            reason, message(f"Broker {broker} is", " and ".join(which)), broker, which
+        )
 
 
 Clients = Mapping[tuple[Entity, int, Direction], ClientRate]
 _ClientAnswers = Mapping[Direction, list[ClientSample | SeriesProblem]]
 
-_SCRAPES = 5  # four spans: three for "two of three over the limit", and one for a scrape that failed
+_SCRAPES = (
+    5  # four spans: three for "two of three over the limit", and one for a scrape that failed
+)
 _RATE, _THROTTLE = "byte rate", "throttle time"
 _RESOURCE = {DIRECTION_OF[key]: word for word, key in BYTE_RATE_OF.items()}
 
@@ -97,7 +153,11 @@ class PrometheusReader:
     """Readings of one policy, connected at the first one. One thread at a time may use it."""
 
     def __init__(
-        self, settings: MetricsSettings, *, clock: Callable[[], float] = time.time, monotonic: Callable[[], float] = time.monotonic
+        self,
+        settings: MetricsSettings,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -105,20 +165,32 @@ class PrometheusReader:
         self._client = PrometheusClient(settings.server, monotonic=monotonic)
         self._queries = queries_of(settings)
         self._broker_of = broker_of(identity_of(settings))
-        self._nic_seconds = max(settings.history_seconds, settings.stale_after_seconds, _SCRAPES * settings.scrape_interval_seconds)
+        self._nic_seconds = max(
+            settings.history_seconds,
+            settings.stale_after_seconds,
+            _SCRAPES * settings.scrape_interval_seconds,
+        )
 
     def read(self, brokers: Collection[int]) -> Readings:
-        """Read everything that Prometheus has now. `brokers` are the live ones, of which readings are expected.
+        """Read everything that Prometheus has now. `brokers` are the live ones, of which readings
+        are expected.
 
-        Nothing is raised: a server that does not answer, refuses or sends nonsense becomes `problems`, and its part is absent. Brokers
-        beyond `brokers` have readings where there are any. A call lasts `reading_timeout_seconds` and one read timeout at most, but for
-        the lookup of a host name and a server that sends its headers slowly, which are not bounded here.
+        Nothing is raised: a server that does not answer, refuses or sends nonsense becomes
+        `problems`, and its part is absent. Brokers beyond `brokers` have readings where there are
+        any. A call lasts `reading_timeout_seconds` and one read timeout at most, but for the lookup
+        of a host name and a server that sends its headers slowly, which are not bounded here.
         """
-        asking = Asking(self._client, until_monotonic_seconds=self._monotonic() + self._settings.server.reading_timeout_seconds)
+        asking = Asking(
+            self._client,
+            until_monotonic_seconds=self._monotonic()
+            + self._settings.server.reading_timeout_seconds,
+        )
         nics = self._ask_nics(asking)
         queries = self._queries
         rates = self._ask_clients(asking, _RATE, queries.fetch_rate, queries.produce_rate)
-        throttles = self._ask_clients(asking, _THROTTLE, queries.fetch_throttle, queries.produce_throttle)
+        throttles = self._ask_clients(
+            asking, _THROTTLE, queries.fetch_throttle, queries.produce_throttle
+        )
         read_at = self._clock()
         nic, nic_problems = self._nic(nics, brokers, read_at)
         clients, client_problems = self._rates(rates, throttles, brokers, read_at)
@@ -131,10 +203,15 @@ class PrometheusReader:
 
     def _ask_nics(self, asking: Asking) -> Mapping[Direction, list[Series]]:
         queries = {Direction.EGRESS: self._queries.egress, Direction.INGRESS: self._queries.ingress}
-        asked = {way: asking.ask(query, lambda series: series, what=way, seconds=self._nic_seconds) for way, query in queries.items()}
+        asked = {
+            way: asking.ask(query, lambda series: series, what=way, seconds=self._nic_seconds)
+            for way, query in queries.items()
+        }
         return {way: answer for way, answer in asked.items() if answer is not None}
 
-    def _ask_clients(self, asking: Asking, what: str, fetch: str | None, produce: str | None) -> _ClientAnswers:
+    def _ask_clients(
+        self, asking: Asking, what: str, fetch: str | None, produce: str | None
+    ) -> _ClientAnswers:
         answers: dict[Direction, list[ClientSample | SeriesProblem]] = {}
         for way, query in ((Direction.EGRESS, fetch), (Direction.INGRESS, produce)):
             named = f"{_RESOURCE[way]} {what}"
@@ -154,24 +231,50 @@ class PrometheusReader:
             nic.update({(broker, way): found for broker, found in spans.items() if found})
             reported |= {(problem.broker, way) for problem in odd}
             left_out += odd
-        absent = absent_nics(nic, brokers, nics.keys(), reported=reported, seconds=self._nic_seconds)
-        stale = stale_nics(nic, brokers, read_at_seconds=read_at, stale_after_seconds=self._settings.stale_after_seconds)
+        absent = absent_nics(
+            nic, brokers, nics.keys(), reported=reported, seconds=self._nic_seconds
+        )
+        stale = stale_nics(
+            nic,
+            brokers,
+            read_at_seconds=read_at,
+            stale_after_seconds=self._settings.stale_after_seconds,
+        )
         return nic, (*problems_of(left_out), *absent, *stale)
 
     def _rates(
-        self, rates: _ClientAnswers, throttles: _ClientAnswers, brokers: Collection[int], read_at: float
+        self,
+        rates: _ClientAnswers,
+        throttles: _ClientAnswers,
+        brokers: Collection[int],
+        read_at: float,
     ) -> tuple[Clients, tuple[ReadingProblem, ...]]:
         clients, left_out = dict[tuple[Entity, int, Direction], ClientRate](), list[SeriesProblem]()
         for way, answer in rates.items():
-            newest, odd = newest_of_each(answer, f"{_RESOURCE[way]} {_RATE}", read_at_seconds=read_at)
-            throttled, odd_throttles = newest_of_each(throttles.get(way, ()), f"{_RESOURCE[way]} {_THROTTLE}", read_at_seconds=read_at)
+            newest, odd = newest_of_each(
+                answer, f"{_RESOURCE[way]} {_RATE}", read_at_seconds=read_at
+            )
+            throttled, odd_throttles = newest_of_each(
+                throttles.get(way, ()), f"{_RESOURCE[way]} {_THROTTLE}", read_at_seconds=read_at
+            )
             left_out += odd + odd_throttles
-            clients.update({(*who, way): _client_rate(sample, throttled.get(who)) for who, sample in newest.items()})
+            clients.update(
+                {
+                    (*who, way): _client_rate(sample, throttled.get(who))
+                    for who, sample in newest.items()
+                }
+            )
         problems = problems_of(left_out)
-        asked = [query for query in (self._queries.fetch_rate, self._queries.produce_rate) if query is not None]
+        asked = [
+            query
+            for query in (self._queries.fetch_rate, self._queries.produce_rate)
+            if query is not None
+        ]
         if asked and len(rates) == len(asked):  # else there is a problem for it already
             seen = {broker for _, broker, _ in clients}
-            problems += tuple(absent_clients(seen, brokers, seconds=self._settings.stale_after_seconds))
+            problems += tuple(
+                absent_clients(seen, brokers, seconds=self._settings.stale_after_seconds)
+            )
         return clients, problems
 
 

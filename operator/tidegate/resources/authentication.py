@@ -1,6 +1,8 @@
-"""TLS and login of a connection: one shape for Kafka, ZooKeeper and Prometheus, with the field names of Strimzi's KafkaConnect.
+"""TLS and login of a connection: one shape for Kafka, ZooKeeper and Prometheus, with the field
+names of Strimzi's KafkaConnect.
 
-The Secrets that Strimzi makes for a KafkaUser and for its cluster CA fit unchanged. The fields name Secrets; they hold no values.
+The Secrets that Strimzi makes for a KafkaUser and for its cluster CA fit unchanged. The fields name
+Secrets; they hold no values.
 """
 
 from typing import Annotated, Literal
@@ -10,11 +12,16 @@ from pydantic import Field
 from tidegate.resources.fields import NO_CONTROL_CHARACTERS, ObjectName, matching, ruled
 from tidegate.resources.schema import Rule, SchemaModel
 
-_key_check, _key_schema = ruled(matching(r"[A-Za-z0-9._-]+", "must be a key of a Secret: letters, digits, '-', '_' and '.'"))
+_key_check, _key_schema = ruled(
+    matching(r"[A-Za-z0-9._-]+", "must be a key of a Secret: letters, digits, '-', '_' and '.'")
+)
 SecretKey = Annotated[str, Field(min_length=1, max_length=253), _key_check, _key_schema]
 
 _pattern_check, _pattern_schema = ruled(
-    matching(r"[A-Za-z0-9._*-]+", "must be a pattern of a Secret's keys: letters, digits, '-', '_', '.', '*' for any text")
+    matching(
+        r"[A-Za-z0-9._*-]+",
+        "must be a pattern of a Secret's keys: letters, digits, '-', '_', '.', '*' for any text",
+    )
 )
 KeyPattern = Annotated[str, Field(min_length=1, max_length=253), _pattern_check, _pattern_schema]
 
@@ -26,8 +33,12 @@ class TrustedCertificate(SchemaModel):
     """Certificates in PEM that a server's certificate may be signed by."""
 
     secret_name: ObjectName = Field(description="Name of a Secret in the namespace of this object.")
-    certificate: SecretKey | None = Field(default=None, description="Key of the certificate, such as ca.crt.")
-    pattern: KeyPattern | None = Field(default=None, description="Pattern of the keys of several certificates, such as *.crt.")
+    certificate: SecretKey | None = Field(
+        default=None, description="Key of the certificate, such as ca.crt."
+    )
+    pattern: KeyPattern | None = Field(
+        default=None, description="Pattern of the keys of several certificates, such as *.crt."
+    )
 
     rules = (
         Rule(
@@ -44,7 +55,8 @@ class Tls(SchemaModel):
     trusted_certificates: tuple[TrustedCertificate, ...] | None = Field(
         default=None,
         max_length=16,
-        description="Certificates that the server's may be signed by. Unset means the authorities of the operator's own machine.",
+        description="Certificates that the server's may be signed by. Unset means the authorities "
+        "of the operator's own machine.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
 
@@ -87,7 +99,9 @@ def _required(field: str, attribute: str, *types: str) -> Rule:
 
 
 def _refused(field: str, attribute: str, *types: str) -> Rule:
-    """`field`, which Python calls `attribute`, must be left out with these types: it would be ignored."""
+    """`field`, which Python calls `attribute`, must be left out with these types: it would be
+    ignored.
+    """
     return Rule(
         cel=f"!({_one_of(types)}) || !has(self.{field})",
         message=f"{field} must be left out with type {' or '.join(types)}",
@@ -116,23 +130,31 @@ class KafkaAuthentication(SchemaModel):
     """Login to the brokers."""
 
     type: Literal["scram-sha-512", "scram-sha-256", "plain", "tls"] = Field(
-        description="How: by SASL with a user name and a password, or by a client certificate alone (tls)."
+        description="How: by SASL with a user name and a password, or by a client certificate "
+        "alone (tls)."
     )
     username: Username | None = Field(default=None, description=_USERNAME)
-    password_secret: PasswordSecret | None = Field(default=None, description="Password of the user.")
+    password_secret: PasswordSecret | None = Field(
+        default=None, description="Password of the user."
+    )
     certificate_and_key: CertificateAndKey | None = Field(default=None, description=_CERTIFICATE)
 
-    rules = _login_rules(with_password=("scram-sha-512", "scram-sha-256", "plain"), without=("tls",))
+    rules = _login_rules(
+        with_password=("scram-sha-512", "scram-sha-256", "plain"), without=("tls",)
+    )
 
 
 class ZooKeeperAuthentication(SchemaModel):
     """Login to ZooKeeper, as the identity of the brokers where `zookeeper.set.acl` is on."""
 
     type: Literal["digest", "tls"] = Field(
-        description="How: by SASL DIGEST-MD5 with a user name and a password, or by a client certificate alone (tls)."
+        description="How: by SASL DIGEST-MD5 with a user name and a password, or by a client "
+        "certificate alone (tls)."
     )
     username: Username | None = Field(default=None, description=_USERNAME)
-    password_secret: PasswordSecret | None = Field(default=None, description="Password of the user.")
+    password_secret: PasswordSecret | None = Field(
+        default=None, description="Password of the user."
+    )
     certificate_and_key: CertificateAndKey | None = Field(default=None, description=_CERTIFICATE)
 
     rules = _login_rules(with_password=("digest",), without=("tls",))
@@ -142,10 +164,13 @@ class PrometheusAuthentication(SchemaModel):
     """Login to Prometheus."""
 
     type: Literal["basic", "bearer", "tls"] = Field(
-        description="How: with a user name and a password, with a bearer token, or by a client certificate alone (tls)."
+        description="How: with a user name and a password, with a bearer token, or by a client "
+        "certificate alone (tls)."
     )
     username: Username | None = Field(default=None, description=_USERNAME)
-    password_secret: PasswordSecret | None = Field(default=None, description="Password of the user.")
+    password_secret: PasswordSecret | None = Field(
+        default=None, description="Password of the user."
+    )
     token_secret: TokenSecret | None = Field(default=None, description="Token of type bearer.")
     certificate_and_key: CertificateAndKey | None = Field(default=None, description=_CERTIFICATE)
 
@@ -160,11 +185,16 @@ Authentication = KafkaAuthentication | ZooKeeperAuthentication | PrometheusAuthe
 
 CERTIFICATE_NEEDS_TLS = Rule(
     cel="!has(self.authentication) || !has(self.authentication.certificateAndKey) || has(self.tls)",
-    message="tls is required with authentication.certificateAndKey: a certificate is shown over TLS only "
+    message="tls is required with authentication.certificateAndKey: a certificate is shown over "
+    "TLS only "
     "(tls: {} trusts the authorities of the operator's own machine)",
     reason="FieldValueRequired",
     field_path=".tls",
-    holds=lambda part: part.authentication is None or part.authentication.certificate_and_key is None or part.tls is not None,
+    holds=lambda part: (
+        part.authentication is None
+        or part.authentication.certificate_and_key is None
+        or part.tls is not None
+    ),
 )
 
 

@@ -1,4 +1,6 @@
-"""Builds the CustomResourceDefinition of a kind as a plain document; writing it anywhere is `generate.py`'s business."""
+"""Builds the CustomResourceDefinition of a kind as a plain document; writing it anywhere is
+`generate.py`'s business.
+"""
 
 import re
 from collections.abc import Callable, Mapping
@@ -9,16 +11,17 @@ from tidegate.resources.schema import SchemaModel
 
 # Translation of a pydantic model's JSON schema into a structural CRD schema.
 #
-# A keyword that the API server would drop, ignore or misread is an error here. So is a text, list or
-# number without bounds, because the server estimates the cost of a CEL rule from them. The
+# A keyword that the API server would drop, ignore or misread is an error here. So is a text, list
+# or number without bounds, because the server estimates the cost of a CEL rule from them. The
 # integration tests apply the result to a real API server.
 
 
 Schema = dict[str, Any]
 
-# A default stays in the model and in the description. From the CRD, the API server would write it into every stored
-# object: GitOps tools would report items of lists as changed, and a later version could not act on a better default,
-# because it could not distinguish the old one from a person's choice.
+# A default stays in the model and in the description. From the CRD, the API server would write it
+# into every stored object: GitOps tools would report items of lists as changed, and a later version
+# could not act on a better default, because it could not distinguish the old one from a person's
+# choice.
 _DROPPED = frozenset({"title", "examples", "default"})
 _PASSED = frozenset(
     {
@@ -54,11 +57,14 @@ class UnknownSchema(ValueError):
 def structural_schema(json_schema: Mapping[str, Any]) -> Schema:
     """The structural schema of a model's JSON schema (`model_json_schema(by_alias=True)`).
 
-    References are inlined, null branches and their defaults dropped, `const` becomes a one-value enum, exclusive bounds of
-    integers become inclusive. Raises UnknownSchema for recursion, unions, defaults, unbounded values, properties without a
-    description, formats that the API server ignores, patterns that RE2 lacks and every keyword not named here.
+    References are inlined, null branches and their defaults dropped, `const` becomes a one-value
+    enum, exclusive bounds of integers become inclusive. Raises UnknownSchema for recursion, unions,
+    defaults, unbounded values, properties without a description, formats that the API server
+    ignores, patterns that RE2 lacks and every keyword not named here.
     """
-    return _Translation(json_schema.get("$defs", {})).node({k: v for k, v in json_schema.items() if k != "$defs"}, "", ())
+    return _Translation(json_schema.get("$defs", {})).node(
+        {k: v for k, v in json_schema.items() if k != "$defs"}, "", ()
+    )
 
 
 class _Translation:
@@ -74,8 +80,12 @@ class _Translation:
         _check(target, path)
         return target
 
-    def _resolved(self, source: Mapping[str, Any], path: str, inside: tuple[str, ...]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Follow references and unwrap `anyOf [X, null]`; keywords beside the reference win over the referenced ones."""
+    def _resolved(
+        self, source: Mapping[str, Any], path: str, inside: tuple[str, ...]
+    ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+        """Follow references and unwrap `anyOf [X, null]`; keywords beside the reference win over
+        the referenced ones.
+        """
         while "$ref" in source or "anyOf" in source:
             if "anyOf" in source:
                 behind = _only_branch(source, path)
@@ -111,14 +121,21 @@ class _Translation:
         }
 
     def _properties(self, value: Mapping[str, Any], path: str, inside: tuple[str, ...]) -> Schema:
-        properties = {name: self.node(schema, f"{path}.{name}".removeprefix("."), inside) for name, schema in value.items()}
+        properties = {
+            name: self.node(schema, f"{path}.{name}".removeprefix("."), inside)
+            for name, schema in value.items()
+        }
         for name, schema in properties.items():
             if not schema.get("description"):
-                raise UnknownSchema(f"{path}.{name}".removeprefix("."), "has no description for kubectl explain")
+                raise UnknownSchema(
+                    f"{path}.{name}".removeprefix("."), "has no description for kubectl explain"
+                )
         return {"properties": properties}
 
     def _additional_properties(self, value: Any, path: str, inside: tuple[str, ...]) -> Schema:
-        if value is False:  # extra="forbid": the API server prunes or refuses unknown fields by itself
+        if (
+            value is False
+        ):  # extra="forbid": the API server prunes or refuses unknown fields by itself
             return {}
         if not isinstance(value, Mapping):
             raise UnknownSchema(path, "a map needs a schema for its values")
@@ -128,7 +145,9 @@ class _Translation:
 def _only_branch(source: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     branches = [branch for branch in source["anyOf"] if branch.get("type") != "null"]
     if len(branches) != 1:
-        raise UnknownSchema(path, "a union of types has no structural form; use a discriminating field")
+        raise UnknownSchema(
+            path, "a union of types has no structural form; use a discriminating field"
+        )
     only: Mapping[str, Any] = branches[0]
     return only
 
@@ -140,10 +159,17 @@ def _type(value: Any, path: str, _inside: tuple[str, ...]) -> Schema:
 
 
 def _inclusive_bounds(target: Schema, path: str) -> None:
-    for exclusive, inclusive, step in (("exclusiveMinimum", "minimum", 1), ("exclusiveMaximum", "maximum", -1)):
+    for exclusive, inclusive, step in (
+        ("exclusiveMinimum", "minimum", 1),
+        ("exclusiveMaximum", "maximum", -1),
+    ):
         if exclusive in target:
             bound = target.pop(exclusive)
-            if target.get("type") != "integer" or isinstance(bound, bool) or not isinstance(bound, int):
+            if (
+                target.get("type") != "integer"
+                or isinstance(bound, bool)
+                or not isinstance(bound, int)
+            ):
                 raise UnknownSchema(path, f"{exclusive} is understood for integers only")
             target[inclusive] = bound + step
 
@@ -153,21 +179,34 @@ def _check(target: Schema, path: str) -> None:
     if kind is None:
         raise UnknownSchema(path, "has no type")
     if missing := [name for name in _needed_bounds(kind, target) if name not in target]:
-        raise UnknownSchema(path, f"needs {' and '.join(missing)}: the cost of rules is estimated from bounds")
+        raise UnknownSchema(
+            path, f"needs {' and '.join(missing)}: the cost of rules is estimated from bounds"
+        )
     if "format" in target and target["format"] not in _FORMATS:
         raise UnknownSchema(path, f"format {target['format']!r} would be ignored by the API server")
     _check_exact(target, path)
     if _NOT_RE2.search(target.get("pattern", "")):
-        raise UnknownSchema(path, f"pattern {target['pattern']!r} needs look-around or back-references, which RE2 lacks")
+        raise UnknownSchema(
+            path,
+            f"pattern {target['pattern']!r} needs look-around or back-references, which RE2 lacks",
+        )
     if target.get("x-kubernetes-list-type") == "map":
         _check_map_keys(target, path)
 
 
 def _check_exact(target: Schema, path: str) -> None:
-    """The API server keeps bounds as floats: 2^63-1 becomes 2^63, overflows to a negative limit, and refuses every value."""
+    """The API server keeps bounds as floats: 2^63-1 becomes 2^63, overflows to a negative limit,
+    and refuses every value.
+    """
     for bound in (target.get("minimum", 0), target.get("maximum", 0)):
         if abs(bound) > _LARGEST_EXACT_BOUND:
-            raise UnknownSchema(path, f"bound {bound} is beyond 2^53-1, above which the API server does not compare exactly")
+            raise UnknownSchema(
+                path,
+                (
+                    f"bound {bound} is beyond 2^53-1, above which the API server does not compare "
+                    f"exactly"
+                ),
+            )
 
 
 def _needed_bounds(kind: Any, target: Schema) -> tuple[str, ...]:
@@ -175,14 +214,22 @@ def _needed_bounds(kind: Any, target: Schema) -> tuple[str, ...]:
         return ()
     if kind == "object":
         return ("maxProperties",) if "additionalProperties" in target else ("properties",)
-    needed: Mapping[Any, tuple[str, ...]] = {"array": ("items", "maxItems"), "string": ("maxLength",), "integer": ("minimum", "maximum")}
+    needed: Mapping[Any, tuple[str, ...]] = {
+        "array": ("items", "maxItems"),
+        "string": ("maxLength",),
+        "integer": ("minimum", "maximum"),
+    }
     return needed.get(kind, ())
 
 
 def _check_map_keys(target: Schema, path: str) -> None:
     required = target["items"].get("required", [])
-    if optional := [key for key in target.get("x-kubernetes-list-map-keys", [""]) if key not in required]:
-        raise UnknownSchema(path, f"list map key {optional[0]!r} must be a required field of its items")
+    if optional := [
+        key for key in target.get("x-kubernetes-list-map-keys", [""]) if key not in required
+    ]:
+        raise UnknownSchema(
+            path, f"list map key {optional[0]!r} must be a required field of its items"
+        )
 
 
 def _trimmed(description: str) -> str:
@@ -190,7 +237,9 @@ def _trimmed(description: str) -> str:
 
 
 def crd_document(kind: Kind) -> dict[str, Any]:
-    """The CRD of a kind: one served and stored version, status as a subresource, no conversion. Raises UnknownSchema."""
+    """The CRD of a kind: one served and stored version, status as a subresource, no conversion.
+    Raises UnknownSchema.
+    """
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -218,7 +267,10 @@ def object_schema(kind: Kind) -> Schema:
         "description": kind.summary,
         "required": ["spec"],
         "properties": {
-            "apiVersion": {"type": "string", "description": "Version of the schema of this object."},
+            "apiVersion": {
+                "type": "string",
+                "description": "Version of the schema of this object.",
+            },
             "kind": {"type": "string", "description": "Kind of this object."},
             "metadata": {"type": "object"},
             "spec": part_schema(kind.spec),

@@ -1,6 +1,8 @@
-"""Text fields of resources: names of users and topics, addresses, references, each with its bounds and its rule.
+"""Text fields of resources: names of users and topics, addresses, references, each with its bounds
+and its rule.
 
-The error of a pattern is a regular expression, so fields that people get wrong have a rule with a message.
+The error of a pattern is a regular expression, so fields that people get wrong have a rule with a
+message.
 """
 
 import re
@@ -32,7 +34,9 @@ def matching(expression: str, message: str) -> Rule:
     """The rule that a text matches a whole regular expression (RE2; anchors are added)."""
     compiled = re.compile(expression)
     return Rule(
-        cel=f"self.matches({_cel_text(f'^(?:{expression})$')})", message=message, holds=lambda text: compiled.fullmatch(text) is not None
+        cel=f"self.matches({_cel_text(f'^(?:{expression})$')})",
+        message=message,
+        holds=lambda text: compiled.fullmatch(text) is not None,
     )
 
 
@@ -47,20 +51,28 @@ NO_CONTROL_CHARACTERS = Rule(
 )
 _NO_RESERVED_NAME = Rule(
     cel="!(self in ['.', '..', '<default>'])",
-    message="must not be '.', '..' (no legal names in ZooKeeper) or '<default>' (Kafka's default entity: see spec.defaults of the policy)",
+    message="must not be '.', '..' (no legal names in ZooKeeper) or '<default>' (Kafka's default "
+    "entity: see spec.defaults of the policy)",
     holds=lambda text: text not in (".", "..", "<default>"),
 )
 
 _name_check, _name_schema = ruled(NO_CONTROL_CHARACTERS, _NO_RESERVED_NAME)
-KafkaName = Annotated[str, Field(min_length=1, max_length=MAX_KAFKA_NAME_LENGTH), _name_check, _name_schema]
-"""A user (principal name without `User:`) or client id, exactly as Kafka sees it; `ANONYMOUS` is an ordinary user."""
+KafkaName = Annotated[
+    str, Field(min_length=1, max_length=MAX_KAFKA_NAME_LENGTH), _name_check, _name_schema
+]
+"""A user (principal name without `User:`) or client id, exactly as Kafka sees it.
 
-# a rule would cost the API server too much for every topic of every member, so there is only the pattern
+`ANONYMOUS` is an ordinary user.
+"""
+
+# a rule would cost the API server too much for every topic of every member, so there is only the
+# pattern
 TOPIC_PATTERN = r"^[A-Za-z0-9._-]*[*]?$"
 _topic_check, _topic_schema = ruled(
     Rule(
         cel="",
-        message="must be a topic name (letters, digits, '.', '_', '-'), or a prefix followed by one '*'",
+        message="must be a topic name (letters, digits, '.', '_', '-'), or a prefix followed by "
+        "one '*'",
         holds=lambda text: re.fullmatch(r"[A-Za-z0-9._-]*[*]?", text) is not None,
     ),
     Rule(
@@ -70,14 +82,20 @@ _topic_check, _topic_schema = ruled(
     ),
 )
 TopicPattern = Annotated[
-    str, Field(min_length=1, max_length=249, json_schema_extra={"pattern": TOPIC_PATTERN}), _topic_check, _topic_schema
+    str,
+    Field(min_length=1, max_length=249, json_schema_extra={"pattern": TOPIC_PATTERN}),
+    _topic_check,
+    _topic_schema,
 ]
 """A topic name, or a prefix ending in `*`; `*` alone means every topic."""
 
 _member_check, _member_schema = ruled(
     matching(
         r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?",
-        "must consist of letters, digits, '.', '_' and '-', and begin and end with a letter or digit",
+        (
+            "must consist of letters, digits, '.', '_' and '-', and begin and end with a letter or "
+            "digit"
+        ),
     )
 )
 MemberName = Annotated[str, Field(min_length=1, max_length=128), _member_check, _member_schema]
@@ -88,42 +106,62 @@ _PORT = r"(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-
 _bootstrap_check, _bootstrap_schema = ruled(
     matching(
         rf"{_HOST}:{_PORT}(?:,{_HOST}:{_PORT})*",
-        "must be host:port pairs separated by commas without spaces, such as kafka-1:9092,kafka-2:9092",
+        (
+            "must be host:port pairs separated by commas without spaces, such as "
+            "kafka-1:9092,kafka-2:9092"
+        ),
     )
 )
-BootstrapServers = Annotated[str, Field(min_length=1, max_length=2048), _bootstrap_check, _bootstrap_schema]
+BootstrapServers = Annotated[
+    str, Field(min_length=1, max_length=2048), _bootstrap_check, _bootstrap_schema
+]
 
 _zookeeper_check, _zookeeper_schema = ruled(
     matching(
         rf"{_HOST}(?::{_PORT})?(?:,{_HOST}(?::{_PORT})?)*(?:/[^/\x00-\x20\x7f,]+)*",
-        "must be Kafka's own zookeeper.connect: host:port pairs separated by commas, then the chroot if there is one, "
+        "must be Kafka's own zookeeper.connect: host:port pairs separated by commas, then the "
+        "chroot if there is one, "
         "such as zk-1:2181,zk-2:2181/kafka",
     )
 )
-ZooKeeperConnect = Annotated[str, Field(min_length=1, max_length=2048), _zookeeper_check, _zookeeper_schema]
+ZooKeeperConnect = Annotated[
+    str, Field(min_length=1, max_length=2048), _zookeeper_check, _zookeeper_schema
+]
 
 _url_check, _url_schema = ruled(
     matching(
         r"https?://[^\x00-\x20\x7f/?#@]+(?:/[^\x00-\x20\x7f?#@]*)?",
-        "must be an http:// or https:// address without credentials, query or fragment (logins belong in prometheus.authentication)",
+        (
+            "must be an http:// or https:// address without credentials, query or fragment (logins "
+            "belong in prometheus.authentication)"
+        ),
     )
 )
 HttpUrl = Annotated[str, Field(min_length=1, max_length=2048), _url_check, _url_schema]
 
-_cluster_check, _cluster_schema = ruled(matching(r"[A-Za-z0-9_-]+", "must be a Kafka cluster id: letters, digits, '_' and '-'"))
+_cluster_check, _cluster_schema = ruled(
+    matching(r"[A-Za-z0-9_-]+", "must be a Kafka cluster id: letters, digits, '_' and '-'")
+)
 ClusterId = Annotated[str, Field(min_length=1, max_length=128), _cluster_check, _cluster_schema]
 
 _object_check, _object_schema = ruled(
     matching(
         r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?",
-        "must be the name of a Kubernetes object: lower case letters, digits, '-' and '.', at most 253 characters",
+        (
+            "must be the name of a Kubernetes object: lower case letters, digits, '-' and '.', at "
+            "most 253 characters"
+        ),
     )
 )
 ObjectName = Annotated[str, Field(min_length=1, max_length=253), _object_check, _object_schema]
 
 _sentence_check, _sentence_schema = ruled(
     NO_CONTROL_CHARACTERS,
-    Rule(cel=r"self.matches(r'[^ ]')", message="must not be blank", holds=lambda text: text.strip(" ") != ""),
+    Rule(
+        cel=r"self.matches(r'[^ ]')",
+        message="must not be blank",
+        holds=lambda text: text.strip(" ") != "",
+    ),
 )
 Sentence = Annotated[str, Field(min_length=1, max_length=512), _sentence_check, _sentence_schema]
 """A sentence that a person writes for other people, on one line."""
@@ -132,17 +170,23 @@ Sentence = Annotated[str, Field(min_length=1, max_length=512), _sentence_check, 
 class PolicyRef(SchemaModel):
     """A policy in the same namespace."""
 
-    name: ObjectName = Field(description="Name of a BrokerBandwidthPolicy in the namespace of this object.")
+    name: ObjectName = Field(
+        description="Name of a BrokerBandwidthPolicy in the namespace of this object."
+    )
 
 
-# Moments: RFC 3339 with seconds and an offset, such as `2026-11-30T06:00:00Z`. Commands also take how
-# long ago it was: `2h`.
+# Moments: RFC 3339 with seconds and an offset, such as `2026-11-30T06:00:00Z`. Commands also take
+# how long ago it was: `2h`.
 #
-# The schema does not use the format `date-time`: the API server would read it loosely (small letters,
-# second 60), answer without an example, and accept a list instead of the text.
+# The schema does not use the format `date-time`: the API server would read it loosely (small
+# letters, second 60), answer without an example, and accept a list instead of the text.
 
 
-_DAYS = r"(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|[12][0-9])"
+_DAYS = (
+    r"(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])"
+    r"|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    r"|02-(?:0[1-9]|[12][0-9])"
+)
 _CLOCK = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _MOMENT = rf"2[0-9][0-9][0-9]-(?:{_DAYS})T{_CLOCK}:[0-5][0-9](?:[.][0-9]{{1,9}})?(?:Z|[+-]{_CLOCK})"
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -156,14 +200,19 @@ def parse_moment(written: str) -> float:
 
 
 def moment(text: str, *, now_seconds: float) -> float:
-    """`2026-11-21T11:00:00Z`, or `2h` for two hours ago, in seconds since the epoch. A time without a zone is UTC."""
+    """`2026-11-21T11:00:00Z`, or `2h` for two hours ago, in seconds since the epoch. A time without
+    a zone is UTC.
+    """
     ago = _AGO.fullmatch(text)
     if ago is not None:
         return now_seconds - int(ago[1]) * _UNIT_SECONDS[ago[2]]
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        raise InvalidResource(f"{text!r} is no time: write 2026-11-21T11:00:00Z, or 90s, 15m, 2h or 3d for how long ago.") from None
+        raise InvalidResource(
+            f"{text!r} is no time: write 2026-11-21T11:00:00Z, or 90s, 15m, 2h or 3d for how "
+            f"long ago."
+        ) from None
     return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
@@ -176,9 +225,16 @@ def _is_a_day(written: str) -> bool:
 
 
 _moment_check, _moment_schema = ruled(
-    matching(_MOMENT, "must be a date and time with seconds and an offset, such as 2026-11-30T06:00:00Z or 2026-11-30T08:00:00+02:00"),
+    matching(
+        _MOMENT,
+        (
+            "must be a date and time with seconds and an offset, such as 2026-11-30T06:00:00Z or "
+            "2026-11-30T08:00:00+02:00"
+        ),
+    ),
     Rule(
-        cel=f"!self.matches(r'^2[0-9][0-9][0-9]-02-29') || ({_YEAR} % 4 == 0 && ({_YEAR} % 100 != 0 || {_YEAR} % 400 == 0))",
+        cel=f"!self.matches(r'^2[0-9][0-9][0-9]-02-29') || ({_YEAR} % 4 == 0 && ({_YEAR} % 100 "
+        f"!= 0 || {_YEAR} % 400 == 0))",
         message="must be a day that exists: February has no 29th in that year",
         holds=_is_a_day,
     ),

@@ -1,4 +1,6 @@
-"""The kinds that Tidegate serves: their names, columns and models. The CRDs and the reference page are made from these."""
+"""The kinds that Tidegate serves: their names, columns and models. The CRDs and the reference page
+are made from these.
+"""
 
 import json
 import re
@@ -18,7 +20,9 @@ from tidegate.resources.tiers import OverrideSpec, TierSpec
 
 
 class ObjectMeta(BaseModel):
-    """Name and namespace of a resource. Other metadata is read from the raw object where it is needed."""
+    """Name and namespace of a resource. Other metadata is read from the raw object where it is
+    needed.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -41,7 +45,9 @@ class BrokerBandwidthPolicy:
 
 @dataclass(frozen=True, slots=True)
 class BusinessTier:
-    """A group of businesses: how important they are, what they are promised and what they drop to."""
+    """A group of businesses: how important they are, what they are promised and what they drop
+    to.
+    """
 
     metadata: ObjectMeta
     spec: TierSpec
@@ -89,7 +95,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of custom resource. `rules` see the whole object, of which CEL shows only spec, status and the name."""
+    """One kind of custom resource. `rules` see the whole object, of which CEL shows only spec,
+    status and the name.
+    """
 
     kind: str
     plural: str
@@ -111,9 +119,18 @@ def _ready(path: str = "status") -> str:
     return f'.status.conditions[?(@.type=="Ready")].{path}'
 
 
-_AGE = Column(name="Age", json_path=".metadata.creationTimestamp", description="Time since the object was created.", type="date")
-_READY = Column(name="Ready", json_path=_ready(), description="Whether everything is as the spec wants it.")
-_REASON = Column(name="Reason", json_path=_ready("reason"), description="Why it is ready or not.", priority=1)
+_AGE = Column(
+    name="Age",
+    json_path=".metadata.creationTimestamp",
+    description="Time since the object was created.",
+    type="date",
+)
+_READY = Column(
+    name="Ready", json_path=_ready(), description="Whether everything is as the spec wants it."
+)
+_REASON = Column(
+    name="Reason", json_path=_ready("reason"), description="Why it is ready or not.", priority=1
+)
 
 POLICY = Kind(
     kind="BrokerBandwidthPolicy",
@@ -124,22 +141,42 @@ POLICY = Kind(
     status=PolicyStatus,
     columns=(
         Column(name="Mode", json_path=".spec.mode", description="Observe or Enforce."),
-        Column(name="Brokers", json_path=".status.summary.brokers", description="Live brokers.", type="integer"),
+        Column(
+            name="Brokers",
+            json_path=".status.summary.brokers",
+            description="Live brokers.",
+            type="integer",
+        ),
         Column(
             name="Over",
             json_path=".status.summary.over",
             description="Brokers over their limit; empty while load is not watched.",
             type="integer",
         ),
-        Column(name="Throttled", json_path=".status.summary.throttled", description="Levels below their contract now.", type="integer"),
-        Column(name="Quotas", json_path=".status.quotas.managed", description="Entities with a quota of ours.", type="integer"),
+        Column(
+            name="Throttled",
+            json_path=".status.summary.throttled",
+            description="Levels below their contract now.",
+            type="integer",
+        ),
+        Column(
+            name="Quotas",
+            json_path=".status.quotas.managed",
+            description="Entities with a quota of ours.",
+            type="integer",
+        ),
         Column(
             name="InSync",
             json_path=".status.quotas.inSync",
             description="Of those, entities whose quota is as it should be.",
             type="integer",
         ),
-        Column(name="Cluster", json_path=".status.clusterId", description="Id of the Kafka cluster.", priority=1),
+        Column(
+            name="Cluster",
+            json_path=".status.clusterId",
+            description="Id of the Kafka cluster.",
+            priority=1,
+        ),
         _READY,
         _REASON,
         _AGE,
@@ -147,7 +184,8 @@ POLICY = Kind(
     rules=(
         Rule(
             cel=f"self.metadata.name.size() <= {MAX_POLICY_NAME_LENGTH}",
-            message=f"metadata.name must have at most {MAX_POLICY_NAME_LENGTH} characters: it becomes a label and part of a Lease's name",
+            message=f"metadata.name must have at most {MAX_POLICY_NAME_LENGTH} characters: it "
+            f"becomes a label and part of a Lease's name",
             holds=lambda metadata: len(metadata.name) <= MAX_POLICY_NAME_LENGTH,
         ),
     ),
@@ -157,14 +195,32 @@ TIER = Kind(
     kind="BusinessTier",
     plural="businesstiers",
     short_name="bt",
-    summary="A group of businesses: how important they are, what they are promised and what they drop to.",
+    summary="A group of businesses: how important they are, what they are promised and what they "
+    "drop to.",
     spec=TierSpec,
     status=TierStatus,
     columns=(
-        Column(name="Level", json_path=".spec.level", description="L0 is never throttled; L3 is throttled first."),
-        Column(name="Policy", json_path=".spec.policyRef.name", description="The policy that the tier belongs to."),
-        Column(name="Members", json_path=".status.summary.members", description="Members of the tier.", type="integer"),
-        Column(name="State", json_path=".status.summary.state", description="The member state that most needs attention."),
+        Column(
+            name="Level",
+            json_path=".spec.level",
+            description="L0 is never throttled; L3 is throttled first.",
+        ),
+        Column(
+            name="Policy",
+            json_path=".spec.policyRef.name",
+            description="The policy that the tier belongs to.",
+        ),
+        Column(
+            name="Members",
+            json_path=".status.summary.members",
+            description="Members of the tier.",
+            type="integer",
+        ),
+        Column(
+            name="State",
+            json_path=".status.summary.state",
+            description="The member state that most needs attention.",
+        ),
         _READY,
         _REASON,
         _AGE,
@@ -180,11 +236,23 @@ OVERRIDE = Kind(
     spec=OverrideSpec,
     status=OverrideStatus,
     columns=(
-        Column(name="Policy", json_path=".spec.policyRef.name", description="The policy that the override is about."),
-        Column(name="Target", json_path=".status.summary.target", description="The member or the level that it is for."),
+        Column(
+            name="Policy",
+            json_path=".spec.policyRef.name",
+            description="The policy that the override is about.",
+        ),
+        Column(
+            name="Target",
+            json_path=".status.summary.target",
+            description="The member or the level that it is for.",
+        ),
         Column(name="State", json_path=".status.state", description="Pending, Active or Expired."),
         Column(name="Until", json_path=".spec.expiresAt", description="When it ends by itself."),
-        Column(name="Ready", json_path=_ready(), description="Whether it is in force for everybody it names."),
+        Column(
+            name="Ready",
+            json_path=_ready(),
+            description="Whether it is in force for everybody it names.",
+        ),
         _REASON,
         _AGE,
     ),
@@ -211,39 +279,60 @@ Model = TypeVar("Model", bound=BaseModel)
 def parse_object(document: Mapping[str, Any], *, strict: bool) -> CustomResource:
     """The custom resource in a document of any kind of ours; status is ignored.
 
-    Raises InvalidResource with the object's name, the path of each wrong field and what must hold there. `strict` also
-    refuses fields that the kind does not have.
+    Raises InvalidResource with the object's name, the path of each wrong field and what must hold
+    there. `strict` also refuses fields that the kind does not have.
     """
     kind = next((kind for kind in KINDS if kind.kind == document.get("kind")), None)
     if kind is None or document.get("apiVersion") != API_VERSION:
         found = f"{document.get('apiVersion')}, kind {document.get('kind')}"
-        raise InvalidResource(f"Not an object of Tidegate: {found}. Known are {' and '.join(k.kind for k in KINDS)} of {API_VERSION}.")
+        raise InvalidResource(
+            f"Not an object of Tidegate: {found}. Known are "
+            f"{' and '.join(k.kind for k in KINDS)} of {API_VERSION}."
+        )
     if kind is POLICY:
         return parse_policy(document, strict=strict)
-    return parse_tier(document, strict=strict) if kind is TIER else parse_override(document, strict=strict)
+    return (
+        parse_tier(document, strict=strict)
+        if kind is TIER
+        else parse_override(document, strict=strict)
+    )
 
 
 def parse_policy(document: Mapping[str, Any], *, strict: bool) -> BrokerBandwidthPolicy:
-    """The policy in a document whose kind is known already. Raises InvalidResource as `parse_object` does."""
+    """The policy in a document whose kind is known already. Raises InvalidResource as
+    `parse_object` does.
+    """
     metadata = _metadata(document, POLICY)
-    return BrokerBandwidthPolicy(metadata, _spec(document, PolicySpec, name=_name(POLICY, metadata.key), strict=strict))
+    return BrokerBandwidthPolicy(
+        metadata, _spec(document, PolicySpec, name=_name(POLICY, metadata.key), strict=strict)
+    )
 
 
 def parse_tier(document: Mapping[str, Any], *, strict: bool) -> BusinessTier:
-    """The tier in a document whose kind is known already. Raises InvalidResource as `parse_object` does."""
+    """The tier in a document whose kind is known already. Raises InvalidResource as `parse_object`
+    does.
+    """
     metadata = _metadata(document, TIER)
-    return BusinessTier(metadata, _spec(document, TierSpec, name=_name(TIER, metadata.key), strict=strict))
+    return BusinessTier(
+        metadata, _spec(document, TierSpec, name=_name(TIER, metadata.key), strict=strict)
+    )
 
 
 def parse_override(document: Mapping[str, Any], *, strict: bool) -> QuotaOverride:
-    """The override in a document whose kind is known already. Raises InvalidResource as `parse_object` does."""
+    """The override in a document whose kind is known already. Raises InvalidResource as
+    `parse_object` does.
+    """
     metadata = _metadata(document, OVERRIDE)
-    return QuotaOverride(metadata, _spec(document, OverrideSpec, name=_name(OVERRIDE, metadata.key), strict=strict))
+    return QuotaOverride(
+        metadata, _spec(document, OverrideSpec, name=_name(OVERRIDE, metadata.key), strict=strict)
+    )
 
 
 def _metadata(document: Mapping[str, Any], kind: Kind) -> ObjectMeta:
     raw = document.get("metadata") or {}
-    shown = str(raw.get("name", "without a name")) if isinstance(raw, Mapping) else "without metadata"
+    shown = (
+        str(raw.get("name", "without a name")) if isinstance(raw, Mapping) else "without metadata"
+    )
     metadata = _validated(ObjectMeta, raw, path="metadata", name=_name(kind, shown), extra="ignore")
     try:
         enforce(kind.rules, metadata)
@@ -253,20 +342,37 @@ def _metadata(document: Mapping[str, Any], kind: Kind) -> ObjectMeta:
 
 
 def _spec(document: Mapping[str, Any], model: type[Model], *, name: str, strict: bool) -> Model:
-    unknown = sorted(set(document) - {"apiVersion", "kind", "metadata", "spec", "status"}) if strict else []
+    unknown = (
+        sorted(set(document) - {"apiVersion", "kind", "metadata", "spec", "status"})
+        if strict
+        else []
+    )
     if unknown:
         raise _invalid(name, [_Problem(field, _UNKNOWN_FIELD) for field in unknown])
-    return _validated(model, document.get("spec"), path="spec", name=name, extra="forbid" if strict else "ignore")
+    return _validated(
+        model, document.get("spec"), path="spec", name=name, extra="forbid" if strict else "ignore"
+    )
 
 
-def _validated(model: type[Model], raw: object, *, path: str, name: str, extra: Literal["ignore", "forbid"]) -> Model:
+def _validated(
+    model: type[Model], raw: object, *, path: str, name: str, extra: Literal["ignore", "forbid"]
+) -> Model:
     if not isinstance(raw, Mapping):
         raise _invalid(name, [_Problem(path, "is required and must be an object")])
     try:
         # as JSON, because that is what the API server sees: no coercion, and lists are lists
-        return model.model_validate_json(json.dumps(_without_nulls(raw), default=str), extra=extra, by_alias=True, by_name=False)
+        return model.model_validate_json(
+            json.dumps(_without_nulls(raw), default=str), extra=extra, by_alias=True, by_name=False
+        )
     except ValidationError as error:
-        raise _invalid(name, [_problem(path, details) for details in error.errors(include_url=False) if not _is_echo(details)]) from None
+        raise _invalid(
+            name,
+            [
+                _problem(path, details)
+                for details in error.errors(include_url=False)
+                if not _is_echo(details)
+            ],
+        ) from None
 
 
 def _without_nulls(value: Any) -> Any:
@@ -282,7 +388,9 @@ def _name(kind: Kind, key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """One wrong field, what must hold there, and the value that was found where there is one to show."""
+    """One wrong field, what must hold there, and the value that was found where there is one to
+    show.
+    """
 
     field: str
     must: str
@@ -303,17 +411,26 @@ def _invalid(name: str, problems: list[_Problem]) -> InvalidResource:
 
 def _problem(path: str, details: Any) -> _Problem:
     cause = details.get("ctx", {}).get("error")
-    field = path + "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in details["loc"])
+    field = path + "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}" for part in details["loc"]
+    )
     field += cause.field_path if isinstance(cause, BrokenRule) else ""
     return _Problem(field, _must(details), _shown(details))
 
 
 def _is_echo(details: Any) -> bool:
-    """Whether a list is called too short only because its wrong items were left out; those are reported themselves."""
-    return bool(details["type"] == "too_short" and len(details["input"]) >= details["ctx"]["min_length"])
+    """Whether a list is called too short only because its wrong items were left out; those are
+    reported themselves.
+    """
+    return bool(
+        details["type"] == "too_short" and len(details["input"]) >= details["ctx"]["min_length"]
+    )
 
 
-_BOUNDS = {"too_short": ("least", "min_length"), "too_long": ("most", "max_length")}  # of lists and maps
+_BOUNDS = {
+    "too_short": ("least", "min_length"),
+    "too_long": ("most", "max_length"),
+}  # of lists and maps
 
 
 def _must(details: Any) -> str:
@@ -325,7 +442,9 @@ def _must(details: Any) -> str:
         bound, name = _BOUNDS[details["type"]]
         count = details["ctx"][name]
         return f"must have at {bound} {count} {'item' if count == 1 else 'items'}"
-    return re.sub(r"^(Value error, |(Input|String) (?=should))", "", str(details["msg"])).replace("should ", "must ", 1)
+    return re.sub(r"^(Value error, |(Input|String) (?=should))", "", str(details["msg"])).replace(
+        "should ", "must ", 1
+    )
 
 
 def _shown(details: Any) -> str:
@@ -333,4 +452,7 @@ def _shown(details: Any) -> str:
     if details["type"] == "missing" or not isinstance(value, str | int | float):
         return ""
     text = json.dumps(value)
-    return f" (found {text if len(text) <= _SHOWN_VALUE_LENGTH else text[:_SHOWN_VALUE_LENGTH] + '...'})"
+    return (
+        f" (found "
+        f"{text if len(text) <= _SHOWN_VALUE_LENGTH else text[:_SHOWN_VALUE_LENGTH] + '...'})"
+    )

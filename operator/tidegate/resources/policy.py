@@ -13,7 +13,14 @@ from tidegate.resources.authentication import (
     ZooKeeperAuthentication,
     secret_names,
 )
-from tidegate.resources.fields import BootstrapServers, ClusterId, HttpUrl, ZooKeeperConnect, matching, ruled
+from tidegate.resources.fields import (
+    BootstrapServers,
+    ClusterId,
+    HttpUrl,
+    ZooKeeperConnect,
+    matching,
+    ruled,
+)
 from tidegate.resources.rates import ByteRate, QuotaDefaults, cel_at_most
 from tidegate.resources.rollup import Rollup
 from tidegate.resources.schema import Rule, SchemaModel
@@ -28,11 +35,17 @@ class ZooKeeperConnection(SchemaModel):
     """The ZooKeeper in which the brokers keep their configuration."""
 
     connect: ZooKeeperConnect = Field(
-        description="The brokers' own zookeeper.connect: host:port pairs separated by commas, then the chroot if they have one."
+        description="The brokers' own zookeeper.connect: host:port pairs separated by commas, "
+        "then the chroot if they have one."
     )
-    tls: Tls | None = Field(default=None, description="TLS to ZooKeeper; connect names its secure port then. Unset means plain text.")
+    tls: Tls | None = Field(
+        default=None,
+        description="TLS to ZooKeeper; connect names its secure port then. Unset means plain text.",
+    )
     authentication: ZooKeeperAuthentication | None = Field(
-        default=None, description="Login to ZooKeeper. New nodes copy the ACL of their parent. Unset means no login."
+        default=None,
+        description="Login to ZooKeeper. New nodes copy the ACL of their parent. Unset means no "
+        "login.",
     )
 
     rules = (CERTIFICATE_NEEDS_TLS,)
@@ -47,10 +60,13 @@ class QuotaWindow(SchemaModel):
     """The brokers' quota window, from which every bound on a client's mute is derived."""
 
     samples: Annotated[int, Field(ge=1, le=600)] = Field(
-        default=11, description="The brokers' quota.window.num. Unset means 11, which is Kafka's default."
+        default=11,
+        description="The brokers' quota.window.num. Unset means 11, which is Kafka's default.",
     )
     sample_seconds: Annotated[int, Field(ge=1, le=600)] = Field(
-        default=1, description="The brokers' quota.window.size.seconds. Unset means 1, which is Kafka's default."
+        default=1,
+        description="The brokers' quota.window.size.seconds. Unset means 1, which is Kafka's "
+        "default.",
     )
 
 
@@ -58,23 +74,35 @@ class KafkaCluster(SchemaModel):
     """One Kafka cluster: where leaders are read and where quotas are written."""
 
     bootstrap_servers: BootstrapServers = Field(
-        description="Brokers to ask for partition leaders first: host:port pairs separated by commas."
+        description="Brokers to ask for partition leaders first: host:port pairs separated by "
+        "commas."
     )
     cluster_id: ClusterId | None = Field(
-        default=None, description="Guard: a cluster with any other id behind these addresses is refused. Unset means any id is accepted."
+        default=None,
+        description="Guard: a cluster with any other id behind these addresses is refused. Unset "
+        "means any id is accepted.",
     )
     quota_store: QuotaStoreKind = Field(
         description="How quotas are written. ZooKeeper: directly, for clusters in ZooKeeper mode. "
-        "AdminApi: through the brokers, for Kafka 2.6 and later and every KRaft cluster; it comes in a later version and is refused "
+        "AdminApi: through the brokers, for Kafka 2.6 and later and every KRaft cluster; it "
+        "comes in a later version and is refused "
         "until then."
     )
     zookeeper: ZooKeeperConnection | None = Field(
-        default=None, description="Where the quotas are kept with quotaStore ZooKeeper; required with it."
+        default=None,
+        description="Where the quotas are kept with quotaStore ZooKeeper; required with it.",
     )
-    tls: Tls | None = Field(default=None, description="TLS to bootstrapServers and all other brokers. Unset means plain text.")
-    authentication: KafkaAuthentication | None = Field(default=None, description="Login to the brokers. Unset means no login.")
+    tls: Tls | None = Field(
+        default=None,
+        description="TLS to bootstrapServers and all other brokers. Unset means plain text.",
+    )
+    authentication: KafkaAuthentication | None = Field(
+        default=None, description="Login to the brokers. Unset means no login."
+    )
     quota_window: QuotaWindow = Field(
-        default=QuotaWindow(), description="The brokers' quota window, where it is not Kafka's. Unset means the defaults of its fields."
+        default=QuotaWindow(),
+        description="The brokers' quota window, where it is not Kafka's. Unset means the defaults "
+        "of its fields.",
     )
 
     rules = (
@@ -87,7 +115,8 @@ class KafkaCluster(SchemaModel):
         ),
         Rule(
             cel="self.quotaStore != 'AdminApi'",
-            message="quotaStore AdminApi comes in a later version: for a cluster in ZooKeeper mode set quotaStore to ZooKeeper and "
+            message="quotaStore AdminApi comes in a later version: for a cluster in ZooKeeper "
+            "mode set quotaStore to ZooKeeper and "
             "give zookeeper.connect; a KRaft cluster cannot be managed yet",
             reason="FieldValueForbidden",
             field_path=".quotaStore",
@@ -110,12 +139,14 @@ StaleAction = Literal["Hold", "Release"]
 MetricsPreset = Literal["NodeExporter", "Cadvisor", "JmxExporter", "Custom"]
 BrokerId = Annotated[int, Field(ge=0, le=2**31 - 1)]
 _BLANK = r"[ \t\r\n]*"
-# quoted values may hold braces; \x27 is the single quote, which CEL would take for the end of the text
+# quoted values may hold braces; \x27 is the single quote, which CEL would take for the end of the
+# text
 _BRACES = r"\{(?:[^\x22\x27`{}]|\x22(?:[^\x22\\]|\\.)*\x22|\x27(?:[^\x27\\]|\\.)*\x27|`[^`]*`)*\}"
 _query_check, _query_schema = ruled(
     matching(
         rf"{_BLANK}(?:[A-Za-z_:][A-Za-z0-9_:]*{_BLANK}(?:{_BRACES})?|{_BRACES}){_BLANK}",
-        "must be a plain selector such as my_bytes_total{job='kafka'}: no function, range, sum or operator, "
+        "must be a plain selector such as my_bytes_total{job='kafka'}: no function, range, sum "
+        "or operator, "
         "so that samples keep their own times",
     )
 )
@@ -123,16 +154,25 @@ Query = Annotated[str, Field(min_length=1, max_length=4096), _query_check, _quer
 
 _LABEL = r"[A-Za-z_][A-Za-z0-9_]*"
 _label_check, _label_schema = ruled(
-    matching(_LABEL, "must be the name of a Prometheus label: letters, digits and '_', not beginning with a digit")
+    matching(
+        _LABEL,
+        (
+            "must be the name of a Prometheus label: letters, digits and '_', not beginning with a "
+            "digit"
+        ),
+    )
 )
 LabelName = Annotated[str, Field(min_length=1, max_length=128), _label_check, _label_schema]
 _matchers_check, _matchers_schema = ruled(
     Rule(
-        cel=f"self.all(label, label.matches('^{_LABEL}$') && label.size() <= 128 && label != '__name__')",
-        message="every key must be the name of a Prometheus label (letters, digits and '_', not beginning with a digit, at most 128) other "
+        cel=f"self.all(label, label.matches('^{_LABEL}$') && label.size() <= 128 && label != "
+        f"'__name__')",
+        message="every key must be the name of a Prometheus label (letters, digits and '_', not "
+        "beginning with a digit, at most 128) other "
         "than __name__",
         holds=lambda matchers: all(
-            re.fullmatch(_LABEL, label, re.ASCII) and len(label) <= 128 and label != "__name__" for label in matchers
+            re.fullmatch(_LABEL, label, re.ASCII) and len(label) <= 128 and label != "__name__"
+            for label in matchers
         ),
     )
 )
@@ -149,9 +189,13 @@ class Prometheus(SchemaModel):
 
     url: HttpUrl = Field(description="Address of the query API, such as http://prometheus:9090.")
     tls: Tls | None = Field(
-        default=None, description="What an https address is trusted by. Unset means the authorities of the operator's own machine."
+        default=None,
+        description="What an https address is trusted by. Unset means the authorities of the "
+        "operator's own machine.",
     )
-    authentication: PrometheusAuthentication | None = Field(default=None, description="Login to Prometheus. Unset means no login.")
+    authentication: PrometheusAuthentication | None = Field(
+        default=None, description="Login to Prometheus. Unset means no login."
+    )
 
     rules = (
         Rule(
@@ -161,11 +205,15 @@ class Prometheus(SchemaModel):
             holds=lambda server: server.tls is None or server.url.startswith("https://"),
         ),
         Rule(
-            cel="!has(self.authentication) || !has(self.authentication.certificateAndKey) || self.url.startsWith('https://')",
-            message="url must begin with https:// with authentication.certificateAndKey: a certificate is shown over TLS only",
+            cel="!has(self.authentication) || !has(self.authentication.certificateAndKey) || "
+            "self.url.startsWith('https://')",
+            message="url must begin with https:// with authentication.certificateAndKey: a "
+            "certificate is shown over TLS only",
             field_path=".url",
             holds=lambda server: (
-                server.authentication is None or server.authentication.certificate_and_key is None or server.url.startswith("https://")
+                server.authentication is None
+                or server.authentication.certificate_and_key is None
+                or server.url.startswith("https://")
             ),
         ),
     )
@@ -177,21 +225,35 @@ class Prometheus(SchemaModel):
 
 
 class MetricQueries(SchemaModel):
-    """PromQL in place of the preset's: plain selectors (`metric{...}`, no function, range or sum), so that samples keep their own times.
+    """PromQL in place of the preset's: plain selectors (`metric{...}`, no function, range or sum),
+    so that samples keep their own times.
 
     Each series must have the label that names its broker.
     """
 
-    egress: Query | None = Field(default=None, description="Bytes sent by each broker's NIC, as a counter.")
-    ingress: Query | None = Field(default=None, description="Bytes received by each broker's NIC, as a counter.")
-    user_fetch: Query | None = Field(default=None, description="Bytes per second that each user and client id fetches from each broker.")
-    user_produce: Query | None = Field(default=None, description="Bytes per second that each user and client id produces to each broker.")
+    egress: Query | None = Field(
+        default=None, description="Bytes sent by each broker's NIC, as a counter."
+    )
+    ingress: Query | None = Field(
+        default=None, description="Bytes received by each broker's NIC, as a counter."
+    )
+    user_fetch: Query | None = Field(
+        default=None,
+        description="Bytes per second that each user and client id fetches from each broker.",
+    )
+    user_produce: Query | None = Field(
+        default=None,
+        description="Bytes per second that each user and client id produces to each broker.",
+    )
 
     rules = (
         Rule(
-            cel="has(self.egress) || has(self.ingress) || has(self.userFetch) || has(self.userProduce)",
+            cel="has(self.egress) || has(self.ingress) || has(self.userFetch) || "
+            "has(self.userProduce)",
             message="must have at least one of egress, ingress, userFetch and userProduce",
-            holds=lambda queries: any((queries.egress, queries.ingress, queries.user_fetch, queries.user_produce)),
+            holds=lambda queries: any(
+                (queries.egress, queries.ingress, queries.user_fetch, queries.user_produce)
+            ),
         ),
     )
 
@@ -199,20 +261,27 @@ class MetricQueries(SchemaModel):
 class BrokerInstance(SchemaModel):
     """Which broker a scrape target belongs to."""
 
-    instance: Annotated[str, Field(min_length=1, max_length=256)] = Field(description="Value of the label instance, such as 10.0.0.1:9100.")
+    instance: Annotated[str, Field(min_length=1, max_length=256)] = Field(
+        description="Value of the label instance, such as 10.0.0.1:9100."
+    )
     id: BrokerId = Field(description="Id of the broker on that machine.")
 
 
 class BrokerIdentity(SchemaModel):
     """How a series names the broker that it is about."""
 
-    label: LabelName | None = Field(default=None, description="Label whose value is the broker's id.")
+    label: LabelName | None = Field(
+        default=None, description="Label whose value is the broker's id."
+    )
     instances: tuple[BrokerInstance, ...] | None = Field(
         default=None,
         min_length=1,
         max_length=500,
         description="Explicit list, for exporters that do not know the broker's id.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["instance"]},
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["instance"],
+        },
     )
 
     rules = (
@@ -222,16 +291,22 @@ class BrokerIdentity(SchemaModel):
             holds=lambda ids: (ids.label is None) != (ids.instances is None),
         ),
         Rule(
-            cel="!has(self.instances) || self.instances.all(i, self.instances.exists_one(j, j.id == i.id))",
+            cel="!has(self.instances) || self.instances.all(i, self.instances.exists_one(j, "
+            "j.id == i.id))",
             message="every broker id may appear once only",
             field_path=".instances",
-            holds=lambda ids: ids.instances is None or len({i.id for i in ids.instances}) == len(ids.instances),
+            holds=lambda ids: (
+                ids.instances is None or len({i.id for i in ids.instances}) == len(ids.instances)
+            ),
         ),
         Rule(
             cel="",
             message="every instance may appear once only",
             field_path=".instances",
-            holds=lambda ids: ids.instances is None or len({i.instance for i in ids.instances}) == len(ids.instances),
+            holds=lambda ids: (
+                ids.instances is None
+                or len({i.instance for i in ids.instances}) == len(ids.instances)
+            ),
         ),
     )
 
@@ -240,37 +315,48 @@ class WhenStale(SchemaModel):
     """What happens to throttled quotas while a broker's load is not known for long."""
 
     after_seconds: Annotated[int, Field(ge=60, le=604_800)] = Field(
-        default=900, description="How long a broker's load must be unknown, without a break, before action is taken. Unset means 900."
+        default=900,
+        description="How long a broker's load must be unknown, without a break, before action is "
+        "taken. Unset means 900.",
     )
     action: StaleAction = Field(
         default="Hold",
-        description="Hold: quotas that were lowered for load stay as they are until readings come again. Release: they go back to the "
-        "contract, as far as brokers with readings have room. Nothing is ever lowered on load that is not known. Unset means Hold.",
+        description="Hold: quotas that were lowered for load stay as they are until readings come "
+        "again. Release: they go back to the "
+        "contract, as far as brokers with readings have room. Nothing is ever lowered on load "
+        "that is not known. Unset means Hold.",
     )
 
 
 class MetricsSource(SchemaModel):
-    """The source of load: where it is measured, how often, and when a reading is too old to act on."""
+    """The source of load: where it is measured, how often, and when a reading is too old to act
+    on.
+    """
 
     prometheus: Prometheus = Field(description="The Prometheus server that scrapes the brokers.")
     preset: MetricsPreset = Field(
         default="NodeExporter",
-        description="What the readings come from: node_exporter, cAdvisor, the JMX exporter, or your own queries (Custom). "
+        description="What the readings come from: node_exporter, cAdvisor, the JMX exporter, or "
+        "your own queries (Custom). "
         "Unset means NodeExporter.",
     )
     queries: MetricQueries | None = Field(
         default=None,
-        description="PromQL that replaces the preset's, each by itself: plain selectors such as my_bytes_total{job='kafka'}, because "
+        description="PromQL that replaces the preset's, each by itself: plain selectors such as "
+        "my_bytes_total{job='kafka'}, because "
         "samples must keep their own times.",
     )
     matchers: Matchers | None = Field(
         default=None,
-        description="Labels that every series must have, such as cluster: orders where one Prometheus watches several Kafka clusters. They "
-        'are added as label="value" to all queries: the preset\'s and your own, those of preset Custom as well. Unset means none.',
+        description="Labels that every series must have, such as cluster: orders where one "
+        "Prometheus watches several Kafka clusters. They "
+        'are added as label="value" to all queries: the preset\'s and your own, those of preset '
+        "Custom as well. Unset means none.",
     )
     broker_identity: BrokerIdentity | None = Field(
         default=None,
-        description="How a series names the broker that it is about. Unset means the label broker; with preset Cadvisor the number at the "
+        description="How a series names the broker that it is about. Unset means the label "
+        "broker; with preset Cadvisor the number at the "
         "end of the label pod.",
     )
     scrape_interval_seconds: Annotated[int, Field(ge=1, le=300)] = Field(
@@ -278,11 +364,13 @@ class MetricsSource(SchemaModel):
     )
     stale_after_seconds: Annotated[int, Field(ge=1, le=3600)] = Field(
         default_factory=lambda metrics: 3 * metrics.get("scrape_interval_seconds", 15),
-        description="A reading older than this is not acted on. Unset means three scrape intervals.",
+        description="A reading older than this is not acted on. Unset means three scrape "
+        "intervals.",
     )
     when_stale: WhenStale = Field(
         default=WhenStale(),
-        description="What happens to throttled quotas while a broker's load is not known for long. Unset means the defaults of its fields.",
+        description="What happens to throttled quotas while a broker's load is not known for "
+        "long. Unset means the defaults of its fields.",
     )
 
     rules = (
@@ -295,20 +383,25 @@ class MetricsSource(SchemaModel):
         ),
         Rule(
             cel="!has(self.staleAfterSeconds) || "
-            "self.staleAfterSeconds >= (has(self.scrapeIntervalSeconds) ? self.scrapeIntervalSeconds : 15)",
-            message="staleAfterSeconds must not be below scrapeIntervalSeconds (15 where unset): every reading would be stale",
+            "self.staleAfterSeconds >= (has(self.scrapeIntervalSeconds) ? "
+            "self.scrapeIntervalSeconds : 15)",
+            message="staleAfterSeconds must not be below scrapeIntervalSeconds (15 where unset): "
+            "every reading would be stale",
             field_path=".staleAfterSeconds",
             holds=lambda metrics: metrics.stale_after_seconds >= metrics.scrape_interval_seconds,
         ),
         Rule(
-            cel="!has(self.whenStale) || (has(self.whenStale.afterSeconds) ? self.whenStale.afterSeconds : 900) > "
+            cel="!has(self.whenStale) || (has(self.whenStale.afterSeconds) ? "
+            "self.whenStale.afterSeconds : 900) > "
             "(has(self.staleAfterSeconds) ? self.staleAfterSeconds : "
             "3 * (has(self.scrapeIntervalSeconds) ? self.scrapeIntervalSeconds : 15))",
-            message="whenStale.afterSeconds (900 where unset) must be above staleAfterSeconds (three scrape intervals where unset): until "
+            message="whenStale.afterSeconds (900 where unset) must be above staleAfterSeconds "
+            "(three scrape intervals where unset): until "
             "then readings are still used",
             field_path=".whenStale.afterSeconds",
             holds=lambda metrics: (
-                "when_stale" not in metrics.model_fields_set or metrics.when_stale.after_seconds > metrics.stale_after_seconds
+                "when_stale" not in metrics.model_fields_set
+                or metrics.when_stale.after_seconds > metrics.stale_after_seconds
             ),
         ),
     )
@@ -320,10 +413,14 @@ class MetricsSource(SchemaModel):
 class NicLimits(SchemaModel):
     """One direction of a broker's NIC."""
 
-    limit: ByteRate | None = Field(default=None, description="Bytes per second above which tiers are throttled. Unset means no limit.")
+    limit: ByteRate | None = Field(
+        default=None,
+        description="Bytes per second above which tiers are throttled. Unset means no limit.",
+    )
     capacity: ByteRate | None = Field(
         default=None,
-        description="Speed of the NIC in this direction. Absurd readings are refused against it, and a full link is known by it. "
+        description="Speed of the NIC in this direction. Absurd readings are refused against it, "
+        "and a full link is known by it. "
         "Unset means not known.",
     )
 
@@ -334,10 +431,13 @@ class NicLimits(SchemaModel):
             holds=lambda limits: limits.limit is not None or limits.capacity is not None,
         ),
         Rule(
-            cel=f"!has(self.limit) || !has(self.capacity) || {cel_at_most('self.limit', 'self.capacity')}",
+            cel=f"!has(self.limit) || !has(self.capacity) || "
+            f"{cel_at_most('self.limit', 'self.capacity')}",
             message="limit must not be above capacity: the NIC could never reach it",
             field_path=".limit",
-            holds=lambda limits: limits.limit is None or limits.capacity is None or limits.limit <= limits.capacity,
+            holds=lambda limits: (
+                limits.limit is None or limits.capacity is None or limits.limit <= limits.capacity
+            ),
         ),
     )
 
@@ -360,11 +460,13 @@ class BrokerLimitOverride(SchemaModel):
     )
     egress: NicLimits | None = Field(
         default=None,
-        description="What leaves these brokers; a field that it leaves out is as for the others. Unset means as for the others.",
+        description="What leaves these brokers; a field that it leaves out is as for the others. "
+        "Unset means as for the others.",
     )
     ingress: NicLimits | None = Field(
         default=None,
-        description="What enters these brokers; a field that it leaves out is as for the others. Unset means as for the others.",
+        description="What enters these brokers; a field that it leaves out is as for the others. "
+        "Unset means as for the others.",
     )
 
     rules = (
@@ -384,19 +486,30 @@ def _ids_are_disjoint(limits: Any) -> bool:
 
 
 def _override_fits(direction: str) -> Rule:
-    """The rule that an override's limit is not above the capacity that it leaves as it is for the others."""
+    """The rule that an override's limit is not above the capacity that it leaves as it is for the
+    others.
+    """
     capacity, limit = f"self.{direction}.capacity", f"o.{direction}.limit"
     compared = f"has(o.{direction}) && !has(o.{direction}.capacity) && has({limit})"
 
     def holds(limits: Any) -> bool:
         everywhere = getattr(limits, direction)
-        overrides = [own for one in limits.overrides or () if (own := getattr(one, direction)) is not None and own.capacity is None]
-        return everywhere is None or everywhere.capacity is None or all((own.limit or 0) <= everywhere.capacity for own in overrides)
+        overrides = [
+            own
+            for one in limits.overrides or ()
+            if (own := getattr(one, direction)) is not None and own.capacity is None
+        ]
+        return (
+            everywhere is None
+            or everywhere.capacity is None
+            or all((own.limit or 0) <= everywhere.capacity for own in overrides)
+        )
 
     return Rule(
         cel=f"!has(self.overrides) || !has(self.{direction}) || !has({capacity}) || "
         f"self.overrides.all(o, !({compared}) || {cel_at_most(limit, capacity)})",
-        message=f"{direction}.limit in overrides must not be above {direction}.capacity; give the override a capacity of its own",
+        message=f"{direction}.limit in overrides must not be above {direction}.capacity; give the "
+        f"override a capacity of its own",
         field_path=".overrides",
         holds=holds,
     )
@@ -405,8 +518,12 @@ def _override_fits(direction: str) -> Rule:
 class BrokerLimits(SchemaModel):
     """The threshold of every single broker, and of some that differ."""
 
-    egress: NicLimits | None = Field(default=None, description="What leaves a broker. Unset means no limit.")
-    ingress: NicLimits | None = Field(default=None, description="What enters a broker. Unset means no limit.")
+    egress: NicLimits | None = Field(
+        default=None, description="What leaves a broker. Unset means no limit."
+    )
+    ingress: NicLimits | None = Field(
+        default=None, description="What enters a broker. Unset means no limit."
+    )
     overrides: tuple[BrokerLimitOverride, ...] | None = Field(
         default=None,
         min_length=1,
@@ -420,7 +537,8 @@ class BrokerLimits(SchemaModel):
         _override_fits("egress"),
         _override_fits("ingress"),
         Rule(
-            cel="!has(self.overrides) || self.overrides.all(a, a.ids.all(i, self.overrides.exists_one(b, i in b.ids)))",
+            cel="!has(self.overrides) || self.overrides.all(a, a.ids.all(i, "
+            "self.overrides.exists_one(b, i in b.ids)))",
             message="a broker may appear in one override only",
             field_path=".overrides",
             holds=_ids_are_disjoint,
@@ -438,14 +556,22 @@ class BrokerLimits(SchemaModel):
         return _merged(self.ingress, None if override is None else override.ingress)
 
     def _override_of(self, broker_id: int) -> BrokerLimitOverride | None:
-        return next((override for override in self.overrides or () if broker_id in override.ids), None)
+        return next(
+            (override for override in self.overrides or () if broker_id in override.ids), None
+        )
 
 
 def _merged(everywhere: NicLimits | None, own: NicLimits | None) -> NicLimits | None:
     if everywhere is None or own is None:
         return own or everywhere
     # not validated once more: the policy's rules have compared both
-    return everywhere.model_copy(update={name: value for name in ("limit", "capacity") if (value := getattr(own, name)) is not None})
+    return everywhere.model_copy(
+        update={
+            name: value
+            for name in ("limit", "capacity")
+            if (value := getattr(own, name)) is not None
+        }
+    )
 
 
 # How fast quotas may change: scaling by leaders, escalation, the write budget, and removal.
@@ -458,18 +584,25 @@ PercentOfLimit = Annotated[int, Field(ge=50, le=100)]
 
 
 class LeaderScaling(SchemaModel):
-    """How a contract becomes one number for all brokers, when they lead unequally many partitions."""
+    """How a contract becomes one number for all brokers, when they lead unequally many
+    partitions.
+    """
 
     method: ScalingMethod = Field(
         default="Max",
-        description="What to do where leaders are uneven; a native quota is one number for all brokers. "
-        "Max: no partition gets less than promised, the total may exceed the contract. Mean: the total is the contract, "
+        description="What to do where leaders are uneven; a native quota is one number for all "
+        "brokers. "
+        "Max: no partition gets less than promised, the total may exceed the contract. Mean: the "
+        "total is the contract, "
         "partitions on crowded brokers get less. Min: no broker allows more than promised. "
-        "Adaptive: between Mean and Max by measured rates, so that the total is the contract for greedy clients and for even demand; "
+        "Adaptive: between Mean and Max by measured rates, so that the total is the contract for "
+        "greedy clients and for even demand; "
         "without metrics it stays at Max. Unset means Max.",
     )
     minimum_change_percent: Percent = Field(
-        default=10, description="Leader moves that change a quota by less than this are not written. Unset means 10."
+        default=10,
+        description="Leader moves that change a quota by less than this are not written. Unset "
+        "means 10.",
     )
 
 
@@ -479,25 +612,35 @@ class Escalation(SchemaModel):
     speed: EscalationSpeed = Field(
         default="Ladder",
         description="Ladder: several bounded steps, each mute within maxMuteSeconds. "
-        "Drain: two writes and one longer silence where readings allow it, else the ladder. Unset means Ladder.",
+        "Drain: two writes and one longer silence where readings allow it, else the ladder. "
+        "Unset means Ladder.",
     )
     max_mute_seconds: Annotated[int, Field(ge=2, le=120)] = Field(
         default=12,
         description="Longest silence that one lowering may cause for a client, whatever its cause. "
         "Clients give up on a request after 30 s by default. Unset means 12.",
     )
-    cut_to_percent: PercentOfLimit = Field(default=97, description="Where a cut aims, in percent of the broker's limit. Unset means 97.")
+    cut_to_percent: PercentOfLimit = Field(
+        default=97,
+        description="Where a cut aims, in percent of the broker's limit. Unset means 97.",
+    )
     raise_to_percent: PercentOfLimit = Field(
-        default=95, description="How far raises may fill the broker's limit, in percent; not above cutToPercent. Unset means 95."
+        default=95,
+        description="How far raises may fill the broker's limit, in percent; not above "
+        "cutToPercent. Unset means 95.",
     )
     hold_seconds: Annotated[int, Field(ge=1, le=480)] = Field(
-        default=45, description="How long brokers must stay within their limits before quotas are raised again. Unset means 45."
+        default=45,
+        description="How long brokers must stay within their limits before quotas are raised "
+        "again. Unset means 45.",
     )
 
     rules = (
         Rule(
-            cel="(has(self.raiseToPercent) ? self.raiseToPercent : 95) <= (has(self.cutToPercent) ? self.cutToPercent : 97)",
-            message="raiseToPercent (95 where unset) must not be above cutToPercent (97 where unset): every raise would be cut again",
+            cel="(has(self.raiseToPercent) ? self.raiseToPercent : 95) <= "
+            "(has(self.cutToPercent) ? self.cutToPercent : 97)",
+            message="raiseToPercent (95 where unset) must not be above cutToPercent (97 where "
+            "unset): every raise would be cut again",
             holds=lambda escalation: escalation.raise_to_percent <= escalation.cut_to_percent,
         ),
     )
@@ -508,23 +651,29 @@ class WriteBudget(SchemaModel):
 
     changes: Annotated[int, Field(ge=10, le=100_000)] = Field(
         default=300,
-        description="Entities that may be changed within periodSeconds. A first quota, and a raise because leaders moved, are not counted. "
+        description="Entities that may be changed within periodSeconds. A first quota, and a "
+        "raise because leaders moved, are not counted. "
         "Unset means 300.",
     )
     period_seconds: Annotated[int, Field(ge=60, le=3600)] = Field(
         default=900,
-        description="Over how many seconds changes are counted, at any moment. Brokers in ZooKeeper mode read all changes of the last "
+        description="Over how many seconds changes are counted, at any moment. Brokers in "
+        "ZooKeeper mode read all changes of the last "
         "15 minutes again with each new one. Unset means 900.",
     )
 
 
 class Removal(SchemaModel):
-    """How many quotas may be given back within a quarter of an hour without a person's confirmation."""
+    """How many quotas may be given back within a quarter of an hour without a person's
+    confirmation.
+    """
 
     max_percent: Annotated[int, Field(ge=1, le=100)] = Field(
         default=50,
-        description="Giving back more than this share of the most quotas managed within 15 minutes, at once or bit by bit, is held (reason "
-        "RemovalHeld) until the annotation tidegate.io/confirm-removal names the count. 100 never holds. Unset means 50.",
+        description="Giving back more than this share of the most quotas managed within 15 "
+        "minutes, at once or bit by bit, is held (reason "
+        "RemovalHeld) until the annotation tidegate.io/confirm-removal names the count. 100 "
+        "never holds. Unset means 50.",
     )
 
 
@@ -536,53 +685,71 @@ class PolicySpec(SchemaModel):
     """The desired state of one Kafka cluster."""
 
     mode: PolicyMode = Field(
-        description="Observe: decide, publish and audit, but write nothing to Kafka. Enforce: act. There is no default; choose."
+        description="Observe: decide, publish and audit, but write nothing to Kafka. Enforce: "
+        "act. There is no default; choose."
     )
     suspend: bool | None = Field(
         default=None,
-        description="true: freeze everything as it is, as the annotation tidegate.io/paused does: nothing is written to Kafka, not even "
+        description="true: freeze everything as it is, as the annotation tidegate.io/paused does: "
+        "nothing is written to Kafka, not even "
         "when this policy is deleted. Unset: false.",
     )
-    kafka: KafkaCluster = Field(description="The Kafka cluster. One policy per cluster; clusters are distinguished by their id.")
+    kafka: KafkaCluster = Field(
+        description="The Kafka cluster. One policy per cluster; clusters are distinguished by "
+        "their id."
+    )
     metrics: MetricsSource | None = Field(
         default=None,
-        description="Where load is measured. Unset means that contracts follow the leaders and no tier is ever throttled.",
+        description="Where load is measured. Unset means that contracts follow the leaders and no "
+        "tier is ever throttled.",
     )
     brokers: BrokerLimits | None = Field(
         default=None,
-        description="Limits of each single broker. Unset means that no broker is ever over its limit.",
+        description="Limits of each single broker. Unset means that no broker is ever over its "
+        "limit.",
     )
     leader_scaling: LeaderScaling = Field(
-        default=LeaderScaling(), description="How contracts follow partition leaders. Unset means the defaults of its fields."
+        default=LeaderScaling(),
+        description="How contracts follow partition leaders. Unset means the defaults of its "
+        "fields.",
     )
     escalation: Escalation = Field(
         default=Escalation(),
-        description="How tiers are throttled and released while a broker is over its limit. Unset means the defaults of its fields.",
+        description="How tiers are throttled and released while a broker is over its limit. Unset "
+        "means the defaults of its fields.",
     )
     defaults: QuotaDefaults | None = Field(
-        default=None, description="Quotas of Kafka's default entities, on each broker. Unset means not managed."
+        default=None,
+        description="Quotas of Kafka's default entities, on each broker. Unset means not managed.",
     )
     write_budget: WriteBudget = Field(
-        default=WriteBudget(), description="How many quota changes Kafka is asked to digest. Unset means the defaults of its fields."
+        default=WriteBudget(),
+        description="How many quota changes Kafka is asked to digest. Unset means the defaults of "
+        "its fields.",
     )
     removal: Removal = Field(
         default=Removal(),
-        description="How many quotas may be given back within a quarter of an hour without a person's confirmation. "
+        description="How many quotas may be given back within a quarter of an hour without a "
+        "person's confirmation. "
         "Unset means the defaults of its fields.",
     )
     deletion_policy: DeletionPolicy = Field(
         default="Restore",
-        description="What happens to quotas when this policy is deleted. Restore: each entity gets back what it had before Tidegate "
+        description="What happens to quotas when this policy is deleted. Restore: each entity "
+        "gets back what it had before Tidegate "
         "first wrote it. Retain: everything stays as it is. Unset means Restore.",
     )
     rollup: Rollup | None = Field(
-        default=None, description="Usage tables, chargeback reports and recommended contracts. Unset means that there are none."
+        default=None,
+        description="Usage tables, chargeback reports and recommended contracts. Unset means that "
+        "there are none.",
     )
 
     rules = (
         Rule(
             cel="!has(self.rollup) || has(self.metrics)",
-            message="metrics is required with rollup: usage is read from the Prometheus that it names",
+            message="metrics is required with rollup: usage is read from the Prometheus that it "
+            "names",
             reason="FieldValueRequired",
             field_path=".metrics",
             holds=lambda policy: policy.rollup is None or policy.metrics is not None,

@@ -31,24 +31,31 @@ _FACTORS = {
     "Ti": 2**40,
 }
 _MAX_DECIMALS = 6
-# Sixteen digits hold the ceiling; a longer text cannot be in range whatever its suffix. Three decimals of k and six of M are whole bytes.
+# Sixteen digits hold the ceiling; a longer text cannot be in range whatever its suffix. Three
+# decimals of k and six of M are whole bytes.
 _WHOLE = "[1-9][0-9]{0,15}(k|M|G|T|Ki|Mi|Gi|Ti)?"
 _DECIMAL = f"(0|[1-9][0-9]{{0,8}})[.]([0-9]{{1,3}}k|[0-9]{{1,{_MAX_DECIMALS}}}(M|G|T|Ki|Mi|Gi|Ti))"
 PATTERN = f"^({_WHOLE}|{_DECIMAL})$"
 _MAX_LENGTH = 18
 
 MESSAGE = (
-    f"must be a whole number of bytes per second from {FLOOR_BYTES_PER_SECOND} to {CEILING_BYTES_PER_SECOND} as a text, "
-    "such as 50Mi, 1250M, 1.5Gi or, in quotes, 52428800 (suffixes k M G T are powers of 1000, Ki Mi Gi Ti of 1024)"
+    f"must be a whole number of bytes per second from {FLOOR_BYTES_PER_SECOND} to "
+    f"{CEILING_BYTES_PER_SECOND} as a text, "
+    "such as 50Mi, 1250M, 1.5Gi or, in quotes, 52428800 (suffixes k M G T are powers of 1000, Ki "
+    "Mi Gi Ti of 1024)"
 )
-NUMBER_MESSAGE = 'must be a text: write the rate in quotes, such as "52428800", or with a suffix, such as 50Mi'
+NUMBER_MESSAGE = (
+    'must be a text: write the rate in quotes, such as "52428800", or with a suffix, such as 50Mi'
+)
 
 
 def parse_byte_rate(written: object) -> int:
-    """Bytes per second of a rate as written in a resource: digits, perhaps with a decimal fraction, and at most one suffix.
+    """Bytes per second of a rate as written in a resource: digits, perhaps with a decimal fraction,
+    and at most one suffix.
 
-    Raises ValueError with a sentence that says what must hold, for anything else and outside the bounds. Zero is
-    refused: in Kafka it means "no limit" in one place and "nothing at all" in another.
+    Raises ValueError with a sentence that says what must hold, for anything else and outside the
+    bounds. Zero is refused: in Kafka it means "no limit" in one place and "nothing at all" in
+    another.
     """
     if isinstance(written, int | float):
         raise ValueError(NUMBER_MESSAGE)
@@ -63,27 +70,44 @@ def _exact(written: str) -> int | None:
         return None
     number = written.rstrip("kKMGTi")
     whole, _, decimals = number.partition(".")
-    value, rest = divmod(int(whole + decimals) * _FACTORS[written[len(number) :]], 10 ** len(decimals))
+    value, rest = divmod(
+        int(whole + decimals) * _FACTORS[written[len(number) :]], 10 ** len(decimals)
+    )
     return None if rest else value
 
 
 def cel_comparable(rate: str) -> str:
-    """CEL for "the rate at path `rate` is not below the floor and can be compared"; else its own rule speaks already."""
-    return f"(isQuantity({rate}) && quantity({rate}).compareTo(quantity('{FLOOR_BYTES_PER_SECOND}')) >= 0)"
+    """CEL for "the rate at path `rate` is not below the floor and can be compared"; else its own
+    rule speaks already.
+    """
+    return (
+        f"(isQuantity({rate}) && "
+        f"quantity({rate}).compareTo(quantity('{FLOOR_BYTES_PER_SECOND}')) >= 0)"
+    )
 
 
 def cel_at_most(lower: str, upper: str) -> str:
-    """CEL for "the rate at `lower` is not above the rate at `upper`"; true where one of them is no sound rate."""
-    return f"(!{cel_comparable(lower)} || !{cel_comparable(upper)} || quantity({lower}).compareTo(quantity({upper})) <= 0)"
+    """CEL for "the rate at `lower` is not above the rate at `upper`"; true where one of them is no
+    sound rate.
+    """
+    return (
+        f"(!{cel_comparable(lower)} || !{cel_comparable(upper)} || "
+        f"quantity({lower}).compareTo(quantity({upper})) <= 0)"
+    )
 
 
-# A fraction n/10^d of a power of two is whole where 5^d divides n. (Kubernetes' own isInteger is false for every fraction of Ki to Ti.)
+# A fraction n/10^d of a power of two is whole where 5^d divides n. (Kubernetes' own isInteger is
+# false for every fraction of Ki to Ti.)
 _POWERS_OF_FIVE = [5**decimals for decimals in range(1, _MAX_DECIMALS + 1)]
 _DECIMALS = "self.find('[.][0-9]+')"
-_IS_WHOLE = f"!self.matches('[.].+i$') || int({_DECIMALS}.substring(1)) % {_POWERS_OF_FIVE}[{_DECIMALS}.size() - 2] == 0"
+_IS_WHOLE = (
+    f"!self.matches('[.].+i$') || int({_DECIMALS}.substring(1)) % "
+    f"{_POWERS_OF_FIVE}[{_DECIMALS}.size() - 2] == 0"
+)
 _RANGE = Rule(
     cel=(
-        f"self.matches('{PATTERN}') && quantity(self).compareTo(quantity('{FLOOR_BYTES_PER_SECOND}')) >= 0 "
+        f"self.matches('{PATTERN}') && "
+        f"quantity(self).compareTo(quantity('{FLOOR_BYTES_PER_SECOND}')) >= 0 "
         f"&& quantity(self).compareTo(quantity('{CEILING_BYTES_PER_SECOND}')) <= 0 && ({_IS_WHOLE})"
     ),
     message=MESSAGE,
@@ -107,10 +131,15 @@ def _capped(value: object) -> object:
     return min(value, CEILING_BYTES_PER_SECOND) if isinstance(value, int) else value
 
 
-ExactRate = Annotated[int, Field(ge=0, le=CEILING_BYTES_PER_SECOND, json_schema_extra={"format": "int64"}), BeforeValidator(_capped)]
+ExactRate = Annotated[
+    int,
+    Field(ge=0, le=CEILING_BYTES_PER_SECOND, json_schema_extra={"format": "int64"}),
+    BeforeValidator(_capped),
+]
 """A byte rate of a status: the canonical integer in bytes per second.
 
-A product above the ceiling (a huge contract times its partitions) is shown as the ceiling, because a status with it could not be written.
+A product above the ceiling (a huge contract times its partitions) is shown as the ceiling, because
+a status with it could not be written.
 """
 
 
@@ -124,17 +153,32 @@ MutationsPerSecond = Annotated[int, Field(ge=1, le=1_000_000)]
 class DefaultQuota(SchemaModel):
     """The quota of one default entity, on each broker."""
 
-    fetch: ByteRate | None = Field(default=None, description="Bytes per second fetched from one broker. Unset means not managed.")
-    produce: ByteRate | None = Field(default=None, description="Bytes per second produced to one broker. Unset means not managed.")
+    fetch: ByteRate | None = Field(
+        default=None,
+        description="Bytes per second fetched from one broker. Unset means not managed.",
+    )
+    produce: ByteRate | None = Field(
+        default=None,
+        description="Bytes per second produced to one broker. Unset means not managed.",
+    )
     request_percentage: RequestPercentage | None = Field(
-        default=None, description="Share of one broker thread's time in percent; 200 means two threads. Unset means not managed."
+        default=None,
+        description="Share of one broker thread's time in percent; 200 means two threads. Unset "
+        "means not managed.",
     )
 
     rules = (
         Rule(
             cel="has(self.fetch) || has(self.produce) || has(self.requestPercentage)",
-            message="must have at least one of fetch, produce and requestPercentage; leave the whole entry out to manage nothing",
-            holds=lambda quota: not (quota.fetch is None and quota.produce is None and quota.request_percentage is None),
+            message="must have at least one of fetch, produce and requestPercentage; leave the "
+            "whole entry out to manage nothing",
+            holds=lambda quota: (
+                not (
+                    quota.fetch is None
+                    and quota.produce is None
+                    and quota.request_percentage is None
+                )
+            ),
         ),
     )
 
@@ -145,23 +189,33 @@ Metering = Literal["Enabled", "Disabled"]
 class QuotaDefaults(SchemaModel):
     """Kafka's default entities. An entry that is left out is not managed."""
 
-    user: DefaultQuota | None = Field(default=None, description="Every user without a quota of their own, each for themselves.")
-    client_id: DefaultQuota | None = Field(default=None, description="Every client id without a quota of its own, each for itself.")
+    user: DefaultQuota | None = Field(
+        default=None, description="Every user without a quota of their own, each for themselves."
+    )
+    client_id: DefaultQuota | None = Field(
+        default=None, description="Every client id without a quota of its own, each for itself."
+    )
     user_and_client_id: DefaultQuota | None = Field(
-        default=None, description="Every pair of user and client id without a quota of its own, each for itself."
+        default=None,
+        description="Every pair of user and client id without a quota of its own, each for itself.",
     )
     metering: Metering = Field(
         default="Disabled",
-        description="Enabled: write a quota that never binds (2^53-1 B/s) for Kafka's default user, so that brokers meter every user. "
-        "The ledger records it, and Disabled gives it back. Nothing is written where user is declared, where somebody else has set a "
-        "default-user quota, or where client ids without a user have byte rates, which it would hide (MeteringWithheld). Unset means "
+        description="Enabled: write a quota that never binds (2^53-1 B/s) for Kafka's default "
+        "user, so that brokers meter every user. "
+        "The ledger records it, and Disabled gives it back. Nothing is written where user is "
+        "declared, where somebody else has set a "
+        "default-user quota, or where client ids without a user have byte rates, which it would "
+        "hide (MeteringWithheld). Unset means "
         "Disabled.",
     )
 
     rules = (
         Rule(
-            cel="has(self.user) || has(self.clientId) || has(self.userAndClientId) || has(self.metering)",
-            message="must have at least one of user, clientId, userAndClientId and metering; leave defaults out to manage nothing",
+            cel="has(self.user) || has(self.clientId) || has(self.userAndClientId) || "
+            "has(self.metering)",
+            message="must have at least one of user, clientId, userAndClientId and metering; "
+            "leave defaults out to manage nothing",
             holds=lambda defaults: bool(defaults.model_fields_set),
         ),
     )
@@ -170,9 +224,13 @@ class QuotaDefaults(SchemaModel):
 class DirectionRates(SchemaModel):
     """Bytes per second in each direction; a direction that is left out is not managed."""
 
-    fetch: ByteRate | None = Field(default=None, description="Bytes per second that may be fetched, such as 10Mi. Unset means not managed.")
+    fetch: ByteRate | None = Field(
+        default=None,
+        description="Bytes per second that may be fetched, such as 10Mi. Unset means not managed.",
+    )
     produce: ByteRate | None = Field(
-        default=None, description="Bytes per second that may be produced, such as 10Mi. Unset means not managed."
+        default=None,
+        description="Bytes per second that may be produced, such as 10Mi. Unset means not managed.",
     )
 
     rules = (
@@ -185,13 +243,15 @@ class DirectionRates(SchemaModel):
 
 
 PER_PARTITION = (
-    "Rate for each partition of the topics; a broker allows it times the partitions it leads, so that the total survives a broker's death."
+    "Rate for each partition of the topics; a broker allows it times the partitions "
+    "it leads, so that the total survives a broker's death."
 )
 PER_BROKER = "Rate on each broker, written as it is."
 TOTAL = "Rate over the whole cluster, divided over the brokers that lead the topics."
 
 IN_ONE_FORM = Rule(
-    cel="[has(self.perPartition), has(self.perBroker), has(self.total)].filter(given, given).size() == 1",
+    cel="[has(self.perPartition), has(self.perBroker), has(self.total)].filter(given, "
+    "given).size() == 1",
     message="must have exactly one of perPartition, perBroker and total",
     holds=lambda rates: [rates.per_partition, rates.per_broker, rates.total].count(None) == 2,
 )
@@ -200,15 +260,20 @@ IN_ONE_FORM = Rule(
 class ContractRates(SchemaModel):
     """The contract of a member, in exactly one form."""
 
-    per_partition: DirectionRates | None = Field(default=None, description=f"{PER_PARTITION} The member needs topics.")
+    per_partition: DirectionRates | None = Field(
+        default=None, description=f"{PER_PARTITION} The member needs topics."
+    )
     per_broker: DirectionRates | None = Field(default=None, description=PER_BROKER)
     total: DirectionRates | None = Field(default=None, description=TOTAL)
     request_percentage: RequestPercentage | None = Field(
         default=None,
-        description="Share of one broker thread's time in percent, on each broker; 200 means two threads. Unset means not managed.",
+        description="Share of one broker thread's time in percent, on each broker; 200 means two "
+        "threads. Unset means not managed.",
     )
     controller_mutations_per_second: MutationsPerSecond | None = Field(
-        default=None, description="Partitions created, deleted or altered per second, on each broker. Unset means not managed."
+        default=None,
+        description="Partitions created, deleted or altered per second, on each broker. Unset "
+        "means not managed.",
     )
 
     rules = (IN_ONE_FORM,)
@@ -217,14 +282,22 @@ class ContractRates(SchemaModel):
 class ThrottledRates(SchemaModel):
     """The rates that the members of a tier drop to, in each form that their contracts use."""
 
-    per_partition: DirectionRates | None = Field(default=None, description=f"For members with a contract perPartition. {PER_PARTITION}")
-    per_broker: DirectionRates | None = Field(default=None, description=f"For members with a contract perBroker. {PER_BROKER}")
-    total: DirectionRates | None = Field(default=None, description=f"For members with a contract total. {TOTAL}")
+    per_partition: DirectionRates | None = Field(
+        default=None, description=f"For members with a contract perPartition. {PER_PARTITION}"
+    )
+    per_broker: DirectionRates | None = Field(
+        default=None, description=f"For members with a contract perBroker. {PER_BROKER}"
+    )
+    total: DirectionRates | None = Field(
+        default=None, description=f"For members with a contract total. {TOTAL}"
+    )
 
     rules = (
         Rule(
             cel="has(self.perPartition) || has(self.perBroker) || has(self.total)",
             message="must have at least one of perPartition, perBroker and total",
-            holds=lambda rates: [rates.per_partition, rates.per_broker, rates.total].count(None) < 3,
+            holds=lambda rates: (
+                [rates.per_partition, rates.per_broker, rates.total].count(None) < 3
+            ),
         ),
     )

@@ -1,7 +1,8 @@
 """spec.rollup: usage tables, how often they are made, where they are kept, and what a Job may use.
 
-The operator reads it to make the Jobs, and the Job reads it too. Whether a claim exists, a bucket can be written or nodes have the
-memory is found out by the Job, and reported in the policy's condition RollupsCurrent.
+The operator reads it to make the Jobs, and the Job reads it too. Whether a claim exists, a bucket
+can be written or nodes have the memory is found out by the Job, and reported in the policy's
+condition RollupsCurrent.
 """
 
 from typing import Annotated, Literal
@@ -22,17 +23,21 @@ DAY_SECONDS = 86_400
 _interval_check, _interval_schema = ruled(
     Rule(
         cel=f"self % {WINDOW_STEP_SECONDS} == 0 && {DAY_SECONDS} % self == 0",
-        message="must divide a day into equal windows of whole five minutes, such as 300, 900, 1800, 3600, 21600 or 86400",
+        message="must divide a day into equal windows of whole five minutes, such as 300, 900, "
+        "1800, 3600, 21600 or 86400",
         holds=lambda seconds: seconds % WINDOW_STEP_SECONDS == 0 and DAY_SECONDS % seconds == 0,
     )
 )
-IntervalSeconds = Annotated[int, Field(ge=WINDOW_STEP_SECONDS, le=DAY_SECONDS), _interval_check, _interval_schema]
+IntervalSeconds = Annotated[
+    int, Field(ge=WINDOW_STEP_SECONDS, le=DAY_SECONDS), _interval_check, _interval_schema
+]
 
 _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _url_check, _url_schema = ruled(
     matching(
         rf"(?:file:///|s3://|gs://|abfss?://){_SEGMENT}(?:@{_SEGMENT})?(?:/{_SEGMENT})*/?",
-        "must be a folder as file:///path, s3://bucket/path, gs://bucket/path or abfs://container@account/path, "
+        "must be a folder as file:///path, s3://bucket/path, gs://bucket/path or "
+        "abfs://container@account/path, "
         "without credentials, query or '..'",
     )
 )
@@ -41,7 +46,8 @@ StorageUrl = Annotated[str, Field(min_length=1, max_length=512), _url_check, _ur
 _memory_check, _memory_schema = ruled(
     matching(r"[1-9][0-9]{0,6}(?:Mi|Gi)", "must be memory in Mi or Gi, such as 3Gi or 1536Mi"),
     Rule(
-        cel="!isQuantity(self) || (quantity(self).compareTo(quantity('1Gi')) >= 0 && quantity(self).compareTo(quantity('1024Gi')) <= 0)",
+        cel="!isQuantity(self) || (quantity(self).compareTo(quantity('1Gi')) >= 0 && "
+        "quantity(self).compareTo(quantity('1024Gi')) <= 0)",
         message="must be from 1Gi to 1024Gi: a Java machine and Python share it",
         holds=lambda text: 1024 <= mebibytes(text) <= 1024 * 1024,
     ),
@@ -49,7 +55,10 @@ _memory_check, _memory_schema = ruled(
 Memory = Annotated[str, Field(min_length=1, max_length=24), _memory_check, _memory_schema]
 
 _price_check, _price_schema = ruled(
-    matching(r"[0-9]{1,9}(?:\.[0-9]{1,6})?", 'must be an amount as a text, such as "0.02", in the currency of your choice')
+    matching(
+        r"[0-9]{1,9}(?:\.[0-9]{1,6})?",
+        'must be an amount as a text, such as "0.02", in the currency of your choice',
+    )
 )
 Price = Annotated[str, Field(min_length=1, max_length=16), _price_check, _price_schema]
 
@@ -60,8 +69,10 @@ def mebibytes(memory: str) -> int:
 
 
 _requested = Rule(
-    cel="!has(self.requestMillicores) || self.requestMillicores <= 1000 * (has(self.cores) ? self.cores : 2)",
-    message="requestMillicores must not be above the cores (2 where unset): nothing can be promised that may not be used",
+    cel="!has(self.requestMillicores) || self.requestMillicores <= 1000 * (has(self.cores) ? "
+    "self.cores : 2)",
+    message="requestMillicores must not be above the cores (2 where unset): nothing can be "
+    "promised that may not be used",
     field_path=".requestMillicores",
     holds=lambda pod: pod.request_millicores is None or pod.request_millicores <= 1000 * pod.cores,
 )
@@ -71,25 +82,31 @@ class RollupStorage(SchemaModel):
     """The storage of the tables."""
 
     url: StorageUrl = Field(
-        description="Folder of the tables: file:///path on a volume (see claimName), or s3://, gs:// or abfs:// with the Job's identity."
+        description="Folder of the tables: file:///path on a volume (see claimName), or s3://, "
+        "gs:// or abfs:// with the Job's identity."
     )
     claim_name: ObjectName | None = Field(
         default=None,
-        description="PersistentVolumeClaim in this namespace that the Job mounts at the path of a file:// url. With executors it has to be "
+        description="PersistentVolumeClaim in this namespace that the Job mounts at the path of a "
+        "file:// url. With executors it has to be "
         "one that several nodes may write (ReadWriteMany).",
     )
 
     rules = (
         Rule(
             cel="!self.url.startsWith('file://') || has(self.claimName)",
-            message="claimName is required with a file:// url: without a volume the tables would be gone with the Job",
+            message="claimName is required with a file:// url: without a volume the tables would "
+            "be gone with the Job",
             reason="FieldValueRequired",
             field_path=".claimName",
-            holds=lambda storage: not storage.url.startswith("file://") or storage.claim_name is not None,
+            holds=lambda storage: (
+                not storage.url.startswith("file://") or storage.claim_name is not None
+            ),
         ),
         Rule(
             cel="self.url.startsWith('file://') || !has(self.claimName)",
-            message="claimName goes with a file:// url only; leave it out where the tables are in a bucket",
+            message="claimName goes with a file:// url only; leave it out where the tables are in "
+            "a bucket",
             reason="FieldValueForbidden",
             field_path=".claimName",
             holds=lambda storage: storage.url.startswith("file://") or storage.claim_name is None,
@@ -105,11 +122,18 @@ class RollupStorage(SchemaModel):
 class RollupDriver(SchemaModel):
     """The Job's own Pod."""
 
-    cores: Cores = Field(default=2, description="Processors of the Job's Pod, not exceeded. Unset means 2.")
-    request_millicores: Millicores | None = Field(
-        default=None, description="What of them a node has to have free, in thousandths of a processor. Unset means all of them."
+    cores: Cores = Field(
+        default=2, description="Processors of the Job's Pod, not exceeded. Unset means 2."
     )
-    memory: Memory = Field(default="3Gi", description="Memory of the Job's Pod, asked for and not exceeded. Unset means 3Gi.")
+    request_millicores: Millicores | None = Field(
+        default=None,
+        description="What of them a node has to have free, in thousandths of a processor. Unset "
+        "means all of them.",
+    )
+    memory: Memory = Field(
+        default="3Gi",
+        description="Memory of the Job's Pod, asked for and not exceeded. Unset means 3Gi.",
+    )
 
     rules = (_requested,)
 
@@ -123,11 +147,14 @@ class RollupExecutors(SchemaModel):
     """Further Pods that the Job starts, for clusters too large for one."""
 
     instances: Annotated[int, Field(ge=0, le=100)] = Field(
-        default=0, description="How many. 0: everything happens in the Job's own Pod. Unset means 0."
+        default=0,
+        description="How many. 0: everything happens in the Job's own Pod. Unset means 0.",
     )
     cores: Cores = Field(default=2, description="Processors of each. Unset means 2.")
     request_millicores: Millicores | None = Field(
-        default=None, description="What of them a node has to have free for each, in thousandths of a processor. Unset means all of them."
+        default=None,
+        description="What of them a node has to have free for each, in thousandths of a "
+        "processor. Unset means all of them.",
     )
     memory: Memory = Field(default="4Gi", description="Memory of each. Unset means 4Gi.")
 
@@ -142,12 +169,17 @@ class RollupExecutors(SchemaModel):
 class RetentionDays(SchemaModel):
     """How long tables are kept. Days are kept for ever."""
 
-    five_minutes: Days = Field(default=30, description="Days for which tables of five minutes are kept. Unset means 30.")
-    hours: Days = Field(default=400, description="Days for which tables of hours are kept. Unset means 400.")
+    five_minutes: Days = Field(
+        default=30, description="Days for which tables of five minutes are kept. Unset means 30."
+    )
+    hours: Days = Field(
+        default=400, description="Days for which tables of hours are kept. Unset means 400."
+    )
 
     rules = (
         Rule(
-            cel="(has(self.fiveMinutes) ? self.fiveMinutes : 30) <= (has(self.hours) ? self.hours : 400)",
+            cel="(has(self.fiveMinutes) ? self.fiveMinutes : 30) <= (has(self.hours) ? "
+            "self.hours : 400)",
             message="fiveMinutes (30 where unset) must not be above hours (400 where unset)",
             holds=lambda days: days.five_minutes <= days.hours,
         ),
@@ -157,13 +189,18 @@ class RetentionDays(SchemaModel):
 class PricePerGiB(SchemaModel):
     """The price of 2^30 bytes in a chargeback report."""
 
-    fetch: Price | None = Field(default=None, description="Price of each GiB fetched. Unset means that none is shown.")
-    produce: Price | None = Field(default=None, description="Price of each GiB produced. Unset means that none is shown.")
+    fetch: Price | None = Field(
+        default=None, description="Price of each GiB fetched. Unset means that none is shown."
+    )
+    produce: Price | None = Field(
+        default=None, description="Price of each GiB produced. Unset means that none is shown."
+    )
 
     rules = (
         Rule(
             cel="has(self.fetch) || has(self.produce)",
-            message="must have at least one of fetch and produce; leave pricePerGiB out to show no price",
+            message="must have at least one of fetch and produce; leave pricePerGiB out to show "
+            "no price",
             holds=lambda price: price.fetch is not None or price.produce is not None,
         ),
     )
@@ -173,49 +210,69 @@ class Recommend(SchemaModel):
     """How contracts are recommended from usage, and whether the operator may act on that."""
 
     headroom_percent: Annotated[int, Field(ge=0, le=1000)] = Field(
-        default=30, description="How far a recommended contract is above what 99 % of five minutes stayed under. Unset means 30."
+        default=30,
+        description="How far a recommended contract is above what 99 % of five minutes stayed "
+        "under. Unset means 30.",
     )
     apply: RecommendationUse = Field(
         default="Never",
-        description="Never: recommended contracts are shown in the tier's status. WithinPercent: they replace the declared ones, "
-        "no further from these than maxChangePercent; the objects themselves stay as you wrote them. Unset means Never.",
+        description="Never: recommended contracts are shown in the tier's status. WithinPercent: "
+        "they replace the declared ones, "
+        "no further from these than maxChangePercent; the objects themselves stay as you wrote "
+        "them. Unset means Never.",
     )
     max_change_percent: Annotated[int, Field(ge=1, le=100)] | None = Field(
-        default=None, description="How far an applied contract may be from the declared one, up or down. Required with apply WithinPercent."
+        default=None,
+        description="How far an applied contract may be from the declared one, up or down. "
+        "Required with apply WithinPercent.",
     )
 
     rules = (
         Rule(
             cel="!has(self.apply) || self.apply != 'WithinPercent' || has(self.maxChangePercent)",
-            message="maxChangePercent is required with apply WithinPercent: it bounds how far an applied contract may be from yours",
+            message="maxChangePercent is required with apply WithinPercent: it bounds how far an "
+            "applied contract may be from yours",
             reason="FieldValueRequired",
             field_path=".maxChangePercent",
-            holds=lambda recommend: recommend.apply != "WithinPercent" or recommend.max_change_percent is not None,
+            holds=lambda recommend: (
+                recommend.apply != "WithinPercent" or recommend.max_change_percent is not None
+            ),
         ),
     )
 
 
 class Rollup(SchemaModel):
-    """Usage tables, chargeback reports and recommended contracts, made by Jobs that the operator starts."""
+    """Usage tables, chargeback reports and recommended contracts, made by Jobs that the operator
+    starts.
+    """
 
     interval_seconds: IntervalSeconds = Field(
         default=3600,
-        description="How long the window of one Job is, so how often there is one; windows are aligned to midnight UTC. Unset means 3600.",
+        description="How long the window of one Job is, so how often there is one; windows are "
+        "aligned to midnight UTC. Unset means 3600.",
     )
     storage: RollupStorage = Field(description="Where the tables are.")
-    driver: RollupDriver = Field(default=RollupDriver(), description="The Job's own Pod. Unset means the defaults of its fields.")
+    driver: RollupDriver = Field(
+        default=RollupDriver(),
+        description="The Job's own Pod. Unset means the defaults of its fields.",
+    )
     executors: RollupExecutors = Field(
         default=RollupExecutors(),
-        description="Further Pods that the Job starts, for clusters too large for one. Unset means the defaults of its fields.",
+        description="Further Pods that the Job starts, for clusters too large for one. Unset "
+        "means the defaults of its fields.",
     )
     retention_days: RetentionDays = Field(
-        default=RetentionDays(), description="How long tables are kept. Unset means the defaults of its fields."
+        default=RetentionDays(),
+        description="How long tables are kept. Unset means the defaults of its fields.",
     )
     price_per_gib: PricePerGiB | None = Field(
         default=None,
         alias="pricePerGiB",
-        description="What 2^30 bytes cost in a chargeback report. Unset means that no price is shown.",
+        description="What 2^30 bytes cost in a chargeback report. Unset means that no price is "
+        "shown.",
     )
     recommend: Recommend = Field(
-        default=Recommend(), description="How contracts are recommended from usage. Unset means the defaults of its fields."
+        default=Recommend(),
+        description="How contracts are recommended from usage. Unset means the defaults of its "
+        "fields.",
     )

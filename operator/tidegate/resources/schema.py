@@ -1,7 +1,9 @@
-"""The base of every part of a custom resource: camelCase outside, frozen inside, its rules beside its fields.
+"""The base of every part of a custom resource: camelCase outside, frozen inside, its rules beside
+its fields.
 
-A part depends on nothing of Kafka, Kubernetes clients or the control pass. What is left out of a spec has
-its default in the model and in the description, not in the CRD: no one writes it into the object. None = there is no default.
+A part depends on nothing of Kafka, Kubernetes clients or the control pass. What is left out of a
+spec has its default in the model and in the description, not in the CRD: no one writes it into the
+object. None = there is no default.
 """
 
 from collections.abc import Callable
@@ -27,9 +29,10 @@ RuleReason = Literal["FieldValueInvalid", "FieldValueForbidden", "FieldValueRequ
 class Rule:
     """A condition on a value.
 
-    `message` says what must hold; `message_cel` may compute a better one that names the culprit (where that fails, `message`
-    is used). `field_path` (as `.throttledRates`) points at the field below the value that is to blame. `holds` is the same rule in
-    Python; it gets the validated value. An empty `cel` means that the schema says it in another way (a list type, a pattern).
+    `message` says what must hold; `message_cel` may compute a better one that names the culprit
+    (where that fails, `message` is used). `field_path` (as `.throttledRates`) points at the field
+    below the value that is to blame. `holds` is the same rule in Python; it gets the validated
+    value. An empty `cel` means that the schema says it in another way (a list type, a pattern).
     """
 
     cel: str
@@ -50,7 +53,9 @@ class Rule:
 
 
 class BrokenRule(ValueError):
-    """A value breaks a rule; `field_path` (as `.throttledRates`, or empty) is relative to the value."""
+    """A value breaks a rule; `field_path` (as `.throttledRates`, or empty) is relative to the
+    value.
+    """
 
     def __init__(self, message: str, field_path: str) -> None:
         super().__init__(message)
@@ -65,10 +70,11 @@ def enforce(rules: tuple[Rule, ...], value: Any) -> None:
 
 
 class SchemaModel(BaseModel):
-    """A part of a resource. Unknown fields are dropped when read, so that an older operator survives a newer CRD.
+    """A part of a resource. Unknown fields are dropped when read, so that an older operator
+    survives a newer CRD.
 
-    `rules` are checked after all fields are valid; they also go into the CRD as CEL. A part that has the same name in
-    several places repeats its rules in each.
+    `rules` are checked after all fields are valid; they also go into the CRD as CEL. A part that
+    has the same name in several places repeats its rules in each.
     """
 
     model_config = ConfigDict(
@@ -88,7 +94,9 @@ class SchemaModel(BaseModel):
         return self
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         """Put the rules into the generated schema, where the translator finds them."""
         schema = handler.resolve_ref_schema(handler(core_schema))
         if rules := [rule.as_schema() for rule in cls.rules if rule.cel]:

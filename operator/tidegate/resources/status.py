@@ -18,7 +18,9 @@ from tidegate.resources.tiers import MAX_MEMBERS, TierLevel
 ConditionStatus = Literal["True", "False", "Unknown"]
 Timestamp = Annotated[str, Field(max_length=40, json_schema_extra={"format": "date-time"})]
 Generation = Annotated[int, Field(ge=0, le=2**53 - 1, json_schema_extra={"format": "int64"})]
-CamelCaseWord = Annotated[str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z][A-Za-z0-9]*$")]
+CamelCaseWord = Annotated[
+    str, Field(min_length=1, max_length=128, pattern=r"^[A-Za-z][A-Za-z0-9]*$")
+]
 StatusText = Annotated[str, Field(max_length=1024)]
 
 
@@ -27,10 +29,14 @@ class Condition(SchemaModel):
 
     type: CamelCaseWord = Field(description="What the condition is about, such as Ready.")
     status: ConditionStatus = Field(description="True, False or Unknown.")
-    observed_generation: Generation | None = Field(default=None, description="metadata.generation of the spec that this speaks of.")
+    observed_generation: Generation | None = Field(
+        default=None, description="metadata.generation of the spec that this speaks of."
+    )
     last_transition_time: Timestamp = Field(description="When status last changed.")
     reason: CamelCaseWord = Field(description="Why, in one stable CamelCase word.")
-    message: Annotated[str, Field(max_length=32768)] = Field(description="Why, in a sentence for people.")
+    message: Annotated[str, Field(max_length=32768)] = Field(
+        description="Why, in a sentence for people."
+    )
 
 
 BrokerPressure = Literal["Over", "Within", "Unknown"]
@@ -43,9 +49,15 @@ class BrokerStatus(SchemaModel):
     """One broker against its limits."""
 
     id: BrokerId = Field(description="The broker's id.")
-    egress_limit: ExactRate | None = Field(default=None, description="Limit out of the broker in force, in bytes per second.")
-    ingress_limit: ExactRate | None = Field(default=None, description="Limit into the broker in force, in bytes per second.")
-    pressure: BrokerPressure = Field(description="Over or Within its limits, or Unknown without a fresh reading.")
+    egress_limit: ExactRate | None = Field(
+        default=None, description="Limit out of the broker in force, in bytes per second."
+    )
+    ingress_limit: ExactRate | None = Field(
+        default=None, description="Limit into the broker in force, in bytes per second."
+    )
+    pressure: BrokerPressure = Field(
+        description="Over or Within its limits, or Unknown without a fresh reading."
+    )
     since: Timestamp | None = Field(default=None, description="Since when.")
 
 
@@ -54,8 +66,10 @@ class LevelStatus(SchemaModel):
 
     level: TierLevel = Field(description="The level.")
     state: LevelState = Field(
-        description="Contract: everybody at their contract. Stepping: a contract was lowered and quotas follow in safe steps. "
-        "Throttled: below the contract, because a broker is over its limit. Relaxing: on the way back to the contract."
+        description="Contract: everybody at their contract. Stepping: a contract was lowered and "
+        "quotas follow in safe steps. "
+        "Throttled: below the contract, because a broker is over its limit. Relaxing: on the way "
+        "back to the contract."
     )
     since: Timestamp | None = Field(default=None, description="Since when.")
     because: StatusText | None = Field(default=None, description="What caused it, with numbers.")
@@ -66,10 +80,13 @@ class QuotaCounts(SchemaModel):
 
     managed: Count = Field(description="Entities with a quota of ours.")
     in_sync: Count = Field(description="Of those, entities whose quota is what it should end at.")
-    contended: Count = Field(description="Entities left alone, because another writer keeps changing them.")
+    contended: Count = Field(
+        description="Entities left alone, because another writer keeps changing them."
+    )
     largest_leader_skew: Skew | None = Field(
         default=None,
-        description="The worst ratio of permitted total to contract; 1.00 where leaders are even. Unset where no leader is known.",
+        description="The worst ratio of permitted total to contract; 1.00 where leaders are even. "
+        "Unset where no leader is known.",
     )
 
 
@@ -77,15 +94,21 @@ class PolicySummary(SchemaModel):
     """The columns of kubectl get."""
 
     brokers: Count | None = Field(default=None, description="Live brokers.")
-    over: Count | None = Field(default=None, description="Brokers over their limit. Unset where load is not measured.")
-    throttled: Count | None = Field(default=None, description="Levels below their contract now; the list levels has them.")
+    over: Count | None = Field(
+        default=None, description="Brokers over their limit. Unset where load is not measured."
+    )
+    throttled: Count | None = Field(
+        default=None, description="Levels below their contract now; the list levels has them."
+    )
 
 
 class RollupStatus(SchemaModel):
     """How far the usage tables are."""
 
     published_until: Timestamp | None = Field(
-        default=None, description="Every window that ended by then is in the tables, unless Prometheus has nothing of it."
+        default=None,
+        description="Every window that ended by then is in the tables, unless Prometheus has "
+        "nothing of it.",
     )
     waiting: Count = Field(description="Windows that are over and not in the tables yet.")
     failed: Count = Field(description="Of those, windows whose Job failed; each is tried again.")
@@ -94,12 +117,17 @@ class RollupStatus(SchemaModel):
 class PolicyStatus(SchemaModel):
     """The operator's report on a policy. Rates are metrics, not status."""
 
-    observed_generation: Generation | None = Field(default=None, description="metadata.generation of the spec that this status speaks of.")
-    cluster_id: Annotated[str, Field(max_length=128)] | None = Field(default=None, description="Id of the Kafka cluster that answered.")
+    observed_generation: Generation | None = Field(
+        default=None, description="metadata.generation of the spec that this status speaks of."
+    )
+    cluster_id: Annotated[str, Field(max_length=128)] | None = Field(
+        default=None, description="Id of the Kafka cluster that answered."
+    )
     conditions: tuple[Condition, ...] | None = Field(
         default=None,
         max_length=16,
-        description="Ready on top, then Stalled (a person must act), ClusterReachable, MetricsFresh, QuotasInSync, Throttling and, "
+        description="Ready on top, then Stalled (a person must act), ClusterReachable, "
+        "MetricsFresh, QuotasInSync, Throttling and, "
         "where asked for, RollupsCurrent.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
@@ -113,10 +141,17 @@ class PolicyStatus(SchemaModel):
         default=None,
         max_length=4,
         description="Every level that has tiers.",
-        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["level"]},
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["level"],
+        },
     )
-    quotas: QuotaCounts | None = Field(default=None, description="The quotas that this policy manages.")
-    rollup: RollupStatus | None = Field(default=None, description="How far the usage tables are, where the policy asks for them.")
+    quotas: QuotaCounts | None = Field(
+        default=None, description="The quotas that this policy manages."
+    )
+    rollup: RollupStatus | None = Field(
+        default=None, description="How far the usage tables are, where the policy asks for them."
+    )
     summary: PolicySummary | None = Field(default=None, description="The columns of kubectl get.")
 
 
@@ -126,80 +161,126 @@ class PolicyStatus(SchemaModel):
 class QuotaInForce(SchemaModel):
     """A native quota on each broker; a key that is absent is not managed."""
 
-    fetch: ExactRate | None = Field(default=None, description="Bytes per second fetched from one broker.")
-    produce: ExactRate | None = Field(default=None, description="Bytes per second produced to one broker.")
-    request_percentage: ExactRate | None = Field(default=None, description="Share of one broker thread's time in percent.")
-    controller_mutations_per_second: ExactRate | None = Field(default=None, description="Partition mutations per second.")
+    fetch: ExactRate | None = Field(
+        default=None, description="Bytes per second fetched from one broker."
+    )
+    produce: ExactRate | None = Field(
+        default=None, description="Bytes per second produced to one broker."
+    )
+    request_percentage: ExactRate | None = Field(
+        default=None, description="Share of one broker thread's time in percent."
+    )
+    controller_mutations_per_second: ExactRate | None = Field(
+        default=None, description="Partition mutations per second."
+    )
 
 
 class TotalRates(SchemaModel):
     """Rates over the whole cluster."""
 
-    fetch: ExactRate | None = Field(default=None, description="Bytes per second fetched from all brokers together.")
-    produce: ExactRate | None = Field(default=None, description="Bytes per second produced to all brokers together.")
+    fetch: ExactRate | None = Field(
+        default=None, description="Bytes per second fetched from all brokers together."
+    )
+    produce: ExactRate | None = Field(
+        default=None, description="Bytes per second produced to all brokers together."
+    )
 
 
 class AppliedRates(SchemaModel):
     """What replaces a contract, in the contract's own form."""
 
-    fetch: ExactRate | None = Field(default=None, description="Bytes per second fetched, counted as the contract counts them.")
-    produce: ExactRate | None = Field(default=None, description="Bytes per second produced, counted as the contract counts them.")
+    fetch: ExactRate | None = Field(
+        default=None, description="Bytes per second fetched, counted as the contract counts them."
+    )
+    produce: ExactRate | None = Field(
+        default=None, description="Bytes per second produced, counted as the contract counts them."
+    )
 
 
 class Recommendation(SchemaModel):
     """The contract that fits a member's usage."""
 
-    fetch: ExactRate | None = Field(default=None, description="Recommended rate in the contract's own form; unset = none.")
-    produce: ExactRate | None = Field(default=None, description="Recommended rate in the contract's own form; unset = none.")
+    fetch: ExactRate | None = Field(
+        default=None, description="Recommended rate in the contract's own form; unset = none."
+    )
+    produce: ExactRate | None = Field(
+        default=None, description="Recommended rate in the contract's own form; unset = none."
+    )
     applied: AppliedRates | None = Field(
-        default=None, description="The part of it that replaces the contract, in the contract's own form, where the policy allows it."
+        default=None,
+        description="The part of it that replaces the contract, in the contract's own form, where "
+        "the policy allows it.",
     )
     reason: CamelCaseWord = Field(description="Why it is recommended, or why nothing is.")
-    message: StatusText | None = Field(default=None, description="The same with numbers, in a sentence for people.")
+    message: StatusText | None = Field(
+        default=None, description="The same with numbers, in a sentence for people."
+    )
 
 
 class MemberStatus(SchemaModel):
     """One member: its leaders, its quota, and how far that is from its promise."""
 
-    name: Annotated[str, Field(min_length=1, max_length=128)] = Field(description="Name of the member in the spec.")
+    name: Annotated[str, Field(min_length=1, max_length=128)] = Field(
+        description="Name of the member in the spec."
+    )
     leaders: Count | None = Field(
-        default=None, description="Partitions of its topics that have a leader. Unset for a member without topics."
+        default=None,
+        description="Partitions of its topics that have a leader. Unset for a member without "
+        "topics.",
     )
     leader_skew: Skew | None = Field(
-        default=None, description="Permitted total over contract under method Max; 1.00 where every leading broker leads equally many."
+        default=None,
+        description="Permitted total over contract under method Max; 1.00 where every leading "
+        "broker leads equally many.",
     )
     quota: QuotaInForce | None = Field(default=None, description="Quota in force on each broker.")
-    target: QuotaInForce | None = Field(default=None, description="Quota it is on its way to, where that differs.")
-    contract_total: TotalRates | None = Field(default=None, description="What the contract promises over the whole cluster.")
+    target: QuotaInForce | None = Field(
+        default=None, description="Quota it is on its way to, where that differs."
+    )
+    contract_total: TotalRates | None = Field(
+        default=None, description="What the contract promises over the whole cluster."
+    )
     permitted_total: TotalRates | None = Field(
         default=None,
-        description="What the target (the quota, where no target is shown) permits over the whole cluster: it times the brokers that lead.",
+        description="What the target (the quota, where no target is shown) permits over the whole "
+        "cluster: it times the brokers that lead.",
     )
     state: CamelCaseWord = Field(
-        description="Contract, Stepping, Throttled, Relaxing, or what keeps the member from it, such as TopicNotFound."
+        description="Contract, Stepping, Throttled, Relaxing, or what keeps the member from it, "
+        "such as TopicNotFound."
     )
     override: Annotated[str, Field(max_length=512)] | None = Field(
-        default=None, description="The QuotaOverride that replaces its contract or keeps it from being throttled: namespace/name."
+        default=None,
+        description="The QuotaOverride that replaces its contract or keeps it from being "
+        "throttled: namespace/name.",
     )
     message: StatusText | None = Field(default=None, description="Why, in a sentence for people.")
     recommended: Recommendation | None = Field(
-        default=None, description="The contract that fits its usage. Unset where there are no usage tables of it."
+        default=None,
+        description="The contract that fits its usage. Unset where there are no usage tables of "
+        "it.",
     )
 
 
 class TierStatusSummary(SchemaModel):
     """The columns of kubectl get."""
 
-    members: Count | None = Field(default=None, description="Members of the spec that the last pass saw.")
+    members: Count | None = Field(
+        default=None, description="Members of the spec that the last pass saw."
+    )
     state: CamelCaseWord | None = Field(
-        default=None, description="The state that most needs attention among the members; Contract where all are at their contract."
+        default=None,
+        description="The state that most needs attention among the members; Contract where all "
+        "are at their contract.",
     )
 
 
 class TierStatus(SchemaModel):
     """The operator's report on a tier. Measured rates are metrics, not status."""
 
-    observed_generation: Generation | None = Field(default=None, description="metadata.generation of the spec that this status speaks of.")
+    observed_generation: Generation | None = Field(
+        default=None, description="metadata.generation of the spec that this status speaks of."
+    )
     conditions: tuple[Condition, ...] | None = Field(
         default=None,
         max_length=16,
@@ -210,11 +291,13 @@ class TierStatus(SchemaModel):
         default=None,
         max_length=MAX_MEMBERS,
         description="Every member of the spec.",
-        # One writer writes the list as a whole. A map would have the server track the owner of every field of every member: a third
-        # of the object's size and of the time of each write.
+        # One writer writes the list as a whole. A map would have the server track the owner of
+        # every field of every member: a third of the object's size and of the time of each write.
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
-    summary: TierStatusSummary | None = Field(default=None, description="The columns of kubectl get.")
+    summary: TierStatusSummary | None = Field(
+        default=None, description="The columns of kubectl get."
+    )
 
 
 # The status of QuotaOverride: whether it is in force, for whom, since when and until when.
@@ -247,16 +330,20 @@ class OverrideStatusSummary(SchemaModel):
 class OverrideStatus(SchemaModel):
     """The operator's report on an override."""
 
-    observed_generation: Generation | None = Field(default=None, description="metadata.generation of the spec that this status speaks of.")
+    observed_generation: Generation | None = Field(
+        default=None, description="metadata.generation of the spec that this status speaks of."
+    )
     conditions: tuple[Condition, ...] | None = Field(
         default=None,
         max_length=16,
-        description="Ready: whether it is in force for everybody it names. Stalled: whether a person must act.",
+        description="Ready: whether it is in force for everybody it names. Stalled: whether a "
+        "person must act.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     state: OverrideState | None = Field(
         default=None,
-        description="Pending: not in force, and Ready says why. Active: in force for at least one member. Expired: over.",
+        description="Pending: not in force, and Ready says why. Active: in force for at least one "
+        "member. Expired: over.",
     )
     members: tuple[OverriddenMember, ...] | None = Field(
         default=None,
@@ -264,6 +351,10 @@ class OverrideStatus(SchemaModel):
         description=f"The members that it is in force for, the first {MAX_SHOWN_MEMBERS} of them.",
         json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
-    since: Timestamp | None = Field(default=None, description="Since when it has been in force; stays when it is over.")
+    since: Timestamp | None = Field(
+        default=None, description="Since when it has been in force; stays when it is over."
+    )
     until: Timestamp | None = Field(default=None, description="When it ends, in UTC.")
-    summary: OverrideStatusSummary | None = Field(default=None, description="The columns of kubectl get.")
+    summary: OverrideStatusSummary | None = Field(
+        default=None, description="The columns of kubectl get."
+    )

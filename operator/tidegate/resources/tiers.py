@@ -1,14 +1,22 @@
 """The specs of BusinessTier and QuotaOverride.
 
-The operator, not the schema, checks what needs other objects: whether the policy and the topics exist, and whether a user or
-client id is in another tier. It also finds the same user and client id twice in one tier, which would cost too much in CEL.
+The operator, not the schema, checks what needs other objects: whether the policy and the topics
+exist, and whether a user or client id is in another tier. It also finds the same user and client id
+twice in one tier, which would cost too much in CEL.
 """
 
 from typing import Any, Literal
 
 from pydantic import Field
 
-from tidegate.resources.fields import KafkaName, MemberName, Moment, PolicyRef, Sentence, TopicPattern
+from tidegate.resources.fields import (
+    KafkaName,
+    MemberName,
+    Moment,
+    PolicyRef,
+    Sentence,
+    TopicPattern,
+)
 from tidegate.resources.rates import (
     IN_ONE_FORM,
     PER_BROKER,
@@ -30,21 +38,29 @@ MAX_TOPICS = 100
 class TierMember(SchemaModel):
     """One user, client id, or pair of both, with its promise."""
 
-    name: MemberName = Field(description="Name of the member within the tier; it appears in status, events and metrics.")
-    user: KafkaName | None = Field(
-        default=None, description="Principal name as Kafka sees it, without 'User:'. Clients without a login are ANONYMOUS."
+    name: MemberName = Field(
+        description="Name of the member within the tier; it appears in status, events and metrics."
     )
-    client_id: KafkaName | None = Field(default=None, description="Client id as the client sends it.")
+    user: KafkaName | None = Field(
+        default=None,
+        description="Principal name as Kafka sees it, without 'User:'. Clients without a login "
+        "are ANONYMOUS.",
+    )
+    client_id: KafkaName | None = Field(
+        default=None, description="Client id as the client sends it."
+    )
     topics: tuple[TopicPattern, ...] | None = Field(
         default=None,
         min_length=1,
         max_length=MAX_TOPICS,
-        description="Topics by name, or by a prefix ending in *. Their partition leaders scale the contract.",
+        description="Topics by name, or by a prefix ending in *. Their partition leaders scale "
+        "the contract.",
         json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     contract: ContractRates | None = Field(
         default=None,
-        description="What the member is promised. Unset means unlimited until the tier is throttled, and unlimited again after.",
+        description="What the member is promised. Unset means unlimited until the tier is "
+        "throttled, and unlimited again after.",
     )
 
     rules = (
@@ -56,23 +72,33 @@ class TierMember(SchemaModel):
         ),
         Rule(
             cel="!has(self.contract) || !has(self.contract.perPartition) || has(self.topics)",
-            message="topics are required with a contract perPartition: its rate is multiplied by their partitions",
+            message="topics are required with a contract perPartition: its rate is multiplied by "
+            "their partitions",
             reason="FieldValueRequired",
             field_path=".topics",
-            holds=lambda member: member.contract is None or member.contract.per_partition is None or member.topics is not None,
+            holds=lambda member: (
+                member.contract is None
+                or member.contract.per_partition is None
+                or member.topics is not None
+            ),
         ),
         Rule(
             cel="",
             message="every topic may appear once only",
             field_path=".topics",
-            holds=lambda member: member.topics is None or len(set(member.topics)) == len(member.topics),
+            holds=lambda member: (
+                member.topics is None or len(set(member.topics)) == len(member.topics)
+            ),
         ),
     )
 
 
 def _throttled_rule(form: str, direction: str) -> Rule:
     """The rule that one throttled rate is not above the same rate of any member's contract."""
-    throttled, contract = f"self.throttledRates.{form}.{direction}", f"m.contract.{form}.{direction}"
+    throttled, contract = (
+        f"self.throttledRates.{form}.{direction}",
+        f"m.contract.{form}.{direction}",
+    )
     given = f"has(self.throttledRates) && has(self.throttledRates.{form}) && has({throttled})"
     compared = f"has(m.contract) && has(m.contract.{form}) && has({contract})"
     fits = f"(!({compared}) || {cel_at_most(throttled, contract)})"
@@ -80,13 +106,17 @@ def _throttled_rule(form: str, direction: str) -> Rule:
 
     def holds(spec: Any) -> bool:
         limit = _rate(spec.throttled_rates, attribute, direction)
-        return limit is None or all((_rate(member.contract, attribute, direction) or limit) >= limit for member in spec.members)
+        return limit is None or all(
+            (_rate(member.contract, attribute, direction) or limit) >= limit
+            for member in spec.members
+        )
 
     return Rule(
         cel=f"!({given}) || self.members.all(m, {fits})",
         message=f"throttledRates.{form}.{direction} must not be above the contract of any member",
         message_cel=(
-            f"'throttledRates.{form}.{direction} must not be above the contract, but it is for member ' + "
+            f"'throttledRates.{form}.{direction} must not be above the contract, but it is for "
+            f"member ' + "
             f"self.members[self.members.map(m, {fits}).indexOf(false)].name"
         ),
         field_path=".throttledRates",
@@ -103,26 +133,33 @@ def _rate(rates: Any, form: str, direction: str) -> int | None:
 class TierSpec(SchemaModel):
     """The desired state of one group of businesses."""
 
-    policy_ref: PolicyRef = Field(description="The policy, and so the Kafka cluster, that this tier belongs to. It may be created later.")
+    policy_ref: PolicyRef = Field(
+        description="The policy, and so the Kafka cluster, that this tier belongs to. It may be "
+        "created later."
+    )
     level: TierLevel = Field(
-        description="How important the tier is. L3 is throttled first, then L2, then L1; L0 is never throttled below its contract. "
+        description="How important the tier is. L3 is throttled first, then L2, then L1; L0 is "
+        "never throttled below its contract. "
         "Tiers of the same level act together."
     )
     throttled_rates: ThrottledRates | None = Field(
         default=None,
-        description="What members drop to while a broker is over its limit. Required on L1, L2 and L3, refused on L0.",
+        description="What members drop to while a broker is over its limit. Required on L1, L2 "
+        "and L3, refused on L0.",
     )
     members: tuple[TierMember, ...] = Field(
         min_length=1,
         max_length=MAX_MEMBERS,
-        description="Who belongs to the tier. A user and client id may appear once in all tiers of a policy.",
+        description="Who belongs to the tier. A user and client id may appear once in all tiers "
+        "of a policy.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
     )
 
     rules = (
         Rule(
             cel="self.level != 'L0' || !has(self.throttledRates)",
-            message="throttledRates must be left out on level L0, which is never throttled below its contract",
+            message="throttledRates must be left out on level L0, which is never throttled below "
+            "its contract",
             reason="FieldValueForbidden",
             field_path=".throttledRates",
             holds=lambda spec: spec.level != "L0" or spec.throttled_rates is None,
@@ -134,7 +171,11 @@ class TierSpec(SchemaModel):
             field_path=".throttledRates",
             holds=lambda spec: spec.level == "L0" or spec.throttled_rates is not None,
         ),
-        *(_throttled_rule(form, direction) for form in ("perPartition", "perBroker", "total") for direction in ("fetch", "produce")),
+        *(
+            _throttled_rule(form, direction)
+            for form in ("perPartition", "perBroker", "total")
+            for direction in ("fetch", "produce")
+        ),
         Rule(
             cel="",
             message="every member needs a name of its own",
@@ -144,7 +185,8 @@ class TierSpec(SchemaModel):
     )
 
 
-# The spec of QuotaOverride: a person's decision about one client or one level, which ends by itself.
+# The spec of QuotaOverride: a person's decision about one client or one level, which ends by
+# itself.
 #
 # At admission there is no clock and, of the metadata, only the name. So a rule can only check that
 # the end is a time. The operator checks that it is at most 30 days after the object was made, from
@@ -160,7 +202,9 @@ MAX_DAYS_AHEAD = 30
 class OverrideRates(SchemaModel):
     """Byte rates in place of a contract's, in exactly one form."""
 
-    per_partition: DirectionRates | None = Field(default=None, description=f"{PER_PARTITION} Members without topics cannot have it.")
+    per_partition: DirectionRates | None = Field(
+        default=None, description=f"{PER_PARTITION} Members without topics cannot have it."
+    )
     per_broker: DirectionRates | None = Field(default=None, description=PER_BROKER)
     total: DirectionRates | None = Field(default=None, description=TOTAL)
 
@@ -172,19 +216,24 @@ class OverrideTarget(SchemaModel):
 
     user: KafkaName | None = Field(
         default=None,
-        description="User of the member. User and clientId must be exactly those of a member of a BusinessTier.",
+        description="User of the member. User and clientId must be exactly those of a member of a "
+        "BusinessTier.",
     )
     client_id: KafkaName | None = Field(default=None, description="Client id of the member.")
     level: TierLevel | None = Field(
         default=None,
-        description="Instead of one member: every member of every tier of this level. An override for a single member goes before it.",
+        description="Instead of one member: every member of every tier of this level. An override "
+        "for a single member goes before it.",
     )
 
     rules = (
         Rule(
             cel="has(self.level) != (has(self.user) || has(self.clientId))",
             message="must have either a level, or a user, a clientId or both",
-            holds=lambda target: (target.level is not None) != (target.user is not None or target.client_id is not None),
+            holds=lambda target: (
+                (target.level is not None)
+                != (target.user is not None or target.client_id is not None)
+            ),
         ),
     )
 
@@ -192,22 +241,31 @@ class OverrideTarget(SchemaModel):
 class OverrideSpec(SchemaModel):
     """One decision of a person: for whom, until when and why."""
 
-    policy_ref: PolicyRef = Field(description="The policy, and so the Kafka cluster, that this is about. It may be created later.")
+    policy_ref: PolicyRef = Field(
+        description="The policy, and so the Kafka cluster, that this is about. It may be created "
+        "later."
+    )
     target: OverrideTarget = Field(description="Whom it is for.")
     action: OverrideAction = Field(
-        description="SetRates: rates replace those of the contract, and the member is never throttled below them. "
+        description="SetRates: rates replace those of the contract, and the member is never "
+        "throttled below them. "
         "Exempt: the contract stays, and the member is never throttled below it."
     )
     rates: OverrideRates | None = Field(
         default=None,
-        description="With action SetRates: byte rates in place of those of the contract; for a level, each member gets them. A direction "
-        "that is not named stays as the contract has it, so one alone must be in the form of the contract.",
+        description="With action SetRates: byte rates in place of those of the contract; for a "
+        "level, each member gets them. A direction "
+        "that is not named stays as the contract has it, so one alone must be in the form of the "
+        "contract.",
     )
     expires_at: Moment = Field(
-        description=f"When it ends by itself, such as 2026-11-30T06:00:00Z: at most {MAX_DAYS_AHEAD} days after the object was made. "
+        description=f"When it ends by itself, such as 2026-11-30T06:00:00Z: at most "
+        f"{MAX_DAYS_AHEAD} days after the object was made. "
         "To go on for longer, make another one."
     )
-    reason: Sentence = Field(description="Why, for whoever reads it later: in status, explain and events.")
+    reason: Sentence = Field(
+        description="Why, for whoever reads it later: in status, explain and events."
+    )
 
     rules = (
         Rule(

@@ -1,4 +1,6 @@
-"""Usage rollups: usage tables, reports and recommended contracts from Prometheus samples, apart from the control loop.
+"""Usage rollups: usage tables, reports and recommended contracts from Prometheus samples, apart
+from the control loop.
 
-Only the command line uses it, and only with the extra `rollup` installed; a rollup that fails throttles no one.
+Only the command line uses it, and only with the extra `rollup` installed; a rollup that fails
+throttles no one.
 """

@@ -1,4 +1,5 @@
-"""Fill the hours that a store lacks: ask the store, say what is missing, publish it day by day, oldest first.
+"""Fill the hours that a store lacks: ask the store, say what is missing, publish it day by day,
+oldest first.
 
 Killed, the same backfill goes on where it was.
 """
@@ -20,7 +21,9 @@ from tidegate.rollup.tables.verify import in_runs, missing_hours
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """Whole hours [start_ms, end_ms); with `dry_run` nothing is computed. `tell` and `warn` get sentences for people."""
+    """Whole hours [start_ms, end_ms); with `dry_run` nothing is computed. `tell` and `warn` get
+    sentences for people.
+    """
 
     start_ms: int
     end_ms: int
@@ -30,12 +33,15 @@ class Backfill:
     warn: Callable[[str], None]
 
     def of_policy(self, policy: RollupPolicy, folder: Path) -> list[Span]:
-        """Fill the tables of a policy and write down what was published, as its Jobs do; `folder` is the process's own.
+        """Fill the tables of a policy and write down what was published, as its Jobs do; `folder`
+        is the process's own.
 
         Returns the spans of which Prometheus has nothing. Raises tidegate.errors.
         """
         _require_reachable(policy)
-        with policy_engine(policy, pod_of(os.environ), folder, clock_ms=self.clock_ms, tell=self.tell) as engine:
+        with policy_engine(
+            policy, pod_of(os.environ), folder, clock_ms=self.clock_ms, tell=self.tell
+        ) as engine:
 
             def publish(span: Span) -> None:
                 windows = published_windows(engine.publish(span), span)
@@ -45,7 +51,9 @@ class Backfill:
             return self._fill(policy.spec.storage.url, publish)
 
     def on_this_machine(self, request: RollupRequest) -> list[Span]:
-        """Fill tables without any cluster. Returns the spans of which Prometheus has nothing. Raises tidegate.errors."""
+        """Fill tables without any cluster. Returns the spans of which Prometheus has nothing.
+        Raises tidegate.errors.
+        """
         with Engine(request, clock_ms=self.clock_ms, tell=self.tell) as engine:
             return self._fill(request.store_url, engine.publish)
 
@@ -63,14 +71,18 @@ class Backfill:
         return lost
 
     def _missing(self, store_url: str) -> Sequence[Span]:
-        """What is to be done now, said before it is done; nothing where that was all that was asked."""
+        """What is to be done now, said before it is done; nothing where that was all that was
+        asked.
+        """
         hours = missing_hours(UsageStore.at(store_url), self.start_ms, self.end_ms)
         spans = [Span(*each) for each in in_runs(hours)]
         asked = (self.end_ms - self.start_ms) // HOUR_MS
         if not hours:
             self.tell(f"None of {asked} hours is missing.")
             return []
-        self.tell(f"{len(hours)} of {asked} hours are missing, in {len(spans)} runs, each within a day:")
+        self.tell(
+            f"{len(hours)} of {asked} hours are missing, in {len(spans)} runs, each within a day:"
+        )
         for span in spans:
             self.tell(f"  {span}")
         return [] if self.dry_run else spans
@@ -83,5 +95,6 @@ def _require_reachable(policy: RollupPolicy) -> None:
         return
     claim = policy.spec.storage.claim_name
     raise InvalidResource(
-        f"The tables are on claim {claim}, which is not mounted here at {path}. Run it as a Job: examples/rollup/backfill.yaml."
+        f"The tables are on claim {claim}, which is not mounted here at {path}. Run it as a Job: "
+        f"examples/rollup/backfill.yaml."
     )

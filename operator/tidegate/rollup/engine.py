@@ -1,6 +1,8 @@
-"""Roll up spans of Prometheus' history into usage tables: one Spark session and one way to read, for as many spans as are asked for.
+"""Roll up spans of Prometheus' history into usage tables: one Spark session and one way to read,
+for as many spans as are asked for.
 
-A person's machine and a policy's Job take the same road; what differs is where Spark runs (`SparkPlace`) and what is known of the policy.
+A person's machine and a policy's Job take the same road; what differs is where Spark runs
+(`SparkPlace`) and what is known of the policy.
 """
 
 import os
@@ -17,7 +19,15 @@ from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.rollup import Rollup, mebibytes
 from tidegate.rollup.ingest import IngestOrder, brokers_between, catalogue
-from tidegate.rollup.job import Executors, Mount, Pod, heap_mib, master, pod_template, spark_settings
+from tidegate.rollup.job import (
+    Executors,
+    Mount,
+    Pod,
+    heap_mib,
+    master,
+    pod_template,
+    spark_settings,
+)
 from tidegate.rollup.samples import Progress, Transport, unwatched
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
@@ -30,7 +40,8 @@ from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.readers import Probe, choose_reader
 
 _PROBED_MS = 600_000
-_PARALLEL_REQUESTS = 8  # to one server, of all machines together; what Prometheus itself allows of remote reads is 10
+# to one server, of all machines together; what Prometheus itself allows of remote reads is 10
+_PARALLEL_REQUESTS = 8
 _PARALLEL_OF_ONE = 4
 _ATTEMPTS = 3
 
@@ -44,15 +55,19 @@ class Span:
 
     def __str__(self) -> str:
         """`2026-11-22T07:00:00Z to 2026-11-22T10:00:00Z (3 h)`."""
-        return f"{time_words(self.start_ms)} to {time_words(self.end_ms)} ({(self.end_ms - self.start_ms) // HOUR_MS} h)"
+        return (
+            f"{time_words(self.start_ms)} to {time_words(self.end_ms)} "
+            f"({(self.end_ms - self.start_ms) // HOUR_MS} h)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class RollupRequest:
     """What is read, and into which tables.
 
-    Without `policy` nothing is known of tiers, contracts and limits; without `retention` nothing is let go. `trail` counts where Prometheus
-    has none of the operator's metrics. `parallel_requests` are those of one machine.
+    Without `policy` nothing is known of tiers, contracts and limits; without `retention` nothing is
+    let go. `trail` counts where Prometheus has none of the operator's metrics. `parallel_requests`
+    are those of one machine.
     """
 
     metrics: MetricsSettings
@@ -65,7 +80,9 @@ class RollupRequest:
 
 @dataclass(frozen=True, slots=True)
 class SparkPlace:
-    """Where Spark runs: in this process, or with executors elsewhere. `memory` is the driver's heap."""
+    """Where Spark runs: in this process, or with executors elsewhere. `memory` is the driver's
+    heap.
+    """
 
     master: str = LOCAL
     memory: str = "1g"
@@ -73,7 +90,9 @@ class SparkPlace:
 
 
 class Engine:
-    """Publishes spans while it is entered. Spark is started with the first one, once Prometheus has answered."""
+    """Publishes spans while it is entered. Spark is started with the first one, once Prometheus has
+    answered.
+    """
 
     def __init__(
         self,
@@ -100,12 +119,20 @@ class Engine:
         self._stack.close()
 
     def publish(self, span: Span) -> list[Manifest]:
-        """Compute the span's hours and what is made of them. Raises tidegate.errors; what was published until then stays."""
+        """Compute the span's hours and what is made of them. Raises tidegate.errors; what was
+        published until then stays.
+        """
         request = self._request
         reader = self._reader(span.end_ms)
         try:
             run = RollupRun(
-                IngestOrder(new_run_id(self._clock_ms()), request.store_url, reader.name, request.metrics, self._history),
+                IngestOrder(
+                    new_run_id(self._clock_ms()),
+                    request.store_url,
+                    reader.name,
+                    request.metrics,
+                    self._history,
+                ),
                 span.start_ms,
                 span.end_ms,
                 request.policy,
@@ -121,7 +148,9 @@ class Engine:
             reader.close()
 
     def has_brokers(self, start_ms: int, end_ms: int) -> bool:
-        """Whether Prometheus has anything of any broker in [start_ms, end_ms), which need not be on edges. Raises tidegate.errors."""
+        """Whether Prometheus has anything of any broker in [start_ms, end_ms), which need not be on
+        edges. Raises tidegate.errors.
+        """
         reader = self._reader(end_ms)
         try:
             return bool(brokers_between(reader, self._request.metrics, start_ms, end_ms))
@@ -147,7 +176,9 @@ class Engine:
     def _session(self) -> SparkSession:
         if self._spark is None:
             place = self._place
-            session = spark_session("tidegate-rollup", master=place.master, memory=place.memory, further=place.further)
+            session = spark_session(
+                "tidegate-rollup", master=place.master, memory=place.memory, further=place.further
+            )
             self._spark = self._stack.enter_context(session)
         return self._spark
 
@@ -170,14 +201,28 @@ class RollupPolicy:
     @property
     def as_owner(self) -> JsonObject:
         """The policy as far as what is written down for it needs to know."""
-        metadata = {"name": self.name, "namespace": self.policy.key.partition("/")[0], "uid": self.policy.uid}
-        return {"apiVersion": BROKER_BANDWIDTH_POLICIES.api_version, "kind": BROKER_BANDWIDTH_POLICIES.kind, "metadata": metadata}
+        metadata = {
+            "name": self.name,
+            "namespace": self.policy.key.partition("/")[0],
+            "uid": self.policy.uid,
+        }
+        return {
+            "apiVersion": BROKER_BANDWIDTH_POLICIES.api_version,
+            "kind": BROKER_BANDWIDTH_POLICIES.kind,
+            "metadata": metadata,
+        }
 
 
 def policy_engine(
-    policy: RollupPolicy, pod: Pod | None, folder: Path, *, clock_ms: Callable[[], int], tell: Callable[[str], None]
+    policy: RollupPolicy,
+    pod: Pod | None,
+    folder: Path,
+    *,
+    clock_ms: Callable[[], int],
+    tell: Callable[[str], None],
 ) -> Engine:
-    """The engine for a policy's tables. `pod` None = outside of a cluster, where there are no executors.
+    """The engine for a policy's tables. `pod` None = outside of a cluster, where there are no
+    executors.
 
     `folder` is the process's own. Raises InvalidResource for executors without an image.
     """
@@ -194,11 +239,16 @@ def policy_engine(
     )
     place = _spark_place(policy.spec, pod, executors, folder)
     if executors is not None:
-        tell(f"{executors.instances} executors are Pods named {place.further['spark.kubernetes.executor.podNamePrefix']}-exec-...")
+        tell(
+            f"{executors.instances} executors are Pods named "
+            f"{place.further['spark.kubernetes.executor.podNamePrefix']}-exec-..."
+        )
     return Engine(request, place, clock_ms=clock_ms, tell=tell)
 
 
-def _spark_place(spec: Rollup, pod: Pod | None, executors: Executors | None, folder: Path) -> SparkPlace:
+def _spark_place(
+    spec: Rollup, pod: Pod | None, executors: Executors | None, folder: Path
+) -> SparkPlace:
     memory_mib = mebibytes(spec.driver.memory) if pod is None else pod.memory_mib
     memory = f"{heap_mib(memory_mib)}m"
     if executors is None or pod is None:
@@ -206,7 +256,9 @@ def _spark_place(spec: Rollup, pod: Pod | None, executors: Executors | None, fol
     template = folder / "executor.json"
     template.write_text(pod_template(executors))
     ports = (DRIVER_PORT, BLOCK_MANAGER_PORT)
-    return SparkPlace(master(os.environ), memory, spark_settings(pod, executors, template=template, ports=ports))
+    return SparkPlace(
+        master(os.environ), memory, spark_settings(pod, executors, template=template, ports=ports)
+    )
 
 
 def _executors(policy: RollupPolicy, pod: Pod | None) -> Executors | None:
@@ -215,7 +267,10 @@ def _executors(policy: RollupPolicy, pod: Pod | None) -> Executors | None:
     if pod is None or not wanted.instances:
         return None
     if not pod.image:
-        raise InvalidResource("Executors are Pods of an image, and TIDEGATE_IMAGE does not name one. Set it as in the operator's own Jobs.")
+        raise InvalidResource(
+            "Executors are Pods of an image, and TIDEGATE_IMAGE does not name one. Set it as in "
+            "the operator's own Jobs."
+        )
     return Executors(
         wanted.instances,
         wanted.cores,

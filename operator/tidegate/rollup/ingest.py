@@ -1,4 +1,6 @@
-"""One broker's samples, as far as its windows need them: the reads that one task makes, and nothing of other brokers."""
+"""One broker's samples, as far as its windows need them: the reads that one task makes, and nothing
+of other brokers.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +17,13 @@ from tidegate.prometheus.queries import (
     selector,
 )
 from tidegate.prometheus.settings import BrokerInstances, MetricsSettings
-from tidegate.rollup.fold.broker import DirectionSamples, DirectionTerms, broker_table, fold_broker, usage_table
+from tidegate.rollup.fold.broker import (
+    DirectionSamples,
+    DirectionTerms,
+    broker_table,
+    fold_broker,
+    usage_table,
+)
 from tidegate.rollup.fold.windows import Reading, Windows, reading_of
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples, Transport, selection_of
 from tidegate.rollup.schemas import Direction
@@ -24,9 +32,9 @@ from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.readers import open_reader
 
-# Selections of a policy's metrics by direction and role. NICs, clients' rates and throttle times are
-# selected exactly as the operator does (`prometheus.queries`), so that tables and decisions use the
-# same series. Only tables need the brokers' own counters of clients' and replicas' bytes.
+# Selections of a policy's metrics by direction and role. NICs, clients' rates and throttle times
+# are selected exactly as the operator does (`prometheus.queries`), so that tables and decisions use
+# the same series. Only tables need the brokers' own counters of clients' and replicas' bytes.
 
 
 # This project's rules, the JMX exporter's example for Kafka, Strimzi's reporter.
@@ -35,7 +43,9 @@ _CLIENT_BYTES = (
     "kafka_server_brokertopicmetrics_bytes{way}_total",
     "kafka_server_brokertopicmetrics_bytes{way}persec_total",
 )
-_REPLICATION_BYTES = tuple(name.replace("bytes{way}", "replicationbytes{way}") for name in _CLIENT_BYTES)
+_REPLICATION_BYTES = tuple(
+    name.replace("bytes{way}", "replicationbytes{way}") for name in _CLIENT_BYTES
+)
 _WAY = {"fetch": "out", "produce": "in"}
 
 
@@ -51,18 +61,37 @@ class DirectionSelections:
 
 
 def catalogue(settings: MetricsSettings) -> Mapping[Direction, DirectionSelections]:
-    """The selections for all brokers together. Raises InvalidResource for a query of the policy that is no plain selector."""
+    """The selections for all brokers together. Raises InvalidResource for a query of the policy
+    that is no plain selector.
+    """
     queries = queries_of(settings)
     # the counters of the broker itself are narrowed as the queries of load are
     brokers = ",".join([broker_matcher(identity_of(settings)), *matchers_of(settings)])
     return {
-        "produce": _direction(queries.ingress, queries.produce_rate, queries.produce_throttle, brokers=brokers, direction="produce"),
-        "fetch": _direction(queries.egress, queries.fetch_rate, queries.fetch_throttle, brokers=brokers, direction="fetch"),
+        "produce": _direction(
+            queries.ingress,
+            queries.produce_rate,
+            queries.produce_throttle,
+            brokers=brokers,
+            direction="produce",
+        ),
+        "fetch": _direction(
+            queries.egress,
+            queries.fetch_rate,
+            queries.fetch_throttle,
+            brokers=brokers,
+            direction="fetch",
+        ),
     }
 
 
 def _direction(
-    nics: str | None, rates: str | None, throttle_times: str | None, *, brokers: str, direction: Direction
+    nics: str | None,
+    rates: str | None,
+    throttle_times: str | None,
+    *,
+    brokers: str,
+    direction: Direction,
 ) -> DirectionSelections:
     return DirectionSelections(
         nics=_selection(nics),
@@ -87,14 +116,17 @@ def _counters(names: tuple[str, ...], direction: Direction, *, brokers: str) -> 
 # windows at a time.
 
 
-Terms = Mapping[tuple[int, int], Mapping[Direction, DirectionTerms]]  # by the start of a work item, in ms, and its broker
+Terms = Mapping[
+    tuple[int, int], Mapping[Direction, DirectionTerms]
+]  # by the start of a work item, in ms, and its broker
 
 
 @dataclass(frozen=True, slots=True)
 class IngestOrder:
     """One run. `transport` names the reader that was chosen; `terms` are contracts and limits.
 
-    `metrics` and `history` hold logins: an order is never logged, and its `repr` shows none of them.
+    `metrics` and `history` hold logins: an order is never logged, and its `repr` shows none of
+    them.
     """
 
     run_id: str
@@ -107,7 +139,9 @@ class IngestOrder:
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """One task: the windows of [start_ms, end_ms) of one broker. `part` distinguishes the files of tasks."""
+    """One task: the windows of [start_ms, end_ms) of one broker. `part` distinguishes the files of
+    tasks.
+    """
 
     broker: int
     start_ms: int
@@ -115,34 +149,59 @@ class WorkItem:
     part: int
 
 
-def brokers_between(transport: Transport, settings: MetricsSettings, start_ms: int, end_ms: int) -> tuple[int, ...]:
-    """Return the ids, rising, of all brokers with a counter in this time, also of those that died in it. Raises tidegate.errors."""
+def brokers_between(
+    transport: Transport, settings: MetricsSettings, start_ms: int, end_ms: int
+) -> tuple[int, ...]:
+    """Return the ids, rising, of all brokers with a counter in this time, also of those that died
+    in it. Raises tidegate.errors.
+    """
     name = broker_of(identity_of(settings))
-    selections = [one for each in catalogue(settings).values() for one in (each.client_bytes, each.nics) if one is not None]
-    labels = (series.labels for selection in selections for series in transport.read(selection, start_ms, end_ms))
+    selections = [
+        one
+        for each in catalogue(settings).values()
+        for one in (each.client_bytes, each.nics)
+        if one is not None
+    ]
+    labels = (
+        series.labels
+        for selection in selections
+        for series in transport.read(selection, start_ms, end_ms)
+    )
     return tuple(sorted({broker for each in labels if (broker := name(each)) is not None}))
 
 
-def read_broker(transport: Transport, settings: MetricsSettings, broker: int, reading: Reading) -> Mapping[Direction, DirectionSamples]:
+def read_broker(
+    transport: Transport, settings: MetricsSettings, broker: int, reading: Reading
+) -> Mapping[Direction, DirectionSamples]:
     """Read both directions together. Raises tidegate.errors and never returns a part."""
     own, selections = _OwnSeries(settings, broker), catalogue(settings)
-    asked = {(direction, role): one for direction, each in selections.items() for role, one in own.asked(each, reading)}
+    asked = {
+        (direction, role): one
+        for direction, each in selections.items()
+        for role, one in own.asked(each, reading)
+    }
     found = dict(zip(asked, transport.read_all(list(asked.values())), strict=True))
     return {
-        direction: DirectionSamples(**{role: own.among(series) for (way, role), series in found.items() if way == direction})
+        direction: DirectionSamples(
+            **{role: own.among(series) for (way, role), series in found.items() if way == direction}
+        )
         for direction in selections
     }
 
 
 class _OwnSeries:
-    """The series of one broker. A matcher narrows what the server sends; the labels then decide, as they do in the operator."""
+    """The series of one broker. A matcher narrows what the server sends; the labels then decide, as
+    they do in the operator.
+    """
 
     def __init__(self, settings: MetricsSettings, broker: int) -> None:
         self._broker = broker
         self._identity = identity_of(settings)
         self._broker_of = broker_of(self._identity)
 
-    def asked(self, selections: DirectionSelections, reading: Reading) -> Iterator[tuple[str, ReadRequest]]:
+    def asked(
+        self, selections: DirectionSelections, reading: Reading
+    ) -> Iterator[tuple[str, ReadRequest]]:
         """Yield what to read, each with its field of `DirectionSamples`."""
         by_role = (
             ("nics", selections.nics, reading.counters),
@@ -151,7 +210,11 @@ class _OwnSeries:
             ("rates", selections.rates, reading.gauges),
             ("throttle_times", selections.throttle_times, reading.gauges),
         )
-        return ((role, ReadRequest(self._narrowed(selection), *times)) for role, selection, times in by_role if selection is not None)
+        return (
+            (role, ReadRequest(self._narrowed(selection), *times))
+            for role, selection, times in by_role
+            if selection is not None
+        )
 
     def among(self, found: Iterable[SeriesSamples]) -> Sequence[SeriesSamples]:
         return [series for series in found if self._broker_of(series.labels) == self._broker]
@@ -161,12 +224,23 @@ class _OwnSeries:
         if label in selection.equal:
             return selection
         others = {name: said for name, said in selection.matching.items() if name != label}
-        return Selection(selection.metric, selection.equal, {**others, label: expression}, _without(selection.excluding, label))
+        return Selection(
+            selection.metric,
+            selection.equal,
+            {**others, label: expression},
+            _without(selection.excluding, label),
+        )
 
     def _spelling(self) -> tuple[str, str]:
-        """Return the label that names brokers, and a pattern of this one's values: its id, a Pod's number, or its instances."""
+        """Return the label that names brokers, and a pattern of this one's values: its id, a Pod's
+        number, or its instances.
+        """
         if isinstance(self._identity, BrokerInstances):
-            own = [instance for instance, number in self._identity.ids.items() if number == self._broker]
+            own = [
+                instance
+                for instance, number in self._identity.ids.items()
+                if number == self._broker
+            ]
             hosts = sorted({instance.rpartition(":")[0] or instance for instance in own})
             return "instance", "|".join(f"{literally(host)}(:[0-9]+)?" for host in hosts)
         return self._identity.name, f"(.+-)?0*{self._broker}"
@@ -177,7 +251,8 @@ def _without(matchers: Mapping[str, str], label: str) -> Mapping[str, str]:
 
 
 def ingest(order: IngestOrder, item: WorkItem) -> list[StagedFile]:
-    """Read, fold and stage one item with a connection of its own. Returns a record of each staged file.
+    """Read, fold and stage one item with a connection of its own. Returns a record of each staged
+    file.
 
     Raises tidegate.errors. Files that were staged until then belong to no publication.
     """
@@ -193,7 +268,17 @@ def ingest_by(transport: Transport, order: IngestOrder, item: WorkItem) -> list[
     windows = Windows(item.start_ms, item.end_ms)
     interval_ms = order.metrics.scrape_interval_seconds * 1000
     samples = read_broker(transport, order.metrics, item.broker, reading_of(windows, interval_ms))
-    fold = fold_broker(item.broker, samples, windows, terms=order.terms.get((item.start_ms, item.broker)), interval_ms=interval_ms)
+    fold = fold_broker(
+        item.broker,
+        samples,
+        windows,
+        terms=order.terms.get((item.start_ms, item.broker)),
+        interval_ms=interval_ms,
+    )
     store = UsageStore.at(order.store_url)
     tables = {"usage_5m": usage_table(fold), "broker_5m": broker_table(fold)}
-    return [file for table, rows in tables.items() for file in stage(store, order.run_id, table, rows, part=item.part)]
+    return [
+        file
+        for table, rows in tables.items()
+        for file in stage(store, order.run_id, table, rows, part=item.part)
+    ]

@@ -1,7 +1,9 @@
-"""Executors as Pods: Spark's settings for a driver that is the Job's own Pod, and the template of what it starts. Pure.
+"""Executors as Pods: Spark's settings for a driver that is the Job's own Pod, and the template of
+what it starts. Pure.
 
-Executors belong to the driver's Pod, so Kubernetes takes them away with it, however it ended. They get no token. Spark could also make
-ConfigMaps, Services and claims; each of that is switched off, and Pods are the only thing that the Job needs rights for.
+Executors belong to the driver's Pod, so Kubernetes takes them away with it, however it ended. They
+get no token. Spark could also make ConfigMaps, Services and claims; each of that is switched off,
+and Pods are the only thing that the Job needs rights for.
 """
 
 import json
@@ -19,7 +21,8 @@ from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS
 
 
 LATE_MS = 2 * HOUR_MS
-# Hours that ended longer ago are left alone: no sample comes so late, and a server that begins to drop them would give less than before.
+# Hours that ended longer ago are left alone: no sample comes so late, and a server that begins to
+# drop them would give less than before.
 NOT_AGAIN_AFTER_MS = DAY_MS
 SETTLE_MS = 180_000
 
@@ -27,31 +30,42 @@ SETTLE_MS = 180_000
 def run_span(start_ms: int, end_ms: int, *, now_ms: int) -> tuple[int, int]:
     """From a whole hour to a whole window of 5 minutes, around [start_ms, end_ms).
 
-    Whatever of the last hour is over is in it, so that a window that is computed late never takes from an hour what later ones put there.
-    Raises InvalidResource for a window that is not over or not of whole five minutes.
+    Whatever of the last hour is over is in it, so that a window that is computed late never takes
+    from an hour what later ones put there. Raises InvalidResource for a window that is not over or
+    not of whole five minutes.
     """
     if start_ms % FIVE_MINUTES_MS or end_ms % FIVE_MINUTES_MS or start_ms >= end_ms:
-        raise InvalidResource(f"[{start_ms}, {end_ms}) ms is no window of whole five minutes; nothing is computed.")
+        raise InvalidResource(
+            f"[{start_ms}, {end_ms}) ms is no window of whole five minutes; nothing is computed."
+        )
     if end_ms > now_ms:
-        raise InvalidResource(f"The window ends in {(end_ms - now_ms) / 1000:.0f} s; only what is over can be computed. Ask again then.")
+        raise InvalidResource(
+            f"The window ends in {(end_ms - now_ms) / 1000:.0f} s; only what is over can be "
+            f"computed. Ask again then."
+        )
     first_ms = start_ms - start_ms % HOUR_MS
     if now_ms - first_ms <= NOT_AGAIN_AFTER_MS:
         first_ms -= LATE_MS
     over_ms = now_ms - SETTLE_MS
-    return first_ms, max(end_ms, min(end_ms + -end_ms % HOUR_MS, over_ms - over_ms % FIVE_MINUTES_MS))
+    return first_ms, max(
+        end_ms, min(end_ms + -end_ms % HOUR_MS, over_ms - over_ms % FIVE_MINUTES_MS)
+    )
 
 
 # `kube.rollup_jobs` writes the Pod's name, address and memory into its environment.
 
 
-# Java itself, its threads and classes, and Python's workers, in which samples are folded, have the other half.
+# Java itself, its threads and classes, and Python's workers, in which samples are folded, have the
+# other half.
 _HEAP_SHARE = 0.5
 _LEAST_HEAP_MIB = 512  # Spark refuses to start with less than 450
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """`address` is what executors reach it at; `image` that of executors, with the Secrets to pull it."""
+    """`address` is what executors reach it at; `image` that of executors, with the Secrets to pull
+    it.
+    """
 
     name: str
     namespace: str
@@ -63,12 +77,18 @@ class Pod:
 
 
 def pod_of(environment: Mapping[str, str]) -> Pod | None:
-    """None outside of a Job's Pod. Raises InvalidResource where a variable is missing or unreadable."""
+    """None outside of a Job's Pod. Raises InvalidResource where a variable is missing or
+    unreadable.
+    """
     if "POD_NAME" not in environment:
         return None
     missing = sorted(_NEEDED_VARIABLES - environment.keys())
     if missing:
-        raise _incomplete(f"{', '.join(missing)} is missing" if len(missing) == 1 else f"{', '.join(missing)} are missing")
+        raise _incomplete(
+            f"{', '.join(missing)} is missing"
+            if len(missing) == 1
+            else f"{', '.join(missing)} are missing"
+        )
     try:
         return Pod(
             name=environment["POD_NAME"],
@@ -77,10 +97,14 @@ def pod_of(environment: Mapping[str, str]) -> Pod | None:
             memory_mib=int(environment["MEMORY_LIMIT_MIB"]),
             image=environment.get("TIDEGATE_IMAGE", ""),
             service_account=environment.get("SERVICE_ACCOUNT", "default"),
-            pull_secrets=tuple(name for name in environment.get("TIDEGATE_PULL_SECRETS", "").split(",") if name),
+            pull_secrets=tuple(
+                name for name in environment.get("TIDEGATE_PULL_SECRETS", "").split(",") if name
+            ),
         )
     except ValueError:
-        raise _incomplete(f"MEMORY_LIMIT_MIB is {environment['MEMORY_LIMIT_MIB']!r}, which is no whole number") from None
+        raise _incomplete(
+            f"MEMORY_LIMIT_MIB is {environment['MEMORY_LIMIT_MIB']!r}, which is no whole number"
+        ) from None
 
 
 _NEEDED_VARIABLES = frozenset({"POD_NAME", "POD_NAMESPACE", "POD_IP", "MEMORY_LIMIT_MIB"})
@@ -88,7 +112,8 @@ _NEEDED_VARIABLES = frozenset({"POD_NAME", "POD_NAMESPACE", "POD_IP", "MEMORY_LI
 
 def _incomplete(what: str) -> InvalidResource:
     return InvalidResource(
-        f"The Pod's environment is not complete for a rollup: {what}. Jobs that the operator makes have these variables; "
+        f"The Pod's environment is not complete for a rollup: {what}. Jobs that the operator "
+        f"makes have these variables; "
         "see examples/rollup/backfill.yaml for your own."
     )
 
@@ -114,7 +139,9 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Executors:
-    """What a policy asks for: how many, and how large each is; `labels` are those of the Job's own Pod."""
+    """What a policy asks for: how many, and how large each is; `labels` are those of the Job's own
+    Pod.
+    """
 
     instances: int
     cores: int
@@ -124,13 +151,18 @@ class Executors:
     mounts: Sequence[Mount] = ()
 
 
-def spark_settings(pod: Pod, executors: Executors, *, template: Path, ports: tuple[int, int]) -> Mapping[str, str]:
-    """Spark's settings beside the usual ones. `ports` are those of the driver and of its blocks; `template` is the file of the Pods."""
+def spark_settings(
+    pod: Pod, executors: Executors, *, template: Path, ports: tuple[int, int]
+) -> Mapping[str, str]:
+    """Spark's settings beside the usual ones. `ports` are those of the driver and of its blocks;
+    `template` is the file of the Pods.
+    """
     heap = heap_mib(executors.memory_mib)
     return {
         "spark.submit.deployMode": "client",
         "spark.driver.host": pod.address,
-        "spark.driver.bindAddress": pod.address,  # Spark hands this one to executors, so it must be no wildcard
+        # Spark hands this one to executors, so it must be no wildcard
+        "spark.driver.bindAddress": pod.address,
         "spark.driver.port": str(ports[0]),
         "spark.driver.blockManager.port": str(ports[1]),
         "spark.blockManager.port": str(ports[1]),
@@ -155,12 +187,17 @@ def spark_settings(pod: Pod, executors: Executors, *, template: Path, ports: tup
         "spark.kubernetes.driver.reusePersistentVolumeClaim": "false",
         "spark.kubernetes.driver.service.deleteOnTermination": "false",
         "spark.kubernetes.allocation.driver.readinessTimeout": "30s",
-        **{f"spark.kubernetes.executor.label.{name}": value for name, value in executors.labels.items()},
+        **{
+            f"spark.kubernetes.executor.label.{name}": value
+            for name, value in executors.labels.items()
+        },
     }
 
 
 def master(environment: Mapping[str, str]) -> str:
-    """Return the API server from the environment of the Pod, by address and not by a name to resolve. KeyError outside of a cluster."""
+    """Return the API server from the environment of the Pod, by address and not by a name to
+    resolve. KeyError outside of a cluster.
+    """
     host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
     return f"k8s://https://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -168,10 +205,17 @@ def master(environment: Mapping[str, str]) -> str:
 def pod_template(executors: Executors) -> str:
     """The template as JSON, which is YAML: a Pod that is as restricted as the Job's own."""
     volumes = [_volume(number, mount) for number, mount in enumerate(executors.mounts)]
-    mounts = [{"name": f"mount-{number}", "mountPath": mount.path, "readOnly": False} for number, mount in enumerate(executors.mounts)]
+    mounts = [
+        {"name": f"mount-{number}", "mountPath": mount.path, "readOnly": False}
+        for number, mount in enumerate(executors.mounts)
+    ]
     container = {
         "name": _CONTAINER,
-        "securityContext": {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "scratch", "mountPath": _SCRATCH}, *mounts],
     }
@@ -196,6 +240,9 @@ def _volume(number: int, mount: Mount) -> dict[str, Any]:
 
 
 def _prefix(pod_name: str) -> str:
-    """How the names of this Pod's executors begin: a DNS label from a letter on, of no other attempt."""
+    """How the names of this Pod's executors begin: a DNS label from a letter on, of no other
+    attempt.
+    """
     stem = pod_name[:_LONGEST_PREFIX].rstrip("-")
-    return f"{stem if stem[0].isalpha() else f'x{stem[1:]}'}-{sha256(pod_name.encode()).hexdigest()[:8]}"
+    stem = stem if stem[0].isalpha() else f"x{stem[1:]}"
+    return f"{stem}-{sha256(pod_name.encode()).hexdigest()[:8]}"

@@ -1,6 +1,8 @@
-"""What a rollup Job does: reads its policy, computes its window and what is late, and writes down for the operator what was published.
+"""What a rollup Job does: reads its policy, computes its window and what is late, and writes down
+for the operator what was published.
 
-Killed anywhere, it leaves whole windows and nothing that is in the way of the next attempt. Two Jobs of one store are harmless.
+Killed anywhere, it leaves whole windows and nothing that is in the way of the next attempt. Two
+Jobs of one store are harmless.
 """
 
 import os
@@ -25,21 +27,38 @@ _FIGURES_STAND_MS = HOUR_MS
 _FIGURES_COUNT_MS = 2 * DAY_MS
 
 
-def run_job(policy: RollupPolicy, window: Window, *, folder: Path, clock_ms: Callable[[], int], tell: Callable[[str], None]) -> None:
+def run_job(
+    policy: RollupPolicy,
+    window: Window,
+    *,
+    folder: Path,
+    clock_ms: Callable[[], int],
+    tell: Callable[[str], None],
+) -> None:
     """Do all of it; `folder` is the process's own. Raises tidegate.errors."""
     span = Span(*run_span(window.start_ms, window.end_ms, now_ms=clock_ms()))
-    tell(f"computing {time_words(span.start_ms)} to {time_words(span.end_ms)} for policy {policy.policy.key}")
+    tell(
+        f"computing {time_words(span.start_ms)} to {time_words(span.end_ms)} for policy "
+        f"{policy.policy.key}"
+    )
     with policy_engine(policy, pod_of(os.environ), folder, clock_ms=clock_ms, tell=tell) as engine:
         windows, empty = _publish(engine, span, window, now_ms=clock_ms())
     record(policy, windows, empty=empty, now_ms=clock_ms())
     for one in empty:
-        tell(f"Prometheus has nothing of any broker from {time_words(one.start_ms)} to {time_words(one.end_ms)}, and will not have more")
+        tell(
+            f"Prometheus has nothing of any broker from {time_words(one.start_ms)} to "
+            f"{time_words(one.end_ms)}, and will not have more"
+        )
     if windows:
         tell(f"published; the newest rows end at {time_words(max(one.end_ms for one in windows))}")
 
 
-def _publish(engine: Engine, span: Span, own: Window, *, now_ms: int) -> tuple[list[Window], list[Window]]:
-    """The windows that are published now, and those that are empty for good: the Job's own is one of either. Raises tidegate.errors."""
+def _publish(
+    engine: Engine, span: Span, own: Window, *, now_ms: int
+) -> tuple[list[Window], list[Window]]:
+    """The windows that are published now, and those that are empty for good: the Job's own is one
+    of either. Raises tidegate.errors.
+    """
     try:
         windows, lack = published_windows(engine.publish(span), span), _nothing_found(own)
     except NotFound as error:
@@ -54,7 +73,9 @@ def _publish(engine: Engine, span: Span, own: Window, *, now_ms: int) -> tuple[l
 
 
 def _is_empty_for_good(engine: Engine, window: Window, *, now_ms: int) -> bool:
-    """Samples come late, and settings may be wrong. If it has brokers two hours later, it is neither: Prometheus was away."""
+    """Samples come late, and settings may be wrong. If it has brokers two hours later, it is
+    neither: Prometheus was away.
+    """
     over_ms = now_ms - SETTLE_MS
     return window.end_ms <= now_ms - LATE_MS and engine.has_brokers(over_ms - HOUR_MS, over_ms)
 
@@ -65,8 +86,11 @@ def published_windows(published: Sequence[Manifest], span: Span) -> list[Window]
     return [Window(max(one.start_ms, span.start_ms), min(one.end_ms, span.end_ms)) for one in fine]
 
 
-def record(policy: RollupPolicy, windows: Sequence[Window], *, empty: Sequence[Window] = (), now_ms: int) -> None:
-    """Report to the operator which windows are published or `empty`, and what members moved unless that was reported lately.
+def record(
+    policy: RollupPolicy, windows: Sequence[Window], *, empty: Sequence[Window] = (), now_ms: int
+) -> None:
+    """Report to the operator which windows are published or `empty`, and what members moved unless
+    that was reported lately.
 
     Raises what Kubernetes does.
     """
@@ -84,11 +108,27 @@ def record(policy: RollupPolicy, windows: Sequence[Window], *, empty: Sequence[W
 def _usage(policy: RollupPolicy, end_ms: int) -> Usage | None:
     """None where figures stand that are as good as new, or newer."""
     result, _ = read_result(policy.kubernetes, policy.as_owner)
-    if result is not None and result.usage is not None and end_ms < result.usage.until_seconds * 1000 + _FIGURES_STAND_MS:
+    if (
+        result is not None
+        and result.usage is not None
+        and end_ms < result.usage.until_seconds * 1000 + _FIGURES_STAND_MS
+    ):
         return None
-    return member_usage(UsageStore.at(policy.spec.storage.url), policy.tiers, end_ms - USAGE_DAYS * DAY_MS, end_ms)
+    return member_usage(
+        UsageStore.at(policy.spec.storage.url), policy.tiers, end_ms - USAGE_DAYS * DAY_MS, end_ms
+    )
 
 
 def _nothing_found(window: Window) -> NotFound:
-    found = f"Prometheus has nothing of any broker from {time_words(window.start_ms)} to {time_words(window.end_ms)}"
-    return NotFound(Reason.METRICS_MISSING, f"{found}, so that time is not published. Was it down, or is the policy's preset another one?")
+    found = (
+        f"Prometheus has nothing of any broker from {time_words(window.start_ms)} to "
+        f"{time_words(window.end_ms)}"
+    )
+    return NotFound(
+        Reason.METRICS_MISSING,
+        (
+            f"{found}, so that time is not published. Was it down, or is the policy's preset "
+            f"another "
+            f"one?"
+        ),
+    )

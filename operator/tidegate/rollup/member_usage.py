@@ -1,7 +1,9 @@
-"""Usage tables -> the figures from which contracts are recommended: what members moved over some days. It knows no Spark and no Kubernetes.
+"""Usage tables -> the figures from which contracts are recommended: what members moved over some
+days. It knows no Spark and no Kubernetes.
 
-Rates are means of the five-minute windows that are published; a window in which a member has no row is one in which it moved nothing. A
-window that is not published counts as not covered and says nothing.
+Rates are means of the five-minute windows that are published; a window in which a member has no row
+is one in which it moved nothing. A window that is not published counts as not covered and says
+nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +18,9 @@ from controller_logic.model import BYTE_RATE_OF, DirectionUsage, Entity, Tier, U
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS
 from tidegate.rollup.tables.store import UsageStore
 
-_WAYS = tuple((way, BYTE_RATE_OF[way]) for way in ("fetch", "produce"))  # by the last bit of a place
+_WAYS = tuple(
+    (way, BYTE_RATE_OF[way]) for way in ("fetch", "produce")
+)  # by the last bit of a place
 _COLUMNS = ("window_start", "broker", "user", "client_id", "direction", "bytes")
 _BELOW_CONTRACT = ("seconds_throttled", "seconds_relaxing")
 _SEPARATOR = "\0"
@@ -25,7 +29,8 @@ _Numbers = NDArray[np.int64]
 
 
 def member_usage(store: UsageStore, tiers: Iterable[Tier], start_ms: int, end_ms: int) -> Usage:
-    """The figures of [start_ms, end_ms) for every member that moved anything in it; of members that overlap the first counts.
+    """The figures of [start_ms, end_ms) for every member that moved anything in it; of members that
+    overlap the first counts.
 
     Raises what reading the store raises.
     """
@@ -37,7 +42,9 @@ def member_usage(store: UsageStore, tiers: Iterable[Tier], start_ms: int, end_ms
     entities = tuple(tier_of)
     below = _seconds_below_contract(store, start_ms, end_ms)
     figures = {}
-    for place, total, busiest, brokers in _figures(_moved(store, entities, start_ms, end_ms), windows):
+    for place, total, busiest, brokers in _figures(
+        _moved(store, entities, start_ms, end_ms), windows
+    ):
         entity, (direction, key) = entities[place // 2], _WAYS[place % 2]
         throttled = min(1.0, below.get((tier_of[entity], direction), 0.0) / (windows * _SECONDS))
         figures[entity, key] = DirectionUsage(total, busiest, brokers, coverage, throttled)
@@ -45,7 +52,9 @@ def member_usage(store: UsageStore, tiers: Iterable[Tier], start_ms: int, end_ms
 
 
 def _tier_of(tiers: Iterable[Tier]) -> Mapping[Entity, str]:
-    """Members that the tables can name: those of Kafka's defaults stand for clients that are in the tables under their own names."""
+    """Members that the tables can name: those of Kafka's defaults stand for clients that are in the
+    tables under their own names.
+    """
     found: dict[Entity, str] = {}
     for tier in tiers:
         for member in tier.members:
@@ -55,19 +64,29 @@ def _tier_of(tiers: Iterable[Tier]) -> Mapping[Entity, str]:
 
 
 def _published(store: UsageStore, start_ms: int, end_ms: int) -> tuple[int, float]:
-    """How many five-minute windows of the range are published, and the share of it that samples cover."""
+    """How many five-minute windows of the range are published, and the share of it that samples
+    cover.
+    """
     published_ms, covered_ms = 0, 0.0
     for part in store.parts("usage_5m", start_ms, end_ms):
-        overlap_ms = sum(min(window.end_ms, end_ms) - max(window.start_ms, start_ms) for window in part.windows)
+        overlap_ms = sum(
+            min(window.end_ms, end_ms) - max(window.start_ms, start_ms) for window in part.windows
+        )
         published_ms += overlap_ms
-        covered_ms += overlap_ms * (1.0 if part.manifest.coverage is None else part.manifest.coverage)
+        covered_ms += overlap_ms * (
+            1.0 if part.manifest.coverage is None else part.manifest.coverage
+        )
     return published_ms // FIVE_MINUTES_MS, min(1.0, covered_ms / (end_ms - start_ms))
 
 
-def _seconds_below_contract(store: UsageStore, start_ms: int, end_ms: int) -> Mapping[tuple[str, str], float]:
+def _seconds_below_contract(
+    store: UsageStore, start_ms: int, end_ms: int
+) -> Mapping[tuple[str, str], float]:
     """By tier and direction: how long its members were held at less than they are promised."""
     seconds: dict[tuple[str, str], float] = {}
-    for row in store.rows("tier_1h", start_ms, end_ms, columns=["tier", "direction", *_BELOW_CONTRACT]).to_pylist():
+    for row in store.rows(
+        "tier_1h", start_ms, end_ms, columns=["tier", "direction", *_BELOW_CONTRACT]
+    ).to_pylist():
         place = row["tier"], row["direction"]
         seconds[place] = seconds.get(place, 0.0) + sum(row[name] for name in _BELOW_CONTRACT)
     return seconds
@@ -75,7 +94,9 @@ def _seconds_below_contract(store: UsageStore, start_ms: int, end_ms: int) -> Ma
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """Rows of members as numbers: `place` is twice the number of the entity, and one more for produce."""
+    """Rows of members as numbers: `place` is twice the number of the entity, and one more for
+    produce.
+    """
 
     place: _Numbers
     broker: _Numbers
@@ -84,7 +105,9 @@ class _Moved:
 
 
 def _figures(rows: _Moved, windows: int) -> Iterator[tuple[int, float, float, int]]:
-    """By place: p99 of all brokers together, p99 of the busiest one, and on how many the member moved bytes."""
+    """By place: p99 of all brokers together, p99 of the busiest one, and on how many the member
+    moved bytes.
+    """
     places, together = _p99(rows.place, rows, windows)
     on_brokers, each = _p99(rows.place << 32 | rows.broker, rows, windows)
     of_place = np.searchsorted(places, on_brokers >> 32)
@@ -96,7 +119,9 @@ def _figures(rows: _Moved, windows: int) -> Iterator[tuple[int, float, float, in
 
 
 def _p99(groups: _Numbers, rows: _Moved, windows: int) -> tuple[_Numbers, NDArray[np.float64]]:
-    """The groups, and the rate that 99 % of all windows of each stayed under, by nearest rank; a window without a row has 0."""
+    """The groups, and the rate that 99 % of all windows of each stayed under, by nearest rank; a
+    window without a row has 0.
+    """
     order = np.lexsort((rows.at_ms, groups))
     group, at_ms = groups[order], rows.at_ms[order]
     starts = np.flatnonzero(_differs(group) | _differs(at_ms))
@@ -116,13 +141,23 @@ def _differs(values: _Numbers) -> NDArray[np.bool_]:
 
 def _moved(store: UsageStore, entities: Sequence[Entity], start_ms: int, end_ms: int) -> _Moved:
     """All rows of these entities with any bytes."""
-    names = pa.array([_SEPARATOR.join((str(one.user or ""), str(one.client_id or ""))) for one in entities], pa.string())
-    pieces = [_numbers(rows, names) for rows in store.tables("usage_5m", start_ms, end_ms, columns=_COLUMNS)]
-    return _Moved(*(np.concatenate([np.empty(0, np.int64), *column]) for column in zip(*pieces, strict=True)))
+    names = pa.array(
+        [_SEPARATOR.join((str(one.user or ""), str(one.client_id or ""))) for one in entities],
+        pa.string(),
+    )
+    pieces = [
+        _numbers(rows, names)
+        for rows in store.tables("usage_5m", start_ms, end_ms, columns=_COLUMNS)
+    ]
+    return _Moved(
+        *(np.concatenate([np.empty(0, np.int64), *column]) for column in zip(*pieces, strict=True))
+    )
 
 
 def _numbers(rows: pa.Table, names: pa.Array) -> tuple[_Numbers, _Numbers, _Numbers, _Numbers]:
-    entity = pc.index_in(pc.binary_join_element_wise(rows["user"], rows["client_id"], _SEPARATOR), value_set=names)
+    entity = pc.index_in(
+        pc.binary_join_element_wise(rows["user"], rows["client_id"], _SEPARATOR), value_set=names
+    )
     wanted = pc.and_(pc.is_valid(entity), pc.greater(rows["bytes"], 0))
     ours = rows.append_column("entity", entity).filter(wanted)
     place = _column(ours["entity"]) * 2 + _column(pc.equal(ours["direction"], "produce"))

@@ -1,6 +1,8 @@
-"""What is read from Prometheus' history, the same for every way of reading: selections, samples, readers, and the progress of a run.
+"""What is read from Prometheus' history, the same for every way of reading: selections, samples,
+readers, and the progress of a run.
 
-Times are whole milliseconds since the epoch. Ranges are half-open, [start, end). Nothing here connects or decodes.
+Times are whole milliseconds since the epoch. Ranges are half-open, [start, end). Nothing here
+connects or decodes.
 """
 
 import re
@@ -18,10 +20,12 @@ from tidegate.prometheus.queries import is_equal, literally, matches, matches_no
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeriesSamples:
-    """One series with the samples it has in the range that was asked; a series without any is not given at all.
+    """One series with the samples it has in the range that was asked; a series without any is not
+    given at all.
 
-    `labels` are without the metric's name (unless the selection gave none), without the labels of replicas and without external
-    labels. `times_ms` rise strictly. `values` are finite: NaN, infinities and staleness markers are left out together with their times.
+    `labels` are without the metric's name (unless the selection gave none), without the labels of
+    replicas and without external labels. `times_ms` rise strictly. `values` are finite: NaN,
+    infinities and staleness markers are left out together with their times.
     """
 
     labels: Mapping[str, str]
@@ -31,9 +35,11 @@ class SeriesSamples:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which series to read. An empty `metric` selects by labels alone, of which `__name__` may be one, and keeps `__name__` in the labels.
+    """Which series to read. An empty `metric` selects by labels alone, of which `__name__` may be
+    one, and keeps `__name__` in the labels.
 
-    `matching` and `excluding` hold regular expressions (RE2) for the whole value. A label that a series lacks has the empty value.
+    `matching` and `excluding` hold regular expressions (RE2) for the whole value. A label that a
+    series lacks has the empty value.
     """
 
     metric: str
@@ -57,7 +63,8 @@ class Transport(Protocol):
     exact: bool
 
     def read(self, selection: Selection, start_ms: int, end_ms: int) -> list[SeriesSamples]:
-        """All samples in [start_ms, end_ms) of the series selected; raises tidegate.errors, never gives a part.
+        """All samples in [start_ms, end_ms) of the series selected; raises tidegate.errors, never
+        gives a part.
 
         Sorted by labels, so that the answer depends neither on the way nor on the server's order.
         """
@@ -78,19 +85,28 @@ class Transport(Protocol):
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _TEXT = r'"(?:[^"\\\n]|\\.)*"' + r"|'(?:[^'\\\n]|\\.)*'" + "|`[^`]*`"
 _SELECTOR = re.compile(rf"\s*({_NAME})?\s*(?:\{{(.*)\}})?\s*", re.DOTALL)
-_MATCHER = re.compile(rf"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*({_TEXT})\s*(?:,|$)", re.DOTALL)
+_MATCHER = re.compile(
+    rf"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*({_TEXT})\s*(?:,|$)", re.DOTALL
+)
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{3}|.)", re.DOTALL)
 _SIGNS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 
 
 def promql(selection: Selection) -> str:
     """`{__name__="metric",label="value",...}`."""
-    return selector(is_equal("__name__", selection.metric) if selection.metric else "", *_matchers(selection))
+    return selector(
+        is_equal("__name__", selection.metric) if selection.metric else "", *_matchers(selection)
+    )
 
 
 def selector_text(selection: Selection) -> str:
-    """`metric{label="value",...}`, as people write it, with the labels of each kind of matcher in order."""
-    equal, matching, excluding = (dict(sorted(each.items())) for each in (selection.equal, selection.matching, selection.excluding))
+    """`metric{label="value",...}`, as people write it, with the labels of each kind of matcher in
+    order.
+    """
+    equal, matching, excluding = (
+        dict(sorted(each.items()))
+        for each in (selection.equal, selection.matching, selection.excluding)
+    )
     matchers = list(_matchers(Selection(selection.metric, equal, matching, excluding)))
     return selection.metric + (selector(*matchers) if matchers else "")
 
@@ -98,13 +114,16 @@ def selector_text(selection: Selection) -> str:
 def _matchers(selection: Selection) -> Iterator[str]:
     yield from (is_equal(label, value) for label, value in selection.equal.items())
     yield from (matches(label, expression) for label, expression in selection.matching.items())
-    yield from (matches_none(label, [expression]) for label, expression in selection.excluding.items())
+    yield from (
+        matches_none(label, [expression]) for label, expression in selection.excluding.items()
+    )
 
 
 def selection_of(query: str) -> Selection:
     """Parse a plain selector, `metric{...}` without function, range or offset.
 
-    Raises InvalidResource for anything else, and for two matchers of one label that no single one can stand for.
+    Raises InvalidResource for anything else, and for two matchers of one label that no single one
+    can stand for.
     """
     found = _SELECTOR.fullmatch(query)
     if found is None or not (found[1] or found[2]):
@@ -114,13 +133,22 @@ def selection_of(query: str) -> Selection:
     while at < len(inner):
         if (matcher := _MATCHER.match(inner, at)) is None:
             raise _refused(query)
-        selection = _with_matcher(selection, matcher[1], operator=matcher[2], value=_unquoted(matcher[3]), query=query)
+        selection = _with_matcher(
+            selection, matcher[1], operator=matcher[2], value=_unquoted(matcher[3]), query=query
+        )
         at = matcher.end()
     return selection
 
 
-def _with_matcher(selection: Selection, label: str, *, operator: str, value: str, query: str) -> Selection:
-    metric, equal, matching, excluding = selection.metric, dict(selection.equal), dict(selection.matching), dict(selection.excluding)
+def _with_matcher(
+    selection: Selection, label: str, *, operator: str, value: str, query: str
+) -> Selection:
+    metric, equal, matching, excluding = (
+        selection.metric,
+        dict(selection.equal),
+        dict(selection.matching),
+        dict(selection.excluding),
+    )
     if operator == "=" and label == "__name__" and not metric:
         metric = value
     elif operator in ("=", "=~"):
@@ -128,7 +156,9 @@ def _with_matcher(selection: Selection, label: str, *, operator: str, value: str
             raise _refused(query)
     else:
         expression = value if operator == "!~" else literally(value)
-        excluding[label] = f"(?:{excluding[label]})|(?:{expression})" if label in excluding else expression
+        excluding[label] = (
+            f"(?:{excluding[label]})|(?:{expression})" if label in excluding else expression
+        )
     return Selection(metric, equal, matching, excluding)
 
 
@@ -145,8 +175,14 @@ def _sign(code: str) -> str:
 
 
 def _refused(query: str) -> InvalidResource:
-    why = f"The query {query} is no plain selector, so its history cannot be read and no usage is written for it."
-    return InvalidResource(f'{why} Write it as metric{{label="value", ...}} without function, range or offset, each label once.')
+    why = (
+        f"The query {query} is no plain selector, so its history cannot be read and no usage "
+        f"is written for it."
+    )
+    return InvalidResource(
+        f'{why} Write it as metric{{label="value", ...}} without function, range or offset, each '
+        f"label once."
+    )
 
 
 # The progress of a run, by step.
@@ -160,7 +196,9 @@ class Step(StrEnum):
 
 
 class Progress(Protocol):
-    """Receives the progress of a run. It is called from several threads, but never at once for the same step."""
+    """Receives the progress of a run. It is called from several threads, but never at once for the
+    same step.
+    """
 
     def __call__(self, step: Step, done: int, of: int, /) -> None:
         """`done` never falls and ends at `of`, which falls where less turns out to be there."""

@@ -1,8 +1,9 @@
 """The columns of the usage tables, declared once for those who write them and those who read them.
 
-Rates are in bytes/s, byte counts whole bytes, times UTC. A user or client id that Kafka does not report is "" and never null, and so is
-the tier of a member of none. Null is allowed only where "not known" is an answer: no limit, no factor, no rate to take a percentile of.
-How tables lie in a store is `tables/`'s business; what the columns mean to a reader is in docs/usage-tables.md.
+Rates are in bytes/s, byte counts whole bytes, times UTC. A user or client id that Kafka does not
+report is "" and never null, and so is the tier of a member of none. Null is allowed only where "not
+known" is an answer: no limit, no factor, no rate to take a percentile of. How tables lie in a store
+is `tables/`'s business; what the columns mean to a reader is in docs/usage-tables.md.
 """
 
 from collections.abc import Mapping
@@ -37,14 +38,38 @@ _BROKER = _column("broker", pa.int32())
 _CLIENT = [_column("user", pa.string()), _column("client_id", pa.string())]
 _TIER = _column("tier", pa.string())
 _DIRECTION = _column("direction", pa.string())
-_SUMS = [*_integers("bytes"), *_numbers("peak_rate", "throttled_seconds", "over_contract_seconds"), *_integers("deferred_bytes")]
+_SUMS = [
+    *_integers("bytes"),
+    *_numbers("peak_rate", "throttled_seconds", "over_contract_seconds"),
+    *_integers("deferred_bytes"),
+]
 _MEASURED = [_column("samples", pa.int32()), *_numbers("coverage")]
 _PERCENTILES = _numbers("p50", "p95", "p99", nullable=True)
 _STATES = _numbers("seconds_contract", "seconds_stepping", "seconds_throttled", "seconds_relaxing")
 
-USAGE_5M = pa.schema([_WINDOW, _BROKER, *_CLIENT, _DIRECTION, *_SUMS, *_MEASURED, *_numbers("calibration", nullable=True)])
+USAGE_5M = pa.schema(
+    [
+        _WINDOW,
+        _BROKER,
+        *_CLIENT,
+        _DIRECTION,
+        *_SUMS,
+        *_MEASURED,
+        *_numbers("calibration", nullable=True),
+    ]
+)
 USAGE = pa.schema(
-    [_WINDOW, _BROKER, *_CLIENT, _TIER, _DIRECTION, *_SUMS, *_MEASURED, *_PERCENTILES, _column("sketch", pa.binary(), nullable=True)]
+    [
+        _WINDOW,
+        _BROKER,
+        *_CLIENT,
+        _TIER,
+        _DIRECTION,
+        *_SUMS,
+        *_MEASURED,
+        *_PERCENTILES,
+        _column("sketch", pa.binary(), nullable=True),
+    ]
 )
 BROKER = pa.schema(
     [
@@ -54,12 +79,23 @@ BROKER = pa.schema(
         *_numbers("over_limit_seconds"),
     ]
 )
-TIER = pa.schema([_WINDOW, _TIER, _DIRECTION, *_SUMS, *_PERCENTILES, _column("throttle_episodes", pa.int32()), *_STATES])
+TIER = pa.schema(
+    [
+        _WINDOW,
+        _TIER,
+        _DIRECTION,
+        *_SUMS,
+        *_PERCENTILES,
+        _column("throttle_episodes", pa.int32()),
+        *_STATES,
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TableKind:
-    """One table: its columns, which of them name a row, how long a row's window is, and how long a time is published at once.
+    """One table: its columns, which of them name a row, how long a row's window is, and how long a
+    time is published at once.
 
     `key` is also the order in which files are sorted. `published_ms` is a whole number of windows.
     """
@@ -73,7 +109,13 @@ class TableKind:
 
 def _kind(name: str, schema: pa.Schema, *, window_ms: int, published_ms: int) -> TableKind:
     named = ("broker", "user", "client_id", "tier", "direction", "window_start")
-    return TableKind(name, schema, tuple(column for column in named if column in schema.names), window_ms, published_ms)
+    return TableKind(
+        name,
+        schema,
+        tuple(column for column in named if column in schema.names),
+        window_ms,
+        published_ms,
+    )
 
 
 TABLES: Mapping[str, TableKind] = MappingProxyType(

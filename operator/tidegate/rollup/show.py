@@ -1,7 +1,8 @@
 """Who is at the top of a table over a time. It adds windows up and estimates nothing.
 
-Bytes and seconds are sums, a peak and a percentile is the highest of any window, coverage the mean of the rows'. A percentile of the whole
-time is not to be had from those of its windows and is not made up.
+Bytes and seconds are sums, a peak and a percentile is the highest of any window, coverage the mean
+of the rows'. A percentile of the whole time is not to be had from those of its windows and is not
+made up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,8 @@ _SILENT = ("window_start", "samples", "coverage", "calibration", "sketch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Which table, from when to when (None = all there is), by which column, and how many rows; 0 = all.
+    """Which table, from when to when (None = all there is), by which column, and how many rows; 0 =
+    all.
 
     `by` None = the table's bytes, which for brokers are those of their NICs.
     """
@@ -35,7 +37,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows asked for, highest first; `others` were left out. `published_seconds` is the time that is published within the range."""
+    """The rows asked for, highest first; `others` were left out. `published_seconds` is the time
+    that is published within the range.
+    """
 
     question: Question
     kind: TableKind
@@ -59,16 +63,28 @@ class Answer:
 
 
 def top(store: UsageStore, question: Question) -> Answer:
-    """Raises InvalidResource for a table that does not exist, a column that cannot be ranked by, or a range that is none."""
+    """Raises InvalidResource for a table that does not exist, a column that cannot be ranked by, or
+    a range that is none.
+    """
     kind = kind_named(question.table)
     by = question.by or ("nic_bytes" if "nic_bytes" in kind.schema.names else "bytes")
     _require_sense(kind, question, by)
-    rows = _added_up(store, kind, question).sort_by([(by, "descending"), *((name, "ascending") for name in key_columns(kind))])
+    rows = _added_up(store, kind, question).sort_by(
+        [(by, "descending"), *((name, "ascending") for name in key_columns(kind))]
+    )
     shown = rows if question.most == 0 else rows.slice(0, question.most)
     windows = store.windows(kind.name, question.start_ms, question.end_ms)
     seconds = _overlap_ms([(one.start_ms, one.end_ms) for one in windows], question) // 1000
     with_mean = [_with_mean_rate(row, seconds) for row in shown.to_pylist()]
-    return Answer(question, kind, by, with_mean, rows.num_rows - shown.num_rows, [one.name for one in windows], seconds)
+    return Answer(
+        question,
+        kind,
+        by,
+        with_mean,
+        rows.num_rows - shown.num_rows,
+        [one.name for one in windows],
+        seconds,
+    )
 
 
 def ranked_columns(table: str) -> tuple[str, ...]:
@@ -79,9 +95,19 @@ def ranked_columns(table: str) -> tuple[str, ...]:
 
 def _require_sense(kind: TableKind, question: Question, by: str) -> None:
     if by not in ranked_columns(kind.name):
-        raise InvalidResource(f"{kind.name} cannot be ranked by {by}: take one of {', '.join(ranked_columns(kind.name))}.")
-    if question.start_ms is not None and question.end_ms is not None and question.start_ms >= question.end_ms:
-        raise InvalidResource(f"There is no time from {time_words(question.start_ms)} to {time_words(question.end_ms)}.")
+        raise InvalidResource(
+            f"{kind.name} cannot be ranked by {by}: take one of "
+            f"{', '.join(ranked_columns(kind.name))}."
+        )
+    if (
+        question.start_ms is not None
+        and question.end_ms is not None
+        and question.start_ms >= question.end_ms
+    ):
+        raise InvalidResource(
+            f"There is no time from {time_words(question.start_ms)} to "
+            f"{time_words(question.end_ms)}."
+        )
 
 
 def key_columns(kind: TableKind) -> tuple[str, ...]:
@@ -90,17 +116,28 @@ def key_columns(kind: TableKind) -> tuple[str, ...]:
 
 
 def _added_up(store: UsageStore, kind: TableKind, question: Question) -> pa.Table:
-    """A row for each key without its time. Files are added up one by one, so that a year of windows fits into memory."""
-    columns = [name for name in kind.schema.names if name not in {"window_start", "samples", "calibration", "sketch"}]
+    """A row for each key without its time. Files are added up one by one, so that a year of windows
+    fits into memory.
+    """
+    columns = [
+        name
+        for name in kind.schema.names
+        if name not in {"window_start", "samples", "calibration", "sketch"}
+    ]
     empty = _reduced(kind, _counted(kind.schema.empty_table().select(columns)))
-    pieces = (_reduced(kind, _counted(rows)) for rows in store.tables(kind.name, question.start_ms, question.end_ms, columns=columns))
+    pieces = (
+        _reduced(kind, _counted(rows))
+        for rows in store.tables(kind.name, question.start_ms, question.end_ms, columns=columns)
+    )
     total = empty
     for piece in pieces:
         total = _reduced(kind, pa.concat_tables([total, piece]))
     if "coverage" not in columns:
         return total.drop_columns(["counted"])
     mean = pc.divide(total["coverage"], pc.cast(total["counted"], pa.float64()))
-    return total.set_column(total.schema.get_field_index("coverage"), "coverage", mean).drop_columns(["counted"])
+    return total.set_column(
+        total.schema.get_field_index("coverage"), "coverage", mean
+    ).drop_columns(["counted"])
 
 
 def _counted(rows: pa.Table) -> pa.Table:
@@ -113,16 +150,23 @@ def _reduced(kind: TableKind, rows: pa.Table) -> pa.Table:
     functions = [(name, "max" if name in _HIGHEST else "sum") for name in names]
     grouped = rows.group_by(list(key_columns(kind)), use_threads=False).aggregate(functions)
     keys = key_columns(kind)
-    return grouped.select([*keys, *(f"{name}_{function}" for name, function in functions)]).rename_columns([*keys, *names])
+    return grouped.select(
+        [*keys, *(f"{name}_{function}" for name, function in functions)]
+    ).rename_columns([*keys, *names])
 
 
 def _overlap_ms(windows: Sequence[tuple[int, int]], question: Question) -> int:
     """How much of the range is published."""
     start_ms, end_ms = question.start_ms or 0, question.end_ms
-    return sum((end if end_ms is None else min(end, end_ms)) - max(start, start_ms) for start, end in windows)
+    return sum(
+        (end if end_ms is None else min(end, end_ms)) - max(start, start_ms)
+        for start, end in windows
+    )
 
 
 def _with_mean_rate(row: Mapping[str, object], seconds: int) -> Mapping[str, object]:
-    """The mean over the time that is published, in bytes per second, for rows that are somebody's use."""
+    """The mean over the time that is published, in bytes per second, for rows that are somebody's
+    use.
+    """
     used = row.get("bytes")
     return {**row, "mean_rate": used / seconds} if isinstance(used, int) and seconds else row

@@ -1,4 +1,6 @@
-"""Found by every Python that has this folder on its path: watches the process when HOUSE_TRACE names a folder for what it notes."""
+"""Found by every Python that has this folder on its path: watches the process when HOUSE_TRACE
+names a folder for what it notes.
+"""
 
 import os
 import sys

@@ -1,4 +1,6 @@
-"""Helm, and an API server for the chart's tests only: installing the chart adds and removes CRDs."""
+"""Helm, and an API server for the chart's tests only: installing the chart adds and removes
+CRDs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[KubeApi]:
-    """An API server without Tidegate's CRDs, with those of the Prometheus operator, which accept any content."""
+    """An API server without Tidegate's CRDs, with those of the Prometheus operator, which accept
+    any content.
+    """
     with KubeApi() as api:
         api.install_crds(HERE / "monitoring.yaml")
         yield api

@@ -17,10 +17,25 @@ VALUES_FILES = sorted((HERE / "values").glob("*.yaml"))
 
 
 def rendered(helm: Helm, values: Path | None = None, *arguments: str, **sets: object) -> str:
-    """All objects of a release called `tidegate` in the namespace `platform`, as text. `sets` replace top-level values."""
+    """All objects of a release called `tidegate` in the namespace `platform`, as text. `sets`
+    replace top-level values.
+    """
     from_file = ["--values", str(values)] if values else []
-    from_sets = [argument for name, value in sets.items() for argument in ("--set-json", f"{name}={json.dumps(value)}")]
-    return helm.run("template", "tidegate", str(CHART), "--namespace", "platform", *from_file, *from_sets, *arguments)
+    from_sets = [
+        argument
+        for name, value in sets.items()
+        for argument in ("--set-json", f"{name}={json.dumps(value)}")
+    ]
+    return helm.run(
+        "template",
+        "tidegate",
+        str(CHART),
+        "--namespace",
+        "platform",
+        *from_file,
+        *from_sets,
+        *arguments,
+    )
 
 
 def objects(text: str) -> list[dict[str, Any]]:
@@ -30,5 +45,7 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 def only(found: list[dict[str, Any]], kind: str, *, name: str = "") -> dict[str, Any]:
     """The one object of a kind, and of a name where one is given."""
-    (one,) = (item for item in found if item["kind"] == kind and name in ("", item["metadata"]["name"]))
+    (one,) = (
+        item for item in found if item["kind"] == kind and name in ("", item["metadata"]["name"])
+    )
     return one

@@ -1,4 +1,6 @@
-"""The rendered chart: whole files compared with goldens, and each part that repeats another source compared with that source."""
+"""The rendered chart: whole files compared with goldens, and each part that repeats another source
+compared with that source.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,15 @@ import yaml
 
 from lab.kubernetes.tools import Helm, HelmFailed
 from lab.packages import PROMETHEUS, unpacked
-from tests.integration.chart.rendering import CHART, CHECKOUT, HERE, VALUES_FILES, objects, only, rendered
+from tests.integration.chart.rendering import (
+    CHART,
+    CHECKOUT,
+    HERE,
+    VALUES_FILES,
+    objects,
+    only,
+    rendered,
+)
 from tidegate.cli import app
 from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
 from tidegate.resources.crd import crd_document
@@ -43,9 +53,18 @@ def test_helm_finds_nothing_to_complain_about(helm: Helm, values: Path) -> None:
 
 
 def test_the_crds_are_those_of_the_models_and_stay_on_uninstall(helm: Helm) -> None:
-    found = {item["metadata"]["name"]: item for item in objects(rendered(helm)) if item["kind"] == "CustomResourceDefinition"}
-    assert {name: item["spec"] for name, item in found.items()} == {kind.crd_name: crd_document(kind)["spec"] for kind in KINDS}
-    assert all(item["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"} for item in found.values())
+    found = {
+        item["metadata"]["name"]: item
+        for item in objects(rendered(helm))
+        if item["kind"] == "CustomResourceDefinition"
+    }
+    assert {name: item["spec"] for name, item in found.items()} == {
+        kind.crd_name: crd_document(kind)["spec"] for kind in KINDS
+    }
+    assert all(
+        item["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+        for item in found.values()
+    )
 
 
 def test_crds_that_are_not_kept_have_no_policy_that_keeps_them(helm: Helm) -> None:
@@ -57,15 +76,21 @@ def rules_of(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("kind", "namespaces"), [("ClusterRole", []), ("Role", ["streaming"])])
-def test_the_operator_may_do_what_the_documented_rights_allow_and_no_more(helm: Helm, kind: str, namespaces: list[str]) -> None:
+def test_the_operator_may_do_what_the_documented_rights_allow_and_no_more(
+    helm: Helm, kind: str, namespaces: list[str]
+) -> None:
     documented = objects((CHECKOUT / "examples" / "rights" / "operator.yaml").read_text())
-    assert rules_of(objects(rendered(helm, watch={"namespaces": namespaces})), kind) == rules_of(documented, "ClusterRole")
+    assert rules_of(objects(rendered(helm, watch={"namespaces": namespaces})), kind) == rules_of(
+        documented, "ClusterRole"
+    )
 
 
 def test_with_namespaces_nothing_is_granted_to_the_operator_outside_of_them(helm: Helm) -> None:
     found = objects(rendered(helm, watch={"namespaces": ["streaming", "billing"]}))
     assert not [item for item in found if item["kind"] == "ClusterRoleBinding"]
-    assert {item["metadata"]["namespace"] for item in found if item["kind"] in ("Role", "RoleBinding")} == {"streaming", "billing"}
+    assert {
+        item["metadata"]["namespace"] for item in found if item["kind"] in ("Role", "RoleBinding")
+    } == {"streaming", "billing"}
 
 
 @pytest.mark.parametrize(
@@ -73,17 +98,44 @@ def test_with_namespaces_nothing_is_granted_to_the_operator_outside_of_them(helm
     [
         ({"replicas": 2}, r"additional properties 'replicas' not allowed"),
         ({"replicaCount": "two"}, r"at '/replicaCount': got string, want integer"),
-        ({"image": {"tag": "", "sha": "x"}}, r"at '/image': additional properties 'sha' not allowed"),
-        ({"image": {"repository": "registry.example/tidegate:0.1"}}, r"at '/image/repository': .* does not match pattern"),
+        (
+            {"image": {"tag": "", "sha": "x"}},
+            r"at '/image': additional properties 'sha' not allowed",
+        ),
+        (
+            {"image": {"repository": "registry.example/tidegate:0.1"}},
+            r"at '/image/repository': .* does not match pattern",
+        ),
         ({"image": {"digest": "0123"}}, r"at '/image/digest': .* does not match pattern"),
         ({"watch": {"namespaces": "streaming"}}, r"at '/watch/namespaces': got string, want array"),
-        ({"watch": {"namespaces": ["Streaming"]}}, r"at '/watch/namespaces/0': 'Streaming' does not match pattern"),
-        ({"watch": {"namespaces": ["a", "a"]}}, r"at '/watch/namespaces': items at 0 and 1 are equal"),
-        ({"operator": {"logLevel": "debug"}}, r"at '/operator/logLevel': value must be one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'"),
-        ({"operator": {"auditFile": "audit.jsonl"}}, r"at '/operator/auditFile': .* does not match pattern"),
-        ({"commonLabels": {"app.kubernetes.io/name": "x"}}, r"invalid propertyName 'app.kubernetes.io/name'"),
-        ({"terminationGracePeriodSeconds": 5}, r"at '/terminationGracePeriodSeconds': minimum: got 5, want 30"),
-        ({"podDisruptionBudget": {"maxUnavailable": 0}}, r"at '/podDisruptionBudget/maxUnavailable': minimum: got 0, want 1"),
+        (
+            {"watch": {"namespaces": ["Streaming"]}},
+            r"at '/watch/namespaces/0': 'Streaming' does not match pattern",
+        ),
+        (
+            {"watch": {"namespaces": ["a", "a"]}},
+            r"at '/watch/namespaces': items at 0 and 1 are equal",
+        ),
+        (
+            {"operator": {"logLevel": "debug"}},
+            r"at '/operator/logLevel': value must be one of 'DEBUG', 'INFO', 'WARNING', 'ERROR'",
+        ),
+        (
+            {"operator": {"auditFile": "audit.jsonl"}},
+            r"at '/operator/auditFile': .* does not match pattern",
+        ),
+        (
+            {"commonLabels": {"app.kubernetes.io/name": "x"}},
+            r"invalid propertyName 'app.kubernetes.io/name'",
+        ),
+        (
+            {"terminationGracePeriodSeconds": 5},
+            r"at '/terminationGracePeriodSeconds': minimum: got 5, want 30",
+        ),
+        (
+            {"podDisruptionBudget": {"maxUnavailable": 0}},
+            r"at '/podDisruptionBudget/maxUnavailable': minimum: got 0, want 1",
+        ),
         (
             {"networkPolicy": {"egress": {"kafka": {"ports": ["9092"]}}}},
             r"at '/networkPolicy/egress/kafka/ports/0': got string, want integer",
@@ -92,15 +144,23 @@ def test_with_namespaces_nothing_is_granted_to_the_operator_outside_of_them(helm
             {"networkPolicy": {"egress": {"ldap": {"ports": [389]}}}},
             r"at '/networkPolicy/egress': additional properties 'ldap' not allowed",
         ),
-        ({"metrics": {"serviceMonitor": {"interval": "30"}}}, r"at '/metrics/serviceMonitor/interval': '30' does not match pattern"),
+        (
+            {"metrics": {"serviceMonitor": {"interval": "30"}}},
+            r"at '/metrics/serviceMonitor/interval': '30' does not match pattern",
+        ),
         (
             {"metrics": {"serviceMonitor": {"enabled": True}, "service": {"enabled": False}}},
-            r"metrics.serviceMonitor.enabled needs metrics.service.enabled: .* Enable both, or none",
+            (
+                r"metrics.serviceMonitor.enabled needs metrics.service.enabled: .* Enable both, or "
+                r"none"
+            ),
         ),
     ],
     ids=str,
 )
-def test_a_wrong_value_is_refused_and_named(helm: Helm, values: dict[str, Any], message: str) -> None:
+def test_a_wrong_value_is_refused_and_named(
+    helm: Helm, values: dict[str, Any], message: str
+) -> None:
     with pytest.raises(HelmFailed) as refusal:
         rendered(helm, **values)
     assert re.search(message, refusal.value.said)
@@ -109,14 +169,22 @@ def test_a_wrong_value_is_refused_and_named(helm: Helm, values: dict[str, Any], 
 def test_every_value_has_a_rule_and_every_rule_a_value() -> None:
     values = yaml.safe_load((CHART / "values.yaml").read_text())
     schema = json.loads((CHART / "values.schema.json").read_text())
-    assert set(ruled(schema, schema)) - {"global", "resources.claims"} == set(named(values, schema, schema))
+    assert set(ruled(schema, schema)) - {"global", "resources.claims"} == set(
+        named(values, schema, schema)
+    )
 
 
 def ruled(rule: dict[str, Any], schema: dict[str, Any], path: str = "") -> list[str]:
-    """The path of every property of the schema, and of the properties in objects that admit no other."""
+    """The path of every property of the schema, and of the properties in objects that admit no
+    other.
+    """
     rule = resolved(rule, schema)
     below = rule.get("properties", {}) if rule.get("additionalProperties") is False else {}
-    return [name for key, value in below.items() for name in (f"{path}{key}", *ruled(value, schema, f"{path}{key}."))]
+    return [
+        name
+        for key, value in below.items()
+        for name in (f"{path}{key}", *ruled(value, schema, f"{path}{key}."))
+    ]
 
 
 def named(values: Any, rule: dict[str, Any], schema: dict[str, Any], path: str = "") -> list[str]:
@@ -127,7 +195,10 @@ def named(values: Any, rule: dict[str, Any], schema: dict[str, Any], path: str =
     return [
         name
         for key, value in values.items()
-        for name in (f"{path}{key}", *named(value, rule["properties"].get(key, {}), schema, f"{path}{key}."))
+        for name in (
+            f"{path}{key}",
+            *named(value, rule["properties"].get(key, {}), schema, f"{path}{key}."),
+        )
     ]
 
 
@@ -143,18 +214,22 @@ def test_the_test_pod_is_not_taken_for_the_operator(helm: Helm) -> None:
 
 
 def test_the_ports_of_the_pod_are_those_on_which_the_operator_listens(helm: Helm) -> None:
-    (container,) = only(objects(rendered(helm)), "Deployment")["spec"]["template"]["spec"]["containers"]
+    (container,) = only(objects(rendered(helm)), "Deployment")["spec"]["template"]["spec"][
+        "containers"
+    ]
     listening = Settings(identity="")
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports == {"liveness": listening.liveness_port, "metrics": listening.metrics_port}
 
 
 def test_every_argument_of_the_operator_is_one_that_it_takes(helm: Helm) -> None:
-    (container,) = only(objects(rendered(helm, HERE / "values" / "namespaces.yaml")), "Deployment")["spec"]["template"]["spec"][
-        "containers"
-    ]
+    (container,) = only(objects(rendered(helm, HERE / "values" / "namespaces.yaml")), "Deployment")[
+        "spec"
+    ]["template"]["spec"]["containers"]
     group: Any = typer.main.get_command(app)
-    options = {name for parameter in group.commands[container["args"][0]].params for name in parameter.opts}
+    options = {
+        name for parameter in group.commands[container["args"][0]].params for name in parameter.opts
+    }
     assert {argument.partition("=")[0] for argument in container["args"][1:]} <= options
 
 
@@ -182,20 +257,35 @@ def test_without_rollups_nothing_is_there_for_them(helm: Helm) -> None:
     [
         ({"rollup": {"enabled": True}}, ["platform"]),
         ({"rollup": {"enabled": True}, "watch": {"namespaces": ["streaming"]}}, ["streaming"]),
-        ({"rollup": {"enabled": True, "namespaces": ["billing"]}, "watch": {"namespaces": ["streaming", "billing"]}}, ["billing"]),
+        (
+            {
+                "rollup": {"enabled": True, "namespaces": ["billing"]},
+                "watch": {"namespaces": ["streaming", "billing"]},
+            },
+            ["billing"],
+        ),
     ],
 )
-def test_accounts_and_rights_are_in_the_namespaces_of_rollups_only(helm: Helm, values: dict[str, Any], places: list[str]) -> None:
+def test_accounts_and_rights_are_in_the_namespaces_of_rollups_only(
+    helm: Helm, values: dict[str, Any], places: list[str]
+) -> None:
     found = objects(rendered(helm, **values))
     ours = [item for item in found if item["metadata"]["name"].startswith("tidegate-rollup")]
-    assert [item["metadata"]["namespace"] for item in of(found, "ServiceAccount", "tidegate-rollup")] == places
+    assert [
+        item["metadata"]["namespace"] for item in of(found, "ServiceAccount", "tidegate-rollup")
+    ] == places
     assert {item["metadata"]["namespace"] for item in ours} == set(places)
     assert not [item for item in ours if item["kind"].startswith("Cluster")]
 
 
 def test_the_operator_gets_no_more_than_jobs_and_their_result(helm: Helm) -> None:
-    rules = only(objects(rendered(helm, rollup={"enabled": True})), "Role", name="tidegate-rollup-jobs")["rules"]
-    assert [(rule["resources"], rule["verbs"]) for rule in rules] == [(["jobs"], ["list", "create", "delete"]), (["configmaps"], ["get"])]
+    rules = only(
+        objects(rendered(helm, rollup={"enabled": True})), "Role", name="tidegate-rollup-jobs"
+    )["rules"]
+    assert [(rule["resources"], rule["verbs"]) for rule in rules] == [
+        (["jobs"], ["list", "create", "delete"]),
+        (["configmaps"], ["get"]),
+    ]
 
 
 @pytest.mark.parametrize("executors", [False, True])
@@ -205,22 +295,32 @@ def test_jobs_may_make_pods_only_where_executors_are_allowed(helm: Helm, executo
     assert any("pods" in rule["resources"] for rule in rules) == executors
 
 
-def test_the_network_policy_is_for_the_pods_that_jobs_have_and_the_ports_that_they_use(helm: Helm) -> None:
+def test_the_network_policy_is_for_the_pods_that_jobs_have_and_the_ports_that_they_use(
+    helm: Helm,
+) -> None:
     policy = of(objects(rendered(helm, EVERYTHING)), "NetworkPolicy", "tidegate-rollup")[0]["spec"]
     assert policy["podSelector"]["matchLabels"].items() <= labels("orders").items()
-    assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == [DRIVER_PORT, BLOCK_MANAGER_PORT]
+    assert [port["port"] for rule in policy["ingress"] for port in rule["ports"]] == [
+        DRIVER_PORT,
+        BLOCK_MANAGER_PORT,
+    ]
 
 
 def test_the_operator_gets_the_account_that_the_chart_made(helm: Helm) -> None:
     found = objects(rendered(helm, rollup={"enabled": True}))
     arguments = only(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert f"--rollup-service-account={of(found, 'ServiceAccount', 'tidegate-rollup')[0]['metadata']['name']}" in arguments
+    assert (
+        f"--rollup-service-account={of(found, 'ServiceAccount', 'tidegate-rollup')[0]['metadata']['name']}"
+        in arguments
+    )
     assert "--rollup-image=tidegate-rollup:0.1.0" in arguments
 
 
 @pytest.mark.parametrize("name", ["tidegate-rollup", "tidegate-rollup-jobs"])
 def test_the_rights_without_the_chart_are_those_that_it_gives(helm: Helm, name: str) -> None:
-    documented = objects((CHECKOUT / "examples" / "rollup" / "rights.yaml").read_text(encoding="utf-8"))
+    documented = objects(
+        (CHECKOUT / "examples" / "rollup" / "rights.yaml").read_text(encoding="utf-8")
+    )
     given = objects(rendered(helm, rollup={"enabled": True, "executors": {"enabled": True}}))
     assert only(documented, "Role", name=name)["rules"] == only(given, "Role", name=name)["rules"]
 
@@ -243,10 +343,14 @@ def promtool(*arguments: str) -> str:
 
 
 def exported_labels() -> dict[str, set[str]]:
-    """Every series of docs/metrics.md, with its labels. Another test compares that page with the program."""
+    """Every series of docs/metrics.md, with its labels. Another test compares that page with the
+    program.
+    """
     page = (CHECKOUT / "docs" / "metrics.md").read_text()
     found = {name: set(re.findall(r"`(\w+)`", labels)) for name, _, labels in _ROW.findall(page)}
-    histograms = {f"{name}_bucket": found[name] for name, kind, _ in _ROW.findall(page) if kind == "histogram"}
+    histograms = {
+        f"{name}_bucket": found[name] for name, kind, _ in _ROW.findall(page) if kind == "histogram"
+    }
     return found | histograms
 
 
@@ -270,13 +374,23 @@ def test_a_query_asks_for_metrics_and_labels_that_are_exported(query: str) -> No
     asked = list(_SELECTOR.finditer(query))
     for match in asked:
         assert match[1] in exported
-        assert set(re.findall(r"(\w+)\s*(?:=~|!=|!~|=)", match[2] or "")) <= exported[match[1]] | _ADDED_BY_PROMETHEUS
-    grouped = {label.strip() for labels in re.findall(r"\bby \(([^)]*)\)", query) for label in labels.split(",")}
+        assert (
+            set(re.findall(r"(\w+)\s*(?:=~|!=|!~|=)", match[2] or ""))
+            <= exported[match[1]] | _ADDED_BY_PROMETHEUS
+        )
+    grouped = {
+        label.strip()
+        for labels in re.findall(r"\bby \(([^)]*)\)", query)
+        for label in labels.split(",")
+    }
     assert grouped <= set().union(*(exported[match[1]] for match in asked)) | _ADDED_BY_PROMETHEUS
 
 
 def test_prometheus_reads_every_query_of_the_dashboard(tmp_path: Path) -> None:
-    rules = [{"record": f"query:{number}", "expr": query} for number, query in enumerate(dashboard_queries())]
+    rules = [
+        {"record": f"query:{number}", "expr": query}
+        for number, query in enumerate(dashboard_queries())
+    ]
     path = tmp_path / "queries.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}))
     assert f"{len(rules)} rules found" in promtool("check", "rules", str(path))
@@ -286,12 +400,21 @@ def test_alerts_fire_when_something_is_wrong_and_not_before() -> None:
     assert "SUCCESS" in promtool("test", "rules", str(HERE / "alerts.test.yaml"))
 
 
-def test_the_rules_of_a_release_are_the_alerts_with_its_own_job_and_labels(helm: Helm, tmp_path: Path) -> None:
-    spec = only(objects(rendered(helm, metrics={"prometheusRule": {"enabled": True, "alertLabels": {"team": "a"}}})), "PrometheusRule")[
-        "spec"
-    ]
+def test_the_rules_of_a_release_are_the_alerts_with_its_own_job_and_labels(
+    helm: Helm, tmp_path: Path
+) -> None:
+    spec = only(
+        objects(
+            rendered(
+                helm, metrics={"prometheusRule": {"enabled": True, "alertLabels": {"team": "a"}}}
+            )
+        ),
+        "PrometheusRule",
+    )["spec"]
     rules = [rule for group in spec["groups"] for rule in group["rules"]]
-    ours = only(objects(rendered(helm, HERE / "values" / "everything.yaml")), "PrometheusRule")["spec"]["groups"][0]["rules"][0]
+    ours = only(objects(rendered(helm, HERE / "values" / "everything.yaml")), "PrometheusRule")[
+        "spec"
+    ]["groups"][0]["rules"][0]
     assert [rule["expr"].strip() for rule in rules] == [query.strip() for query in alert_queries()]
     assert ours["expr"] == 'absent(up{job="tidegate-operator"} == 1)'
     assert {rule["labels"]["team"] for rule in rules} == {"a"}

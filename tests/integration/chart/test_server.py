@@ -1,4 +1,6 @@
-"""The chart on a real API server: installing, upgrading and uninstalling, and the operator with the arguments and rights of a release."""
+"""The chart on a real API server: installing, upgrading and uninstalling, and the operator with the
+arguments and rights of a release.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,18 @@ pytestmark = pytest.mark.integration
 RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("enforce", "warn")}
 CRDS = sorted(kind.crd_name for kind in KINDS)
 POLICIES = "brokerbandwidthpolicies.tidegate.io"
-# When CRDs are added and removed quickly, Kubernetes sometimes waits a minute before it retries to remove one.
+# When CRDs are added and removed quickly, Kubernetes sometimes waits a minute before it retries to
+# remove one.
 CRDS_GONE_SECONDS = 120
 
 
 def make_namespace(cluster: KubeApi, name: str) -> None:
     """Create a namespace that accepts only restricted Pods."""
-    document = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": RESTRICTED}}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": RESTRICTED},
+    }
     cluster.kubectl("apply", "-f", "-", input=json.dumps(document))
     # without this account no Pod is admitted
     cluster.kubectl("wait", "--for=create", "serviceaccount/default", "-n", name, "--timeout=30s")
@@ -95,31 +102,55 @@ def places(cluster: KubeApi) -> None:
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("places")
 @pytest.mark.parametrize("values", VALUES_FILES, ids=lambda path: path.stem)
-def test_the_server_accepts_every_object_without_a_warning(cluster: KubeApi, helm: Helm, values: Path) -> None:
+def test_the_server_accepts_every_object_without_a_warning(
+    cluster: KubeApi, helm: Helm, values: Path
+) -> None:
     text = rendered(helm, values)
     applied = cluster.kubectl(
-        "apply", "--server-side", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "-f", "-", input=text
+        "apply",
+        "--server-side",
+        "--dry-run=server",
+        "--validate=strict",
+        "--warnings-as-errors",
+        "-f",
+        "-",
+        input=text,
     ).splitlines()
     assert len(applied) == len(objects(text))
 
 
 @pytest.mark.timeout(400)
-def test_a_replica_set_may_create_its_pods_where_only_restricted_pods_are_let_in(cluster: KubeApi, cluster_helm: Helm) -> None:
+def test_a_replica_set_may_create_its_pods_where_only_restricted_pods_are_let_in(
+    cluster: KubeApi, cluster_helm: Helm
+) -> None:
     make_namespace(cluster, "pods")
     with installed(cluster_helm, "pods", "--set=crds.enabled=false,rbac.aggregateRoles=false"):
-        pods = wait_until(lambda: pods_of(cluster, "pods", at_least=2), "two Pods", timeout_seconds=30)
-    assert {container["image"] for pod in pods for container in pod["spec"]["containers"]} == {"tidegate:0.1.0"}
+        pods = wait_until(
+            lambda: pods_of(cluster, "pods", at_least=2), "two Pods", timeout_seconds=30
+        )
+    assert {container["image"] for pod in pods for container in pod["spec"]["containers"]} == {
+        "tidegate:0.1.0"
+    }
 
 
 def pods_of(cluster: KubeApi, namespace: str, *, at_least: int) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(cluster.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
+    found: list[dict[str, Any]] = json.loads(
+        cluster.kubectl("get", "pods", "-n", namespace, "-o", "json")
+    )["items"]
     return found if len(found) >= at_least else []
 
 
 @pytest.mark.timeout(400)
 def test_the_notes_name_the_next_commands_for_this_release(cluster_helm: Helm) -> None:
     printed = cluster_helm.run(
-        "install", "notes", str(CHART), "--dry-run=client", "--namespace", "platform", "--set", "watch.namespaces={a}"
+        "install",
+        "notes",
+        str(CHART),
+        "--dry-run=client",
+        "--namespace",
+        "platform",
+        "--set",
+        "watch.namespaces={a}",
     )
     notes = printed.partition("NOTES:")[2]
     assert "kubectl rollout status deployment/notes-tidegate -n platform" in notes
@@ -133,7 +164,12 @@ def previous_chart(tmp_path: Path) -> Path:
     shutil.copytree(CHART, chart)
     about = yaml.safe_load((chart / "Chart.yaml").read_text())
     (chart / "Chart.yaml").write_text(yaml.safe_dump({**about, "version": "0.0.9"}))
-    template = chart / "templates" / "crds" / f"{POLICIES.partition('.')[2]}_{POLICIES.partition('.')[0]}.yaml"
+    template = (
+        chart
+        / "templates"
+        / "crds"
+        / f"{POLICIES.partition('.')[2]}_{POLICIES.partition('.')[0]}.yaml"
+    )
     without = template.read_text().replace("    categories:\n    - kafka\n    - tidegate\n", "")
     assert without != template.read_text()
     template.write_text(without)
@@ -150,37 +186,52 @@ def no_crds(cluster: KubeApi) -> Iterator[None]:
 
 def delete_crds(cluster: KubeApi) -> None:
     patience = f"--timeout={CRDS_GONE_SECONDS}s"
-    cluster.kubectl("delete", "crd", *CRDS, "--ignore-not-found", patience, timeout_seconds=CRDS_GONE_SECONDS + 10)
+    cluster.kubectl(
+        "delete",
+        "crd",
+        *CRDS,
+        "--ignore-not-found",
+        patience,
+        timeout_seconds=CRDS_GONE_SECONDS + 10,
+    )
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("no_crds")
-def test_upgrading_and_uninstalling_keep_crds_and_policies(cluster: KubeApi, cluster_helm: Helm, previous_chart: Path) -> None:
+def test_upgrading_and_uninstalling_keep_crds_and_policies(
+    cluster: KubeApi, cluster_helm: Helm, previous_chart: Path
+) -> None:
     make_namespace(cluster, "lifecycle")
     cluster_helm.run("install", "tidegate", str(previous_chart), "--namespace", "lifecycle")
     made = create_policy(cluster, "lifecycle")
     crd = field(cluster, f"crd/{POLICIES}", ".metadata.uid")
     assert field(cluster, f"crd/{POLICIES}", ".spec.names.categories") == ""
 
-    cluster_helm.run("upgrade", "tidegate", str(CHART), "--namespace", "lifecycle", "--set=replicaCount=3")
+    cluster_helm.run(
+        "upgrade", "tidegate", str(CHART), "--namespace", "lifecycle", "--set=replicaCount=3"
+    )
     assert field(cluster, f"crd/{POLICIES}", ".spec.names.categories") == '["kafka","tidegate"]'
     assert field(cluster, "deployment/tidegate", ".spec.replicas", namespace="lifecycle") == "3"
     assert field(cluster, f"crd/{POLICIES}", ".metadata.uid") == crd
 
     cluster_helm.run("uninstall", "tidegate", "--namespace", "lifecycle")
-    assert cluster.kubectl("get", "deployments,services,pdb,serviceaccounts", "-n", "lifecycle", "-o", "name").split() == [
-        "serviceaccount/default"
-    ]
+    assert cluster.kubectl(
+        "get", "deployments,services,pdb,serviceaccounts", "-n", "lifecycle", "-o", "name"
+    ).split() == ["serviceaccount/default"]
     assert served(cluster) == CRDS
 
-    cluster_helm.run("install", "tidegate", str(CHART), "--namespace", "lifecycle")  # the CRDs that it kept are its own
+    cluster_helm.run(
+        "install", "tidegate", str(CHART), "--namespace", "lifecycle"
+    )  # the CRDs that it kept are its own
     assert field(cluster, "bbp/orders", ".metadata.uid", namespace="lifecycle") == made
     cluster_helm.run("uninstall", "tidegate", "--namespace", "lifecycle")
 
 
 @pytest.mark.timeout(400)
 @pytest.mark.usefixtures("no_crds")
-def test_crds_of_another_owner_are_taken_over_only_when_asked_and_deleted_only_when_not_kept(cluster: KubeApi, cluster_helm: Helm) -> None:
+def test_crds_of_another_owner_are_taken_over_only_when_asked_and_deleted_only_when_not_kept(
+    cluster: KubeApi, cluster_helm: Helm
+) -> None:
     make_namespace(cluster, "theirs")
     cluster.install_crds(CHECKOUT / "crds")
     with pytest.raises(HelmFailed, match="cannot be imported into the current release"):
@@ -199,7 +250,9 @@ def test_crds_of_another_owner_are_taken_over_only_when_asked_and_deleted_only_w
 
 @dataclass
 class Release:
-    """The chart, installed in a namespace that it also watches, with an operator that enforces a policy there."""
+    """The chart, installed in a namespace that it also watches, with an operator that enforces a
+    policy there.
+    """
 
     api: KubeApi
     helm: Helm
@@ -224,21 +277,31 @@ class Release:
 
 
 @pytest.fixture
-def release(crds: KubeApi, kafka: KafkaLab, namespace: str, unique_name: str, tmp_path: Path) -> Iterator[Release]:
+def release(
+    crds: KubeApi, kafka: KafkaLab, namespace: str, unique_name: str, tmp_path: Path
+) -> Iterator[Release]:
     kafka.create_topic(unique_name, assignment=[[1, 2], [2, 3], [3, 1]])
     helm = Helm(tmp_path, crds.kubeconfig)
     sets = f"crds.enabled=false,rbac.aggregateRoles=false,watch.namespaces={{{namespace}}},rbac.secretNames={{login}}"
     helm.run("install", "tidegate", str(CHART), "--namespace", namespace, "--set", sets)
     with running(crds, helm, namespace, tmp_path) as started:
-        crds.kubectl("apply", "-f", "-", input=json.dumps(one_of_each_kind(kafka, namespace, unique_name)))
-        started.kubectl("wait", "--for=condition=Ready", "bbp/orders", "bt/gold", "qo/more", "--timeout=60s")
+        crds.kubectl(
+            "apply", "-f", "-", input=json.dumps(one_of_each_kind(kafka, namespace, unique_name))
+        )
+        started.kubectl(
+            "wait", "--for=condition=Ready", "bbp/orders", "bt/gold", "qo/more", "--timeout=60s"
+        )
         yield started
 
 
 @contextmanager
 def running(api: KubeApi, helm: Helm, namespace: str, directory: Path) -> Iterator[Release]:
-    """A process with the arguments of the release's Deployment and the token of its ServiceAccount."""
-    deployment = json.loads(api.kubectl("get", "deployment", "tidegate", "-n", namespace, "-o", "json"))
+    """A process with the arguments of the release's Deployment and the token of its
+    ServiceAccount.
+    """
+    deployment = json.loads(
+        api.kubectl("get", "deployment", "tidegate", "-n", namespace, "-o", "json")
+    )
     token = api.kubectl("create", "token", "tidegate", "-n", namespace, "--duration=1h").strip()
     kubeconfig = api.kubeconfig_for(token=token, path=directory / "operator.kubeconfig")
     liveness_port, metrics_port = free_port(), free_port()
@@ -248,7 +311,13 @@ def running(api: KubeApi, helm: Helm, namespace: str, directory: Path) -> Iterat
         f"--metrics-port={metrics_port}",
         f"--kubeconfig={kubeconfig}",
     ]
-    command = [sys.executable, "-m", "tidegate", *deployment["spec"]["template"]["spec"]["containers"][0]["args"], *here]
+    command = [
+        sys.executable,
+        "-m",
+        "tidegate",
+        *deployment["spec"]["template"]["spec"]["containers"][0]["args"],
+        *here,
+    ]
     log_path = directory / "operator.log"
     with log_path.open("wb") as log:
         operator = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
@@ -275,13 +344,20 @@ def container(helm: Helm, kind: str) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(240)
-def test_uninstalling_in_the_documented_order_restores_everything_and_hangs_nowhere(release: Release, kafka: KafkaLab) -> None:
+def test_uninstalling_in_the_documented_order_restores_everything_and_hangs_nowhere(
+    release: Release, kafka: KafkaLab
+) -> None:
     probe = container(release.helm, "Deployment")["livenessProbe"]["httpGet"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{release.liveness_port}{probe['path']}", timeout=10) as answer:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{release.liveness_port}{probe['path']}", timeout=10
+    ) as answer:
         assert answer.status == 200
     script = container(release.helm, "Pod")["args"][0]
     test_pod = subprocess.run(
-        [sys.executable, "-c", script, "127.0.0.1", str(release.metrics_port)], capture_output=True, text=True, timeout=30
+        [sys.executable, "-c", script, "127.0.0.1", str(release.metrics_port)],
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
     assert test_pod.stdout == f"127.0.0.1:{release.metrics_port} is Tidegate.\n", test_pod.stderr
 
@@ -290,20 +366,45 @@ def test_uninstalling_in_the_documented_order_restores_everything_and_hangs_nowh
     release.stop_operator()
     release.uninstall()
     release.delete_namespace()
-    assert not [line for line in release.log_path.read_text().splitlines() if re.search(r"forbidden|\b403\b", line, re.IGNORECASE)]
+    assert not [
+        line
+        for line in release.log_path.read_text().splitlines()
+        if re.search(r"forbidden|\b403\b", line, re.IGNORECASE)
+    ]
 
 
 @pytest.mark.timeout(240)
-def test_a_policy_that_was_left_behind_goes_with_the_documented_commands(release: Release, kafka: KafkaLab) -> None:
+def test_a_policy_that_was_left_behind_goes_with_the_documented_commands(
+    release: Release, kafka: KafkaLab
+) -> None:
     release.stop_operator()
     release.uninstall()
     release.api.kubectl("delete", "namespace", release.namespace, "--wait=false")
-    wait_until(lambda: "deletionTimestamp" in release.kubectl("get", "bbp", "orders", "-o", "json"), "the deletion", timeout_seconds=60)
+    wait_until(
+        lambda: "deletionTimestamp" in release.kubectl("get", "bbp", "orders", "-o", "json"),
+        "the deletion",
+        timeout_seconds=60,
+    )
     assert managed_by(kafka) == f"{release.namespace}/orders"
 
-    release.kubectl("patch", "bbp", "orders", "--type=json", "-p", '[{"op":"remove","path":"/metadata/finalizers"}]')
+    release.kubectl(
+        "patch",
+        "bbp",
+        "orders",
+        "--type=json",
+        "-p",
+        '[{"op":"remove","path":"/metadata/finalizers"}]',
+    )
     release.delete_namespace()
-    restore = [sys.executable, "-m", "tidegate", "restore", "--zookeeper", kafka.zookeeper_connect, "--yes"]
+    restore = [
+        sys.executable,
+        "-m",
+        "tidegate",
+        "restore",
+        "--zookeeper",
+        kafka.zookeeper_connect,
+        "--yes",
+    ]
     done = subprocess.run(restore, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert managed_by(kafka) is None

@@ -1,4 +1,6 @@
-"""The commands as processes on a real Kafka and ZooKeeper: plan and explain change no znode, restore leaves the former quotas."""
+"""The commands as processes on a real Kafka and ZooKeeper: plan and explain change no znode,
+restore leaves the former quotas.
+"""
 
 import json
 import subprocess
@@ -27,7 +29,9 @@ pytestmark = pytest.mark.integration
 
 
 class EvenLeaders:
-    """Leaders as the topic was created: one partition on each broker. The commands themselves ask the real brokers."""
+    """Leaders as the topic was created: one partition on each broker. The commands themselves ask
+    the real brokers.
+    """
 
     def read(self, patterns: Collection[str]) -> Topology:
         topics = {pattern: TopicLeaders({1: 1, 2: 1, 3: 1}) for pattern in patterns}
@@ -42,40 +46,65 @@ class EvenLeaders:
 
 def tidegate(*arguments: str) -> tuple[int, str, str]:
     """Run the command and return its exit code, its output and its errors."""
-    done = subprocess.run([sys.executable, "-m", "tidegate", *arguments], capture_output=True, text=True, timeout=90)
+    done = subprocess.run(
+        [sys.executable, "-m", "tidegate", *arguments], capture_output=True, text=True, timeout=90
+    )
     return done.returncode, done.stdout, done.stderr
 
 
 class Installation:
-    """One topic with three partitions, and a policy with one member for it. `znodes` reads every znode that could change."""
+    """One topic with three partitions, and a policy with one member for it. `znodes` reads every
+    znode that could change.
+    """
 
     def __init__(self, kafka: KafkaLab, name: str, folder: Path) -> None:
         self.kafka, self.name, self.user = kafka, name, f"{name}-user"
         self.is_operated = False
         connect = kafka.zookeeper_connect
-        kafka_spec = {"bootstrapServers": kafka.bootstrap_servers, "quotaStore": "ZooKeeper", "zookeeper": {"connect": connect}}
-        self.policy = self._object("BrokerBandwidthPolicy", {"mode": "Enforce", "kafka": kafka_spec})
+        kafka_spec = {
+            "bootstrapServers": kafka.bootstrap_servers,
+            "quotaStore": "ZooKeeper",
+            "zookeeper": {"connect": connect},
+        }
+        self.policy = self._object(
+            "BrokerBandwidthPolicy", {"mode": "Enforce", "kafka": kafka_spec}
+        )
         contract = {"perPartition": {"fetch": "10M"}}
         member = {"name": "shop", "user": self.user, "topics": [name], "contract": contract}
-        self.tier = self._object("BusinessTier", {"policyRef": {"name": name}, "level": "L0", "members": [member]})
+        self.tier = self._object(
+            "BusinessTier", {"policyRef": {"name": name}, "level": "L0", "members": [member]}
+        )
         self.file = str(folder / "all.yaml")
         Path(self.file).write_text(yaml.safe_dump_all([self.policy, self.tier]))
 
     def _object(self, kind: str, spec: Any) -> dict[str, Any]:
-        return {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": self.name, "namespace": "n"}, "spec": spec}
+        return {
+            "apiVersion": "tidegate.io/v1alpha1",
+            "kind": kind,
+            "metadata": {"name": self.name, "namespace": "n"},
+            "spec": spec,
+        }
 
     def operate(self) -> None:
         """Run one pass of the operator, with its claim."""
         self.is_operated = True
         declared = declare(self.policy, [self.tier])
         connect = self.kafka.zookeeper_connect
-        cluster = KafkaCluster(connect, ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(connect))), EvenLeaders())
+        cluster = KafkaCluster(
+            connect,
+            ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(connect))),
+            EvenLeaders(),
+        )
         try:
             cluster.store.claim(declared.policy.key, "uid")
             facts = cluster.store.facts()
-            observation = Observer().observe(declared, cluster, now_seconds=1_700_000_000.0).observation
+            observation = (
+                Observer().observe(declared, cluster, now_seconds=1_700_000_000.0).observation
+            )
             decision, _ = decide(observation, Memory())
-            assert apply_writes(decision.writes, cluster.store, cluster_id=facts.cluster_id, may_write=lambda: True).complete
+            assert apply_writes(
+                decision.writes, cluster.store, cluster_id=facts.cluster_id, may_write=lambda: True
+            ).complete
         finally:
             cluster.close()
 
@@ -85,7 +114,9 @@ class Installation:
         client.start()
         try:
             roots = [root for root in ("/config", "/tidegate") if client.exists(root)]
-            return {path: client.get(path)[1].mzxid for root in roots for path in _walk(client, root)}
+            return {
+                path: client.get(path)[1].mzxid for root in roots for path in _walk(client, root)
+            }
         finally:
             client.stop()
             client.close()
@@ -103,23 +134,41 @@ def installation(kafka: KafkaLab, unique_name: str, tmp_path: Path) -> Iterator[
     installation = Installation(kafka, unique_name, tmp_path)
     yield installation
     if installation.is_operated:
-        tidegate("restore", "--zookeeper", kafka.zookeeper_connect, "--policy", f"n/{unique_name}", "--at-once", "--yes")
+        tidegate(
+            "restore",
+            "--zookeeper",
+            kafka.zookeeper_connect,
+            "--policy",
+            f"n/{unique_name}",
+            "--at-once",
+            "--yes",
+        )
 
 
-def test_plan_on_a_real_cluster_names_the_change_and_writes_nothing(installation: Installation) -> None:
+def test_plan_on_a_real_cluster_names_the_change_and_writes_nothing(
+    installation: Installation,
+) -> None:
     before = installation.znodes()
     code, out, err = tidegate("plan", "-f", installation.file, "-o", "json")
     assert code == 2, err
     (change,) = json.loads(out)["changes"]
-    assert (change["entity"], change["inForce"], change["next"]) == ({"user": installation.user}, None, "10000000")
+    assert (change["entity"], change["inForce"], change["next"]) == (
+        {"user": installation.user},
+        None,
+        "10000000",
+    )
     assert installation.znodes() == before
 
 
-def test_after_the_operator_plan_is_empty_and_explain_names_who_set_it(installation: Installation) -> None:
+def test_after_the_operator_plan_is_empty_and_explain_names_who_set_it(
+    installation: Installation,
+) -> None:
     installation.operate()
     before = installation.znodes()
     assert tidegate("plan", "-f", installation.file)[0] == 0
-    code, out, err = tidegate("explain", "--user", installation.user, "--client-id", "any", "-f", installation.file)
+    code, out, err = tidegate(
+        "explain", "--user", installation.user, "--client-id", "any", "-f", installation.file
+    )
     assert code == 0, err
     assert numbers(out) >= {10.0, 10000000, 3, 1.00, 30.0}
     for named in (f"n/{installation.name}", "L0", "shop"):
@@ -127,14 +176,22 @@ def test_after_the_operator_plan_is_empty_and_explain_names_who_set_it(installat
     assert installation.znodes() == before
 
 
-def test_restore_needs_nothing_but_zookeeper_and_leaves_no_trace(installation: Installation) -> None:
+def test_restore_needs_nothing_but_zookeeper_and_leaves_no_trace(
+    installation: Installation,
+) -> None:
     installation.operate()
     connect = installation.kafka.zookeeper_connect
     assert tidegate("restore", "--zookeeper", connect, "--policy", f"n/{installation.name}")[0] == 2
-    code, _, err = tidegate("restore", "--zookeeper", connect, "--policy", f"n/{installation.name}", "--yes")
+    code, _, err = tidegate(
+        "restore", "--zookeeper", connect, "--policy", f"n/{installation.name}", "--yes"
+    )
     assert code == 0, err
     assert "/tidegate/claim" not in installation.znodes()
-    assert not [path for path in installation.znodes() if installation.user in path and "/changes/" not in path]
+    assert not [
+        path
+        for path in installation.znodes()
+        if installation.user in path and "/changes/" not in path
+    ]
     assert str(Entity(user=installation.user)) not in tidegate("restore", "--zookeeper", connect)[1]
 
 

@@ -1,4 +1,6 @@
-"""deploy/ on a real API server: what Kustomize builds, what is added to Argo CD, and that nothing drifts from what is in Git."""
+"""deploy/ on a real API server: what Kustomize builds, what is added to Argo CD, and that nothing
+drifts from what is in Git.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ BASE = CHECKOUT / "deploy" / "kustomize" / "base"
 
 @pytest.fixture
 def overlay(tmp_path: Path, namespace: str) -> Path:
-    """A folder to build that puts everything into `namespace`, which exists, and gives what is outside of it a suffix."""
+    """A folder to build that puts everything into `namespace`, which exists, and gives what is
+    outside of it a suffix.
+    """
     folder = tmp_path / "overlay"
     folder.mkdir()
     document = {
@@ -54,41 +58,76 @@ def overlay(tmp_path: Path, namespace: str) -> Path:
 def test_the_committed_files_agree_with_crds_and_chart(monkeypatch: pytest.MonkeyPatch) -> None:
     """`make kustomize-base` writes them again."""
     monkeypatch.chdir(CHECKOUT)
-    assert {path: path.read_text(encoding="utf-8") for path in kustomize_base.FOLDER.rglob("*.yaml")} == kustomize_base.files()
+    assert {
+        path: path.read_text(encoding="utf-8") for path in kustomize_base.FOLDER.rglob("*.yaml")
+    } == kustomize_base.files()
 
 
 def test_the_example_is_everything_with_an_image_of_ones_own(kube_api: KubeApi) -> None:
     found = objects(kube_api.kubectl("kustomize", str(CHECKOUT / "examples" / "kustomize")))
     deployment = only(found, "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert (container["image"], deployment["spec"]["replicas"]) == ("registry.example.com/tidegate:0.1.0", 3)
-    crds = {item["metadata"]["name"]: item["spec"] for item in found if item["kind"] == "CustomResourceDefinition"}
+    assert (container["image"], deployment["spec"]["replicas"]) == (
+        "registry.example.com/tidegate:0.1.0",
+        3,
+    )
+    crds = {
+        item["metadata"]["name"]: item["spec"]
+        for item in found
+        if item["kind"] == "CustomResourceDefinition"
+    }
     assert crds == {kind.crd_name: crd_document(kind)["spec"] for kind in KINDS}
 
 
 def test_nothing_of_helm_is_left(kube_api: KubeApi) -> None:
-    assert "helm" not in kube_api.kubectl("kustomize", str(CHECKOUT / "deploy" / "kustomize" / "base")).lower()
+    assert (
+        "helm"
+        not in kube_api.kubectl(
+            "kustomize", str(CHECKOUT / "deploy" / "kustomize" / "base")
+        ).lower()
+    )
 
 
-def test_the_rights_are_bound_to_the_operator_in_whatever_namespace_it_is(kube_api: KubeApi, overlay: Path, namespace: str) -> None:
+def test_the_rights_are_bound_to_the_operator_in_whatever_namespace_it_is(
+    kube_api: KubeApi, overlay: Path, namespace: str
+) -> None:
     found = objects(kube_api.kubectl("kustomize", str(overlay)))
     operator = only(found, "Deployment")
-    account = {"kind": "ServiceAccount", "name": operator["spec"]["template"]["spec"]["serviceAccountName"], "namespace": namespace}
+    account = {
+        "kind": "ServiceAccount",
+        "name": operator["spec"]["template"]["spec"]["serviceAccountName"],
+        "namespace": namespace,
+    }
     binding = only(found, "ClusterRoleBinding")
     assert binding["subjects"] == [account]
     assert only(found, "ServiceAccount")["metadata"]["name"] == account["name"]
     assert list(names_of(found, "ClusterRole", binding["roleRef"]["name"]))
-    assert {item["metadata"]["namespace"] for item in found if "namespace" in item["metadata"]} == {namespace}
+    assert {item["metadata"]["namespace"] for item in found if "namespace" in item["metadata"]} == {
+        namespace
+    }
 
 
 def names_of(found: list[dict[str, Any]], kind: str, name: str) -> Iterator[str]:
-    return (item["metadata"]["name"] for item in found if (item["kind"], item["metadata"]["name"]) == (kind, name))
+    return (
+        item["metadata"]["name"]
+        for item in found
+        if (item["kind"], item["metadata"]["name"]) == (kind, name)
+    )
 
 
-def test_the_server_accepts_every_object_without_a_warning(kube_api: KubeApi, overlay: Path) -> None:
+def test_the_server_accepts_every_object_without_a_warning(
+    kube_api: KubeApi, overlay: Path
+) -> None:
     text = kube_api.kubectl("kustomize", str(overlay))
     applied = kube_api.kubectl(
-        "apply", "--server-side", "--dry-run=server", "--validate=strict", "--warnings-as-errors", "-f", "-", input=text
+        "apply",
+        "--server-side",
+        "--dry-run=server",
+        "--validate=strict",
+        "--warnings-as-errors",
+        "-f",
+        "-",
+        input=text,
     ).splitlines()
     assert len(applied) == len(list(yaml.safe_load_all(text)))
 
@@ -109,9 +148,21 @@ def test_the_health_scripts_join_what_is_set_already(kube_api: KubeApi, namespac
     for path in sorted((CHECKOUT / "deploy" / "argocd").glob("argocd-cm*.yaml")):
         ours = yaml.safe_load(path.read_text(encoding="utf-8"))
         ours["metadata"]["namespace"] = namespace
-        kube_api.kubectl("apply", "--server-side", f"--field-manager={path.stem}", "-f", "-", input=json.dumps(ours))
+        kube_api.kubectl(
+            "apply",
+            "--server-side",
+            f"--field-manager={path.stem}",
+            "-f",
+            "-",
+            input=json.dumps(ours),
+        )
         expected |= ours["data"]
-    assert json.loads(kube_api.kubectl("get", "configmap", "argocd-cm", "-n", namespace, "-o", "json"))["data"] == expected
+    assert (
+        json.loads(
+            kube_api.kubectl("get", "configmap", "argocd-cm", "-n", namespace, "-o", "json")
+        )["data"]
+        == expected
+    )
     assert len(expected) == 5
 
 
@@ -130,7 +181,11 @@ OBJECTS = ("bbp/demo", "bt/accounting", "bt/reporting", "qo/nightly-backfill")
 
 def examples(kafka: KafkaLab, namespace: str, name: str) -> str:
     """The examples with this test's namespace, Kafka and names, and with an end in the future."""
-    text = "\n---\n".join(path.read_text() for path in sorted((CHECKOUT / "examples").glob("[0-9]*.yaml")) if "namespace" not in path.name)
+    text = "\n---\n".join(
+        path.read_text()
+        for path in sorted((CHECKOUT / "examples").glob("[0-9]*.yaml"))
+        if "namespace" not in path.name
+    )
     ahead = (datetime.now(UTC) + timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     here = {
         "namespace: streaming": f"namespace: {namespace}",
@@ -149,7 +204,9 @@ def examples(kafka: KafkaLab, namespace: str, name: str) -> str:
 
 @contextmanager
 def at_work(api: KubeApi, namespace: str, directory: Path) -> Iterator[None]:
-    """Run the operator until everything is restored: while a policy exists, no other may claim the cluster."""
+    """Run the operator until everything is restored: while a policy exists, no other may claim the
+    cluster.
+    """
     with OperatorProcess(api, namespace, directory):
         try:
             yield
@@ -158,7 +215,9 @@ def at_work(api: KubeApi, namespace: str, directory: Path) -> Iterator[None]:
 
 
 def found(api: KubeApi, namespace: str) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = json.loads(api.kubectl("get", *OBJECTS, "-n", namespace, "--show-managed-fields", "-o", "json"))["items"]
+    items: list[dict[str, Any]] = json.loads(
+        api.kubectl("get", *OBJECTS, "-n", namespace, "--show-managed-fields", "-o", "json")
+    )["items"]
     return items
 
 
@@ -168,7 +227,11 @@ def reported_quota(api: KubeApi, namespace: str, name: str) -> str:
 
 
 def owners_of_spec(document: dict[str, Any]) -> set[str]:
-    return {entry["manager"] for entry in document["metadata"]["managedFields"] if "f:spec" in entry["fieldsV1"]}
+    return {
+        entry["manager"]
+        for entry in document["metadata"]["managedFields"]
+        if "f:spec" in entry["fieldsV1"]
+    }
 
 
 @pytest.mark.timeout(SECONDS + 240)
@@ -184,18 +247,29 @@ def test_the_operator_leaves_what_was_applied_as_it_is_and_argo_cd_would_show_it
         crds.kubectl("wait", "--for=condition=Ready", *OBJECTS, "-n", namespace, "--timeout=60s")
         git.write_text(text.replace("10Mi", "20Mi"))  # a user edits the contract of the first tier
         crds.kubectl("apply", *BY_GIT, "-f", str(git))
-        wait_until(lambda: "20971520" in reported_quota(crds, namespace, "bt/accounting"), "the edit to be in force", timeout_seconds=30)
+        wait_until(
+            lambda: "20971520" in reported_quota(crds, namespace, "bt/accounting"),
+            "the edit to be in force",
+            timeout_seconds=30,
+        )
         ends = time.monotonic() + SECONDS
-        wait_until(lambda: time.monotonic() > ends, "the operator to have worked for a while", timeout_seconds=SECONDS + 60)
+        wait_until(
+            lambda: time.monotonic() > ends,
+            "the operator to have worked for a while",
+            timeout_seconds=SECONDS + 60,
+        )
         assert crds.kubectl("diff", *BY_GIT, "-f", str(git)) == ""
         documents = found(crds, namespace)
         git.write_text(text)
         with pytest.raises(KubectlFailed):  # the comparison detects a difference
             crds.kubectl("diff", *BY_GIT, "-f", str(git))
-    assert {owner for document in documents for owner in owners_of_spec(document)} == {"argocd-controller"}
-    assert {document["metadata"]["name"]: health_of(script_of(document["kind"]), document)["status"] for document in documents} == {
-        name.partition("/")[2]: "Healthy" for name in OBJECTS
+    assert {owner for document in documents for owner in owners_of_spec(document)} == {
+        "argocd-controller"
     }
+    assert {
+        document["metadata"]["name"]: health_of(script_of(document["kind"]), document)["status"]
+        for document in documents
+    } == {name.partition("/")[2]: "Healthy" for name in OBJECTS}
 
 
 @pytest.mark.timeout(SECONDS + 240)
@@ -204,11 +278,17 @@ def test_the_server_leaves_the_crds_as_they_are(crds: KubeApi) -> None:
 
 
 @pytest.mark.timeout(SECONDS + 240)
-def test_the_cluster_leaves_the_operators_objects_as_they_are(kube_api: KubeApi, namespace: str, overlay: Path) -> None:
+def test_the_cluster_leaves_the_operators_objects_as_they_are(
+    kube_api: KubeApi, namespace: str, overlay: Path
+) -> None:
     text = kube_api.kubectl("kustomize", str(overlay))
     kube_api.kubectl("apply", *BY_GIT, "-f", "-", input=text)
     try:
-        wait_until(lambda: kube_api.kubectl("get", "replicasets", "-n", namespace, "-o", "name"), "a ReplicaSet", timeout_seconds=30)
+        wait_until(
+            lambda: kube_api.kubectl("get", "replicasets", "-n", namespace, "-o", "name"),
+            "a ReplicaSet",
+            timeout_seconds=30,
+        )
         assert kube_api.kubectl("diff", *BY_GIT, "-f", "-", input=text) == ""
     finally:
         kube_api.kubectl("delete", "--wait=false", "-f", "-", input=text)

@@ -1,4 +1,6 @@
-"""Certificates for one test: an authority of its own, and a key with a certificate that is good for 127.0.0.1, made by openssl."""
+"""Certificates for one test: an authority of its own, and a key with a certificate that is good for
+127.0.0.1, made by openssl.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ class Certificates:
     both: Path
 
     def server_settings(self, *, key_store: str, trust_store: str) -> dict[str, str]:
-        """A Java server's settings, whose names begin as given: Kafka and ZooKeeper spell them differently."""
+        """A Java server's settings, whose names begin as given: Kafka and ZooKeeper spell them
+        differently.
+        """
         return {
             f"{key_store}.type": "PEM",
             f"{key_store}.location": str(self.both),
@@ -29,10 +33,14 @@ class Certificates:
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """A new authority and one certificate of it, for a server and for its client alike, valid for two days."""
+    """A new authority and one certificate of it, for a server and for its client alike, valid for
+    two days.
+    """
     refuse_missing("openssl")
     folder.mkdir(parents=True, exist_ok=True)
-    made = Certificates(folder / "ca.pem", folder / "key.pem", folder / "certificate.pem", folder / "both.pem")
+    made = Certificates(
+        folder / "ca.pem", folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
+    )
     authority_key = folder / "ca-key.pem"
     _openssl("-subj", "/CN=test authority", "-keyout", authority_key, "-out", made.authority)
     signed = (
@@ -51,5 +59,15 @@ def make_certificates(folder: Path) -> Certificates:
 
 
 def _openssl(*arguments: str | Path) -> None:
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *map(str, arguments)]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        *map(str, arguments),
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=60)

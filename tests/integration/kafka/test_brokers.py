@@ -26,7 +26,11 @@ pytestmark = pytest.mark.integration
 # them.
 
 
-PRODUCE, FETCH, REQUEST = QuotaKey.PRODUCER_BYTE_RATE, QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.REQUEST_PERCENTAGE
+PRODUCE, FETCH, REQUEST = (
+    QuotaKey.PRODUCER_BYTE_RATE,
+    QuotaKey.CONSUMER_BYTE_RATE,
+    QuotaKey.REQUEST_PERCENTAGE,
+)
 
 
 @pytest.fixture
@@ -56,11 +60,21 @@ def test_brokers_apply_what_is_written_keep_logins_and_start_again(
     assert credentials
     odd = Entity(f"{unique_name} w*+~<default>")
     pair = Entity(odd.user, f"{unique_name}/app 1")
-    entities = [Entity(scram_user), odd, pair, Entity(Default.DEFAULT, f"{unique_name}-any"), Entity(None, unique_name)]
+    entities = [
+        Entity(scram_user),
+        odd,
+        pair,
+        Entity(Default.DEFAULT, f"{unique_name}-any"),
+        Entity(None, unique_name),
+    ]
 
     seen = store.read(entities)
     outcomes = store.write(
-        [first(seen[entity], {PRODUCE: "7340032", FETCH: "8388608", REQUEST: "150"}) for entity in entities], kafka.cluster_id
+        [
+            first(seen[entity], {PRODUCE: "7340032", FETCH: "8388608", REQUEST: "150"})
+            for entity in entities
+        ],
+        kafka.cluster_id,
     )
     assert all(outcome.applied for outcome in outcomes)
     for change in (
@@ -78,7 +92,10 @@ def test_brokers_apply_what_is_written_keep_logins_and_start_again(
     kafka.admin.wait_for_brokers([1, 2, 3])
 
     seen = store.read(entities)
-    store.write([give_back(seen[entity], dict.fromkeys((PRODUCE, FETCH, REQUEST))) for entity in entities], kafka.cluster_id)
+    store.write(
+        [give_back(seen[entity], dict.fromkeys((PRODUCE, FETCH, REQUEST))) for entity in entities],
+        kafka.cluster_id,
+    )
     kafka.wait_for_quota_applied(QuotaChange("PRODUCE", scram_user, None, None))
     assert kafka.can_log_in(scram_user, "right")
     assert _foreign_settings(zookeeper_client, Entity(scram_user)) == credentials
@@ -92,9 +109,17 @@ def test_notifications_continue_kafkas_own_sequence(
     store.write([first(store.read([entity])[entity], {PRODUCE: "7340032"})], kafka.cluster_id)
     kafka.create_scram_user(f"{unique_name}-next", "secret")
     names = sorted(zookeeper_client.get_children("/config/changes"))
-    notifications = {name: zookeeper_client.get(f"/config/changes/{name}")[0].decode() for name in names}
-    ours = next(name for name, text in notifications.items() if text.endswith(f'users/{unique_name}"}}'))
-    theirs = next(name for name, text in notifications.items() if text.endswith(f'users/{unique_name}-next"}}'))
+    notifications = {
+        name: zookeeper_client.get(f"/config/changes/{name}")[0].decode() for name in names
+    }
+    ours = next(
+        name for name, text in notifications.items() if text.endswith(f'users/{unique_name}"}}')
+    )
+    theirs = next(
+        name
+        for name, text in notifications.items()
+        if text.endswith(f'users/{unique_name}-next"}}')
+    )
     assert int(theirs.removeprefix("config_change_")) > int(ours.removeprefix("config_change_"))
     store.write([give_back(store.read([entity])[entity], {PRODUCE: None})], kafka.cluster_id)
 
@@ -102,7 +127,11 @@ def test_notifications_continue_kafkas_own_sequence(
 def _foreign_settings(client: KazooClient, entity: Entity) -> dict[str, str]:
     """The exact JSON texts of all settings in the node that are not quotas."""
     content = parse_quota(client.get(config_path(entity))[0])
-    return {setting.key: setting.value_token for setting in content.settings if setting.key not in set(QuotaKey)}
+    return {
+        setting.key: setting.value_token
+        for setting in content.settings
+        if setting.key not in set(QuotaKey)
+    }
 
 
 # --- leaders --------------------------------------------------------------------------------------
@@ -113,42 +142,63 @@ def _foreign_settings(client: KazooClient, entity: Entity) -> dict[str, str]:
 @pytest.fixture
 def topology(kafka: KafkaLab) -> Iterator[KafkaTopology]:
     store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
-    opened = KafkaTopology(KafkaConnection(tuple(kafka.bootstrap_servers.split(","))), topic_names=store.topic_names)
+    opened = KafkaTopology(
+        KafkaConnection(tuple(kafka.bootstrap_servers.split(","))), topic_names=store.topic_names
+    )
     yield opened
     opened.close()
     store.close()
 
 
-def test_names_and_prefixes_are_found_and_missing_topics_are_not_made(kafka: KafkaLab, topology: KafkaTopology, unique_name: str) -> None:
+def test_names_and_prefixes_are_found_and_missing_topics_are_not_made(
+    kafka: KafkaLab, topology: KafkaTopology, unique_name: str
+) -> None:
     kafka.create_topic(f"{unique_name}.a", [[1, 2], [2, 3], [3, 1]])
     kafka.create_topic(f"{unique_name}.b", [[2, 3], [2, 3]])
     for _ in range(2):
         read = topology.read([f"{unique_name}.*", f"{unique_name}-missing"])
         assert read.brokers == {1, 2, 3}
-        assert read.topics == {f"{unique_name}.a": TopicLeaders({1: 1, 2: 1, 3: 1}), f"{unique_name}.b": TopicLeaders({2: 2})}
+        assert read.topics == {
+            f"{unique_name}.a": TopicLeaders({1: 1, 2: 1, 3: 1}),
+            f"{unique_name}.b": TopicLeaders({2: 2}),
+        }
 
 
-def test_the_brokers_report_the_same_cluster_id_and_run_no_quota_plugin(kafka: KafkaLab, topology: KafkaTopology) -> None:
+def test_the_brokers_report_the_same_cluster_id_and_run_no_quota_plugin(
+    kafka: KafkaLab, topology: KafkaTopology
+) -> None:
     assert topology.read([]).cluster_id == kafka.cluster_id
     assert topology.quota_callbacks() == {}
 
 
 @pytest.mark.timeout(180)
-def test_leaders_are_followed_when_the_broker_in_use_dies(kafka: KafkaLab, topology: KafkaTopology, unique_name: str) -> None:
+def test_leaders_are_followed_when_the_broker_in_use_dies(
+    kafka: KafkaLab, topology: KafkaTopology, unique_name: str
+) -> None:
     kafka.create_topic(unique_name, [[1, 2], [2, 3], [3, 1]])
     assert topology.read([unique_name]).topics[unique_name] == TopicLeaders({1: 1, 2: 1, 3: 1})
     kafka.broker(1).kill()
     try:
         moved = TopicLeaders({2: 2, 3: 1})
-        wait_until(lambda: topology.read([unique_name]).topics[unique_name] == moved, "leaders on the living brokers", timeout_seconds=30)
-        wait_until(lambda: topology.read([unique_name]).brokers == {2, 3}, "the dead broker to be gone", timeout_seconds=30)
+        wait_until(
+            lambda: topology.read([unique_name]).topics[unique_name] == moved,
+            "leaders on the living brokers",
+            timeout_seconds=30,
+        )
+        wait_until(
+            lambda: topology.read([unique_name]).brokers == {2, 3},
+            "the dead broker to be gone",
+            timeout_seconds=30,
+        )
     finally:
         kafka.broker(1).start()
         kafka.admin.wait_for_brokers([1, 2, 3])
 
 
 @pytest.mark.parametrize(("password", "accepted"), [("alice-password", True), ("wrong", False)])
-def test_a_login_is_used_and_its_refusal_names_the_user(kafka: KafkaLab, password: str, *, accepted: bool) -> None:
+def test_a_login_is_used_and_its_refusal_names_the_user(
+    kafka: KafkaLab, password: str, *, accepted: bool
+) -> None:
     login = SaslLogin(SaslMechanism.PLAIN, "alice", password)
     settings = KafkaConnection(tuple(kafka.sasl_bootstrap_servers.split(",")), sasl=login)
     assert password not in repr(settings)
@@ -165,7 +215,9 @@ def test_without_an_answer_the_error_names_every_broker_and_its_failure() -> Non
     with socket.socket() as unused, socket.create_server(("127.0.0.1", 0)) as mute:
         unused.bind(("127.0.0.1", 0))
         refused, silent = (f"127.0.0.1:{place.getsockname()[1]}" for place in (unused, mute))
-        topology = KafkaTopology(KafkaConnection((refused, silent), request_timeout_seconds=1.5), topic_names=frozenset)
+        topology = KafkaTopology(
+            KafkaConnection((refused, silent), request_timeout_seconds=1.5), topic_names=frozenset
+        )
         with pytest.raises(Unreachable) as error:
             topology.read([])
     assert f"{refused}: " in error.value.message

@@ -1,4 +1,6 @@
-"""ZooKeeper and brokers that require TLS with a client certificate, connected to with a policy and its Secrets."""
+"""ZooKeeper and brokers that require TLS with a client certificate, connected to with a policy and
+its Secrets.
+"""
 
 from __future__ import annotations
 
@@ -26,10 +28,13 @@ from tidegate.resources.policy import KafkaCluster
 pytestmark = [
     pytest.mark.integration,
     pytest.mark.timeout(240),
-    # kazoo refuses SSLv2 and SSLv3 by options that Python 3.11 deprecates, and leaves closing to the garbage collector
+    # kazoo refuses SSLv2 and SSLv3 by options that Python 3.11 deprecates, and leaves closing to
+    # the garbage collector
     pytest.mark.filterwarnings("ignore:ssl.OP_NO_SSL:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:Exception ignored in. <ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning"
+    ),
 ]
 
 
@@ -40,7 +45,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="module")
 def secure_zookeeper(certificates: Certificates) -> Iterator[str]:
-    """The address of a ZooKeeper's secure port, with the nodes of a Kafka, made over its plain port."""
+    """The address of a ZooKeeper's secure port, with the nodes of a Kafka, made over its plain
+    port.
+    """
     port = free_port()
     settings = {
         "secureClientPort": str(port),
@@ -61,31 +68,53 @@ CA = {"trustedCertificates": ({"secretName": "ca", "certificate": "ca.crt"},)}
 OURS = {"certificateAndKey": {"secretName": "user", "certificate": "user.crt", "key": "user.key"}}
 PASSWORD = {"username": "alice", "passwordSecret": {"secretName": "user", "password": "password"}}
 # what a client may leave out, and a server that requires it then refuses
-LACKING = pytest.mark.parametrize("lacking", [("tls",), ("certificate",), ("tls", "certificate")], ids=["ca", "client", "all"])
+LACKING = pytest.mark.parametrize(
+    "lacking", [("tls",), ("certificate",), ("tls", "certificate")], ids=["ca", "client", "all"]
+)
 
 
 def secrets_of(certificates: Certificates, password: str = "") -> Secrets:
     """Secrets in the form of Strimzi's."""
-    user = {"user.crt": certificates.certificate.read_bytes(), "user.key": certificates.key.read_bytes(), "password": password.encode()}
-    return Secrets("streaming", {"ca": {"ca.crt": certificates.authority.read_bytes()}, "user": user})
+    user = {
+        "user.crt": certificates.certificate.read_bytes(),
+        "user.key": certificates.key.read_bytes(),
+        "password": password.encode(),
+    }
+    return Secrets(
+        "streaming", {"ca": {"ca.crt": certificates.authority.read_bytes()}, "user": user}
+    )
 
 
 def zookeeper_spec(connect: str, lacking: tuple[str, ...] = ()) -> KafkaCluster:
-    """TLS settings with our certificate. Without `tls` only the machine's own authorities are trusted."""
+    """TLS settings with our certificate. Without `tls` only the machine's own authorities are
+    trusted.
+    """
     login = {} if "certificate" in lacking else {"authentication": {"type": "tls", **OURS}}
     zookeeper = {"connect": connect, "tls": {} if "tls" in lacking else CA, **login}
-    return KafkaCluster.model_validate({"bootstrapServers": "127.0.0.1:1", "quotaStore": "ZooKeeper", "zookeeper": zookeeper})
+    return KafkaCluster.model_validate(
+        {"bootstrapServers": "127.0.0.1:1", "quotaStore": "ZooKeeper", "zookeeper": zookeeper}
+    )
 
 
 def brokers_spec(servers: str, lacking: tuple[str, ...] = ()) -> KafkaCluster:
     """TLS with a login and our certificate."""
     login = {"type": "plain", **PASSWORD, **({} if "certificate" in lacking else OURS)}
-    kafka = {"bootstrapServers": servers, "tls": {} if "tls" in lacking else CA, "authentication": login}
-    return KafkaCluster.model_validate({**kafka, "quotaStore": "ZooKeeper", "zookeeper": {"connect": "127.0.0.1:1"}})
+    kafka = {
+        "bootstrapServers": servers,
+        "tls": {} if "tls" in lacking else CA,
+        "authentication": login,
+    }
+    return KafkaCluster.model_validate(
+        {**kafka, "quotaStore": "ZooKeeper", "zookeeper": {"connect": "127.0.0.1:1"}}
+    )
 
 
-def test_quotas_are_written_through_an_encrypted_port(secure_zookeeper: str, certificates: Certificates, tmp_path: Path) -> None:
-    connection = zookeeper_connection(zookeeper_spec(secure_zookeeper), secrets_of(certificates), tmp_path)
+def test_quotas_are_written_through_an_encrypted_port(
+    secure_zookeeper: str, certificates: Certificates, tmp_path: Path
+) -> None:
+    connection = zookeeper_connection(
+        zookeeper_spec(secure_zookeeper), secrets_of(certificates), tmp_path
+    )
     store = ZooKeeperQuotaStore(ZooKeeperSession(connection))
     values = {QuotaKey.PRODUCER_BYTE_RATE: "2048"}
     (outcome,) = store.write([first(store.read([ALICE])[ALICE], values)], CLUSTER)
@@ -99,7 +128,10 @@ def test_a_zookeeper_that_requires_more_than_is_declared_is_unreachable_and_name
     secure_zookeeper: str, certificates: Certificates, tmp_path: Path, lacking: tuple[str, ...]
 ) -> None:
     declared = zookeeper_spec(secure_zookeeper, lacking)
-    connection = replace(zookeeper_connection(declared, secrets_of(certificates), tmp_path), start_timeout_seconds=2.0)
+    connection = replace(
+        zookeeper_connection(declared, secrets_of(certificates), tmp_path),
+        start_timeout_seconds=2.0,
+    )
     store = ZooKeeperQuotaStore(ZooKeeperSession(connection))
     with pytest.raises(Unreachable) as error:
         store.facts()
@@ -114,18 +146,27 @@ def secure_broker(certificates: Certificates) -> Iterator[KafkaLab]:
     settings = {
         "listener.security.protocol.map": "INTERNAL:PLAINTEXT,PLAIN:PLAINTEXT,SASL:SASL_SSL",
         f"{listener}.ssl.client.auth": "required",
-        **certificates.server_settings(key_store=f"{listener}.ssl.keystore", trust_store=f"{listener}.ssl.truststore"),
+        **certificates.server_settings(
+            key_store=f"{listener}.ssl.keystore", trust_store=f"{listener}.ssl.truststore"
+        ),
     }
     with KafkaLab(brokers=1, users=("alice",), server_properties=settings) as kafka:
         yield kafka
 
 
-def topology_of(kafka: KafkaLab, certificates: Certificates, folder: Path, lacking: tuple[str, ...] = ()) -> KafkaTopology:
-    declared, secrets = brokers_spec(kafka.sasl_bootstrap_servers, lacking), secrets_of(certificates, kafka.password("alice"))
+def topology_of(
+    kafka: KafkaLab, certificates: Certificates, folder: Path, lacking: tuple[str, ...] = ()
+) -> KafkaTopology:
+    declared, secrets = (
+        brokers_spec(kafka.sasl_bootstrap_servers, lacking),
+        secrets_of(certificates, kafka.password("alice")),
+    )
     return KafkaTopology(brokers_connection(declared, secrets, folder), topic_names=frozenset)
 
 
-def test_leaders_are_read_through_an_encrypted_listener(secure_broker: KafkaLab, certificates: Certificates, tmp_path: Path) -> None:
+def test_leaders_are_read_through_an_encrypted_listener(
+    secure_broker: KafkaLab, certificates: Certificates, tmp_path: Path
+) -> None:
     topology = topology_of(secure_broker, certificates, tmp_path)
     read = topology.read([])
     assert (read.brokers, read.cluster_id) == ({1}, secure_broker.cluster_id)

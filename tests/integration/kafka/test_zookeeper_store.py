@@ -1,4 +1,6 @@
-"""The store on a real ZooKeeper fulfils the contract: with and without bulk reads, lost connections, expired sessions, ACLs."""
+"""The store on a real ZooKeeper fulfils the contract: with and without bulk reads, lost
+connections, expired sessions, ACLs.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,9 @@ class TestZooKeeperStore(QuotaStoreContract):
     """All of the contract, with MultiRead."""
 
 
-def test_single_reads_of_old_servers_give_the_same_answers(session: ZooKeeperSession, others: OtherWriter) -> None:
+def test_single_reads_of_old_servers_give_the_same_answers(
+    session: ZooKeeperSession, others: OtherWriter
+) -> None:
     others.put("/config/users/alice", b"{}")
     paths = ["/config/users/alice", "/config/users/missing", "/config/users"]
     expected = session.read(paths), session.children(paths)
@@ -89,10 +93,13 @@ def test_single_reads_of_old_servers_give_the_same_answers(session: ZooKeeperSes
     assert expected[0][1] is None
 
 
-def test_who_watches_is_woken_by_brokers_and_elections(session: ZooKeeperSession, others: OtherWriter) -> None:
+def test_who_watches_is_woken_by_brokers_and_elections(
+    session: ZooKeeperSession, others: OtherWriter
+) -> None:
     woken = threading.Event()
     session.watch(woken.set)
-    session.sync()  # separate requests set the watches, and a change before them is found by the first read instead
+    # separate requests set the watches, and a change before them is found by the first read instead
+    session.sync()
     others.put("/brokers/ids/1", b"{}")
     assert woken.wait(5)
     woken.clear()
@@ -105,7 +112,11 @@ def test_without_an_answer_the_error_names_every_address_and_its_failure() -> No
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
         store = ZooKeeperQuotaStore(
-            ZooKeeperSession(ZooKeeperConnection(f"127.0.0.1:{port},nowhere.invalid:2181/kafka", start_timeout_seconds=1))
+            ZooKeeperSession(
+                ZooKeeperConnection(
+                    f"127.0.0.1:{port},nowhere.invalid:2181/kafka", start_timeout_seconds=1
+                )
+            )
         )
         with pytest.raises(Unreachable) as silent:
             store.facts()
@@ -119,7 +130,9 @@ def test_a_crashed_zookeeper_is_unreachable_and_works_again_when_it_is_back() ->
         client = KazooClient(server.connect)
         client.start()
         lay_out_kafka(KazooWriter(client))
-        store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(server.connect, request_timeout_seconds=2)))
+        store = ZooKeeperQuotaStore(
+            ZooKeeperSession(ZooKeeperConnection(server.connect, request_timeout_seconds=2))
+        )
         woken = threading.Event()
         store.watch(woken.set)
         seen = store.read([ALICE])[ALICE]
@@ -146,10 +159,18 @@ def test_a_killed_session_is_replaced(session: ZooKeeperSession) -> None:
 
 @pytest.mark.timeout(180)
 def test_new_nodes_are_as_closed_as_their_parents_and_strangers_are_refused() -> None:
-    kafka_login, stranger = DigestLogin("kafka", "kafka-secret"), DigestLogin("mallory", "mallory-secret")
+    kafka_login, stranger = (
+        DigestLogin("kafka", "kafka-secret"),
+        DigestLogin("mallory", "mallory-secret"),
+    )
     with ZooKeeperLab(logins=(kafka_login, stranger)) as server:
         client = KazooClient(
-            server.connect, sasl_options={"mechanism": "DIGEST-MD5", "username": kafka_login.user, "password": kafka_login.password}
+            server.connect,
+            sasl_options={
+                "mechanism": "DIGEST-MD5",
+                "username": kafka_login.user,
+                "password": kafka_login.password,
+            },
         )
         client.start()
         lay_out_kafka(KazooWriter(client))
@@ -163,8 +184,17 @@ def test_new_nodes_are_as_closed_as_their_parents_and_strangers_are_refused() ->
         store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
         (notification,) = client.get_children("/config/changes")
         for path in (
-            *("/config/users/alice", "/config/users/alice/clients", "/config/users/alice/clients/app"),
-            *("/tidegate", "/tidegate/claim", "/tidegate/ledger", "/tidegate/ledger/users%2Falice%2Fclients%2Fapp"),
+            *(
+                "/config/users/alice",
+                "/config/users/alice/clients",
+                "/config/users/alice/clients/app",
+            ),
+            *(
+                "/tidegate",
+                "/tidegate/claim",
+                "/tidegate/ledger",
+                "/tidegate/ledger/users%2Falice%2Fclients%2Fapp",
+            ),
         ):
             assert client.get_acls(path)[0] == closed, path
         assert client.get_acls(f"/config/changes/{notification}")[0] == readable
@@ -173,24 +203,32 @@ def test_new_nodes_are_as_closed_as_their_parents_and_strangers_are_refused() ->
             with pytest.raises(Unauthorized, match="/config/users/alice"):
                 ZooKeeperQuotaStore(ZooKeeperSession(connection)).read([ALICE])
         with pytest.raises(Unauthorized, match="kafka"):
-            ZooKeeperQuotaStore(ZooKeeperSession(_as(server, DigestLogin("kafka", "wrong")))).facts()
+            ZooKeeperQuotaStore(
+                ZooKeeperSession(_as(server, DigestLogin("kafka", "wrong")))
+            ).facts()
         store.close()
         client.stop()
         client.close()
 
 
-def test_two_hundred_writes_in_one_batch_and_a_thousand_reads_at_once(session: ZooKeeperSession) -> None:
+def test_two_hundred_writes_in_one_batch_and_a_thousand_reads_at_once(
+    session: ZooKeeperSession,
+) -> None:
     store = ZooKeeperQuotaStore(session)
     entities = [Entity(f"user-{number}") for number in range(1000)]
     seen = store.read(entities)
-    outcomes = store.write([first(seen[entity], {PRODUCE: "2048"}) for entity in entities[:200]], CLUSTER)
+    outcomes = store.write(
+        [first(seen[entity], {PRODUCE: "2048"}) for entity in entities[:200]], CLUSTER
+    )
     assert all(outcome.applied for outcome in outcomes)
     assert len(store.read_everything()) == 200
     assert {quota.problem for quota in store.read(entities).values()} == {None}
 
 
 def _as(server: ZooKeeperLab, login: DigestLogin) -> ZooKeeperConnection:
-    return ZooKeeperConnection(server.connect, sasl=SaslLogin(SaslMechanism.DIGEST_MD5, login.user, login.password))
+    return ZooKeeperConnection(
+        server.connect, sasl=SaslLogin(SaslMechanism.DIGEST_MD5, login.user, login.password)
+    )
 
 
 def _answers(store: ZooKeeperQuotaStore) -> bool:
@@ -210,7 +248,9 @@ _PIECE_BYTES = 65536
 
 
 class LossyProxy:
-    """Pass bytes on to ZooKeeper and back. On request, drop the next answer and close the connection."""
+    """Pass bytes on to ZooKeeper and back. On request, drop the next answer and close the
+    connection.
+    """
 
     def __init__(self, target: ZooKeeperLab) -> None:
         self._target = (target.host, target.port)
@@ -275,7 +315,10 @@ def test_a_transaction_whose_answer_is_lost_counts_as_applied_and_brokers_are_no
         (outcome,) = store.write([first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})], CLUSTER)
         assert proxy.swallowed.is_set()
         assert outcome.applied
-        assert chroot_client.get("/config/users/alice")[0] == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+        assert (
+            chroot_client.get("/config/users/alice")[0]
+            == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+        )
         assert chroot_client.get("/config/users/alice")[1].version == 0, "it was not written twice"
         assert len(chroot_client.get_children("/config/changes")) == 2
         store.close()

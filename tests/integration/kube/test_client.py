@@ -1,4 +1,6 @@
-"""The real client against a real API server: the common contract, lists in chunks, rights, Events, and a Lease of two replicas."""
+"""The real client against a real API server: the common contract, lists in chunks, rights, Events,
+and a Lease of two replicas.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from lab.process import wait_until
 from tests.contract.kubernetes_contract import TIER_SPEC, KubernetesContract, Person
 from tests.unit.resources.documents import policy
 from tidegate.errors import NotFound, Unauthorized, Unreachable
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef, ResourceKind
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    JsonObject,
+    ObjectRef,
+    ResourceKind,
+)
 from tidegate.kube.client import KubernetesClient, Transport, connect
 from tidegate.kube.events import EventRecorder
 from tidegate.kube.lease import LeaseTimes, PolicyLease
@@ -33,8 +41,15 @@ class RealPerson:
     namespace: str
 
     def create(self, name: str) -> JsonObject:
-        tier = {"apiVersion": BUSINESS_TIERS.api_version, "kind": BUSINESS_TIERS.kind, "metadata": {"name": name}, "spec": TIER_SPEC}
-        created: JsonObject = self._tiers.create_namespaced_custom_object(*self._place, tier, _request_timeout=30)
+        tier = {
+            "apiVersion": BUSINESS_TIERS.api_version,
+            "kind": BUSINESS_TIERS.kind,
+            "metadata": {"name": name},
+            "spec": TIER_SPEC,
+        }
+        created: JsonObject = self._tiers.create_namespaced_custom_object(
+            *self._place, tier, _request_timeout=30
+        )
         return created
 
     def create_policy(self, name: str) -> JsonObject:
@@ -45,9 +60,13 @@ class RealPerson:
         return created
 
     def edit(self, ref: ObjectRef, change: Callable[[JsonObject], object]) -> JsonObject:
-        obj: JsonObject = self._tiers.get_namespaced_custom_object(*self._place, ref.name, _request_timeout=30)
+        obj: JsonObject = self._tiers.get_namespaced_custom_object(
+            *self._place, ref.name, _request_timeout=30
+        )
         change(obj)
-        replaced: JsonObject = self._tiers.replace_namespaced_custom_object(*self._place, ref.name, obj, _request_timeout=30)
+        replaced: JsonObject = self._tiers.replace_namespaced_custom_object(
+            *self._place, ref.name, obj, _request_timeout=30
+        )
         return replaced
 
     def delete(self, ref: ObjectRef) -> None:
@@ -56,7 +75,9 @@ class RealPerson:
     def put_secret(self, name: str, data: Mapping[str, bytes]) -> None:
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
         secret = {"metadata": {"name": name}, "data": encoded}
-        kubernetes_client.CoreV1Api(self.api).create_namespaced_secret(self.namespace, secret, _request_timeout=30)
+        kubernetes_client.CoreV1Api(self.api).create_namespaced_secret(
+            self.namespace, secret, _request_timeout=30
+        )
 
     @property
     def _tiers(self) -> kubernetes_client.CustomObjectsApi:
@@ -75,7 +96,9 @@ def kubernetes(crds: KubeApi) -> Iterator[KubernetesClient]:
 
 
 @pytest.fixture
-def person(api_client: kubernetes_client.ApiClient, namespace: str, kubernetes: KubernetesClient) -> Person:
+def person(
+    api_client: kubernetes_client.ApiClient, namespace: str, kubernetes: KubernetesClient
+) -> Person:
     return RealPerson(api_client, namespace)
 
 
@@ -86,15 +109,25 @@ class TestKubernetesClient(KubernetesContract):
 def test_a_server_with_older_crds_drops_what_it_does_not_know_of_any_number_of_members(
     kubernetes: KubernetesClient, person: Person
 ) -> None:
-    """It would warn of each field in a header of its own, and Python's HTTP client reads no answer of more than 100 headers."""
+    """It would warn of each field in a header of its own, and Python's HTTP client reads no answer
+    of more than 100 headers.
+    """
     tier = person.create("reporting")
     ref = ObjectRef.of(BUSINESS_TIERS, tier)
-    members = [{"name": f"m-{number}", "state": "Contract", "ofTomorrow": 1} for number in range(150)]
-    after = kubernetes.patch_status(ref, {"members": members}, resource_version=tier["metadata"]["resourceVersion"])
-    assert after["status"]["members"] == [{"name": f"m-{number}", "state": "Contract"} for number in range(150)]
+    members = [
+        {"name": f"m-{number}", "state": "Contract", "ofTomorrow": 1} for number in range(150)
+    ]
+    after = kubernetes.patch_status(
+        ref, {"members": members}, resource_version=tier["metadata"]["resourceVersion"]
+    )
+    assert after["status"]["members"] == [
+        {"name": f"m-{number}", "state": "Contract"} for number in range(150)
+    ]
 
 
-def test_a_kind_that_is_not_installed_is_named_with_the_command_that_installs_it(kubernetes: KubernetesClient) -> None:
+def test_a_kind_that_is_not_installed_is_named_with_the_command_that_installs_it(
+    kubernetes: KubernetesClient,
+) -> None:
     absent = ResourceKind("tidegate.io", "v1alpha1", "dreams", "Dream")
     with pytest.raises(NotFound) as missing:
         kubernetes.list_all(absent)
@@ -102,8 +135,12 @@ def test_a_kind_that_is_not_installed_is_named_with_the_command_that_installs_it
     assert "kubectl apply -f crds/" in missing.value.message  # a command to paste
 
 
-def test_a_missing_right_is_said_in_the_servers_words(kube_api: KubeApi, kubernetes: KubernetesClient, namespace: str) -> None:
-    kubeconfig = service_account_kubeconfig(kube_api, "poor", namespace=namespace, rules=[], granted_in=[namespace])
+def test_a_missing_right_is_said_in_the_servers_words(
+    kube_api: KubeApi, kubernetes: KubernetesClient, namespace: str
+) -> None:
+    kubeconfig = service_account_kubeconfig(
+        kube_api, "poor", namespace=namespace, rules=[], granted_in=[namespace]
+    )
     poor = KubernetesClient(connect(kubeconfig), "poor")
     with pytest.raises(Unauthorized, match="cannot list resource"):
         poor.list_all(BUSINESS_TIERS, [namespace])
@@ -115,7 +152,9 @@ def test_an_api_server_that_is_away_is_unreachable_within_the_time_limit() -> No
     settings.host = f"http://127.0.0.1:{free_port()}"
     settings.retries = False
     pauses: list[float] = []
-    away = KubernetesClient(kubernetes_client.ApiClient(settings), "test", transport=Transport(pause=pauses.append))
+    away = KubernetesClient(
+        kubernetes_client.ApiClient(settings), "test", transport=Transport(pause=pauses.append)
+    )
     with pytest.raises(Unreachable) as error:
         away.list_all(BUSINESS_TIERS)
     assert error.value.reason is Reason.KUBERNETES_UNREACHABLE
@@ -123,29 +162,45 @@ def test_an_api_server_that_is_away_is_unreachable_within_the_time_limit() -> No
     away.close()
 
 
-def test_a_status_that_says_the_same_is_not_written_again(kubernetes: KubernetesClient, person: Person) -> None:
+def test_a_status_that_says_the_same_is_not_written_again(
+    kubernetes: KubernetesClient, person: Person
+) -> None:
     seen = person.create("reporting")
     writer = StatusWriter(kubernetes)
-    said = {"type": "Ready", "status": "True", "reason": Reason.IN_SYNC, "message": "all well", "observedGeneration": 1}
+    said = {
+        "type": "Ready",
+        "status": "True",
+        "reason": Reason.IN_SYNC,
+        "message": "all well",
+        "observedGeneration": 1,
+    }
     first = writer.write(BUSINESS_TIERS, seen, {"conditions": [said]})
     again = writer.write(BUSINESS_TIERS, seen, {"conditions": [said]})
     assert (first.written, again.written) == (True, False)
     assert again.object == first.object
 
 
-def test_kubectl_describe_shows_the_event_that_was_recorded(kube_api: KubeApi, kubernetes: KubernetesClient, person: Person) -> None:
+def test_kubectl_describe_shows_the_event_that_was_recorded(
+    kube_api: KubeApi, kubernetes: KubernetesClient, person: Person
+) -> None:
     ref = ObjectRef.of(BUSINESS_TIERS, person.create("reporting"))
     assert EventRecorder(kubernetes).record(
-        ref, "Warning", reason=Reason.TOPIC_NOT_FOUND, message="topic clicks does not exist " + "ä" * 1000
+        ref,
+        "Warning",
+        reason=Reason.TOPIC_NOT_FOUND,
+        message="topic clicks does not exist " + "ä" * 1000,
     )
     described = kube_api.kubectl("describe", "-n", ref.namespace, "businesstiers", ref.name)
     assert "topic clicks does not exist" in described
 
 
-def test_another_replica_takes_over_when_the_holder_is_silent(kubernetes: KubernetesClient, namespace: str) -> None:
+def test_another_replica_takes_over_when_the_holder_is_silent(
+    kubernetes: KubernetesClient, namespace: str
+) -> None:
     times = LeaseTimes(duration_seconds=3, renew_seconds=0.5, look_seconds=0.5, margin_seconds=1.0)
     first, second = (
-        PolicyLease(kubernetes, name, namespace=namespace, policy_name="orders", times=times) for name in ("replica-1", "replica-2")
+        PolicyLease(kubernetes, name, namespace=namespace, policy_name="orders", times=times)
+        for name in ("replica-1", "replica-2")
     )
     assert (first.attend(), second.attend()) == (True, False)
 
@@ -159,7 +214,10 @@ def test_another_replica_takes_over_when_the_holder_is_silent(kubernetes: Kubern
 
 
 def test_a_lease_given_back_is_taken_at_once(kubernetes: KubernetesClient, namespace: str) -> None:
-    first, second = (PolicyLease(kubernetes, name, namespace=namespace, policy_name="orders") for name in ("replica-1", "replica-2"))
+    first, second = (
+        PolicyLease(kubernetes, name, namespace=namespace, policy_name="orders")
+        for name in ("replica-1", "replica-2")
+    )
     assert first.attend()
     assert first.release()
     assert (second.attend(), first.remaining_seconds()) == (True, 0.0)

@@ -22,15 +22,20 @@ from lab.process import Process, start, wait_until
 
 
 class OperatorProcess:
-    """`tidegate run` on one namespace. Tests read its log, so that they wait for events and not for a time."""
+    """`tidegate run` on one namespace. Tests read its log, so that they wait for events and not for
+    a time.
+    """
 
-    def __init__(self, api: KubeApi, namespace: str, directory: Path, *, name: str = "operator") -> None:
+    def __init__(
+        self, api: KubeApi, namespace: str, directory: Path, *, name: str = "operator"
+    ) -> None:
         self._process: Process = start(
             name,
             [sys.executable, "-m", "tidegate", "run", "--namespace", namespace, "--kubeconfig", str(api.kubeconfig),
              "--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"],
             log_path=directory / f"{name}.log",
-            # Tests start it many times; compiling its libraries anew each time would take longer than all the rest.
+            # Tests start it many times; compiling its libraries anew each time would take longer
+            # than all the rest.
             environment={"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(cache_directory() / "bytecode")},
             niceness=0,  # what a test waits for most is its start
         )  # fmt: skip
@@ -71,8 +76,15 @@ class OperatorProcess:
         )  # type: ignore[return-value]
 
     def wait_for_a_pass(self) -> None:
-        """Return once it has ended a pass: then it holds the Lease and has handled what it found."""
-        wait_until(lambda: self.metrics().get("tidegate_passes_total", 0.0) > 0, "a pass", timeout_seconds=60.0, processes=[self._process])
+        """Return once it has ended a pass: then it holds the Lease and has handled what it
+        found.
+        """
+        wait_until(
+            lambda: self.metrics().get("tidegate_passes_total", 0.0) > 0,
+            "a pass",
+            timeout_seconds=60.0,
+            processes=[self._process],
+        )
 
     def lines(self) -> Iterator[dict[str, Any]]:
         """All complete lines of its log so far."""
@@ -82,14 +94,25 @@ class OperatorProcess:
                 yield json.loads(line)
 
     def liveness(self) -> int:
-        """The HTTP status that the kubelet would get. The address is logged before the server listens, so this waits for an answer."""
+        """The HTTP status that the kubelet would get. The address is logged before the server
+        listens, so this waits for an answer.
+        """
         endpoint = self.wait_for("Liveness")["endpoint"]
-        return wait_until(lambda: _status(endpoint), "an answer of the probe", timeout_seconds=30.0, processes=[self._process])
+        return wait_until(
+            lambda: _status(endpoint),
+            "an answer of the probe",
+            timeout_seconds=30.0,
+            processes=[self._process],
+        )
 
     def metrics(self) -> dict[str, float]:
         """Every sample by its name, summed over its labels."""
         totals: dict[str, float] = {}
-        for sample in (sample for family in text_string_to_metric_families(self._scrape()) for sample in family.samples):
+        for sample in (
+            sample
+            for family in text_string_to_metric_families(self._scrape())
+            for sample in family.samples
+        ):
             totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
         return totals
 

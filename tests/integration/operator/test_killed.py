@@ -1,4 +1,6 @@
-"""A process that is killed, between any two calls or at any moment: the one after it reaches the state of an undisturbed one."""
+"""A process that is killed, between any two calls or at any moment: the one after it reaches the
+state of an undisturbed one.
+"""
 
 import json
 import random
@@ -16,7 +18,13 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
-from tests.integration.operator.installation import MEMBERS_PER_TIER, TIERS, Installation, lay_out, one_leader_on_each_broker
+from tests.integration.operator.installation import (
+    MEMBERS_PER_TIER,
+    TIERS,
+    Installation,
+    lay_out,
+    one_leader_on_each_broker,
+)
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.unit.control.mortality import Fate, Killed, Mortal
 from tests.unit.control.stage import Stage
@@ -41,9 +49,16 @@ SEED = 3
 FIRST_RATE = 1_000_000
 RAISE = 100_000
 PASSWORD = "scram-password"
-# After which event the kill comes, and how many seconds later at most: the change is sent, a quota is written, a tier reports it.
+# After which event the kill comes, and how many seconds later at most: the change is sent, a quota
+# is written, a tier reports it.
 Moment = tuple[str, float]
-MOMENTS: tuple[Moment, ...] = (("sent", 0.05), ("sent", 0.5), ("written", 0.02), ("written", 0.2), ("reported", 0.1))
+MOMENTS: tuple[Moment, ...] = (
+    ("sent", 0.05),
+    ("sent", 0.5),
+    ("written", 0.02),
+    ("written", 0.2),
+    ("reported", 0.1),
+)
 
 
 class Logins(threading.Thread):
@@ -85,9 +100,16 @@ def connected() -> Iterator[Callable[[str], KazooClient]]:
 
 @pytest.fixture
 def installations(
-    kafka: KafkaLab, crds: KubeApi, api_client: ApiClient, chroot: str, unique_name: str, connected: Callable[[str], KazooClient]
+    kafka: KafkaLab,
+    crds: KubeApi,
+    api_client: ApiClient,
+    chroot: str,
+    unique_name: str,
+    connected: Callable[[str], KazooClient],
 ) -> Iterator[tuple[Installation, Installation]]:
-    """Two installations: the one whose operator is killed, on the real Kafka's tree, and a twin on a copy of that tree."""
+    """Two installations: the one whose operator is killed, on the real Kafka's tree, and a twin on
+    a copy of that tree.
+    """
     one_leader_on_each_broker(kafka, unique_name)
     users = tuple(f"{unique_name}-{number:02}" for number in range(TIERS * MEMBERS_PER_TIER))
     kafka.create_scram_user(users[0], PASSWORD)
@@ -95,15 +117,33 @@ def installations(
     lay_out(twin, kafka.cluster_id)
     twin.create(f"/config/users/{users[0]}", real.get(f"/config/users/{users[0]}")[0])
     killed, whole = (
-        Installation(api_client, f"{unique_name}-{name}", tree, address, kafka.bootstrap_servers, unique_name, users)
-        for name, tree, address in (("killed", real, kafka.zookeeper_connect), ("whole", twin, chroot))
+        Installation(
+            api_client,
+            f"{unique_name}-{name}",
+            tree,
+            address,
+            kafka.bootstrap_servers,
+            unique_name,
+            users,
+        )
+        for name, tree, address in (
+            ("killed", real, kafka.zookeeper_connect),
+            ("whole", twin, chroot),
+        )
     )
     yield killed, whole
     for installation in (killed, whole):
         installation.abandon()
 
 
-def _kill_at(moment: Moment, operator: OperatorProcess, installation: Installation, *, rate: int, chance: random.Random) -> bool:
+def _kill_at(
+    moment: Moment,
+    operator: OperatorProcess,
+    installation: Installation,
+    *,
+    rate: int,
+    chance: random.Random,
+) -> bool:
     """Kill the operator at this moment and return whether the change was still unfinished."""
     stage, longest_seconds = moment
     reached = {
@@ -133,11 +173,15 @@ def test_killed_at_any_moment_and_started_again_it_reaches_the_state_of_an_undis
             installation.install(rate)
         stack.enter_context(OperatorProcess(crds, whole.namespace, tmp_path, name="whole"))
         for number, moment in enumerate((*MOMENTS, None)):
-            operator = stack.enter_context(OperatorProcess(crds, killed.namespace, tmp_path, name=f"killed-{number}"))
+            operator = stack.enter_context(
+                OperatorProcess(crds, killed.namespace, tmp_path, name=f"killed-{number}")
+            )
             operator.wait_for_a_pass()
             for installation in installations:
                 installation.settle(rate)
-            assert killed.state() ^ whole.state() == frozenset(), f"killed {MOMENTS[:number][-1:]}, seed {SEED}"
+            assert killed.state() ^ whole.state() == frozenset(), (
+                f"killed {MOMENTS[:number][-1:]}, seed {SEED}"
+            )
             if moment is None:
                 break
             rate += RAISE
@@ -161,7 +205,15 @@ def test_killed_at_any_moment_and_started_again_it_reaches_the_state_of_an_undis
 SCRAM = "salt=c2FsdA==,stored_key=a2V5,server_key=a2V5,iterations=4096"
 KAFKA = {
     **dict.fromkeys(
-        ("/brokers/ids", "/brokers/topics/acc", "/config/brokers", "/config/changes", "/config/clients", "/config/topics"), b""
+        (
+            "/brokers/ids",
+            "/brokers/topics/acc",
+            "/config/brokers",
+            "/config/changes",
+            "/config/clients",
+            "/config/topics",
+        ),
+        b"",
     ),
     "/controller": b'{"version":2,"brokerid":1,"timestamp":"0","kraftControllerEpoch":-1}',
     "/controller_epoch": b"1",
@@ -171,7 +223,9 @@ KAFKA = {
 
 
 class SimulatedCluster:
-    """The nodes of a Kafka in a ZooKeeper chroot, a Kubernetes in memory, and one operator process at a time."""
+    """The nodes of a Kafka in a ZooKeeper chroot, a Kubernetes in memory, and one operator process
+    at a time.
+    """
 
     def __init__(self, connect: str) -> None:
         self.connect = connect
@@ -191,7 +245,9 @@ class SimulatedCluster:
         """Start a new process: no memory of an earlier one, and a session of its own."""
         for controller in self.stage.controllers.values():
             controller.close()
-        self.stage.store = ZooKeeperQuotaStore(Mortal(ZooKeeperSession(ZooKeeperConnection(self.connect)), fate))
+        self.stage.store = ZooKeeperQuotaStore(
+            Mortal(ZooKeeperSession(ZooKeeperConnection(self.connect)), fate)
+        )
         self.stage.kubernetes = Mortal(self.kubernetes, fate)
         self.stage.restart()
 
@@ -199,7 +255,9 @@ class SimulatedCluster:
         refs: tuple[ObjectRef, ...] = (self.policy, self.alice, self.bob)
         statuses = {ref.name: self.kubernetes.get(ref).get("status") for ref in refs}
         users = {path: client.get(path)[0] for path in _below(client, "/config/users")}
-        ours = {path: json.loads(client.get(path)[0] or b"{}") for path in _below(client, "/tidegate")}
+        ours = {
+            path: json.loads(client.get(path)[0] or b"{}") for path in _below(client, "/tidegate")
+        }
         for record in ours.values():
             record.pop("policy_uid", None)
         return {"statuses": statuses, "users": users, "ours": ours}
@@ -215,7 +273,9 @@ def _below(client: KazooClient, path: str) -> Iterator[str]:
         yield from _below(client, f"{path}/{child}")
 
 
-def _simulated_cluster(client: KazooClient, chroot: str, name: str) -> tuple[SimulatedCluster, KazooClient]:
+def _simulated_cluster(
+    client: KazooClient, chroot: str, name: str
+) -> tuple[SimulatedCluster, KazooClient]:
     for path, data in KAFKA.items():
         client.create(f"/{name}{path}", data, makepath=True)
     kazoo = KazooClient(f"{chroot}/{name}")
@@ -224,7 +284,9 @@ def _simulated_cluster(client: KazooClient, chroot: str, name: str) -> tuple[Sim
 
 
 def _ends(client: KazooClient, chroot: str, fate: Fate, name: str) -> tuple[dict[str, Any], bool]:
-    """The state after a pass under this fate and then a pass of a new process, and whether the first process was killed."""
+    """The state after a pass under this fate and then a pass of a new process, and whether the
+    first process was killed.
+    """
     cluster, kazoo = _simulated_cluster(client, chroot, name)
     died = False
     try:
@@ -243,10 +305,15 @@ def _ends(client: KazooClient, chroot: str, fate: Fate, name: str) -> tuple[dict
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_killed_at_any_call_a_new_process_reaches_the_same_state(chroot_client: KazooClient, chroot: str, after: bool) -> None:
+def test_killed_at_any_call_a_new_process_reaches_the_same_state(
+    chroot_client: KazooClient, chroot: str, after: bool
+) -> None:
     expected, _ = _ends(chroot_client, chroot, Fate(), "whole")
     assert json.loads(expected["users"]["/config/users/alice"])["config"]["SCRAM-SHA-256"] == SCRAM
-    assert json.loads(expected["users"]["/config/users/alice"])["config"]["producer_byte_rate"] == "30000000"
+    assert (
+        json.loads(expected["users"]["/config/users/alice"])["config"]["producer_byte_rate"]
+        == "30000000"
+    )
     assert len(expected["ours"]) == 4  # claim, ledger, and the records of alice and bob
     deaths = 0
     while True:

@@ -1,7 +1,8 @@
-"""One episode through everything that can fail in it: no failure moves a quota, none is forgotten, and throttling still reaches its end.
+"""One episode through everything that can fail in it: no failure moves a quota, none is forgotten,
+and throttling still reaches its end.
 
-The episode is played once, with a quota window of 2 x 1 s so that steps follow every six seconds, and written down; each test reads one
-rule off it.
+The episode is played once, with a quota window of 2 x 1 s so that steps follow every six seconds,
+and written down; each test reads one rule off it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ Quotas = dict[Level, int | None]
 
 @dataclass
 class Spell:
-    """One failure: the quotas when it began and when it ended, and every value of L3 while it lasted."""
+    """One failure: the quotas when it began and when it ended, and every value of L3 while it
+    lasted.
+    """
 
     before: Quotas
     after: Quotas
@@ -53,7 +56,9 @@ class Episode:
 
 
 @pytest.fixture(scope="module")
-def stage(crds: KubeApi, api_client: ApiClient, kafka: KafkaLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+def stage(
+    crds: KubeApi, api_client: ApiClient, kafka: KafkaLab, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
     with set_up(crds, api_client, kafka, tmp_path_factory.mktemp("outages")) as stage:
         yield stage
 
@@ -62,12 +67,16 @@ def stage(crds: KubeApi, api_client: ApiClient, kafka: KafkaLab, tmp_path_factor
 def spell(stage: Stage, episode: Episode, name: str) -> Iterator[None]:
     since, before = time.time(), stage.load.quotas()
     yield
-    episode.spells[name] = Spell(before, stage.load.quotas(), stage.load.values(Level.L3, since=since), stage.conditions())
+    episode.spells[name] = Spell(
+        before, stage.load.quotas(), stage.load.values(Level.L3, since=since), stage.conditions()
+    )
 
 
 @pytest.fixture(scope="module")
 def episode(stage: Stage) -> Episode:
-    """Everything goes wrong on the way down, one thing after the other; then the limit is raised."""
+    """Everything goes wrong on the way down, one thing after the other; then the limit is
+    raised.
+    """
     episode, load = Episode(), stage.load
     stage.start_operator("first")
     for level in Level:
@@ -146,11 +155,18 @@ def episode(stage: Stage) -> Episode:
     episode.ends["tier deleted mid-step"] = stage.load.quotas()
     events = CoreV1Api(stage.api_client).list_namespaced_event(stage.namespace).items
     episode.events = "\n".join(f"{event.reason} {event.message}" for event in events)
-    print([(round(write.at_seconds - began, 1), write.user, write.after) for write in stage.load.watch.writes()])
+    print(
+        [
+            (round(write.at_seconds - began, 1), write.user, write.after)
+            for write in stage.load.watch.writes()
+        ]
+    )
     return episode
 
 
-@pytest.mark.parametrize("name", ["operator killed", "prometheus away", "zookeeper away", "stale", "partial", "frozen"])
+@pytest.mark.parametrize(
+    "name", ["operator killed", "prometheus away", "zookeeper away", "stale", "partial", "frozen"]
+)
 def test_what_is_not_known_moves_no_quota(episode: Episode, name: str) -> None:
     assert episode.spells[name].after == episode.spells[name].before
 
@@ -162,20 +178,32 @@ def test_l3_only_ever_goes_down_until_it_is_where_it_ends(episode: Episode) -> N
 
 
 def test_no_step_of_l3_is_deeper_than_its_mute_allows(episode: Episode) -> None:
-    steps = [value for value in episode.l3 if value is not None][1:]  # the first one is sized by what it sends, not by its contract
+    steps = [value for value in episode.l3 if value is not None][
+        1:
+    ]  # the first one is sized by what it sends, not by its contract
     assert len(steps) > 3
     assert all(2 * later >= earlier - 1 for earlier, later in pairwise(steps))
 
 
 def test_l0_is_never_touched(episode: Episode) -> None:
-    in_force = [quotas[Level.L0] for spell in episode.spells.values() for quotas in (spell.before, spell.after)]
+    in_force = [
+        quotas[Level.L0]
+        for spell in episode.spells.values()
+        for quotas in (spell.before, spell.after)
+    ]
     in_force += [quotas[Level.L0] for quotas in episode.ends.values()]
     assert set(in_force) == {CONTRACT}
 
 
 def test_each_outage_is_reported(episode: Episode) -> None:
-    assert episode.spells["prometheus away"].conditions["MetricsFresh"]["reason"] == "PrometheusUnreachable"
-    assert episode.spells["zookeeper away"].conditions["ClusterReachable"]["reason"] == "ZooKeeperUnreachable"
+    assert (
+        episode.spells["prometheus away"].conditions["MetricsFresh"]["reason"]
+        == "PrometheusUnreachable"
+    )
+    assert (
+        episode.spells["zookeeper away"].conditions["ClusterReachable"]["reason"]
+        == "ZooKeeperUnreachable"
+    )
     assert episode.spells["stale"].conditions["MetricsFresh"]["status"] == "False"
     assert episode.spells["partial"].conditions["MetricsFresh"]["status"] == "False"
 
@@ -191,7 +219,9 @@ def test_status_has_each_levels_state_and_the_broker_that_caused_it(episode: Epi
     assert tiers["L0"]["state"] == "Contract"
     assert "egress" in tiers["L3"]["because"]
     assert 2 in numbers(tiers["L3"]["because"])
-    throttling = next(entry for entry in episode.throttled_status["conditions"] if entry["type"] == "Throttling")
+    throttling = next(
+        entry for entry in episode.throttled_status["conditions"] if entry["type"] == "Throttling"
+    )
     assert (throttling["status"], throttling["reason"]) == ("True", "QuotaExhausted")
 
 
@@ -208,5 +238,10 @@ def test_a_deleted_tier_is_given_back_and_the_others_go_on(episode: Episode) -> 
 
 
 def test_every_turn_is_an_event(episode: Episode) -> None:
-    for text in ("Throttled L3 is throttled", "L2 is throttled: broker 2 egress ", "L3 is at the contract again", "BrokerOverLimit "):
+    for text in (
+        "Throttled L3 is throttled",
+        "L2 is throttled: broker 2 egress ",
+        "L3 is at the contract again",
+        "BrokerOverLimit ",
+    ):
         assert text in episode.events

@@ -1,4 +1,5 @@
-"""Two replicas as processes: one writes, the other takes over when the first is killed or gets SIGTERM. Both answer their probes.
+"""Two replicas as processes: one writes, the other takes over when the first is killed or gets
+SIGTERM. Both answer their probes.
 
 The replicas run once and their history is recorded. Each test checks one rule on that record.
 """
@@ -19,7 +20,13 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from lab.zookeeper import ZooKeeperLab
-from tests.integration.operator.installation import MEMBERS_PER_TIER, TIERS, Installation, lay_out, one_leader_on_each_broker
+from tests.integration.operator.installation import (
+    MEMBERS_PER_TIER,
+    TIERS,
+    Installation,
+    lay_out,
+    one_leader_on_each_broker,
+)
 from tests.integration.operator.operator_process import OperatorProcess
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -31,7 +38,9 @@ WRITES = "tidegate_quota_writes_total"
 
 @dataclass
 class History:
-    """What the replicas did. A takeover lasts from the signal until another replica holds the Lease."""
+    """What the replicas did. A takeover lasts from the signal until another replica holds the
+    Lease.
+    """
 
     writes_of_the_holder: float
     writes_of_the_other: float
@@ -47,7 +56,9 @@ class History:
 
 
 @pytest.fixture(scope="module")
-def installation(kafka: KafkaLab, api_client: ApiClient, zookeeper: ZooKeeperLab) -> Iterator[Installation]:
+def installation(
+    kafka: KafkaLab, api_client: ApiClient, zookeeper: ZooKeeperLab
+) -> Iterator[Installation]:
     """Fifty members on a ZooKeeper tree of their own. Leaders come from the real brokers."""
     name = f"replicas-{uuid.uuid4().hex[:8]}"
     one_leader_on_each_broker(kafka, name)
@@ -60,7 +71,15 @@ def installation(kafka: KafkaLab, api_client: ApiClient, zookeeper: ZooKeeperLab
     client.start()
     lay_out(client, kafka.cluster_id)
     users = tuple(f"{name}-{number:02}" for number in range(MEMBERS))
-    installation = Installation(api_client, name, client, f"{zookeeper.connect}/{name}", kafka.bootstrap_servers, name, users)
+    installation = Installation(
+        api_client,
+        name,
+        client,
+        f"{zookeeper.connect}/{name}",
+        kafka.bootstrap_servers,
+        name,
+        users,
+    )
     yield installation
     installation.abandon()
     client.stop()
@@ -68,20 +87,28 @@ def installation(kafka: KafkaLab, api_client: ApiClient, zookeeper: ZooKeeperLab
 
 
 @pytest.fixture(scope="module")
-def history(crds: KubeApi, installation: Installation, tmp_path_factory: pytest.TempPathFactory) -> Iterator[History]:
+def history(
+    crds: KubeApi, installation: Installation, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[History]:
     directory = tmp_path_factory.mktemp("replicas")
     with ExitStack() as stack:
 
         def start(name: str) -> OperatorProcess:
-            return stack.enter_context(OperatorProcess(crds, installation.namespace, directory, name=name))
+            return stack.enter_context(
+                OperatorProcess(crds, installation.namespace, directory, name=name)
+            )
 
         yield _run(installation, first=start("first"), second=start("second"), start=start)
 
 
-def _run(installation: Installation, *, first: OperatorProcess, second: OperatorProcess, start: Any) -> History:
+def _run(
+    installation: Installation, *, first: OperatorProcess, second: OperatorProcess, start: Any
+) -> History:
     installation.install(FIRST_RATE)
     installation.settle(FIRST_RATE)
-    holder, other = (first, second) if installation.lease_holder() == first.identity else (second, first)
+    holder, other = (
+        (first, second) if installation.lease_holder() == first.identity else (second, first)
+    )
     writes = [replica.metrics().get(WRITES, 0.0) for replica in (holder, other)]
     liveness = [replica.liveness() for replica in (holder, other)]
     before = installation.versions()
@@ -99,7 +126,12 @@ def _run(installation: Installation, *, first: OperatorProcess, second: Operator
 
     third.wait_for("Operator started")
     installation.change_contracts(AT_THE_END)
-    wait_until(lambda: installation.has_any(AT_THE_END), "the middle of a pass", timeout_seconds=30, poll_seconds=0.002)
+    wait_until(
+        lambda: installation.has_any(AT_THE_END),
+        "the middle of a pass",
+        timeout_seconds=30,
+        poll_seconds=0.002,
+    )
     other.terminate()
     signalled_at = time.monotonic()
     exit_code = other.exit_code(timeout_seconds=60)
@@ -113,7 +145,11 @@ def _run(installation: Installation, *, first: OperatorProcess, second: Operator
 
 
 def _taken_over(installation: Installation, successor: OperatorProcess, *, since: float) -> float:
-    wait_until(lambda: installation.lease_holder() == successor.identity, "another to hold the Lease", timeout_seconds=60)
+    wait_until(
+        lambda: installation.lease_holder() == successor.identity,
+        "another to hold the Lease",
+        timeout_seconds=60,
+    )
     return time.monotonic() - since
 
 
@@ -137,7 +173,9 @@ def test_the_successor_writes_later_changes(history: History) -> None:
     assert history.writes_of_the_successor == MEMBERS
 
 
-def test_sigterm_in_the_middle_of_a_pass_ends_the_holder_with_code_0_within_seconds(history: History) -> None:
+def test_sigterm_in_the_middle_of_a_pass_ends_the_holder_with_code_0_within_seconds(
+    history: History,
+) -> None:
     assert (history.exit_code, history.exit_seconds < 10) == (0, True)
 
 

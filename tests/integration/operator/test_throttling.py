@@ -1,4 +1,6 @@
-"""A real operator throttles and gives back: kubectl and `tidegate top` show it while it happens, `tidegate audit` afterwards."""
+"""A real operator throttles and gives back: kubectl and `tidegate top` show it while it happens,
+`tidegate audit` afterwards.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,10 @@ def nics() -> dict[int, NicCounter]:
 def prometheus(nics: dict[int, NicCounter]) -> Iterator[PrometheusLab]:
     """A Prometheus that scrapes the three NICs every second."""
     with ExitStack() as stack:
-        targets = [ScrapeTarget("node", stack.enter_context(exporting(nic.page)).address, broker) for broker, nic in nics.items()]
+        targets = [
+            ScrapeTarget("node", stack.enter_context(exporting(nic.page)).address, broker)
+            for broker, nic in nics.items()
+        ]
         yield stack.enter_context(PrometheusLab(targets))
 
 
@@ -72,27 +77,47 @@ def policy(kafka: KafkaLab, prometheus: PrometheusLab, namespace: str) -> dict[s
             "bootstrapServers": kafka.bootstrap_servers,
             "quotaStore": "ZooKeeper",
             "zookeeper": {"connect": kafka.zookeeper_connect},
-            "quotaWindow": {"samples": 2},  # a broker counts as back within its limit after twice the rhythm that follows from it
+            "quotaWindow": {
+                "samples": 2
+                # a broker counts as back within its limit after twice the rhythm that follows from
+                # it
+            },
         },
-        "metrics": {"prometheus": {"url": prometheus.url}, "scrapeIntervalSeconds": 1, "staleAfterSeconds": 5},
+        "metrics": {
+            "prometheus": {"url": prometheus.url},
+            "scrapeIntervalSeconds": 1,
+            "staleAfterSeconds": 5,
+        },
         "brokers": {"egress": {"limit": str(LIMIT)}},
     }
     metadata = {"name": "orders", "namespace": namespace}
-    return {"apiVersion": "tidegate.io/v1alpha1", "kind": "BrokerBandwidthPolicy", "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "BrokerBandwidthPolicy",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def status(api_client: ApiClient, namespace: str) -> dict[str, Any]:
     kind = BROKER_BANDWIDTH_POLICIES
-    found = CustomObjectsApi(api_client).get_namespaced_custom_object(kind.group, kind.version, namespace, kind.plural, "orders")
+    found = CustomObjectsApi(api_client).get_namespaced_custom_object(
+        kind.group, kind.version, namespace, kind.plural, "orders"
+    )
     return dict(found.get("status") or {})
 
 
 def pressures(api_client: ApiClient, namespace: str) -> dict[int, str]:
-    return {entry["id"]: entry["pressure"] for entry in status(api_client, namespace).get("brokers") or ()}
+    return {
+        entry["id"]: entry["pressure"]
+        for entry in status(api_client, namespace).get("brokers") or ()
+    }
 
 
 @pytest.fixture
-def observed(crds: KubeApi, kafka: KafkaLab, prometheus: PrometheusLab, unique_name: str) -> Iterator[str]:
+def observed(
+    crds: KubeApi, kafka: KafkaLab, prometheus: PrometheusLab, unique_name: str
+) -> Iterator[str]:
     """The namespace of the policy. While that exists, no younger policy may claim the cluster."""
     crds.kubectl("create", "namespace", unique_name)
     crds.kubectl("apply", "-f", "-", input=json.dumps(policy(kafka, prometheus, unique_name)))
@@ -101,26 +126,49 @@ def observed(crds: KubeApi, kafka: KafkaLab, prometheus: PrometheusLab, unique_n
 
 
 def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
-    crds: KubeApi, api_client: ApiClient, observed: str, prometheus: PrometheusLab, nics: dict[int, NicCounter], tmp_path: Path
+    crds: KubeApi,
+    api_client: ApiClient,
+    observed: str,
+    prometheus: PrometheusLab,
+    nics: dict[int, NicCounter],
+    tmp_path: Path,
 ) -> None:
 
     def comes(expected: dict[int, str], what: str) -> None:
-        wait_until(lambda: pressures(api_client, observed) == expected, what, timeout_seconds=40, poll_seconds=0.1)
+        wait_until(
+            lambda: pressures(api_client, observed) == expected,
+            what,
+            timeout_seconds=40,
+            poll_seconds=0.1,
+        )
 
     with OperatorProcess(crds, observed, tmp_path) as operator:
         comes({1: "Within", 2: "Within", 3: "Within"}, "three brokers within their limits")
         nics[2].rate = HOT
         comes({1: "Within", 2: "Over", 3: "Within"}, "a broker over its limit")
-        events = crds.kubectl("get", "events", "-n", observed, "-o", "jsonpath={range .items[*]}{.reason} {.message}{'\\n'}{end}")
+        events = crds.kubectl(
+            "get",
+            "events",
+            "-n",
+            observed,
+            "-o",
+            "jsonpath={range .items[*]}{.reason} {.message}{'\\n'}{end}",
+        )
         over = line_with(events, "BrokerOverLimit", "egress")
         assert numbers(over) >= {2}
-        header, row = (line.split() for line in crds.kubectl("get", "bbp", "-n", observed).splitlines())
+        header, row = (
+            line.split() for line in crds.kubectl("get", "bbp", "-n", observed).splitlines()
+        )
         assert dict(zip(header, row, strict=True))["OVER"] == "1"
         nics[2].rate = CALM
         comes({1: "Within", 2: "Within", 3: "Within"}, "the broker back within its limit")
         prometheus.process.kill()
         comes({1: "Unknown", 2: "Unknown", 3: "Unknown"}, "an unknown load")
-        fresh = next(condition for condition in status(api_client, observed)["conditions"] if condition["type"] == "MetricsFresh")
+        fresh = next(
+            condition
+            for condition in status(api_client, observed)["conditions"]
+            if condition["type"] == "MetricsFresh"
+        )
         assert (fresh["status"], fresh["reason"]) == ("False", "PrometheusUnreachable")
         assert operator.is_running()
 
@@ -136,7 +184,12 @@ VERSION = {"apiVersion": "tidegate.io/v1alpha1"}
 
 def tidegate(*arguments: str) -> Any:
     """What a person gets, as a document."""
-    done = subprocess.run([sys.executable, "-m", "tidegate", *arguments, "-o", "json"], capture_output=True, text=True, timeout=90)
+    done = subprocess.run(
+        [sys.executable, "-m", "tidegate", *arguments, "-o", "json"],
+        capture_output=True,
+        text=True,
+        timeout=90,
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -151,35 +204,71 @@ def load(kafka: KafkaLab, unique_name: str) -> Iterator[SimulatedLoad]:
 
 
 @pytest.fixture
-def declared(crds: KubeApi, kafka: KafkaLab, load: SimulatedLoad, unique_name: str) -> Iterator[str]:
+def declared(
+    crds: KubeApi, kafka: KafkaLab, load: SimulatedLoad, unique_name: str
+) -> Iterator[str]:
     """The namespace of a policy that scrapes every second, with a wide limit; and the two tiers."""
     with ExitStack() as stack:
-        pages = {broker: stack.enter_context(exporting(partial(load.page, broker))) for broker in (1, 2, 3)}
-        prometheus = stack.enter_context(PrometheusLab([ScrapeTarget("node", page.address, broker) for broker, page in pages.items()]))
+        pages = {
+            broker: stack.enter_context(exporting(partial(load.page, broker)))
+            for broker in (1, 2, 3)
+        }
+        prometheus = stack.enter_context(
+            PrometheusLab(
+                [ScrapeTarget("node", page.address, broker) for broker, page in pages.items()]
+            )
+        )
         crds.kubectl("create", "namespace", unique_name)
-        crds.kubectl("apply", "-f", "-", input=json.dumps(objects(kafka, prometheus, load, unique_name)))
+        crds.kubectl(
+            "apply", "-f", "-", input=json.dumps(objects(kafka, prometheus, load, unique_name))
+        )
         yield unique_name
 
 
-def objects(kafka: KafkaLab, prometheus: PrometheusLab, load: SimulatedLoad, namespace: str) -> dict[str, Any]:
+def objects(
+    kafka: KafkaLab, prometheus: PrometheusLab, load: SimulatedLoad, namespace: str
+) -> dict[str, Any]:
     store = {"quotaStore": "ZooKeeper", "zookeeper": {"connect": kafka.zookeeper_connect}}
     spec = {
         "mode": "Enforce",
-        "kafka": {"bootstrapServers": kafka.bootstrap_servers, **store, "quotaWindow": {"samples": 2}},
-        "metrics": {"prometheus": {"url": prometheus.url}, "scrapeIntervalSeconds": 1, "staleAfterSeconds": 5},
+        "kafka": {
+            "bootstrapServers": kafka.bootstrap_servers,
+            **store,
+            "quotaWindow": {"samples": 2},
+        },
+        "metrics": {
+            "prometheus": {"url": prometheus.url},
+            "scrapeIntervalSeconds": 1,
+            "staleAfterSeconds": 5,
+        },
         "brokers": {"egress": {"limit": str(HIGH)}},
         "escalation": {"holdSeconds": 5, "maxMuteSeconds": 3},
     }
     tiers = [_tier(level, user, namespace) for level, user in load.users.items()]
-    policy = {**VERSION, "kind": "BrokerBandwidthPolicy", "metadata": {"name": "orders", "namespace": namespace}, "spec": spec}
+    policy = {
+        **VERSION,
+        "kind": "BrokerBandwidthPolicy",
+        "metadata": {"name": "orders", "namespace": namespace},
+        "spec": spec,
+    }
     return {"apiVersion": "v1", "kind": "List", "items": [policy, *tiers]}
 
 
 def _tier(level: Level, user: str, namespace: str) -> dict[str, Any]:
-    member = {"name": user, "user": user, "topics": [namespace], "contract": {"perBroker": {"fetch": str(CONTRACT)}}}
+    member = {
+        "name": user,
+        "user": user,
+        "topics": [namespace],
+        "contract": {"perBroker": {"fetch": str(CONTRACT)}},
+    }
     throttled = {} if level is Level.L0 else {"throttledRates": {"perBroker": {"fetch": "1M"}}}
     spec = {"policyRef": {"name": "orders"}, "level": level.value, "members": [member], **throttled}
-    return {**VERSION, "kind": "BusinessTier", "metadata": {"name": level.value.lower(), "namespace": namespace}, "spec": spec}
+    return {
+        **VERSION,
+        "kind": "BusinessTier",
+        "metadata": {"name": level.value.lower(), "namespace": namespace},
+        "spec": spec,
+    }
 
 
 def test_an_episode_is_shown_while_it_happens_and_audited_afterwards(
@@ -202,15 +291,24 @@ def test_an_episode_is_shown_while_it_happens_and_audited_afterwards(
         load.other = 0.0
         limit(HIGH)
         comes("both contracts again", lambda: set(load.quotas().values()) == {CONTRACT})
-        comes("the write of it in the trail", lambda: _writes(operator)[-1:] and _writes(operator)[-1]["to"] == CONTRACT)
+        comes(
+            "the write of it in the trail",
+            lambda: _writes(operator)[-1:] and _writes(operator)[-1]["to"] == CONTRACT,
+        )
         log = tmp_path / "operator.log"
         trail = tidegate("audit", "-f", str(log), "--entity", load.users[Level.L3])["lines"]
         (important, batch) = tidegate("audit", "-f", str(log), "--summary")["summary"]
-        crds.kubectl("delete", "bbp", "orders", "-n", declared)  # no younger policy may have the cluster while this one is there
+        crds.kubectl(
+            "delete", "bbp", "orders", "-n", declared
+        )  # no younger policy may have the cluster while this one is there
 
     _shows_who_is_held(now, load)
     _has_every_write(trail)
-    assert (important["level"], important["cuts"], important["secondsBelowContract"]) == ("L0", 0, 0)
+    assert (important["level"], important["cuts"], important["secondsBelowContract"]) == (
+        "L0",
+        0,
+        0,
+    )
     assert (batch["level"], batch["brokers"]) == ("L3", ["2 egress"])
     assert batch["cuts"] >= 1
     assert batch["raises"] >= 1
@@ -218,12 +316,19 @@ def test_an_episode_is_shown_while_it_happens_and_audited_afterwards(
 
 
 def _bites(line: dict[str, Any]) -> bool:
-    """Whether it reports a cut after which less was sent; the first one may be above what is sent."""
-    return line.get("kind") == "effect" and line["entities"][0]["rateAfter"] < line["entities"][0]["rateBefore"]
+    """Whether it reports a cut after which less was sent; the first one may be above what is
+    sent.
+    """
+    return (
+        line.get("kind") == "effect"
+        and line["entities"][0]["rateAfter"] < line["entities"][0]["rateBefore"]
+    )
 
 
 def _writes(operator: OperatorProcess) -> list[dict[str, Any]]:
-    return [line for line in operator.lines() if line.get("kind") == "write" and line["level"] == "L3"]
+    return [
+        line for line in operator.lines() if line.get("kind") == "write" and line["level"] == "L3"
+    ]
 
 
 def _shows_who_is_held(now: Any, load: SimulatedLoad) -> None:
@@ -237,7 +342,9 @@ def _shows_who_is_held(now: Any, load: SimulatedLoad) -> None:
 
 
 def _has_every_write(trail: list[dict[str, Any]]) -> None:
-    """What each write found is what the one before it left, from the first quota to the contract at the end."""
+    """What each write found is what the one before it left, from the first quota to the contract at
+    the end.
+    """
     writes = [line for line in trail if line["kind"] == "write"]
     rounds = {line["id"] for line in trail if line["kind"] == "round"}
     assert writes[0]["from"] is None

@@ -1,7 +1,9 @@
-"""A broker under load that obeys: what its NIC and its clients' metrics show follows the quotas in ZooKeeper at that moment.
+"""A broker under load that obeys: what its NIC and its clients' metrics show follows the quotas in
+ZooKeeper at that moment.
 
-Kafka, its leaders, ZooKeeper, Prometheus, the Kubernetes API and the operator are real; only the bytes are made up, so that a test can fill
-a NIC, empty it, take its metrics away or freeze its counter within a second.
+Kafka, its leaders, ZooKeeper, Prometheus, the Kubernetes API and the operator are real; only the
+bytes are made up, so that a test can fill a NIC, empty it, take its metrics away or freeze its
+counter within a second.
 """
 
 from __future__ import annotations
@@ -36,9 +38,11 @@ THROTTLED = {Level.L1: 10 * MB, Level.L2: 5 * MB, Level.L3: MB}
 
 @dataclass
 class SimulatedLoad:
-    """One user of each level fetches `wanted` from broker `leader`; `other` is what else its NIC sends. `watch` is open.
+    """One user of each level fetches `wanted` from broker `leader`; `other` is what else its NIC
+    sends. `watch` is open.
 
-    A broker in `silent` exports nothing at all, one in `without_nic` no NIC counter, one in `frozen` a NIC counter that does not grow.
+    A broker in `silent` exports nothing at all, one in `without_nic` no NIC counter, one in
+    `frozen` a NIC counter that does not grow.
     """
 
     watch: QuotaWatch
@@ -53,12 +57,16 @@ class SimulatedLoad:
     _read_at: dict[int, float] = field(default_factory=dict)
 
     def quotas(self) -> dict[Level, int | None]:
-        """The quota in force for each level, in bytes/s; while ZooKeeper does not answer, the last one that was."""
+        """The quota in force for each level, in bytes/s; while ZooKeeper does not answer, the last
+        one that was.
+        """
         in_force = self.watch.quotas()
         return {level: in_force[user] for level, user in self.users.items()}
 
     def values(self, level: Level, *, since: float) -> list[int | None]:
-        """The level's quota in force at that moment (seconds since the epoch), then every later one, in order."""
+        """The level's quota in force at that moment (seconds since the epoch), then every later
+        one, in order.
+        """
         return self.watch.values(self.users[level], since=since)
 
     def page(self, broker: int, _: int = 0) -> str:
@@ -66,8 +74,15 @@ class SimulatedLoad:
         if broker in self.silent:
             return ""
         quotas = self.quotas() if broker == self.leader else {}
-        sent = {level: min(self.wanted, float("inf") if quota is None else quota) for level, quota in quotas.items()}
-        nic = "" if broker in self.without_nic else self._nic(broker, sum(sent.values()) + (self.other if sent else MB))
+        sent = {
+            level: min(self.wanted, float("inf") if quota is None else quota)
+            for level, quota in quotas.items()
+        }
+        nic = (
+            ""
+            if broker in self.without_nic
+            else self._nic(broker, sum(sent.values()) + (self.other if sent else MB))
+        )
         return nic + "".join(self._client(level, rate) for level, rate in sent.items())
 
     def _nic(self, broker: int, rate: float) -> str:
@@ -80,7 +95,10 @@ class SimulatedLoad:
     def _client(self, level: Level, rate: float) -> str:
         labels = f'resource="Fetch",user="{self.users[level]}"'
         waits = 1000 if rate < self.wanted else 0
-        return f"kafka_quota_byte_rate{{{labels}}} {rate}\nkafka_quota_throttle_time{{{labels}}} {waits}\n"
+        return (
+            f"kafka_quota_byte_rate{{{labels}}} {rate}\nkafka_quota_throttle_time{{{labels}}} "
+            f"{waits}\n"
+        )
 
 
 LOW, HIGH = 50 * MB, 1000 * MB
@@ -88,7 +106,9 @@ LOW, HIGH = 50 * MB, 1000 * MB
 
 @dataclass
 class Stage:
-    """Everything real that an episode is played on: one policy with a tier for each level, a Kafka, a Prometheus and a ZooKeeper."""
+    """Everything real that an episode is played on: one policy with a tier for each level, a Kafka,
+    a Prometheus and a ZooKeeper.
+    """
 
     crds: KubeApi
     api_client: ApiClient
@@ -109,38 +129,65 @@ class Stage:
         return kind.group, kind.version, self.namespace, kind.plural
 
     def create(self, kind: ResourceKind, name: str, spec: dict[str, Any]) -> None:
-        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": name}, "spec": spec}
+        body = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {"name": name},
+            "spec": spec,
+        }
         self._objects.create_namespaced_custom_object(*self._place(kind), body)
 
     def limit(self, bytes_per_second: int) -> None:
         body = {"spec": {"brokers": {"egress": {"limit": str(bytes_per_second)}}}}
-        self._objects.patch_namespaced_custom_object(*self._place(BROKER_BANDWIDTH_POLICIES), "orders", body)
+        self._objects.patch_namespaced_custom_object(
+            *self._place(BROKER_BANDWIDTH_POLICIES), "orders", body
+        )
 
     def delete_tier(self, level: Level) -> None:
-        self._objects.delete_namespaced_custom_object(*self._place(BUSINESS_TIERS), level.value.lower())
+        self._objects.delete_namespaced_custom_object(
+            *self._place(BUSINESS_TIERS), level.value.lower()
+        )
 
     def delete_lease(self) -> None:
-        """What 12 s of silence do, which are the matter of test_replicas.py. Only for an operator that is dead."""
-        CoordinationV1Api(self.api_client).delete_namespaced_lease("tidegate-orders", self.namespace)
+        """What 12 s of silence do, which are the matter of test_replicas.py. Only for an operator
+        that is dead.
+        """
+        CoordinationV1Api(self.api_client).delete_namespaced_lease(
+            "tidegate-orders", self.namespace
+        )
 
     def status(self) -> dict[str, Any]:
-        found = self._objects.get_namespaced_custom_object(*self._place(BROKER_BANDWIDTH_POLICIES), "orders")
+        found = self._objects.get_namespaced_custom_object(
+            *self._place(BROKER_BANDWIDTH_POLICIES), "orders"
+        )
         return dict(found.get("status") or {})
 
     def conditions(self) -> dict[str, dict[str, str]]:
         return {entry["type"]: entry for entry in self.status().get("conditions") or ()}
 
     def start_operator(self, name: str) -> None:
-        self.operator = self.operators.enter_context(OperatorProcess(self.crds, self.namespace, self.directory, name=name))
+        self.operator = self.operators.enter_context(
+            OperatorProcess(self.crds, self.namespace, self.directory, name=name)
+        )
 
     def comes(self, level: Level, rate: int | None, *, timeout_seconds: float = 90) -> None:
         what = f"{level.value} at {rate} B/s"
-        wait_until(lambda: self.load.quotas().get(level) == rate, what, timeout_seconds=timeout_seconds, poll_seconds=0.1)
+        wait_until(
+            lambda: self.load.quotas().get(level) == rate,
+            what,
+            timeout_seconds=timeout_seconds,
+            poll_seconds=0.1,
+        )
 
     def moves(self, level: Level) -> None:
         """Return once the quota of this level changes."""
         before = self.load.quotas()[level]
-        wait_until(lambda: self.load.quotas()[level] != before, f"a step of {level.value}", timeout_seconds=60, poll_seconds=0.05)
+        wait_until(
+            lambda: self.load.quotas()[level] != before,
+            f"a step of {level.value}",
+            timeout_seconds=60,
+            poll_seconds=0.05,
+        )
 
     def has_condition(self, condition: str, status: str) -> None:
         holds = lambda: self.conditions().get(condition, {}).get("status") == status  # noqa: E731
@@ -153,8 +200,12 @@ class Stage:
 
 
 @contextmanager
-def set_up(crds: KubeApi, api_client: ApiClient, kafka: KafkaLab, directory: Path) -> Iterator[Stage]:
-    """The stage with everything declared and a limit that no one reaches; operators are started by the test."""
+def set_up(
+    crds: KubeApi, api_client: ApiClient, kafka: KafkaLab, directory: Path
+) -> Iterator[Stage]:
+    """The stage with everything declared and a limit that no one reaches; operators are started by
+    the test.
+    """
     name = f"throttling-{uuid.uuid4().hex[:8]}"
     kafka.create_topic(name, assignment=[[2, 1]])
     with ExitStack() as stack:
@@ -165,12 +216,21 @@ def set_up(crds: KubeApi, api_client: ApiClient, kafka: KafkaLab, directory: Pat
         stack.callback(client.stop)
         lay_out(client, kafka.cluster_id)
         users = {level: f"{name}-{level.value.lower()}" for level in Level}
-        load = SimulatedLoad(stack.enter_context(QuotaWatch(zookeeper.connect, users.values())), users)
-        targets = [ScrapeTarget("node", stack.enter_context(exporting(partial(load.page, broker))).address, broker) for broker in (1, 2, 3)]
+        load = SimulatedLoad(
+            stack.enter_context(QuotaWatch(zookeeper.connect, users.values())), users
+        )
+        targets = [
+            ScrapeTarget(
+                "node", stack.enter_context(exporting(partial(load.page, broker))).address, broker
+            )
+            for broker in (1, 2, 3)
+        ]
         prometheus = stack.enter_context(PrometheusLab(targets))
         CoreV1Api(api_client).create_namespace({"metadata": {"name": name}})
         operators = stack.enter_context(ExitStack())
-        stage = Stage(crds, api_client, kafka, zookeeper, prometheus, load, name, directory, operators)
+        stage = Stage(
+            crds, api_client, kafka, zookeeper, prometheus, load, name, directory, operators
+        )
         _declare(stage)
         yield stage
 
@@ -185,13 +245,31 @@ def _declare(stage: Stage) -> None:
     spec = {
         "mode": "Enforce",
         "kafka": kafka,
-        "metrics": {"prometheus": {"url": stage.prometheus.url}, "scrapeIntervalSeconds": 1, "staleAfterSeconds": 5},
+        "metrics": {
+            "prometheus": {"url": stage.prometheus.url},
+            "scrapeIntervalSeconds": 1,
+            "staleAfterSeconds": 5,
+        },
         "brokers": {"egress": {"limit": str(HIGH)}},
         "escalation": {"holdSeconds": 5, "maxMuteSeconds": 3},
     }
     stage.create(BROKER_BANDWIDTH_POLICIES, "orders", spec)
     for level, user in stage.load.users.items():
-        member = {"name": user, "user": user, "topics": [stage.namespace], "contract": {"perBroker": {"fetch": str(CONTRACT)}}}
-        throttled = {"throttledRates": {"perBroker": {"fetch": str(THROTTLED[level])}}} if level in THROTTLED else {}
-        spec = {"policyRef": {"name": "orders"}, "level": level.value, "members": [member], **throttled}
+        member = {
+            "name": user,
+            "user": user,
+            "topics": [stage.namespace],
+            "contract": {"perBroker": {"fetch": str(CONTRACT)}},
+        }
+        throttled = (
+            {"throttledRates": {"perBroker": {"fetch": str(THROTTLED[level])}}}
+            if level in THROTTLED
+            else {}
+        )
+        spec = {
+            "policyRef": {"name": "orders"},
+            "level": level.value,
+            "members": [member],
+            **throttled,
+        }
         stage.create(BUSINESS_TIERS, level.value.lower(), spec)

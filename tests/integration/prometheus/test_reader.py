@@ -20,7 +20,15 @@ from lab.prometheus import Exporter, PrometheusLab, ScrapeTarget, exporting
 from tests.integration.kafka.certificates import make_certificates
 from tests.unit.prometheus.lying_server import Request, serving
 from tidegate.prometheus.reader import PrometheusReader
-from tidegate.prometheus.settings import BrokerInstances, BrokerLabel, MetricsSettings, Preset, PrometheusServer, Queries, TlsTexts
+from tidegate.prometheus.settings import (
+    BrokerInstances,
+    BrokerLabel,
+    MetricsSettings,
+    Preset,
+    PrometheusServer,
+    Queries,
+    TlsTexts,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -69,9 +77,15 @@ kafka_quota_byte_rate{resource="Request",user="alice"} 9
 
 
 def node_page(broker: int, scrape: int) -> str:
-    """The page of node_exporter and cAdvisor: NIC counters by the names of both, and the odd counters."""
+    """The page of node_exporter and cAdvisor: NIC counters by the names of both, and the odd
+    counters.
+    """
     counters = _counters(scrape)
-    return _NODE.format(**counters) + _POD.format(broker=broker, **counters) + _odd_counters(broker, scrape)
+    return (
+        _NODE.format(**counters)
+        + _POD.format(broker=broker, **counters)
+        + _odd_counters(broker, scrape)
+    )
 
 
 def broker_page(broker: int, scrape: int) -> str:
@@ -110,7 +124,10 @@ def _odd_counters(broker: int, scrape: int) -> str:
 def _odd_clients() -> str:
     values = {"nan": "NaN", "infinite": "+Inf", "negative": "-1"}
     odd = "".join(f'rate{{case="{case}",user="bob"}} {value}\n' for case, value in values.items())
-    return odd + 'rate{case="twice",user="bob"} 5\nrate{case="no-client",topic="t"} 5\nrate{case="unspellable",user="a b"} 5\n'
+    return (
+        odd + 'rate{case="twice",user="bob"} 5\nrate{case="no-client",topic="t"} '
+        '5\nrate{case="unspellable",user="a b"} 5\n'
+    )
 
 
 # --- readings -------------------------------------------------------------------------------------
@@ -136,9 +153,15 @@ def exporters() -> Iterator[dict[tuple[str, int], Exporter]]:
 @pytest.fixture(scope="session")
 def prometheus_of_cases(exporters: dict[tuple[str, int], Exporter]) -> Iterator[PrometheusLab]:
     """A Prometheus that scrapes the made-up exporters, with some seconds of history."""
-    targets = [ScrapeTarget(job, exporter.address, broker) for (job, broker), exporter in exporters.items()]
+    targets = [
+        ScrapeTarget(job, exporter.address, broker) for (job, broker), exporter in exporters.items()
+    ]
     with PrometheusLab(targets) as server:
-        wait_until(lambda: min(exporter.scrapes for exporter in exporters.values()) >= HISTORY_SCRAPES, "some history", timeout_seconds=30)
+        wait_until(
+            lambda: min(exporter.scrapes for exporter in exporters.values()) >= HISTORY_SCRAPES,
+            "some history",
+            timeout_seconds=30,
+        )
         yield server
 
 
@@ -146,14 +169,22 @@ def prometheus_of_cases(exporters: dict[tuple[str, int], Exporter]) -> Iterator[
 def read(prometheus_of_cases: PrometheusLab) -> Iterator[Read]:
     """A function that reads once, at a scrape interval of 1 s.
 
-    Its arguments replace settings: `server` those of the server, `clock` the time, all others those of the metrics.
+    Its arguments replace settings: `server` those of the server, `clock` the time, all others those
+    of the metrics.
     """
     readers: list[PrometheusReader] = []
 
-    def once(*, server: dict[str, object] | None = None, clock: Callable[[], float] | None = None, **settings: object) -> Readings:
+    def once(
+        *,
+        server: dict[str, object] | None = None,
+        clock: Callable[[], float] | None = None,
+        **settings: object,
+    ) -> Readings:
         given = {"scrape_interval_seconds": 1, "stale_after_seconds": 3, **settings}
         where = PrometheusServer(**{"url": prometheus_of_cases.url, **(server or {})})  # type: ignore[arg-type]
-        reader = PrometheusReader(MetricsSettings(where, **given), **({} if clock is None else {"clock": clock}))  # type: ignore[arg-type]
+        reader = PrometheusReader(
+            MetricsSettings(where, **given), **({} if clock is None else {"clock": clock})
+        )  # type: ignore[arg-type]
         readers.append(reader)
         return reader.read(BROKERS)
 
@@ -177,7 +208,9 @@ def fetch(case: str) -> Queries:
 # number could be wrong.
 
 
-def spans(readings: Readings, direction: Direction = Direction.EGRESS, broker: int = 1) -> tuple[NicSpan, ...]:
+def spans(
+    readings: Readings, direction: Direction = Direction.EGRESS, broker: int = 1
+) -> tuple[NicSpan, ...]:
     return readings.nic.get((broker, direction), ())
 
 
@@ -193,7 +226,9 @@ def bytes_of_each(found: tuple[NicSpan, ...]) -> set[int]:
         (Preset.JMX_EXPORTER, EGRESS_STEP + SECOND_NIC_STEP, 2 * SECOND_NIC_STEP),
     ],
 )
-def test_a_preset_counts_each_byte_of_its_nics_once_for_every_broker(read: Read, preset: Preset, sent: int, received: int) -> None:
+def test_a_preset_counts_each_byte_of_its_nics_once_for_every_broker(
+    read: Read, preset: Preset, sent: int, received: int
+) -> None:
     readings = read(preset=preset)
     for broker in BROKERS:
         assert bytes_of_each(spans(readings, Direction.EGRESS, broker)) == {sent}
@@ -219,14 +254,22 @@ def test_a_counter_that_falls_makes_no_span_where_it_fell(read: Read) -> None:
 def test_samples_that_are_no_numbers_are_passed_over_and_reported(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("nan"))
     assert bytes_of_each(spans(readings)) == {2000}
-    assert {problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_UNREADABLE} == BROKERS
+    assert {
+        problem.broker
+        for problem in readings.problems
+        if problem.reason is Reason.METRICS_UNREADABLE
+    } == BROKERS
 
 
 @pytest.mark.parametrize("case", ["always-nan", "infinite", "negative"])
 def test_a_nic_without_amounts_has_no_reading(read: Read, case: str) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress(case))
     assert readings.nic == {}
-    assert {problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_UNREADABLE} == BROKERS
+    assert {
+        problem.broker
+        for problem in readings.problems
+        if problem.reason is Reason.METRICS_UNREADABLE
+    } == BROKERS
 
 
 def test_a_nic_counter_that_does_not_grow_is_zero_and_not_unknown(read: Read) -> None:
@@ -236,25 +279,33 @@ def test_a_nic_counter_that_does_not_grow_is_zero_and_not_unknown(read: Read) ->
 def test_a_broker_without_series_is_missing_and_the_others_are_there(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("two-brokers-only"))
     assert {broker for broker, _ in readings.nic} == {1, 2}
-    assert [problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_MISSING] == [3]
+    assert [
+        problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_MISSING
+    ] == [3]
 
 
 def test_series_that_no_broker_exports_are_one_problem_of_all_brokers(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("never exported"))
     assert readings.nic == {}
-    assert [problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_MISSING] == [None]
+    assert [
+        problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_MISSING
+    ] == [None]
 
 
 def test_a_series_that_ended_is_stale_and_keeps_its_last_time(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("silent"), stale_after_seconds=2)
     assert spans(readings)[-1].at_seconds < readings.read_at_seconds - 2
-    assert [problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_STALE] == [None]
+    assert [
+        problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_STALE
+    ] == [None]
 
 
 def test_two_sources_of_one_broker_leave_it_without_a_reading(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("twice"))
     assert (1, Direction.EGRESS) not in readings.nic
-    (problem,) = [problem for problem in readings.problems if problem.reason is Reason.METRICS_AMBIGUOUS]
+    (problem,) = [
+        problem for problem in readings.problems if problem.reason is Reason.METRICS_AMBIGUOUS
+    ]
     assert problem.broker == 1
     for source in ("'node'", "'twin'"):
         assert source in problem.message
@@ -263,19 +314,25 @@ def test_two_sources_of_one_broker_leave_it_without_a_reading(read: Read) -> Non
 def test_samples_ahead_of_our_clock_are_not_read(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=egress("steady"), clock=lambda: time.time() - 60)
     assert readings.nic == {}
-    assert {problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_STALE} == BROKERS
+    assert {
+        problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_STALE
+    } == BROKERS
 
 
 def test_brokers_are_identified_by_their_instances_and_odd_names_on_the_list_match_nothing_else(
     read: Read, exporters: dict[tuple[str, int], Exporter]
 ) -> None:
-    ids = {exporters["node", broker].address: broker + 10 for broker in BROKERS} | {'a"b\\c\n.*|': 1}
+    ids = {exporters["node", broker].address: broker + 10 for broker in BROKERS} | {
+        'a"b\\c\n.*|': 1
+    }
     readings = read(brokers=BrokerInstances(ids))
     assert {broker for broker, _ in readings.nic} == {11, 12, 13}
 
 
 def test_series_that_name_no_broker_are_reported(read: Read) -> None:
-    readings = read(preset=Preset.CUSTOM, queries=egress("steady"), brokers=BrokerLabel("no_such_label"))
+    readings = read(
+        preset=Preset.CUSTOM, queries=egress("steady"), brokers=BrokerLabel("no_such_label")
+    )
     assert readings.nic == {}
     assert Reason.METRICS_AMBIGUOUS in {problem.reason for problem in readings.problems}
 
@@ -292,7 +349,11 @@ def test_each_clients_rate_and_throttle_time_are_read_in_both_directions(read: R
     assert set(clients) == {
         (entity, broker, way)
         for broker in (1, 2)
-        for entity, way in [(ALICE, Direction.EGRESS), (PAIR, Direction.EGRESS), (ALICE, Direction.INGRESS)]
+        for entity, way in [
+            (ALICE, Direction.EGRESS),
+            (PAIR, Direction.EGRESS),
+            (ALICE, Direction.INGRESS),
+        ]
     }
     assert clients[ALICE, 1, Direction.EGRESS].bytes_per_second == 1000.5
     assert clients[PAIR, 2, Direction.EGRESS].bytes_per_second == 2000
@@ -314,14 +375,22 @@ def test_a_rate_has_the_time_of_its_own_sample(read: Read) -> None:
 
 
 def test_a_broker_without_clients_is_reported_where_others_have_some(read: Read) -> None:
-    assert [problem.broker for problem in read().problems if problem.reason is Reason.CLIENTS_NOT_METERED] == [3]
+    assert [
+        problem.broker
+        for problem in read().problems
+        if problem.reason is Reason.CLIENTS_NOT_METERED
+    ] == [3]
 
 
 @pytest.mark.parametrize("case", ["nan", "infinite", "negative"])
 def test_a_rate_that_is_no_amount_is_unknown_and_reported(read: Read, case: str) -> None:
     readings = read(preset=Preset.CUSTOM, queries=fetch(case))
     assert readings.clients == {}
-    assert {problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_UNREADABLE} == BROKERS
+    assert {
+        problem.broker
+        for problem in readings.problems
+        if problem.reason is Reason.METRICS_UNREADABLE
+    } == BROKERS
 
 
 @pytest.mark.parametrize("case", ["no-client", "unspellable"])
@@ -334,12 +403,20 @@ def test_a_series_that_names_no_client_is_left_out_and_reported(read: Read, case
 def test_a_client_with_two_series_is_unknown_there_and_known_elsewhere(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=fetch("twice"))
     assert {broker for _, broker, _ in readings.clients} == {2, 3}
-    assert [problem.broker for problem in readings.problems if problem.reason is Reason.METRICS_AMBIGUOUS] == [1]
+    assert [
+        problem.broker
+        for problem in readings.problems
+        if problem.reason is Reason.METRICS_AMBIGUOUS
+    ] == [1]
 
 
 def test_no_client_anywhere_is_one_problem(read: Read) -> None:
     readings = read(preset=Preset.CUSTOM, queries=fetch("never exported"))
-    assert [problem.broker for problem in readings.problems if problem.reason is Reason.CLIENTS_NOT_METERED] == [None]
+    assert [
+        problem.broker
+        for problem in readings.problems
+        if problem.reason is Reason.CLIENTS_NOT_METERED
+    ] == [None]
 
 
 # --- a Prometheus that does not answer as it should -----------------------------------------------
@@ -351,16 +428,24 @@ def reasons(readings: Readings) -> set[Reason]:
     return {problem.reason for problem in readings.problems}
 
 
-@pytest.mark.parametrize("query", ["rate(moved[1m])", "sum by (broker) (moved)", "moved[1m]", "moved{", "1"])
-def test_a_query_that_is_no_plain_selector_is_refused_with_advice_and_the_others_are_asked(read: Read, query: str) -> None:
+@pytest.mark.parametrize(
+    "query", ["rate(moved[1m])", "sum by (broker) (moved)", "moved[1m]", "moved{", "1"]
+)
+def test_a_query_that_is_no_plain_selector_is_refused_with_advice_and_the_others_are_asked(
+    read: Read, query: str
+) -> None:
     readings = read(queries=Queries(egress=query))
-    (problem,) = [problem for problem in readings.problems if problem.reason is Reason.METRICS_QUERY_REFUSED]
+    (problem,) = [
+        problem for problem in readings.problems if problem.reason is Reason.METRICS_QUERY_REFUSED
+    ]
     assert query in problem.message
     assert readings.clients
 
 
 def test_an_answer_above_the_limit_of_size_is_not_read(read: Read) -> None:
-    readings = read(preset=Preset.CUSTOM, queries=egress("steady"), server={"answer_limit_bytes": 300})
+    readings = read(
+        preset=Preset.CUSTOM, queries=egress("steady"), server={"answer_limit_bytes": 300}
+    )
     assert readings.nic == {}
     assert reasons(readings) == {Reason.METRICS_INCOMPLETE}
 
@@ -393,7 +478,9 @@ def test_an_encrypted_prometheus_is_asked_under_its_own_authority_only(tmp_path:
     with serving(nothing, tls=tls) as server:
         address = server.url.replace("http:", "https:")
         trusted, refused = (
-            PrometheusReader(MetricsSettings(PrometheusServer(address, tls=tls_texts, reading_timeout_seconds=1))).read(BROKERS)
+            PrometheusReader(
+                MetricsSettings(PrometheusServer(address, tls=tls_texts, reading_timeout_seconds=1))
+            ).read(BROKERS)
             for tls_texts in (TlsTexts(made.authority.read_bytes()), None)
         )
     assert Reason.PROMETHEUS_UNREACHABLE not in reasons(trusted)

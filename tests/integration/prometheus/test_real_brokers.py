@@ -1,4 +1,6 @@
-"""Real brokers and the real JMX exporter: names with odd characters, and users without a quota of their own."""
+"""Real brokers and the real JMX exporter: names with odd characters, and users without a quota of
+their own.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +47,16 @@ def metered(kafka: KafkaLab, odd_user: str) -> Iterator[list[Entity]]:
     entities = [Entity(odd_user, client_id) for client_id in ODD_CLIENT_IDS]
     store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
     seen = store.read(entities)
-    store.write([first(seen[entity], {QuotaKey.PRODUCER_BYTE_RATE: "900000000"}) for entity in entities], kafka.cluster_id)
+    store.write(
+        [first(seen[entity], {QuotaKey.PRODUCER_BYTE_RATE: "900000000"}) for entity in entities],
+        kafka.cluster_id,
+    )
     yield entities
     seen = store.read(entities)
-    store.write([give_back(seen[entity], {QuotaKey.PRODUCER_BYTE_RATE: None}) for entity in entities], kafka.cluster_id)
+    store.write(
+        [give_back(seen[entity], {QuotaKey.PRODUCER_BYTE_RATE: None}) for entity in entities],
+        kafka.cluster_id,
+    )
     store.close()
 
 
@@ -56,28 +64,45 @@ def test_clients_with_odd_names_are_read_as_the_entities_that_have_the_quotas(
     kafka: KafkaLab, prometheus: PrometheusLab, metered: list[Entity], unique_name: str
 ) -> None:
     kafka.create_topic(unique_name, [[1]])
-    settings = MetricsSettings(PrometheusServer(prometheus.url), Preset.JMX_EXPORTER, scrape_interval_seconds=1, stale_after_seconds=5)
+    settings = MetricsSettings(
+        PrometheusServer(prometheus.url),
+        Preset.JMX_EXPORTER,
+        scrape_interval_seconds=1,
+        stale_after_seconds=5,
+    )
     reader = PrometheusReader(settings)
 
     def metered_traffic() -> Readings | None:
-        # Sent again each time: a broker meters a client from its first quota on, and reads that a moment after it is written.
+        # Sent again each time: a broker meters a client from its first quota on, and reads that a
+        # moment after it is written.
         for entity in metered:
             produce(kafka, entity, unique_name)
         readings = reader.read({1, 2, 3})
         clients = [readings.clients.get((entity, 1, Direction.INGRESS)) for entity in metered]
-        return readings if all(client is not None and client.bytes_per_second > 0 for client in clients) else None
+        return (
+            readings
+            if all(client is not None and client.bytes_per_second > 0 for client in clients)
+            else None
+        )
 
-    readings = wait_until(metered_traffic, "a rate of each client", timeout_seconds=60, poll_seconds=1)
+    readings = wait_until(
+        metered_traffic, "a rate of each client", timeout_seconds=60, poll_seconds=1
+    )
     reader.close()
     assert readings is not None
-    assert all(readings.clients[entity, 1, Direction.INGRESS].throttle_milliseconds == 0.0 for entity in metered)
+    assert all(
+        readings.clients[entity, 1, Direction.INGRESS].throttle_milliseconds == 0.0
+        for entity in metered
+    )
     assert {broker for broker, _ in readings.nic} == {1, 2, 3}
     assert readings.nic[1, Direction.INGRESS][-1].at_seconds == pytest.approx(time.time(), abs=5)
     assert Reason.METRICS_AMBIGUOUS not in {problem.reason for problem in readings.problems}
 
 
 def produce(kafka: KafkaLab, entity: Entity, topic: str) -> None:
-    login = login_settings(kafka.sasl_bootstrap_servers, str(entity.user), password="right", mechanism="SCRAM-SHA-256")
+    login = login_settings(
+        kafka.sasl_bootstrap_servers, str(entity.user), password="right", mechanism="SCRAM-SHA-256"
+    )
     producer = Producer({**login, "client.id": str(entity.client_id)})
     for _ in range(20):
         producer.produce(topic, b"x" * 10_000)
@@ -96,7 +121,9 @@ MESSAGE_BYTES = 100_000
 def stranger(kafka: KafkaLab, unique_name: str) -> str:
     """A user without a quota, whom no broker has seen."""
     kafka.create_scram_user(unique_name, "right")
-    wait_until(lambda: kafka.can_log_in(unique_name, "right"), "the SCRAM login", timeout_seconds=20)
+    wait_until(
+        lambda: kafka.can_log_in(unique_name, "right"), "the SCRAM login", timeout_seconds=20
+    )
     return unique_name
 
 
@@ -113,11 +140,22 @@ def metering(kafka: KafkaLab) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("metering")
-def test_a_user_without_a_quota_is_metered_and_never_throttled(kafka: KafkaLab, prometheus: PrometheusLab, stranger: str) -> None:
+def test_a_user_without_a_quota_is_metered_and_never_throttled(
+    kafka: KafkaLab, prometheus: PrometheusLab, stranger: str
+) -> None:
     kafka.create_topic(stranger, [[1]])
-    settings = MetricsSettings(PrometheusServer(prometheus.url), Preset.JMX_EXPORTER, scrape_interval_seconds=1, stale_after_seconds=5)
+    settings = MetricsSettings(
+        PrometheusServer(prometheus.url),
+        Preset.JMX_EXPORTER,
+        scrape_interval_seconds=1,
+        stale_after_seconds=5,
+    )
     reader = PrometheusReader(settings)
-    producer = Producer(login_settings(kafka.sasl_bootstrap_servers, stranger, password="right", mechanism="SCRAM-SHA-256"))
+    producer = Producer(
+        login_settings(
+            kafka.sasl_bootstrap_servers, stranger, password="right", mechanism="SCRAM-SHA-256"
+        )
+    )
     key = (Entity(stranger), 1, Direction.INGRESS)
 
     def rate() -> float:
@@ -127,7 +165,9 @@ def test_a_user_without_a_quota_is_metered_and_never_throttled(kafka: KafkaLab, 
         read = reader.read({1, 2, 3}).clients.get(key)
         return read.bytes_per_second if read is not None else 0.0
 
-    wait_until(lambda: rate() > MESSAGE_BYTES, "a rate of a user without a quota", timeout_seconds=30)
+    wait_until(
+        lambda: rate() > MESSAGE_BYTES, "a rate of a user without a quota", timeout_seconds=30
+    )
     metered = reader.read({1, 2, 3}).clients[key]
     reader.close()
     assert not metered.throttle_milliseconds

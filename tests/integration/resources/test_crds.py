@@ -1,4 +1,6 @@
-"""The CRDs on a real API server: what it accepts and refuses as the models do, and what kubectl shows."""
+"""The CRDs on a real API server: what it accepts and refuses as the models do, and what kubectl
+shows.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -36,13 +38,23 @@ def served(crds: KubeApi) -> KubeApi:
 
 @pytest.fixture(scope="session")
 def answer(served: KubeApi, api_client: client.ApiClient) -> Answer:
-    """The server's answer to creating a document, strictly and as a dry run: None if it accepts, else its message."""
+    """The server's answer to creating a document, strictly and as a dry run: None if it accepts,
+    else its message.
+    """
     api = client.CustomObjectsApi(api_client)
 
     def create(document: Mapping[str, Any]) -> str | None:
         plural = next(kind.plural for kind in KINDS if kind.kind == document["kind"])
         try:
-            api.create_namespaced_custom_object(GROUP, VERSION, NAMESPACE, plural, document, dry_run="All", field_validation="Strict")
+            api.create_namespaced_custom_object(
+                GROUP,
+                VERSION,
+                NAMESPACE,
+                plural,
+                document,
+                dry_run="All",
+                field_validation="Strict",
+            )
         except client.ApiException as refusal:
             if refusal.status not in (400, 422):
                 raise
@@ -58,7 +70,9 @@ def answer(served: KubeApi, api_client: client.ApiClient) -> Answer:
 
 
 @pytest.mark.parametrize("row", BAD_INPUT, ids=lambda row: row.name)
-def test_bad_input_is_refused_and_the_message_names_the_field_and_what_must_hold(row: BadInput, answer: Answer) -> None:
+def test_bad_input_is_refused_and_the_message_names_the_field_and_what_must_hold(
+    row: BadInput, answer: Answer
+) -> None:
     refusal = answer(row.document)
     assert refusal is not None, "accepted"
     assert row.field in refusal
@@ -71,21 +85,45 @@ SOUND = {
         **policy(),
         "spec": {
             "mode": "Observe",
-            "kafka": {"bootstrapServers": "[::1]:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "[::1]:2181"}},
+            "kafka": {
+                "bootstrapServers": "[::1]:9092",
+                "quotaStore": "ZooKeeper",
+                "zookeeper": {"connect": "[::1]:2181"},
+            },
         },
     },
     "a tier that uses every field": tier(),
-    "an exempt member": tier({"level": "L0", "throttledRates": ABSENT, "members": [member("free")]}),
-    "500 members": tier({"members": [member(f"m{i}", topics=["a"], contract={"perPartition": {"fetch": "2Mi"}}) for i in range(500)]}),
+    "an exempt member": tier(
+        {"level": "L0", "throttledRates": ABSENT, "members": [member("free")]}
+    ),
+    "500 members": tier(
+        {
+            "members": [
+                member(f"m{i}", topics=["a"], contract={"perPartition": {"fetch": "2Mi"}})
+                for i in range(500)
+            ]
+        }
+    ),
     "a rate at the ceiling": tier({"members.0.contract.perPartition.fetch": "9007199254740991"}),
-    "rates with fractions": tier({"throttledRates.perPartition.fetch": "1.5Ki", "members.0.contract.perPartition.fetch": "2.0625Gi"}),
+    "rates with fractions": tier(
+        {
+            "throttledRates.perPartition.fetch": "1.5Ki",
+            "members.0.contract.perPartition.fetch": "2.0625Gi",
+        }
+    ),
     "a throttled rate equal to the contract": tier({"throttledRates.perPartition.fetch": "10Mi"}),
     "a user with a TLS name": tier({"members.0.user": "CN=kafka,OU=x,O=y"}),
     "the user of everybody without login": tier({"members.0.user": "ANONYMOUS"}),
     "an override that uses every field": override(),
-    "an override of a level": override({"target": {"level": "L2"}, "action": "Exempt", "rates": ABSENT}),
-    "more for level L0": override({"target": {"level": "L0"}, "rates": {"total": {"produce": "4096"}}}),
-    "an end with a fraction and an offset": override({"expiresAt": "2028-02-29T23:59:59.123456789+02:00"}),
+    "an override of a level": override(
+        {"target": {"level": "L2"}, "action": "Exempt", "rates": ABSENT}
+    ),
+    "more for level L0": override(
+        {"target": {"level": "L0"}, "rates": {"total": {"produce": "4096"}}}
+    ),
+    "an end with a fraction and an offset": override(
+        {"expiresAt": "2028-02-29T23:59:59.123456789+02:00"}
+    ),
     "an end that is over": override({"expiresAt": "2001-01-01T00:00:00Z"}),
     "every topic": tier({"members.0.topics": ["*"]}),
 }
@@ -96,7 +134,9 @@ def test_sound_input_is_accepted(name: str, answer: Answer) -> None:
     assert answer(SOUND[name]) is None
 
 
-def test_a_rate_that_breaks_its_own_rule_draws_no_complaint_about_the_contract(answer: Answer) -> None:
+def test_a_rate_that_breaks_its_own_rule_draws_no_complaint_about_the_contract(
+    answer: Answer,
+) -> None:
     refusal = answer(tier({"members.0.contract.perPartition.fetch": "0"}))
     assert refusal is not None
     assert "spec.throttled" not in refusal
@@ -119,7 +159,22 @@ RATES = st.one_of(
 )
 TEXTS = st.one_of(
     st.sampled_from(
-        ["", ".", "..", "*", "<default>", "a b", "a\nb", "A", "x" * 64, "x" * 250, "x" * 257, "kafka:9092", "a:1,b:2", "http://a/b"]
+        [
+            "",
+            ".",
+            "..",
+            "*",
+            "<default>",
+            "a b",
+            "a\nb",
+            "A",
+            "x" * 64,
+            "x" * 250,
+            "x" * 257,
+            "kafka:9092",
+            "a:1,b:2",
+            "http://a/b",
+        ]
     ),
     st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
 )
@@ -134,20 +189,37 @@ MOMENTS = st.builds(
     st.sampled_from(["Z", "z", "+02:00", "-23:59", "+24:00", "+0200", ""]),
 )
 VALUES = st.one_of(
-    st.just(ABSENT), RATES, TEXTS, st.integers(-2, 1001), st.just(2**40), st.booleans(), st.just(1.5), st.just([]), st.just({}), st.none()
+    st.just(ABSENT),
+    RATES,
+    TEXTS,
+    st.integers(-2, 1001),
+    st.just(2**40),
+    st.booleans(),
+    st.just(1.5),
+    st.just([]),
+    st.just({}),
+    st.none(),
 )
 
 
 def paths(value: object, path: str = "") -> Iterator[str]:
     """Every field of a spec as a dotted path, containers before what is in them."""
-    items: Any = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    items: Any = (
+        value.items()
+        if isinstance(value, Mapping)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for name, below in items:
         yield f"{path}{name}"
         yield from paths(below, f"{path}{name}.")
 
 
 def bent(build: Any) -> st.SearchStrategy[Document]:
-    changes = st.dictionaries(st.sampled_from(sorted(paths(build()["spec"]))), VALUES, min_size=1, max_size=2)
+    changes = st.dictionaries(
+        st.sampled_from(sorted(paths(build()["spec"]))), VALUES, min_size=1, max_size=2
+    )
     return changes.filter(_apart).map(build)
 
 
@@ -157,18 +229,33 @@ def overrides() -> st.SearchStrategy[Document]:
 
 
 def _apart(changes: Mapping[str, object]) -> bool:
-    """Whether no change lies inside another, and no list item is left out (that would be another list, not a wrong item)."""
-    inside = any(one != other and one.startswith(f"{other}.") for one in changes for other in changes)
-    return not inside and not any(path.rpartition(".")[2].isdigit() and value is ABSENT for path, value in changes.items())
+    """Whether no change lies inside another, and no list item is left out (that would be another
+    list, not a wrong item).
+    """
+    inside = any(
+        one != other and one.startswith(f"{other}.") for one in changes for other in changes
+    )
+    return not inside and not any(
+        path.rpartition(".")[2].isdigit() and value is ABSENT for path, value in changes.items()
+    )
 
 
-# The strategies draw no random number of their own, but kazoo's threads of other tests do, and hypothesis cannot distinguish them.
+# The strategies draw no random number of their own, but kazoo's threads of other tests do, and
+# hypothesis cannot distinguish them.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
-@settings(max_examples=300, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=300,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(document=st.one_of(bent(policy), bent(tier), overrides()))
 def test_model_and_server_accept_the_same_objects(document: Document, answer: Answer) -> None:
     by_server, by_model = answer(document), refusal_of_model(document)
-    assert (by_server is None) == (by_model is None), f"server: {by_server or 'accepted'}; model: {by_model or 'accepted'}"
+    assert (by_server is None) == (by_model is None), (
+        f"server: {by_server or 'accepted'}; model: {by_model or 'accepted'}"
+    )
 
 
 def refusal_of_model(document: Document) -> str | None:
@@ -203,26 +290,45 @@ TIER_STATUS = {
     "observedGeneration": 1,
     "conditions": [READY],
     "summary": {"members": 1, "state": "Contract"},
-    "members": [{"name": "nightly-reports", "leaders": 6, "leaderSkew": "1.33", "quota": {"fetch": 20971520}, "state": "Contract"}],
+    "members": [
+        {
+            "name": "nightly-reports",
+            "leaders": 6,
+            "leaderSkew": "1.33",
+            "quota": {"fetch": 20971520},
+            "state": "Contract",
+        }
+    ],
 }
 
 OVERRIDE_STATUS = {
     "observedGeneration": 1,
     "conditions": [READY],
     "state": "Active",
-    "members": [{"tier": "streaming/reporting", "member": "nightly-reports", "user": "reports", "clientId": "nightly"}],
+    "members": [
+        {
+            "tier": "streaming/reporting",
+            "member": "nightly-reports",
+            "user": "reports",
+            "clientId": "nightly",
+        }
+    ],
     "since": "2026-11-21T12:00:00Z",
     "until": "2026-11-30T06:00:00Z",
     "summary": {"target": "user=reports", "members": 1},
 }
 
 
-def create(served: KubeApi, document: dict[str, object], name: str, status: dict[str, object]) -> None:
+def create(
+    served: KubeApi, document: dict[str, object], name: str, status: dict[str, object]
+) -> None:
     named = {**document, "metadata": {"name": name, "namespace": "streaming"}}
     served.kubectl("create", "--validate=strict", "-f", "-", input=json.dumps(named))
     kind = str(document["kind"]).lower()
     patch = json.dumps({"status": status})
-    served.kubectl("patch", kind, name, "-n", "streaming", "--subresource=status", "--type=merge", "-p", patch)
+    served.kubectl(
+        "patch", kind, name, "-n", "streaming", "--subresource=status", "--type=merge", "-p", patch
+    )
 
 
 def columns(table: str) -> dict[str, str]:
@@ -231,7 +337,9 @@ def columns(table: str) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("answer")
-def test_a_policy_shows_readiness_mode_brokers_and_quotas(served: KubeApi, unique_name: str) -> None:
+def test_a_policy_shows_readiness_mode_brokers_and_quotas(
+    served: KubeApi, unique_name: str
+) -> None:
     create(served, policy(), unique_name, POLICY_STATUS)
     shown = columns(served.kubectl("get", "bbp", unique_name, "-n", "streaming"))
     del shown["AGE"]
@@ -249,7 +357,9 @@ def test_a_policy_shows_readiness_mode_brokers_and_quotas(served: KubeApi, uniqu
 
 
 @pytest.mark.usefixtures("answer")
-def test_wide_output_shows_the_cluster_and_the_reason_after_readiness(served: KubeApi, unique_name: str) -> None:
+def test_wide_output_shows_the_cluster_and_the_reason_after_readiness(
+    served: KubeApi, unique_name: str
+) -> None:
     create(served, policy(), unique_name, POLICY_STATUS)
     shown = columns(served.kubectl("get", "bbp", unique_name, "-n", "streaming", "-o", "wide"))
     assert list(shown)[-4:] == ["CLUSTER", "READY", "REASON", "AGE"]
@@ -259,7 +369,11 @@ def test_wide_output_shows_the_cluster_and_the_reason_after_readiness(served: Ku
 @pytest.mark.usefixtures("answer")
 @pytest.mark.parametrize("category", ["tidegate", "kafka"])
 def test_a_category_lists_all_kinds(served: KubeApi, unique_name: str, category: str) -> None:
-    for document, status in ((policy(), POLICY_STATUS), (tier(), TIER_STATUS), (override(), OVERRIDE_STATUS)):
+    for document, status in (
+        (policy(), POLICY_STATUS),
+        (tier(), TIER_STATUS),
+        (override(), OVERRIDE_STATUS),
+    ):
         create(served, document, unique_name, status)
     listed = served.kubectl("get", category, "-n", "streaming", "-o", "name").split()
     assert {name.partition("/")[0] for name in listed if name.endswith(f"/{unique_name}")} == {
@@ -274,7 +388,14 @@ def test_a_tier_shows_level_policy_members_and_state(served: KubeApi, unique_nam
     create(served, tier(), unique_name, TIER_STATUS)
     shown = columns(served.kubectl("get", "bt", unique_name, "-n", "streaming"))
     del shown["AGE"]
-    assert shown == {"NAME": unique_name, "LEVEL": "L3", "POLICY": "orders", "MEMBERS": "1", "STATE": "Contract", "READY": "True"}
+    assert shown == {
+        "NAME": unique_name,
+        "LEVEL": "L3",
+        "POLICY": "orders",
+        "MEMBERS": "1",
+        "STATE": "Contract",
+        "READY": "True",
+    }
 
 
 @pytest.mark.usefixtures("answer")
@@ -297,27 +418,55 @@ def test_an_override_shows_policy_target_state_and_end(served: KubeApi, unique_n
 @pytest.mark.usefixtures("answer")
 def test_kubectl_wait_sees_readiness(served: KubeApi, unique_name: str) -> None:
     create(served, tier(), unique_name, TIER_STATUS)
-    assert "condition met" in served.kubectl("wait", "--for=condition=Ready", "--timeout=5s", f"bt/{unique_name}", "-n", "streaming")
+    assert "condition met" in served.kubectl(
+        "wait", "--for=condition=Ready", "--timeout=5s", f"bt/{unique_name}", "-n", "streaming"
+    )
 
 
 @pytest.mark.usefixtures("answer")
-def test_tiers_are_selected_by_their_policy_on_the_server(served: KubeApi, unique_name: str) -> None:
+def test_tiers_are_selected_by_their_policy_on_the_server(
+    served: KubeApi, unique_name: str
+) -> None:
     create(served, tier({"policyRef.name": unique_name}), unique_name, TIER_STATUS)
-    found = served.kubectl("get", "bt", "-n", "streaming", "-o", "name", f"--field-selector=spec.policyRef.name={unique_name}")
+    found = served.kubectl(
+        "get",
+        "bt",
+        "-n",
+        "streaming",
+        "-o",
+        "name",
+        f"--field-selector=spec.policyRef.name={unique_name}",
+    )
     assert found.split() == [f"businesstier.tidegate.io/{unique_name}"]
 
 
 @pytest.mark.usefixtures("answer")
-def test_a_spec_write_leaves_the_status_and_a_status_write_leaves_the_spec(served: KubeApi, unique_name: str) -> None:
+def test_a_spec_write_leaves_the_status_and_a_status_write_leaves_the_spec(
+    served: KubeApi, unique_name: str
+) -> None:
     create(served, tier(), unique_name, TIER_STATUS)
-    served.kubectl("patch", "bt", unique_name, "-n", "streaming", "--type=merge", "-p", '{"spec":{"level":"L2"},"status":null}')
+    served.kubectl(
+        "patch",
+        "bt",
+        unique_name,
+        "-n",
+        "streaming",
+        "--type=merge",
+        "-p",
+        '{"spec":{"level":"L2"},"status":null}',
+    )
     found = json.loads(served.kubectl("get", "bt", unique_name, "-n", "streaming", "-o", "json"))
     assert (found["spec"]["level"], found["status"]) == ("L2", TIER_STATUS)
 
 
 def test_escalation_is_explained_with_its_defaults(served: KubeApi) -> None:
     explained = " ".join(served.kubectl("explain", "bbp.spec.escalation").split())
-    for words in ("How tiers are throttled and released", "maxMuteSeconds <integer>", "Unset means 12.", "enum: Ladder, Drain"):
+    for words in (
+        "How tiers are throttled and released",
+        "maxMuteSeconds <integer>",
+        "Unset means 12.",
+        "enum: Ladder, Drain",
+    ):
         assert words in explained
 
 
@@ -334,4 +483,6 @@ def test_the_examples_apply_as_they_are(served: KubeApi, answer: Answer) -> None
 
 def test_the_crds_apply_strictly_without_server_side_apply_too(served: KubeApi) -> None:
     crds = str(EXAMPLES.parent / "crds")
-    assert "configured" in served.kubectl("apply", "--dry-run=server", "--validate=strict", "-f", crds)
+    assert "configured" in served.kubectl(
+        "apply", "--dry-run=server", "--validate=strict", "-f", crds
+    )

@@ -23,7 +23,9 @@ def history() -> Iterator[HistoryServer]:
 
 @pytest.fixture(scope="session")
 def known_history() -> Iterator[HistoryServer]:
-    """Another one, with the known history of two brokers. A server accepts no samples much older than its newest one."""
+    """Another one, with the known history of two brokers. A server accepts no samples much older
+    than its newest one.
+    """
     with _server() as server:
         write_known_history(server)
         yield server

@@ -1,4 +1,6 @@
-"""A real Prometheus that scrapes nothing: tests write samples with any value and any time into it, by remote write."""
+"""A real Prometheus that scrapes nothing: tests write samples with any value and any time into it,
+by remote write.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ Samples = Sequence[tuple[int, float]]
 
 
 class HistoryServer:
-    """Serves at `host` while it is entered. Frames of remote read are small, so that series span several."""
+    """Serves at `host` while it is entered. Frames of remote read are small, so that series span
+    several.
+    """
 
     def __init__(self, directory: Path, host: str = "127.0.0.1") -> None:
         self._directory = directory
@@ -34,7 +38,10 @@ class HistoryServer:
 
     def __enter__(self) -> Self:
         # Prometheus reads YAML, and JSON is YAML
-        configuration = {"global": {"external_labels": EXTERNAL_LABELS}, "storage": {"tsdb": {"out_of_order_time_window": "30d"}}}
+        configuration = {
+            "global": {"external_labels": EXTERNAL_LABELS},
+            "storage": {"tsdb": {"out_of_order_time_window": "30d"}},
+        }
         (self._directory / "prometheus.yml").write_text(json.dumps(configuration))
         argv = [
             str(unpacked(PROMETHEUS) / "usr/bin/prometheus"),
@@ -46,9 +53,19 @@ class HistoryServer:
             "--storage.remote.read-max-bytes-in-frame=2048",
         ]
         with ExitStack() as stack:
-            self.process = process.start("prometheus", argv, log_path=self._directory / "prometheus.log", working_directory=self._directory)
+            self.process = process.start(
+                "prometheus",
+                argv,
+                log_path=self._directory / "prometheus.log",
+                working_directory=self._directory,
+            )
             stack.callback(self.process.stop)
-            wait_until(self._is_ready, "Prometheus to be ready", timeout_seconds=_TIMEOUT_SECONDS, processes=[self.process])
+            wait_until(
+                self._is_ready,
+                "Prometheus to be ready",
+                timeout_seconds=_TIMEOUT_SECONDS,
+                processes=[self.process],
+            )
             self._stack = stack.pop_all()
         return self
 
@@ -66,9 +83,17 @@ class HistoryServer:
 
     def write(self, metric: str, *series: tuple[Mapping[str, str], Samples]) -> None:
         """Store these samples of the metric."""
-        body = write_request(({"__name__": metric, **labels}, samples) for labels, samples in series)
-        headers = {"Content-Encoding": "snappy", "Content-Type": "application/x-protobuf", "X-Prometheus-Remote-Write-Version": "0.1.0"}
-        urllib.request.urlopen(urllib.request.Request(f"{self.url}/api/v1/write", body, headers), timeout=10).close()
+        body = write_request(
+            ({"__name__": metric, **labels}, samples) for labels, samples in series
+        )
+        headers = {
+            "Content-Encoding": "snappy",
+            "Content-Type": "application/x-protobuf",
+            "X-Prometheus-Remote-Write-Version": "0.1.0",
+        }
+        urllib.request.urlopen(
+            urllib.request.Request(f"{self.url}/api/v1/write", body, headers), timeout=10
+        ).close()
 
     def _is_ready(self) -> bool:
         try:

@@ -1,11 +1,23 @@
-"""Two hours of history in Prometheus: two brokers with two users, whose even rates give every table's expected numbers.
+"""Two hours of history in Prometheus: two brokers with two users, whose even rates give every
+table's expected numbers.
 
-In the second hour there are metrics of the operator too: bob is throttled for ten minutes, and the limit is lowered in the middle.
+In the second hour there are metrics of the operator too: bob is throttled for ten minutes, and the
+limit is lowered in the middle.
 """
 
 from __future__ import annotations
 
-from controller_logic.model import BrokerLimit, BrokerLimits, Contract, Entity, Level, Member, Policy, RateForm, Tier
+from controller_logic.model import (
+    BrokerLimit,
+    BrokerLimits,
+    Contract,
+    Entity,
+    Level,
+    Member,
+    Policy,
+    RateForm,
+    Tier,
+)
 from tests.integration.rollup.history_server import HistoryServer
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.terms.sources import PolicyTerms
@@ -24,14 +36,26 @@ BROKERS = (1, 2)
 CUT_MS, RELAXED_MS, RELEASED_MS = (SECOND_HOUR_MS + minutes * MINUTE_MS for minutes in (10, 18, 20))
 THROTTLED_RATE = 100_000
 CONTRACTS = {"alice": 2_000_000, "bob": 200_000}
-REPORTED_FROM_MS = SECOND_HOUR_MS + 90_000  # later than any scrape that still counts for the first hour
+REPORTED_FROM_MS = (
+    SECOND_HOUR_MS + 90_000
+)  # later than any scrape that still counts for the first hour
 DECLARED_LIMIT, LIMIT, LOWER_LIMIT = 1_300_000, 1_400_000, 1_200_000  # the NICs carry 1,312,500
 LOWERED_MS = SECOND_HOUR_MS + 30 * MINUTE_MS
 
 POLICY = PolicyTerms.of(
     Policy("streaming/shop", "uid", limits=BrokerLimits(BrokerLimit(egress=DECLARED_LIMIT))),
     [
-        Tier(f"streaming/{tier}", level, (Member(f"member-{user}", Entity(user), contract=Contract(RateForm.PER_BROKER, CONTRACTS[user])),))
+        Tier(
+            f"streaming/{tier}",
+            level,
+            (
+                Member(
+                    f"member-{user}",
+                    Entity(user),
+                    contract=Contract(RateForm.PER_BROKER, CONTRACTS[user]),
+                ),
+            ),
+        )
         for tier, level, user in (("gold", Level.L1, "alice"), ("bulk", Level.L3, "bob"))
     ],
 )
@@ -40,7 +64,9 @@ POLICY = PolicyTerms.of(
 def moved(user: str) -> int:
     """Bytes of the user on all brokers in both hours."""
     throttled_s = (RELEASED_MS - CUT_MS) // 1000 if user == "bob" else 0
-    return len(BROKERS) * (RATES[user] * ((END_MS - START_MS) // 1000 - throttled_s) + THROTTLED_RATE * throttled_s)
+    return len(BROKERS) * (
+        RATES[user] * ((END_MS - START_MS) // 1000 - throttled_s) + THROTTLED_RATE * throttled_s
+    )
 
 
 def write_known_history(history: HistoryServer) -> None:
@@ -54,12 +80,19 @@ def write_known_history(history: HistoryServer) -> None:
         totals.append(totals[-1] + sum(_rate(user, at) for user in RATES) * SCRAPE_MS / 1000)
     for broker in BROKERS:
         labels = {"broker": str(broker)}
-        history.write("kafka_broker_bytesout_total", (labels, list(zip(times, totals, strict=True))))
+        history.write(
+            "kafka_broker_bytesout_total", (labels, list(zip(times, totals, strict=True)))
+        )
         nic = {**labels, "device": "eth0"}
-        history.write("node_network_transmit_bytes_total", (nic, [(at, NIC * 1_250_000 * (at - times.start) / 1000) for at in times]))
+        history.write(
+            "node_network_transmit_bytes_total",
+            (nic, [(at, NIC * 1_250_000 * (at - times.start) / 1000) for at in times]),
+        )
         for user in RATES:
             client = {**labels, "user": user, "resource": "Fetch"}
-            history.write("kafka_quota_byte_rate", (client, [(at, GAUGE * _rate(user, at)) for at in times]))
+            history.write(
+                "kafka_quota_byte_rate", (client, [(at, GAUGE * _rate(user, at)) for at in times])
+            )
             held = [(at, 200.0 if _is_held(user, at) else 0.0) for at in times]
             history.write("kafka_quota_throttle_time", (client, held))
     _write_operator(history)
@@ -74,20 +107,34 @@ def _rate(user: str, at_ms: int) -> int:
 
 
 def _write_operator(history: HistoryServer) -> None:
-    times, policy = range(REPORTED_FROM_MS, END_MS + SCRAPE_MS, SCRAPE_MS), {"policy_namespace": "streaming", "policy": "shop"}
+    times, policy = (
+        range(REPORTED_FROM_MS, END_MS + SCRAPE_MS, SCRAPE_MS),
+        {"policy_namespace": "streaming", "policy": "shop"},
+    )
     for tier, user, level in (("gold", "alice", "L1"), ("bulk", "bob", "L3")):
         member = {**policy, "tier": tier, "member": f"member-{user}", "direction": "fetch"}
-        history.write("tidegate_member_target_bytes_per_second", (member, [(at, CONTRACTS[user]) for at in times]))
+        history.write(
+            "tidegate_member_target_bytes_per_second",
+            (member, [(at, CONTRACTS[user]) for at in times]),
+        )
         history.write(
             "tidegate_member_quota_bytes_per_second",
-            (member, [(at, THROTTLED_RATE if _is_held(user, at) else CONTRACTS[user]) for at in times]),
+            (
+                member,
+                [(at, THROTTLED_RATE if _is_held(user, at) else CONTRACTS[user]) for at in times],
+            ),
         )
         for state in ("Contract", "Stepping", "Throttled", "Relaxing"):
             samples = [(at, float(state == _state(user, at))) for at in times]
-            history.write("tidegate_tier_state", ({**policy, "level": level, "state": state}, samples))
+            history.write(
+                "tidegate_tier_state", ({**policy, "level": level, "state": state}, samples)
+            )
     for broker in BROKERS:
         nic = {**policy, "broker": str(broker), "direction": "egress"}
-        history.write("tidegate_broker_limit_bytes_per_second", (nic, [(at, LIMIT if at <= LOWERED_MS else LOWER_LIMIT) for at in times]))
+        history.write(
+            "tidegate_broker_limit_bytes_per_second",
+            (nic, [(at, LIMIT if at <= LOWERED_MS else LOWER_LIMIT) for at in times]),
+        )
 
 
 def _state(user: str, at_ms: int) -> str:

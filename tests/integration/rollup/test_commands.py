@@ -36,31 +36,82 @@ FETCHED = sum(map(moved, RATES))
 
 
 def manifest(kind: str, name: str, **spec: object) -> dict[str, object]:
-    return {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": name, "namespace": "streaming"}, "spec": spec}
+    return {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "streaming"},
+        "spec": spec,
+    }
 
 
 def tier(name: str, level: str, user: str) -> dict[str, object]:
-    member = {"name": f"member-{user}", "user": user, "contract": {"perBroker": {"fetch": str(CONTRACTS[user])}}}
+    member = {
+        "name": f"member-{user}",
+        "user": user,
+        "contract": {"perBroker": {"fetch": str(CONTRACTS[user])}},
+    }
     throttled = {"perBroker": {"fetch": str(THROTTLED_RATE)}}
-    return manifest("BusinessTier", name, policyRef={"name": "shop"}, level=level, members=[member], throttledRates=throttled)
+    return manifest(
+        "BusinessTier",
+        name,
+        policyRef={"name": "shop"},
+        level=level,
+        members=[member],
+        throttledRates=throttled,
+    )
 
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The policy of the known history, as a file of resources."""
-    kafka = {"bootstrapServers": "kafka-1:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "zk-1:2181"}}
+    kafka = {
+        "bootstrapServers": "kafka-1:9092",
+        "quotaStore": "ZooKeeper",
+        "zookeeper": {"connect": "zk-1:2181"},
+    }
     rollup = {"storage": {"url": "s3://usage/shop"}, "pricePerGiB": {"fetch": "0.02"}}
-    metrics, brokers = {"prometheus": {"url": "http://prometheus:9090"}}, {"egress": {"limit": str(DECLARED_LIMIT)}}
-    shop = manifest("BrokerBandwidthPolicy", "shop", mode="Enforce", kafka=kafka, metrics=metrics, brokers=brokers, rollup=rollup)
+    metrics, brokers = (
+        {"prometheus": {"url": "http://prometheus:9090"}},
+        {"egress": {"limit": str(DECLARED_LIMIT)}},
+    )
+    shop = manifest(
+        "BrokerBandwidthPolicy",
+        "shop",
+        mode="Enforce",
+        kafka=kafka,
+        metrics=metrics,
+        brokers=brokers,
+        rollup=rollup,
+    )
     file = tmp_path_factory.mktemp("policy") / "shop.yaml"
-    file.write_text("---\n".join(json.dumps(each) + "\n" for each in (shop, tier("gold", "L1", "alice"), tier("bulk", "L3", "bob"))))
+    file.write_text(
+        "---\n".join(
+            json.dumps(each) + "\n"
+            for each in (shop, tier("gold", "L1", "alice"), tier("bulk", "L3", "bob"))
+        )
+    )
     return file
 
 
 @pytest.fixture(scope="module")
-def store(known_history: HistoryServer, spark: SparkSession, policy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def store(
+    known_history: HistoryServer,
+    spark: SparkSession,
+    policy: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
     folder = tmp_path_factory.mktemp("usage")
-    code, output = call("rollup", "run", "--prometheus", known_history.url, *PERIOD, "--out", str(folder), "--file", str(policy))
+    code, output = call(
+        "rollup",
+        "run",
+        "--prometheus",
+        known_history.url,
+        *PERIOD,
+        "--out",
+        str(folder),
+        "--file",
+        str(policy),
+    )
     assert code == 0, output
     assert numbers(output) >= {1, 2}
     assert "remote-read-chunks" in output
@@ -69,7 +120,9 @@ def store(known_history: HistoryServer, spark: SparkSession, policy: Path, tmp_p
 
 def call(*arguments: str, now_ms: int = END_MS) -> tuple[int, str]:
     out = io.StringIO()
-    return main(arguments, CommandContext(out=out, err=out, now_seconds=lambda: now_ms / 1000)), out.getvalue()
+    return main(
+        arguments, CommandContext(out=out, err=out, now_seconds=lambda: now_ms / 1000)
+    ), out.getvalue()
 
 
 def answer(*arguments: str) -> dict[str, object]:
@@ -99,7 +152,8 @@ def test_the_hour_under_way_is_published_as_far_as_it_is_over_and_whole_by_the_n
     seconds_held = 5 * 60
     assert used == {
         "alice": len(BROKERS) * RATES["alice"] * 4500,
-        "bob": len(BROKERS) * (RATES["bob"] * (4500 - seconds_held) + THROTTLED_RATE * seconds_held),
+        "bob": len(BROKERS)
+        * (RATES["bob"] * (4500 - seconds_held) + THROTTLED_RATE * seconds_held),
     }
     assert call(*asked, now_ms=END_MS)[0] == 0
     assert rows_of(tmp_path) == rows_of(store)
@@ -108,7 +162,9 @@ def test_the_hour_under_way_is_published_as_far_as_it_is_over_and_whole_by_the_n
 
 def rows_of(store: Path) -> list[dict[str, Any]]:
     rows = UsageStore.at(str(store)).rows("usage_5m").to_pylist()
-    return sorted(rows, key=lambda row: (row["window_start"], row["broker"], row["user"], row["direction"]))
+    return sorted(
+        rows, key=lambda row: (row["window_start"], row["broker"], row["user"], row["direction"])
+    )
 
 
 def test_verify_finds_a_whole_store_whole_and_a_torn_one_torn(store: Path) -> None:
@@ -125,37 +181,77 @@ def test_verify_finds_a_whole_store_whole_and_a_torn_one_torn(store: Path) -> No
 
 
 def test_the_report_has_every_byte(store: Path, tmp_path: Path) -> None:
-    code, output = call("report", "--store", str(store), *PERIOD, "--out", str(tmp_path), "--fetch-price", "0.02", "--currency", "EUR")
+    code, output = call(
+        "report",
+        "--store",
+        str(store),
+        *PERIOD,
+        "--out",
+        str(tmp_path),
+        "--fetch-price",
+        "0.02",
+        "--currency",
+        "EUR",
+    )
     assert code == 0, output
     figures = json.loads((tmp_path / "report.json").read_text())
     assert figures["totalBytes"] == FETCHED
     assert "alice" in (tmp_path / "report.html").read_text()
 
 
-def test_a_report_with_the_policy_names_members_and_recommends_contracts(store: Path, policy: Path, tmp_path: Path) -> None:
-    code, output = call("report", "--store", str(store), *PERIOD, "--out", str(tmp_path), "--file", str(policy))
+def test_a_report_with_the_policy_names_members_and_recommends_contracts(
+    store: Path, policy: Path, tmp_path: Path
+) -> None:
+    code, output = call(
+        "report", "--store", str(store), *PERIOD, "--out", str(tmp_path), "--file", str(policy)
+    )
     assert code == 0, output
     figures = json.loads((tmp_path / "report.json").read_text())
     assert {(one["member"], one["tier"], one["level"]) for one in figures["members"]} == {
         ("member-alice", "streaming/gold", "L1"),
         ("member-bob", "streaming/bulk", "L3"),
     }
-    assert {one["direction"]: one["perGib"] for one in figures["prices"]} == {"fetch": "0.02", "produce": None}
-    recommended = {one["member"]: (one["contract"], one["recommended"], one["reason"]) for one in figures["recommendations"]}
+    assert {one["direction"]: one["perGib"] for one in figures["prices"]} == {
+        "fetch": "0.02",
+        "produce": None,
+    }
+    recommended = {
+        one["member"]: (one["contract"], one["recommended"], one["reason"])
+        for one in figures["recommendations"]
+    }
     assert recommended == {
         "member-alice": (CONTRACTS["alice"], 1_300_000, "Recommended"),
-        "member-bob": (CONTRACTS["bob"], None, "ShareSpent"),  # it moves more than its contract, of limits that are promised to others
+        "member-bob": (
+            CONTRACTS["bob"],
+            None,
+            "ShareSpent",
+        ),  # it moves more than its contract, of limits that are promised to others
     }
-    assert [(one["tier"], one["throttleEpisodes"], one["secondsThrottled"]) for one in figures["throttledWindows"]] == [
-        ("streaming/bulk", 1, 480.0)
-    ]
+    assert [
+        (one["tier"], one["throttleEpisodes"], one["secondsThrottled"])
+        for one in figures["throttledWindows"]
+    ] == [("streaming/bulk", 1, 480.0)]
     assert any("node_network_transmit_bytes_total" in one["how"] for one in figures["recipes"])
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("rollup", "run", "--prometheus", "http://127.0.0.1:9", "--from", "10m", "--to", "5m", "--out", "x"), "no whole hour"),
+        (
+            (
+                "rollup",
+                "run",
+                "--prometheus",
+                "http://127.0.0.1:9",
+                "--from",
+                "10m",
+                "--to",
+                "5m",
+                "--out",
+                "x",
+            ),
+            "no whole hour",
+        ),
         (("rollup", "show", "usage_2h", "--store", "x"), "There is no table usage_2h"),
         (("report", "--store", "x", *PERIOD, "--fetch-price", "free"), "'free' is not a price"),
         (("report", "--store", "x", "--from", "yesterday"), "'yesterday' is no time"),

@@ -1,4 +1,6 @@
-"""Reading history from a server with a certificate of a private authority that requires a client certificate."""
+"""Reading history from a server with a certificate of a private authority that requires a client
+certificate.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from tidegate.rollup.transport.remote_read import RemoteReadChunks
 pytestmark = pytest.mark.integration
 
 
-def test_a_server_that_requires_a_certificate_gets_ours_and_refuses_clients_without_one(tmp_path: Path) -> None:
+def test_a_server_that_requires_a_certificate_gets_ours_and_refuses_clients_without_one(
+    tmp_path: Path,
+) -> None:
     made = make_certificates(tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(made.certificate, made.key)
@@ -33,10 +37,19 @@ def test_a_server_that_requires_a_certificate_gets_ours_and_refuses_clients_with
     with serving(FakePrometheus([({"a": "1"}, [(BASE_MS, 1.0)])]), tls=tls) as server:  # type: ignore[arg-type]
         server.RequestHandlerClass = PostRequest
         url = server.url.replace("http:", "https:")
-        known = RemoteReadChunks(HistorySettings(PrometheusServer(url, ca_file=str(made.authority)), client_certificate=ours))
+        known = RemoteReadChunks(
+            HistorySettings(
+                PrometheusServer(url, ca_file=str(made.authority)), client_certificate=ours
+            )
+        )
         assert len(known.read(Selection("m"), BASE_MS, BASE_MS + 1)) == 1
-        for server_settings, certificate in ((PrometheusServer(url, ca_file=str(made.authority)), None), (PrometheusServer(url), ours)):
-            unknown = RemoteReadChunks(HistorySettings(server_settings, client_certificate=certificate, attempts=1))
+        for server_settings, certificate in (
+            (PrometheusServer(url, ca_file=str(made.authority)), None),
+            (PrometheusServer(url), ours),
+        ):
+            unknown = RemoteReadChunks(
+                HistorySettings(server_settings, client_certificate=certificate, attempts=1)
+            )
             with pytest.raises(Unreachable):
                 unknown.read(Selection("m"), BASE_MS, BASE_MS + 1)
             unknown.close()
@@ -51,17 +64,25 @@ def test_certificates_go_to_another_process_with_the_settings_and_leave_no_file_
     tls.load_cert_chain(made.certificate, made.key)
     tls.load_verify_locations(made.authority)
     tls.verify_mode = ssl.CERT_REQUIRED
-    texts = TlsTexts(made.authority.read_bytes(), made.certificate.read_bytes(), made.key.read_bytes())
+    texts = TlsTexts(
+        made.authority.read_bytes(), made.certificate.read_bytes(), made.key.read_bytes()
+    )
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     with serving(FakePrometheus([({"a": "1"}, [(BASE_MS, 1.0)])]), tls=tls) as server:  # type: ignore[arg-type]
         server.RequestHandlerClass = PostRequest
-        settings = HistorySettings(PrometheusServer(server.url.replace("http:", "https:"), tls=texts))
+        settings = HistorySettings(
+            PrometheusServer(server.url.replace("http:", "https:"), tls=texts)
+        )
         elsewhere = RemoteReadChunks(pickle.loads(pickle.dumps(settings)))
         assert len(elsewhere.read(Selection("m"), BASE_MS, BASE_MS + 1)) == 1
         written = [path for path in scratch.rglob("*.*") if path.is_file()]
-        assert {path.name: path.stat().st_mode & 0o777 for path in written} == dict.fromkeys(("ca.crt", "tls.crt", "tls.key"), 0o600)
+        assert {path.name: path.stat().st_mode & 0o777 for path in written} == dict.fromkeys(
+            ("ca.crt", "tls.crt", "tls.key"), 0o600
+        )
         elsewhere.close()
-    assert not [path for path in scratch.rglob("*") if path.name.startswith("tls") or path.name == "ca.crt"]
+    assert not [
+        path for path in scratch.rglob("*") if path.name.startswith("tls") or path.name == "ca.crt"
+    ]
     assert "PRIVATE KEY" not in repr(settings)

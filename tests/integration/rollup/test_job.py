@@ -1,4 +1,6 @@
-"""`tidegate rollup job` and `backfill` for a policy on a real API server, with exactly the rights of examples/rollup/."""
+"""`tidegate rollup job` and `backfill` for a policy on a real API server, with exactly the rights
+of examples/rollup/.
+"""
 
 from __future__ import annotations
 
@@ -41,33 +43,60 @@ class RollupCommands:
     kubeconfig: Path
     store: UsageStore
 
-    def call(self, command: str, *arguments: str, policy: str = "orders", now_ms: int = END_MS + 300_000) -> tuple[int, str]:
+    def call(
+        self, command: str, *arguments: str, policy: str = "orders", now_ms: int = END_MS + 300_000
+    ) -> tuple[int, str]:
         output = io.StringIO()
         context = CommandContext(out=output, err=output, now_seconds=lambda: now_ms / 1000)
         named = f"--policy={self.namespace}/{policy}"
-        return main(["rollup", command, named, f"--kubeconfig={self.kubeconfig}", *arguments], context), output.getvalue()
+        return main(
+            ["rollup", command, named, f"--kubeconfig={self.kubeconfig}", *arguments], context
+        ), output.getvalue()
 
     def result(self) -> RollupResult:
-        found = json.loads(self.kube.kubectl("get", "configmap", "orders-rollup", "-n", self.namespace, "-o", "json"))
+        found = json.loads(
+            self.kube.kubectl(
+                "get", "configmap", "orders-rollup", "-n", self.namespace, "-o", "json"
+            )
+        )
         assert found["metadata"]["ownerReferences"][0]["kind"] == "BrokerBandwidthPolicy"
         return decode(found["data"][RESULT_KEY])
 
     def bytes_by_user(self) -> Mapping[str, int]:
-        rows = self.store.rows("usage_1h", START_MS, END_MS).group_by("user").aggregate([("bytes", "sum")])
+        rows = (
+            self.store.rows("usage_1h", START_MS, END_MS)
+            .group_by("user")
+            .aggregate([("bytes", "sum")])
+        )
         return dict(zip(rows["user"].to_pylist(), rows["bytes_sum"].to_pylist(), strict=True))
 
 
 @pytest.fixture
-def commands(crds: KubeApi, namespace: str, known_history: HistoryServer, tmp_path: Path) -> RollupCommands:
+def commands(
+    crds: KubeApi, namespace: str, known_history: HistoryServer, tmp_path: Path
+) -> RollupCommands:
     folder = tmp_path / "usage"
     folder.mkdir()
     rights = RIGHTS.read_text().replace("namespace: streaming", f"namespace: {namespace}")
     crds.kubectl("apply", "-n", namespace, "-f", "-", input=rights)
-    crds.kubectl("create", "secret", "generic", "prometheus", "-n", namespace, "--from-literal=token=unused")
     crds.kubectl(
-        "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": declared(namespace, known_history.url, folder)})
+        "create", "secret", "generic", "prometheus", "-n", namespace, "--from-literal=token=unused"
     )
-    token = crds.kubectl("create", "token", "tidegate-rollup", "-n", namespace, "--duration=1h").strip()
+    crds.kubectl(
+        "apply",
+        "-f",
+        "-",
+        input=json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "List",
+                "items": declared(namespace, known_history.url, folder),
+            }
+        ),
+    )
+    token = crds.kubectl(
+        "create", "token", "tidegate-rollup", "-n", namespace, "--duration=1h"
+    ).strip()
     kubeconfig = crds.kubeconfig_for(token=token, path=tmp_path / "kubeconfig")
     return RollupCommands(crds, namespace, kubeconfig, UsageStore.at(f"file://{folder}"))
 
@@ -78,15 +107,23 @@ def declared(namespace: str, url: str, folder: Path) -> list[dict[str, Any]]:
     spec["metrics"] = {
         "prometheus": {
             "url": url,
-            "authentication": {"type": "bearer", "tokenSecret": {"secretName": "prometheus", "token": "token"}},
+            "authentication": {
+                "type": "bearer",
+                "tokenSecret": {"secretName": "prometheus", "token": "token"},
+            },
         },
         "preset": "NodeExporter",
         "brokerIdentity": {"label": "broker"},
         "scrapeIntervalSeconds": SCRAPE_MS // 1000,
         "staleAfterSeconds": 45,
     }
-    spec["rollup"] = {"storage": {"url": f"file://{folder}", "claimName": "usage"}, "executors": {"instances": 2}}
-    gold["spec"]["members"] = [{"name": "alice", "user": "alice", "contract": {"perBroker": {"fetch": "2M"}}}]
+    spec["rollup"] = {
+        "storage": {"url": f"file://{folder}", "claimName": "usage"},
+        "executors": {"instances": 2},
+    }
+    gold["spec"]["members"] = [
+        {"name": "alice", "user": "alice", "contract": {"perBroker": {"fetch": "2M"}}}
+    ]
     for item in (orders, gold):
         item["metadata"]["namespace"] = namespace
     return [orders, gold]
@@ -97,11 +134,20 @@ def test_a_job_publishes_its_window_and_a_result_for_the_operator(commands: Roll
     assert code == 0, output
     assert commands.bytes_by_user() == {user: moved(user) for user in RATES}
     result = commands.result()
-    assert any(window.start_ms <= END_MS - HOUR_MS and window.end_ms == END_MS for window in result.published)
+    assert any(
+        window.start_ms <= END_MS - HOUR_MS and window.end_ms == END_MS
+        for window in result.published
+    )
     assert result.usage is not None
     alice = result.usage.figures[Entity("alice"), QuotaKey.CONSUMER_BYTE_RATE]
-    assert (alice.p99_total, alice.p99_busiest, alice.brokers) == (2.0 * RATES["alice"], RATES["alice"], 2)
-    assert alice.coverage == pytest.approx(3 / 168, abs=1e-4)  # the hour before the two was computed as well: samples may come late
+    assert (alice.p99_total, alice.p99_busiest, alice.brokers) == (
+        2.0 * RATES["alice"],
+        RATES["alice"],
+        2,
+    )
+    assert alice.coverage == pytest.approx(
+        3 / 168, abs=1e-4
+    )  # the hour before the two was computed as well: samples may come late
 
 
 def test_a_backfill_fills_what_is_missing_and_then_finds_nothing(commands: RollupCommands) -> None:
@@ -117,9 +163,15 @@ def test_a_backfill_fills_what_is_missing_and_then_finds_nothing(commands: Rollu
 
 
 def test_hours_without_history_are_named_and_all_others_filled(commands: RollupCommands) -> None:
-    code, output = commands.call("backfill", "--from=2025-12-31T10:00:00Z", "--to=2026-01-01T00:00:00Z")
+    code, output = commands.call(
+        "backfill", "--from=2025-12-31T10:00:00Z", "--to=2026-01-01T00:00:00Z"
+    )
     assert code == 1
-    (left_out,) = [line for line in output.splitlines() if "2025-12-31T10:00:00Z" in line and "2026-01-01T00:00:00Z" in line][-1:]
+    (left_out,) = [
+        line
+        for line in output.splitlines()
+        if "2025-12-31T10:00:00Z" in line and "2026-01-01T00:00:00Z" in line
+    ][-1:]
     assert left_out
 
 
@@ -127,7 +179,12 @@ def test_hours_without_history_are_named_and_all_others_filled(commands: RollupC
     ("policy", "window", "code", "message"),
     [
         ("missing", LAST_HOUR, 64, "BrokerBandwidthPolicy"),
-        ("orders", ("--window-start=2026-01-01T23:00:00Z", "--window-end=2026-01-02T01:00:00Z"), 64, ""),
+        (
+            "orders",
+            ("--window-start=2026-01-01T23:00:00Z", "--window-end=2026-01-02T01:00:00Z"),
+            64,
+            "",
+        ),
         ("orders", ("--window-start=soon", "--window-end=later"), 64, "'soon'"),
     ],
 )
@@ -139,16 +196,27 @@ def test_an_error_that_needs_a_person_is_not_retried(
     assert message in output.splitlines()[-1]
 
 
-def test_an_hour_before_all_history_is_recorded_as_empty_once_brokers_have_samples(commands: RollupCommands) -> None:
-    code, output = commands.call("job", "--window-start=2025-12-31T03:00:00Z", "--window-end=2025-12-31T04:00:00Z")
+def test_an_hour_before_all_history_is_recorded_as_empty_once_brokers_have_samples(
+    commands: RollupCommands,
+) -> None:
+    code, output = commands.call(
+        "job", "--window-start=2025-12-31T03:00:00Z", "--window-end=2025-12-31T04:00:00Z"
+    )
     assert (code, "2025-12-31T03:00:00Z to 2025-12-31T04:00:00Z" in output) == (0, True), output
     result = commands.result()
-    assert (result.published, [(one.end_ms - one.start_ms) // HOUR_MS for one in result.empty]) == ((), [1])
+    assert (result.published, [(one.end_ms - one.start_ms) // HOUR_MS for one in result.empty]) == (
+        (),
+        [1],
+    )
     assert commands.store.windows("usage_5m") == []
 
 
-def test_an_hour_without_samples_stays_open_while_there_are_no_later_samples(commands: RollupCommands) -> None:
-    """Prometheus may be of the wrong cluster or may not have started again, so it is not certain that the hour is lost."""
+def test_an_hour_without_samples_stays_open_while_there_are_no_later_samples(
+    commands: RollupCommands,
+) -> None:
+    """Prometheus may be of the wrong cluster or may not have started again, so it is not certain
+    that the hour is lost.
+    """
     window = ("--window-start=2026-01-03T03:00:00Z", "--window-end=2026-01-03T04:00:00Z")
     code, output = commands.call("job", *window, now_ms=END_MS + 34 * HOUR_MS)
     assert code == 64, output
@@ -170,6 +238,8 @@ def test_a_job_without_rights_reports_that(commands: RollupCommands) -> None:
 
 def test_an_error_that_may_pass_is_retried(commands: RollupCommands) -> None:
     away = json.dumps({"spec": {"metrics": {"prometheus": {"url": "http://127.0.0.1:9"}}}})
-    commands.kube.kubectl("patch", "bbp", "orders", "-n", commands.namespace, "--type=merge", "-p", away)
+    commands.kube.kubectl(
+        "patch", "bbp", "orders", "-n", commands.namespace, "--type=merge", "-p", away
+    )
     code, output = commands.call("job", *LAST_HOUR)
     assert (code, "http://127.0.0.1:9" in output) == (1, True), output

@@ -1,4 +1,6 @@
-"""The interface for notebooks on a real Prometheus and a real Spark: Prometheus as a source, and usage tables as frames."""
+"""The interface for notebooks on a real Prometheus and a real Spark: Prometheus as a source, and
+usage tables as frames.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,12 @@ from tidegate.rollup.tables.upkeep import compact_days
 pytestmark = pytest.mark.integration
 
 QUERY = 'kafka_quota_byte_rate{resource="Fetch"}'
-FIVE_MINUTES = {"start": "2026-01-01T22:00:00Z", "end": "2026-01-01T22:05:00Z", "chunkSeconds": "120", "externalLabels": "cluster"}
+FIVE_MINUTES = {
+    "start": "2026-01-01T22:00:00Z",
+    "end": "2026-01-01T22:05:00Z",
+    "chunkSeconds": "120",
+    "externalLabels": "cluster",
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,15 +37,30 @@ def registered(spark: SparkSession) -> None:
     register(spark)
 
 
-def read(spark: SparkSession, known_history: HistoryServer, options: Mapping[str, str]) -> DataFrame:
-    return spark.read.format("tidegate.prometheus").options(**{"url": known_history.url, **FIVE_MINUTES, **options}).load()
+def read(
+    spark: SparkSession, known_history: HistoryServer, options: Mapping[str, str]
+) -> DataFrame:
+    return (
+        spark.read.format("tidegate.prometheus")
+        .options(**{"url": known_history.url, **FIVE_MINUTES, **options})
+        .load()
+    )
 
 
-def test_every_sample_is_read_once_with_its_own_time_in_parallel_pieces(spark: SparkSession, known_history: HistoryServer) -> None:
+def test_every_sample_is_read_once_with_its_own_time_in_parallel_pieces(
+    spark: SparkSession, known_history: HistoryServer
+) -> None:
     frame = read(spark, known_history, {"query": QUERY, "labels": "broker,user"})
     assert frame.rdd.getNumPartitions() == 3
-    rows = frame.toArrow().sort_by([("user", "ascending"), ("broker", "ascending"), ("time", "ascending")]).to_pylist()
-    times = [datetime.fromtimestamp(at / 1000, UTC) for at in range(START_MS, START_MS + FIVE_MINUTES_MS, SCRAPE_MS)]
+    rows = (
+        frame.toArrow()
+        .sort_by([("user", "ascending"), ("broker", "ascending"), ("time", "ascending")])
+        .to_pylist()
+    )
+    times = [
+        datetime.fromtimestamp(at / 1000, UTC)
+        for at in range(START_MS, START_MS + FIVE_MINUTES_MS, SCRAPE_MS)
+    ]
     assert rows == [
         {"time": time, "broker": str(broker), "user": user, "value": 1.04 * rate}
         for user, rate in sorted(RATES.items())
@@ -47,10 +69,22 @@ def test_every_sample_is_read_once_with_its_own_time_in_parallel_pieces(spark: S
     ]
 
 
-def test_without_named_columns_all_labels_are_in_a_map(spark: SparkSession, known_history: HistoryServer) -> None:
-    frame = read(spark, known_history, {"series": "client_bytes", "direction": "fetch", "scrapeIntervalSeconds": "15"})
-    assert frame.dtypes == [("time", "timestamp"), ("labels", "map<string,string>"), ("value", "double")]
-    assert {row.labels["broker"] for row in frame.select("labels").collect()} == {str(broker) for broker in BROKERS}
+def test_without_named_columns_all_labels_are_in_a_map(
+    spark: SparkSession, known_history: HistoryServer
+) -> None:
+    frame = read(
+        spark,
+        known_history,
+        {"series": "client_bytes", "direction": "fetch", "scrapeIntervalSeconds": "15"},
+    )
+    assert frame.dtypes == [
+        ("time", "timestamp"),
+        ("labels", "map<string,string>"),
+        ("value", "double"),
+    ]
+    assert {row.labels["broker"] for row in frame.select("labels").collect()} == {
+        str(broker) for broker in BROKERS
+    }
 
 
 @pytest.mark.parametrize(
@@ -84,7 +118,9 @@ def test_a_frame_has_every_published_row_once_whatever_else_lies_about(
     spark: SparkSession, store: UsageStore, tmp_path: Path, zone: str
 ) -> None:
     """The hours' own files are still there beside the day's, and so is what a killed run left."""
-    pq.write_table(usage_5m(DAY), tmp_path / "usage_5m/dt=2026-11-21/hour=00/part-killed-0-00000000.parquet")
+    pq.write_table(
+        usage_5m(DAY), tmp_path / "usage_5m/dt=2026-11-21/hour=00/part-killed-0-00000000.parquet"
+    )
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", zone)
     frame = usage_tables(session, str(tmp_path))["usage_5m"]
@@ -100,10 +136,14 @@ def test_an_hour_that_was_published_anew_since_its_day_was_put_together_is_the_n
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", zone)
     for each in (tables, usage_tables(session, str(tmp_path))):
-        assert as_set(each["usage_5m"].toArrow().cast(TABLES["usage_5m"].schema)) == as_set(store.rows("usage_5m"))
+        assert as_set(each["usage_5m"].toArrow().cast(TABLES["usage_5m"].schema)) == as_set(
+            store.rows("usage_5m")
+        )
 
 
-def test_every_table_is_there_though_nothing_of_it_is_published(spark: SparkSession, store: UsageStore, tmp_path: Path) -> None:
+def test_every_table_is_there_though_nothing_of_it_is_published(
+    spark: SparkSession, store: UsageStore, tmp_path: Path
+) -> None:
     tables = usage_tables(spark, str(tmp_path))
     assert list(tables) == list(TABLES)
     assert tables["tier_1d"].count() == 0

@@ -1,4 +1,6 @@
-"""A whole run on a real Prometheus and a real Spark: every table has every byte, and a second run changes nothing."""
+"""A whole run on a real Prometheus and a real Spark: every table has every byte, and a second run
+changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ pytestmark = pytest.mark.integration
 
 
 @pytest.fixture(scope="module")
-def store(spark: SparkSession, known_history: HistoryServer, tmp_path_factory: pytest.TempPathFactory) -> UsageStore:
+def store(
+    spark: SparkSession, known_history: HistoryServer, tmp_path_factory: pytest.TempPathFactory
+) -> UsageStore:
     folder = tmp_path_factory.mktemp("usage")
     run(spark, known_history, folder)
     return UsageStore.at(f"file://{folder}")
@@ -67,9 +71,22 @@ def run(
 ) -> int:
     server = PrometheusServer(known_history.url)
     history = HistorySettings(server, external_labels=("cluster",), scrape_interval_ms=SCRAPE_MS)
-    chosen = choose_reader(history, Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS))
-    order = IngestOrder(new_run_id(END_MS), f"file://{folder}", chosen.reader.name, MetricsSettings(server), history)
-    asked = RollupRun(order, start_ms, end_ms, POLICY, retention, clock_ms=lambda: now_ms or end_ms, tell=print, progress=progress)
+    chosen = choose_reader(
+        history, Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS)
+    )
+    order = IngestOrder(
+        new_run_id(END_MS), f"file://{folder}", chosen.reader.name, MetricsSettings(server), history
+    )
+    asked = RollupRun(
+        order,
+        start_ms,
+        end_ms,
+        POLICY,
+        retention,
+        clock_ms=lambda: now_ms or end_ms,
+        tell=print,
+        progress=progress,
+    )
     published = run_rollup(spark, asked, chosen.reader)
     chosen.reader.close()
     return len(published)
@@ -91,7 +108,9 @@ def test_clients_and_the_rest_are_what_the_broker_counted(store: UsageStore, tab
     seconds = (END_MS - START_MS) // 1000
     assert pc.sum(rows["client_bytes"]).as_py() == sum(map(moved, RATES))
     assert pc.sum(rows["unattributed_bytes"]).as_py() == 0
-    assert pc.sum(rows["nic_bytes"]).as_py() == pytest.approx(NIC * sum(RATES.values()) * len(BROKERS) * seconds, rel=1e-9)
+    assert pc.sum(rows["nic_bytes"]).as_py() == pytest.approx(
+        NIC * sum(RATES.values()) * len(BROKERS) * seconds, rel=1e-9
+    )
 
 
 def test_percentiles_are_those_of_the_rates(store: UsageStore) -> None:
@@ -115,35 +134,67 @@ def hour(store: UsageStore, table: str, start_ms: int, **wanted: object) -> list
     return [row for row in rows if all(row[name] == value for name, value in wanted.items())]
 
 
-def test_time_over_the_contract_is_by_the_declared_one_where_the_operator_reported_nothing(store: UsageStore) -> None:
+def test_time_over_the_contract_is_by_the_declared_one_where_the_operator_reported_nothing(
+    store: UsageStore,
+) -> None:
     for start_ms, seconds in ((START_MS, 3600.0), (SECOND_HOUR_MS, 3600.0 - HELD_S)):
-        assert [row["over_contract_seconds"] for row in hour(store, "usage_1h", start_ms, user="bob")] == [seconds] * len(BROKERS)
-        assert {row["over_contract_seconds"] for row in hour(store, "usage_1h", start_ms, user="alice")} == {0.0}
+        assert [
+            row["over_contract_seconds"] for row in hour(store, "usage_1h", start_ms, user="bob")
+        ] == [seconds] * len(BROKERS)
+        assert {
+            row["over_contract_seconds"] for row in hour(store, "usage_1h", start_ms, user="alice")
+        } == {0.0}
 
 
 def test_limits_are_those_that_were_in_force_when_the_bytes_moved(store: UsageStore) -> None:
-    first, second = (hour(store, "broker_1h", start_ms, direction="fetch") for start_ms in (START_MS, SECOND_HOUR_MS))
-    assert [(row["limit"], row["over_limit_seconds"]) for row in first] == [(DECLARED_LIMIT, 3600.0)] * len(BROKERS)
-    assert [(row["limit"], row["over_limit_seconds"]) for row in second] == [(LOWER_LIMIT, 1800.0)] * len(BROKERS)
-    assert {row["limit"] for row in hour(store, "broker_5m", SECOND_HOUR_MS, direction="fetch")} == {LIMIT, LOWER_LIMIT}
+    first, second = (
+        hour(store, "broker_1h", start_ms, direction="fetch")
+        for start_ms in (START_MS, SECOND_HOUR_MS)
+    )
+    assert [(row["limit"], row["over_limit_seconds"]) for row in first] == [
+        (DECLARED_LIMIT, 3600.0)
+    ] * len(BROKERS)
+    assert [(row["limit"], row["over_limit_seconds"]) for row in second] == [
+        (LOWER_LIMIT, 1800.0)
+    ] * len(BROKERS)
+    assert {
+        row["limit"] for row in hour(store, "broker_5m", SECOND_HOUR_MS, direction="fetch")
+    } == {LIMIT, LOWER_LIMIT}
 
 
-def test_bytes_held_back_are_the_rate_before_the_cut_less_the_rate_during_it(store: UsageStore) -> None:
+def test_bytes_held_back_are_the_rate_before_the_cut_less_the_rate_during_it(
+    store: UsageStore,
+) -> None:
     short = round(GAUGE * (RATES["bob"] - THROTTLED_RATE)) * HELD_S
-    assert [row["deferred_bytes"] for row in hour(store, "usage_1h", SECOND_HOUR_MS, user="bob")] == [short] * len(BROKERS)
-    assert [row["deferred_bytes"] for row in hour(store, "usage_1h", START_MS, user="bob")] == [0] * len(BROKERS)
+    assert [
+        row["deferred_bytes"] for row in hour(store, "usage_1h", SECOND_HOUR_MS, user="bob")
+    ] == [short] * len(BROKERS)
+    assert [row["deferred_bytes"] for row in hour(store, "usage_1h", START_MS, user="bob")] == [
+        0
+    ] * len(BROKERS)
 
 
 @pytest.mark.parametrize("table", ["tier_1h", "tier_1d"])
 def test_a_tier_has_its_states_and_the_episodes_that_began(store: UsageStore, table: str) -> None:
-    """The operator was first scraped 90 s into the hour, and a scrape counts for the 15 s before it."""
-    names = ("throttle_episodes", "seconds_contract", "seconds_stepping", "seconds_throttled", "seconds_relaxing")
+    """The operator was first scraped 90 s into the hour, and a scrape counts for the 15 s before
+    it.
+    """
+    names = (
+        "throttle_episodes",
+        "seconds_contract",
+        "seconds_stepping",
+        "seconds_throttled",
+        "seconds_relaxing",
+    )
     states = {
         row["tier"]: [row[name] for name in names]
         for row in store.rows(table).filter(pc.field("direction") == "fetch").to_pylist()
         if row["window_start"].hour != 22
     }
-    assert states == {"streaming/gold": [0, 3525.0, 0.0, 0.0, 0.0], "streaming/bulk": [1, 3525.0 - HELD_S, 0.0, 480.0, 120.0]}
+    assert states == {
+        "streaming/gold": [0, 3525.0, 0.0, 0.0, 0.0],
+        "streaming/bulk": [1, 3525.0 - HELD_S, 0.0, 480.0, 120.0],
+    }
 
 
 def test_what_was_published_is_whole(store: UsageStore) -> None:
@@ -151,11 +202,19 @@ def test_what_was_published_is_whole(store: UsageStore) -> None:
     assert (verdict.broken, verdict.gaps, verdict.outdated) == ([], [], [])
 
 
-def test_who_watches_sees_every_count_rise_to_what_was_done(spark: SparkSession, known_history: HistoryServer, tmp_path: Path) -> None:
+def test_who_watches_sees_every_count_rise_to_what_was_done(
+    spark: SparkSession, known_history: HistoryServer, tmp_path: Path
+) -> None:
     """Prometheus has no samples of the first of these hours."""
     counts: dict[Step, list[tuple[int, int]]] = {step: [] for step in Step}
     hours, start_ms = 5, START_MS - 3 * HOUR_MS
-    published = run(spark, known_history, tmp_path, start_ms=start_ms, progress=lambda step, done, of: counts[step].append((done, of)))
+    published = run(
+        spark,
+        known_history,
+        tmp_path,
+        start_ms=start_ms,
+        progress=lambda step, done, of: counts[step].append((done, of)),
+    )
     ingested, windows = counts[Step.INGESTED], counts[Step.PUBLISHED]
     assert ingested[0] == (0, hours * len(BROKERS))
     assert ingested[-1] == (hours * len(BROKERS),) * 2
@@ -165,13 +224,17 @@ def test_who_watches_sees_every_count_rise_to_what_was_done(spark: SparkSession,
         assert [done for done, _ in pairs] == sorted(done for done, _ in pairs)
 
 
-def test_an_hour_that_is_not_over_is_published_as_far_as_it_is(spark: SparkSession, known_history: HistoryServer, tmp_path: Path) -> None:
+def test_an_hour_that_is_not_over_is_published_as_far_as_it_is(
+    spark: SparkSession, known_history: HistoryServer, tmp_path: Path
+) -> None:
     until_ms = SECOND_HOUR_MS + 15 * MINUTE_MS
     run(spark, known_history, tmp_path, start_ms=SECOND_HOUR_MS, end_ms=until_ms)
     running = UsageStore.at(f"file://{tmp_path}")
     assert bytes_by(running, "usage_1h", "user")["alice"] == RATES["alice"] * len(BROKERS) * 900
     assert running.windows("usage_1d") == []
-    states = {row["tier"]: row["seconds_throttled"] for row in hour(running, "tier_1h", SECOND_HOUR_MS)}
+    states = {
+        row["tier"]: row["seconds_throttled"] for row in hour(running, "tier_1h", SECOND_HOUR_MS)
+    }
     assert states == {"streaming/gold": 0.0, "streaming/bulk": 300.0}
 
 
@@ -182,22 +245,46 @@ def test_a_second_run_leaves_the_same_rows_and_lets_old_ones_go(
     again = UsageStore.at(f"file://{tmp_path}")
     kept = ("usage_1h", "broker_1h", "tier_1d")
     for table in ("usage_5m", *kept):
-        assert again.rows(table).sort_by("window_start").equals(store.rows(table).sort_by("window_start"))
-    run(spark, known_history, tmp_path, now_ms=END_MS + 40 * DAY_MS, retention=Retention(five_minutes_days=30, hours_days=400))
+        assert (
+            again.rows(table)
+            .sort_by("window_start")
+            .equals(store.rows(table).sort_by("window_start"))
+        )
+    run(
+        spark,
+        known_history,
+        tmp_path,
+        now_ms=END_MS + 40 * DAY_MS,
+        retention=Retention(five_minutes_days=30, hours_days=400),
+    )
     for table in kept:
-        assert again.rows(table).sort_by("window_start").equals(store.rows(table).sort_by("window_start"))
+        assert (
+            again.rows(table)
+            .sort_by("window_start")
+            .equals(store.rows(table).sort_by("window_start"))
+        )
     assert (again.windows("usage_5m"), len(again.files("usage_1h"))) == ([], 1)
 
 
-def test_hours_without_samples_leave_the_tables_as_they_are(spark: SparkSession, known_history: HistoryServer, store: UsageStore) -> None:
+def test_hours_without_samples_leave_the_tables_as_they_are(
+    spark: SparkSession, known_history: HistoryServer, store: UsageStore
+) -> None:
     before = store.rows("usage_5m")
     server = PrometheusServer(known_history.url)
     history = HistorySettings(server, scrape_interval_ms=SCRAPE_MS)
     reader = RemoteReadChunks(history)
     without_brokers = MetricsSettings(server, brokers=BrokerLabel("missing_label"))
-    order = IngestOrder(new_run_id(END_MS), f"file://{store.storage.shown.removeprefix('file://')}", reader.name, without_brokers, history)
+    order = IngestOrder(
+        new_run_id(END_MS),
+        f"file://{store.storage.shown.removeprefix('file://')}",
+        reader.name,
+        without_brokers,
+        history,
+    )
     with pytest.raises(NotFound):
-        run_rollup(spark, RollupRun(order, START_MS, END_MS, clock_ms=lambda: END_MS, tell=print), reader)
+        run_rollup(
+            spark, RollupRun(order, START_MS, END_MS, clock_ms=lambda: END_MS, tell=print), reader
+        )
     reader.close()
     assert store.rows("usage_5m").equals(before)
 

@@ -1,4 +1,6 @@
-"""Spark's Python workers: all of them are forked from one process of ours that has already imported the modules."""
+"""Spark's Python workers: all of them are forked from one process of ours that has already imported
+the modules.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,16 @@ def started_as(_: Iterable[int]) -> Iterator[str]:
 
 def test_tasks_and_frames_have_the_same_workers(spark: SparkSession) -> None:
     of_tasks = spark.sparkContext.range(4, numSlices=4).mapPartitions(parents).collect()
-    of_frames = [row.parent for row in spark.range(4, numPartitions=4).mapInArrow(parents_of_sql, "parent long").collect()]
+    of_frames = [
+        row.parent
+        for row in spark.range(4, numPartitions=4)
+        .mapInArrow(parents_of_sql, "parent long")
+        .collect()
+    ]
     assert len({*of_tasks, *of_frames}) == 1
 
 
 def test_workers_are_forked_from_our_process(spark: SparkSession) -> None:
-    assert set(spark.sparkContext.range(2, numSlices=2).mapPartitions(started_as).collect()) == {WORKER_DAEMON}
+    assert set(spark.sparkContext.range(2, numSlices=2).mapPartitions(started_as).collect()) == {
+        WORKER_DAEMON
+    }

@@ -1,4 +1,6 @@
-"""A rollup that is disturbed a hundred times: the plan of a seed, and the comparison of its tables."""
+"""A rollup that is disturbed a hundred times: the plan of a seed, and the comparison of its
+tables.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -22,7 +24,10 @@ def test_everybody_is_struck_as_often() -> None:
 
 
 def test_a_kind_that_this_machine_cannot_strike_is_left_out() -> None:
-    assert {blow.kind for blow in plan(1, 20, (Kind.DRIVER, Kind.WORKER))} == {Kind.DRIVER, Kind.WORKER}
+    assert {blow.kind for blow in plan(1, 20, (Kind.DRIVER, Kind.WORKER))} == {
+        Kind.DRIVER,
+        Kind.WORKER,
+    }
 
 
 def test_a_longer_plan_begins_as_the_shorter_one_does() -> None:
@@ -50,7 +55,9 @@ def test_a_sum_of_seconds_in_another_order_is_the_same() -> None:
     assert differences({WINDOW: ROWS}, other(coverage=[0.1 + 0.2, 1.0]), whole=True) == []
 
 
-@pytest.mark.parametrize("columns", [{"bytes": [5, 8]}, {"user": ["alice", "carol"]}, {"coverage": [0.3, 0.999]}])
+@pytest.mark.parametrize(
+    "columns", [{"bytes": [5, 8]}, {"user": ["alice", "carol"]}, {"coverage": [0.3, 0.999]}]
+)
 def test_one_other_value_is_found(columns: dict[str, list[object]]) -> None:
     (said,) = differences({WINDOW: ROWS}, other(**columns), whole=True)
     assert next(iter(columns)) in said
@@ -60,7 +67,9 @@ def test_a_lost_row_is_found() -> None:
     assert differences({WINDOW: ROWS}, {WINDOW: ROWS.slice(1)}, whole=False) != []
 
 
-def test_a_window_may_be_missing_only_while_the_run_was_cut_short(golden: Callable[[str], None]) -> None:
+def test_a_window_may_be_missing_only_while_the_run_was_cut_short(
+    golden: Callable[[str], None],
+) -> None:
     assert differences({WINDOW: ROWS}, {}, whole=False) == []
     (said,) = differences({WINDOW: ROWS}, {}, whole=True)
     assert " ".join(WINDOW) in said

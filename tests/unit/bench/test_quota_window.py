@@ -1,4 +1,6 @@
-"""The arithmetic on a run's rows: a sawtooth more or less at the edge changes no accuracy, a silence counts from when it was felt."""
+"""The arithmetic on a run's rows: a sawtooth more or less at the edge changes no accuracy, a
+silence counts from when it was felt.
+"""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -31,11 +33,20 @@ MB = 1_000_000
 CONSUMER = Client(Kind.CONSUMER, 5 * MB)
 
 
-def rows(moved: Callable[[int], int], parts: Iterable[tuple[Phase, int]] = ((Phase.STEADY, 60),)) -> list[Second]:
+def rows(
+    moved: Callable[[int], int], parts: Iterable[tuple[Phase, int]] = ((Phase.STEADY, 60),)
+) -> list[Second]:
     """Every client moves `moved(second)` bytes; the NIC sends what it receives: that much."""
     every = [phase for phase, length in parts for _ in range(length)]
     return [
-        Second(11, second, phase, {client.name: moved(second) for client in CLIENTS}, moved(second), moved(second))
+        Second(
+            11,
+            second,
+            phase,
+            {client.name: moved(second) for client in CLIENTS},
+            moved(second),
+            moved(second),
+        )
         for second, phase in enumerate(every)
     ]
 
@@ -53,7 +64,9 @@ def test_the_nic_is_judged_by_its_highest_second() -> None:
 
 def test_a_silence_counts_from_where_it_began_and_only_where_it_reaches_into_the_phase() -> None:
     silent = {0, 1, 2, 3, 8, 9, 10, 11}
-    played = rows(lambda second: 0 if second in silent else MB, [(Phase.STEADY, 10), (Phase.HALF, 10)])
+    played = rows(
+        lambda second: 0 if second in silent else MB, [(Phase.STEADY, 10), (Phase.HALF, 10)]
+    )
     assert silence_seconds(played, CONSUMER, Phase.STEADY) == 4
     assert silence_seconds(played, CONSUMER, Phase.HALF) == 4
     assert silence_seconds(rows(lambda _: MB, [(Phase.HALF, 5)]), CONSUMER, Phase.HALF) == 0

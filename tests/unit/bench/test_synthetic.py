@@ -23,5 +23,7 @@ def test_there_is_a_scrape_every_fifteen_seconds_without_a_gap() -> None:
 
 def test_as_many_samples_are_counted_as_are_exported_within_the_hours() -> None:
     clients = [one for one in SMALL.series() if "user" in one.labels]
-    exported = sum(int(((one.times_ms > START_MS) & (one.times_ms <= SMALL.end_ms)).sum()) for one in clients)
+    exported = sum(
+        int(((one.times_ms > START_MS) & (one.times_ms <= SMALL.end_ms)).sum()) for one in clients
+    )
     assert (exported, SMALL.rate_series) == (SMALL.samples, 20)

@@ -21,7 +21,9 @@ def series(rates: list[int], begin: int = 0) -> ByteSeries:
     return ByteSeries(Sample(begin + second + 1, rate) for second, rate in enumerate(rates))
 
 
-def played(l3: list[int], nic: list[int], *, writes: list[QuotaWrite], raised: float = 0.0) -> Episode:
+def played(
+    l3: list[int], nic: list[int], *, writes: list[QuotaWrite], raised: float = 0.0
+) -> Episode:
     of_l3 = series(l3)
     return Episode(
         limit=LIMIT,
@@ -42,7 +44,9 @@ def lowered(at_seconds: float, after: int) -> QuotaWrite:
     return QuotaWrite(at_seconds, L3.user, L3.contract, after)
 
 
-@pytest.mark.parametrize(("rates", "longest"), [([], 0), ([1, 1], 0), ([0, 1, 0, 0], 2), ([0, 0, 1], 2)])
+@pytest.mark.parametrize(
+    ("rates", "longest"), [([], 0), ([1, 1], 0), ([0, 1, 0, 0], 2), ([0, 0, 1], 2)]
+)
 def test_the_longest_silence_may_lie_at_either_end(rates: list[float], longest: int) -> None:
     assert max((length for _, length in runs_of_nothing(rates)), default=0) == longest
 
@@ -72,8 +76,13 @@ def test_a_nic_is_within_from_the_first_second_of_a_mean_that_stays_so() -> None
     assert played([1] * 90, nic, writes=[lowered(30, 4)]).seconds_until_within() == 12
 
 
-def test_a_tier_at_rest_is_held_against_its_quota_or_against_what_it_wants_where_that_is_less() -> None:
-    low, high = played([4] * 40, [1] * 40, writes=[lowered(0, 4)]), played([4] * 40, [1] * 40, writes=[lowered(0, 16)])
+def test_a_tier_at_rest_is_held_against_its_quota_or_against_what_it_wants_where_that_is_less() -> (
+    None
+):
+    low, high = (
+        played([4] * 40, [1] * 40, writes=[lowered(0, 4)]),
+        played([4] * 40, [1] * 40, writes=[lowered(0, 16)]),
+    )
     assert (low.rate_at_rest("L3"), low.expected_at_rest("L3")) == (pytest.approx(4), 4)
     assert (high.rate_at_rest("L3"), high.expected_at_rest("L3")) == (pytest.approx(4), L3.wanted)
 
@@ -83,7 +92,9 @@ def test_a_return_is_full_when_twelve_seconds_hold_what_is_wanted() -> None:
     assert back.seconds_until_all_full() == 5 == back.seconds_until_full("L3")
 
 
-def test_a_spell_below_the_contract_holds_what_was_withheld_and_a_new_one_begins_after_the_return() -> None:
+def test_a_spell_below_the_contract_holds_what_was_withheld_and_a_new_one_begins_after_the_return() -> (
+    None
+):
     writes = [lowered(10, 5), lowered(14, 15), lowered(20, 20), lowered(30, 10)]
     assert spells_below(writes, L3, ended_seconds=32) == [15 * 4 + 5 * 6, 10 * 2]
 

@@ -1,4 +1,6 @@
-"""A whole small world for commands: a Kafka tree in memory, leaders that tests choose, files, and a clock that waits by itself."""
+"""A whole small world for commands: a Kafka tree in memory, leaders that tests choose, files, and a
+clock that waits by itself.
+"""
 
 import io
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -49,7 +51,9 @@ class FixedReader:
 
 
 class OpenTwice:
-    """A tree whose `close` is harmless, so that a test can look at it after the command and run another."""
+    """A tree whose `close` is harmless, so that a test can look at it after the command and run
+    another.
+    """
 
     def __init__(self, tree: Any) -> None:
         self._tree = tree
@@ -145,7 +149,11 @@ def policy() -> dict[str, Any]:
         "metadata": {"name": "orders", "namespace": NAMESPACE},
         "spec": {
             "mode": "Enforce",
-            "kafka": {"bootstrapServers": "kafka-1:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "zk-1:2181/kafka"}},
+            "kafka": {
+                "bootstrapServers": "kafka-1:9092",
+                "quotaStore": "ZooKeeper",
+                "zookeeper": {"connect": "zk-1:2181/kafka"},
+            },
         },
     }
 
@@ -160,6 +168,13 @@ def tier() -> dict[str, Any]:
         "spec": {
             "policyRef": {"name": "orders"},
             "level": "L0",
-            "members": [{"name": "shop", "user": "alice", "topics": ["acc"], "contract": {"perPartition": {"fetch": "10M"}}}],
+            "members": [
+                {
+                    "name": "shop",
+                    "user": "alice",
+                    "topics": ["acc"],
+                    "contract": {"perPartition": {"fetch": "10M"}},
+                }
+            ],
         },
     }

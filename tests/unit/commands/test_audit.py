@@ -33,7 +33,10 @@ CUT = at(
     dir="egress",
     phase="Cutting",
     blind=[2],
-    brokers=[{"id": 1, "nic": 65e6, "threshold": 50e6, "need": 16.5e6}, {"id": 3, "nic": 5e6, "threshold": 50e6, "need": 0}],
+    brokers=[
+        {"id": 1, "nic": 65e6, "threshold": 50e6, "need": 16.5e6},
+        {"id": 3, "nic": 5e6, "threshold": 50e6, "need": 0},
+    ],
     actions=[
         {
             "entity": "user=etl",
@@ -71,11 +74,27 @@ STORY = [
     CUT,
     write(0, 60_000_000, 25_000_000),
     EFFECT,
-    at(40, "hold", state="begins", reason="Paused", message="the annotation is set", since="2026-11-21T11:00:40.000Z"),
+    at(
+        40,
+        "hold",
+        state="begins",
+        reason="Paused",
+        message="the annotation is set",
+        since="2026-11-21T11:00:40.000Z",
+    ),
     at(50, "hold", state="ends", reason="Paused", seconds=10.0),
     write(90, 25_000_000, 50_000_000, reason="Relaxing", predictedMute_s=0),
     write(120, 50_000_000, 60_000_000, reason="Released", predictedMute_s=0),
-    write(130, 1_000_000, 2_000_000, entity="user=pay, client-id=app", reason="LeadersMoved", level="L0", contract=2_000_000, round=None),
+    write(
+        130,
+        1_000_000,
+        2_000_000,
+        entity="user=pay, client-id=app",
+        reason="LeadersMoved",
+        level="L0",
+        contract=2_000_000,
+        round=None,
+    ),
     at(
         140,
         "override",
@@ -102,24 +121,39 @@ def shown(world: Any, *arguments: str, standard_input: str = "") -> str:
 
 
 def kinds(world: Any, path: Path, *arguments: str) -> list[str]:
-    return [line["kind"] for line in json.loads(shown(world, "-f", str(path), "-o", "json", *arguments))["lines"]]
+    return [
+        line["kind"]
+        for line in json.loads(shown(world, "-f", str(path), "-o", "json", *arguments))["lines"]
+    ]
 
 
-def test_every_kind_of_line_is_a_sentence(world: Any, trail: Path, golden: Callable[[str], None]) -> None:
+def test_every_kind_of_line_is_a_sentence(
+    world: Any, trail: Path, golden: Callable[[str], None]
+) -> None:
     golden(shown(world, "-f", str(trail)))
 
 
 @pytest.mark.parametrize(
     ("kind", "named", "amounts"),
     [
-        ("round", ("egress Cutting", "user=etl (L3)", "StaleData: broker 2 egress: no reading"), {1, 2, 65.0, 50.0, 60.0, 25.0, 12}),
+        (
+            "round",
+            ("egress Cutting", "user=etl (L3)", "StaleData: broker 2 egress: no reading"),
+            {1, 2, 65.0, 50.0, 60.0, 25.0, 12},
+        ),
         ("write", ("user=etl", "Throttled"), {60.0, 25.0, 12}),
         ("effect", ("egress", "user=etl", "unknown"), {30, 1, 65.0, 50.0, 40.0, 25.0, 11.3, 12.0}),
         ("hold", ("Paused", "the annotation is set"), set()),
-        ("override", ("streaming/backfill", "user=etl", "2026-11-30T06:00:00.000Z", "backfill"), set()),
+        (
+            "override",
+            ("streaming/backfill", "user=etl", "2026-11-30T06:00:00.000Z", "backfill"),
+            set(),
+        ),
     ],
 )
-def test_a_line_has_its_names_and_numbers(world: Any, trail: Path, kind: str, named: tuple[str, ...], amounts: set[float]) -> None:
+def test_a_line_has_its_names_and_numbers(
+    world: Any, trail: Path, kind: str, named: tuple[str, ...], amounts: set[float]
+) -> None:
     first = shown(world, "-f", str(trail), "--kind", kind).splitlines()[1]  # below the heading
     assert [name for name in named if name not in first] == []
     assert numbers(first) >= amounts
@@ -129,7 +163,9 @@ def test_a_hold_that_ends_has_its_length(world: Any, trail: Path) -> None:
     assert numbers(shown(world, "-f", str(trail), "--kind", "hold").splitlines()[2]) >= {10}
 
 
-def test_an_effect_that_another_round_shares_says_so(world: Any, golden: Callable[[str], None]) -> None:
+def test_an_effect_that_another_round_shares_says_so(
+    world: Any, golden: Callable[[str], None]
+) -> None:
     shared = {**EFFECT, "entities": [{**EFFECT["entities"][0], "changedSince": True}]}
     text = shown(world, standard_input=json.dumps(shared) + "\n")
     assert numbers(text) >= {11.3, 12.0}
@@ -154,18 +190,28 @@ def test_a_line_has_its_time_and_kind(world: Any, trail: Path) -> None:
         (("--level", "L0"), ["write"]),
         (("--since", "2026-11-21T11:01:30Z"), ["write", "write", "write", "override"]),
         (("--until", "2026-11-21T11:00:00"), ["round", "write"]),
-        (("--since", "2026-11-21T12:00:40+01:00", "--until", "2026-11-21T11:00:50Z"), ["hold", "hold"]),
-        (("--policy", "orders"), ["round", "write", "effect", "hold", "hold", "write", "write", "write", "override"]),
+        (
+            ("--since", "2026-11-21T12:00:40+01:00", "--until", "2026-11-21T11:00:50Z"),
+            ["hold", "hold"],
+        ),
+        (
+            ("--policy", "orders"),
+            ["round", "write", "effect", "hold", "hold", "write", "write", "write", "override"],
+        ),
         (("--policy", "streaming/payments"), []),
     ],
 )
-def test_lines_can_be_chosen(world: Any, trail: Path, arguments: tuple[str, ...], expected: list[str]) -> None:
+def test_lines_can_be_chosen(
+    world: Any, trail: Path, arguments: tuple[str, ...], expected: list[str]
+) -> None:
     assert kinds(world, trail, *arguments) == expected
 
 
 def test_since_may_be_so_long_ago(world: Any, trail: Path) -> None:
     world.now = 1795258840.0  # 2026-11-21T11:00:40Z
-    assert kinds(world, trail, "--since", "10s", "--kind", "effect", "--kind", "round") == ["effect"]
+    assert kinds(world, trail, "--since", "10s", "--kind", "effect", "--kind", "round") == [
+        "effect"
+    ]
 
 
 def test_a_summary_adds_up_by_level(world: Any, trail: Path) -> None:
@@ -177,7 +223,9 @@ def test_a_summary_adds_up_by_level(world: Any, trail: Path) -> None:
     assert (summary[0]["level"], summary[0]["cuts"], summary[0]["raises"]) == ("L0", 0, 0)
 
 
-def test_time_below_contract_counts_once_for_a_level_and_goes_on_to_the_last_line(world: Any) -> None:
+def test_time_below_contract_counts_once_for_a_level_and_goes_on_to_the_last_line(
+    world: Any,
+) -> None:
     lines = [
         write(0, 60_000_000, 25_000_000),
         write(10, 60_000_000, 25_000_000, entity="user=bi"),
@@ -189,13 +237,30 @@ def test_time_below_contract_counts_once_for_a_level_and_goes_on_to_the_last_lin
     assert summary["secondsBelowContract"] == 140
 
 
-def test_the_summary_is_a_table_for_people(world: Any, trail: Path, golden: Callable[[str], None]) -> None:
+def test_the_summary_is_a_table_for_people(
+    world: Any, trail: Path, golden: Callable[[str], None]
+) -> None:
     text = shown(world, "-f", str(trail), "--summary")
-    assert line_with(text, "L3").split() == [POLICY, "L3", "1", "2", "120", "s", "12.0", "s", "11.3", "s", "1", "egress"]
+    assert line_with(text, "L3").split() == [
+        POLICY,
+        "L3",
+        "1",
+        "2",
+        "120",
+        "s",
+        "12.0",
+        "s",
+        "11.3",
+        "s",
+        "1",
+        "egress",
+    ]
     golden(text)
 
 
-def test_a_last_line_without_an_end_is_said_and_left_out(world: Any, trail: Path, golden: Callable[[str], None]) -> None:
+def test_a_last_line_without_an_end_is_said_and_left_out(
+    world: Any, trail: Path, golden: Callable[[str], None]
+) -> None:
     with trail.open("a") as file:
         file.write('{"event":"Audit","kind":"wri')
     answer = world.run("audit", "-f", str(trail))
@@ -207,7 +272,9 @@ def test_a_last_line_without_an_end_is_said_and_left_out(world: Any, trail: Path
     golden(warning)
 
 
-def test_a_line_torn_in_the_middle_is_said_with_its_number(world: Any, trail: Path, golden: Callable[[str], None]) -> None:
+def test_a_line_torn_in_the_middle_is_said_with_its_number(
+    world: Any, trail: Path, golden: Callable[[str], None]
+) -> None:
     trail.write_text('{"event":"Audit","kind":"wri\n' + trail.read_text())
     text = line_with(shown(world, "-f", str(trail)), "warning: ")
     assert numbers(text) == {1}
@@ -220,7 +287,9 @@ def test_the_log_around_the_trail_is_passed_over(world: Any) -> None:
     assert ([line["kind"] for line in document["lines"]], document["otherLines"]) == (["round"], 3)
 
 
-def test_a_cut_that_waits_shows_no_value_that_is_not_written(world: Any, golden: Callable[[str], None]) -> None:
+def test_a_cut_that_waits_shows_no_value_that_is_not_written(
+    world: Any, golden: Callable[[str], None]
+) -> None:
     waiting = {**CUT, "actions": [{**CUT["actions"][0], "to": 60_000_000, "waits_s": 4}]}
     text = shown(world, standard_input=json.dumps(waiting) + "\n")
     assert 4 in numbers(text)
@@ -239,9 +308,13 @@ def test_a_line_of_a_later_version_is_shown_as_it_stands(world: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("-f", "/nowhere/audit.jsonl"), ("--since", "yesterday"), ("--kind", "other")], ids=lambda arguments: arguments[1]
+    "arguments",
+    [("-f", "/nowhere/audit.jsonl"), ("--since", "yesterday"), ("--kind", "other")],
+    ids=lambda arguments: arguments[1],
 )
-def test_what_cannot_be_answered_says_why(world: Any, arguments: tuple[str, ...], golden: Callable[[str], None]) -> None:
+def test_what_cannot_be_answered_says_why(
+    world: Any, arguments: tuple[str, ...], golden: Callable[[str], None]
+) -> None:
     answer = world.run("audit", *arguments)
     assert (answer.code, arguments[1] in answer.err) == (1, True)
     golden(answer.err)

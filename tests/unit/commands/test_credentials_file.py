@@ -1,4 +1,6 @@
-"""Credentials come out of a file as they would come out of the Secrets, and never into an error message."""
+"""Credentials come out of a file as they would come out of the Secrets, and never into an error
+message.
+"""
 
 from __future__ import annotations
 
@@ -17,18 +19,29 @@ from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServ
 from tidegate.resources.policy import KafkaCluster, Prometheus, ZooKeeperConnection
 
 SECRET = "kind: Secret\napiVersion: v1\ndata: {username: YWxpY2U=}\nstringData: {password: hush}\n"
-LIST = "kind: List\nitems:\n- {kind: Secret, data: {username: YWxpY2U=}}\n- {kind: Secret, stringData: {password: hush}}\n"
+LIST = (
+    "kind: List\nitems:\n- {kind: Secret, data: {username: YWxpY2U=}}\n- {kind: Secret, "
+    "stringData: {password: hush}}\n"
+)
 FILE = Path("credentials.yaml")
 
 
 @pytest.mark.parametrize(
     "text",
-    ["username: alice\npassword: hush\n", SECRET, LIST, f"{SECRET}---\nkind: Secret\ndata: {{username: YWxpY2U=}}\n"],
+    [
+        "username: alice\npassword: hush\n",
+        SECRET,
+        LIST,
+        f"{SECRET}---\nkind: Secret\ndata: {{username: YWxpY2U=}}\n",
+    ],
     ids=["plain", "a Secret", "a list", "two documents"],
 )
 def test_all_forms_give_the_same_values(text: str, tmp_path: Path) -> None:
     (tmp_path / "credentials").write_text(text)
-    assert read_credentials_file(tmp_path / "credentials").keys == {"username": b"alice", "password": b"hush"}
+    assert read_credentials_file(tmp_path / "credentials").keys == {
+        "username": b"alice",
+        "password": b"hush",
+    }
 
 
 @pytest.mark.parametrize(
@@ -44,7 +57,9 @@ def test_all_forms_give_the_same_values(text: str, tmp_path: Path) -> None:
     ],
     ids=["number", "no object", "no object in a list", "no YAML", "no base64", "twice", "missing"],
 )
-def test_what_is_wrong_is_said_without_the_secret(text: str | None, tmp_path: Path, golden: Callable[[str], None]) -> None:
+def test_what_is_wrong_is_said_without_the_secret(
+    text: str | None, tmp_path: Path, golden: Callable[[str], None]
+) -> None:
     path = tmp_path / "credentials"
     if text is not None:
         path.write_text(text)
@@ -58,10 +73,21 @@ def test_what_is_wrong_is_said_without_the_secret(text: str | None, tmp_path: Pa
 
 def kafka(**fields: Any) -> KafkaCluster:
     zookeeper = {"connect": "zk:2181"}
-    return KafkaCluster.model_validate({"bootstrapServers": "kafka:9092", "quotaStore": "ZooKeeper", "zookeeper": zookeeper, **fields})
+    return KafkaCluster.model_validate(
+        {
+            "bootstrapServers": "kafka:9092",
+            "quotaStore": "ZooKeeper",
+            "zookeeper": zookeeper,
+            **fields,
+        }
+    )
 
 
-DECLARED = {"type": "plain", "username": "orders", "passwordSecret": {"secretName": "orders", "password": "kafka-password"}}
+DECLARED = {
+    "type": "plain",
+    "username": "orders",
+    "passwordSecret": {"secretName": "orders", "password": "kafka-password"},
+}
 
 
 def brokers_login(keys: dict[str, bytes], folder: Path, **declared: Any) -> SaslLogin | None:
@@ -71,13 +97,19 @@ def brokers_login(keys: dict[str, bytes], folder: Path, **declared: Any) -> Sasl
 
 def test_what_the_policy_declares_is_filled_from_the_file(tmp_path: Path) -> None:
     keys = {"kafka-password": b"hush"}
-    assert brokers_login(keys, tmp_path, authentication=DECLARED) == SaslLogin(SaslMechanism.PLAIN, "orders", "hush")
-    with pytest.raises(UserActionRequired, match=r"Credentials file credentials\.yaml has no key kafka-password"):
+    assert brokers_login(keys, tmp_path, authentication=DECLARED) == SaslLogin(
+        SaslMechanism.PLAIN, "orders", "hush"
+    )
+    with pytest.raises(
+        UserActionRequired, match=r"Credentials file credentials\.yaml has no key kafka-password"
+    ):
         brokers_login({"password": b"hush"}, tmp_path, authentication=DECLARED)
 
 
 def test_a_user_in_the_file_counts_before_the_policys(tmp_path: Path) -> None:
-    login = brokers_login({"username": b"ann", "kafka-password": b"hush"}, tmp_path, authentication=DECLARED)
+    login = brokers_login(
+        {"username": b"ann", "kafka-password": b"hush"}, tmp_path, authentication=DECLARED
+    )
     assert login == SaslLogin(SaslMechanism.PLAIN, "ann", "hush")
 
 
@@ -85,25 +117,46 @@ def test_without_a_declaration_the_keys_say_what_they_are_for(tmp_path: Path) ->
     login = brokers_login({"username": b"ann", "password": b"hush"}, tmp_path)
     assert login == SaslLogin(SaslMechanism.SCRAM_SHA_512, "ann", "hush")
     keys = {"ca.crt": b"authority", "tls.crt": b"certificate", "tls.key": b"key"}
-    declared, secrets = CredentialsFile(FILE, keys).for_zookeeper(ZooKeeperConnection(connect="zk:2181"))
-    connection = zookeeper_connection(kafka().model_copy(update={"zookeeper": declared}), secrets, tmp_path)
+    declared, secrets = CredentialsFile(FILE, keys).for_zookeeper(
+        ZooKeeperConnection(connect="zk:2181")
+    )
+    connection = zookeeper_connection(
+        kafka().model_copy(update={"zookeeper": declared}), secrets, tmp_path
+    )
     assert connection.sasl is None
     assert connection.tls is not None
     files = connection.tls.ca_file, connection.tls.certificate_file, connection.tls.key_file
-    assert [Path(str(file)).read_bytes() for file in files] == [b"authority", b"certificate", b"key"]
-    assert zookeeper_login({"username": b"ann", "password": b"hush"}, tmp_path) == SaslLogin(SaslMechanism.DIGEST_MD5, "ann", "hush")
+    assert [Path(str(file)).read_bytes() for file in files] == [
+        b"authority",
+        b"certificate",
+        b"key",
+    ]
+    assert zookeeper_login({"username": b"ann", "password": b"hush"}, tmp_path) == SaslLogin(
+        SaslMechanism.DIGEST_MD5, "ann", "hush"
+    )
 
 
 def zookeeper_login(keys: dict[str, bytes], folder: Path) -> SaslLogin | None:
-    declared, secrets = CredentialsFile(FILE, keys).for_zookeeper(ZooKeeperConnection(connect="zk:2181"))
-    return zookeeper_connection(kafka().model_copy(update={"zookeeper": declared}), secrets, folder).sasl
+    declared, secrets = CredentialsFile(FILE, keys).for_zookeeper(
+        ZooKeeperConnection(connect="zk:2181")
+    )
+    return zookeeper_connection(
+        kafka().model_copy(update={"zookeeper": declared}), secrets, folder
+    ).sasl
 
 
 @pytest.mark.parametrize(
-    "keys", [{"username": b"ann"}, {"password": b"hush"}, {"tls.crt": b"x"}, {"tls.key": b"hush"}], ids=lambda k: next(iter(k))
+    "keys",
+    [{"username": b"ann"}, {"password": b"hush"}, {"tls.crt": b"x"}, {"tls.key": b"hush"}],
+    ids=lambda k: next(iter(k)),
 )
-def test_half_of_a_login_is_refused_without_the_secret(keys: dict[str, bytes], tmp_path: Path) -> None:
-    with pytest.raises(UserActionRequired, match=r"credentials\.yaml has no key (username|password|tls\.crt|tls\.key)") as refused:
+def test_half_of_a_login_is_refused_without_the_secret(
+    keys: dict[str, bytes], tmp_path: Path
+) -> None:
+    with pytest.raises(
+        UserActionRequired,
+        match=r"credentials\.yaml has no key (username|password|tls\.crt|tls\.key)",
+    ) as refused:
         brokers_login(keys, tmp_path)
     assert "hush" not in refused.value.message
 
@@ -112,11 +165,20 @@ def test_the_policys_prometheus_is_reached_with_the_file() -> None:
     declared = Prometheus.model_validate(
         {
             "url": "https://prometheus:9090",
-            "tls": {"trustedCertificates": ({"secretName": "authority", "certificate": "prometheus.pem"},)},
-            "authentication": {"type": "bearer", "tokenSecret": {"secretName": "reader", "token": "jwt"}},
+            "tls": {
+                "trustedCertificates": (
+                    {"secretName": "authority", "certificate": "prometheus.pem"},
+                )
+            },
+            "authentication": {
+                "type": "bearer",
+                "tokenSecret": {"secretName": "reader", "token": "jwt"},
+            },
         }
     )
-    server = CredentialsFile(FILE, {"jwt": b"abc", "prometheus.pem": b"authority"}).for_prometheus(declared)
+    server = CredentialsFile(FILE, {"jwt": b"abc", "prometheus.pem": b"authority"}).for_prometheus(
+        declared
+    )
     assert (server.login, server.tls) == (BearerLogin("abc"), TlsTexts(b"authority"))
 
 
@@ -148,18 +210,27 @@ def test_an_authority_alone_is_enough() -> None:
 
 
 def test_a_client_certificate_is_shown() -> None:
-    assert named_server({"tls.crt": b"certificate", "tls.key": b"key"}).tls == TlsTexts(None, b"certificate", b"key")
+    assert named_server({"tls.crt": b"certificate", "tls.key": b"key"}).tls == TlsTexts(
+        None, b"certificate", b"key"
+    )
 
 
 @pytest.mark.parametrize(
-    "keys", [{"username": b"ann"}, {"password": b"x", "ca.crt": b"y"}, {"user": b"ann"}], ids=lambda keys: "-".join(keys)
+    "keys",
+    [{"username": b"ann"}, {"password": b"x", "ca.crt": b"y"}, {"user": b"ann"}],
+    ids=lambda keys: "-".join(keys),
 )
 def test_what_is_no_login_is_refused_before_anything_is_read(keys: dict[str, bytes]) -> None:
-    with pytest.raises(UserActionRequired, match=r"token, both keys username and password, or ca\.crt; nothing was read") as refused:
+    with pytest.raises(
+        UserActionRequired,
+        match=r"token, both keys username and password, or ca\.crt; nothing was read",
+    ) as refused:
         named_server(keys)
     assert refused.value.reason is Reason.SECRET_UNREADABLE
 
 
 def test_half_a_certificate_is_refused() -> None:
-    with pytest.raises(UserActionRequired, match=r"credentials\.yaml has no key tls\.key; nothing was read"):
+    with pytest.raises(
+        UserActionRequired, match=r"credentials\.yaml has no key tls\.key; nothing was read"
+    ):
         named_server({"tls.crt": b"certificate"})

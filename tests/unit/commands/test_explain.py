@@ -1,4 +1,6 @@
-"""`tidegate explain` from end to end, on the in-memory twin: level, author, shadows, bucket, totals, and what is unlimited."""
+"""`tidegate explain` from end to end, on the in-memory twin: level, author, shadows, bucket,
+totals, and what is unlimited.
+"""
 
 import json
 from collections.abc import Callable
@@ -38,12 +40,16 @@ OVERRIDE: dict[str, Any] = {
 
 @pytest.fixture
 def managed(world: Any, policy: Any, tier: Any) -> Any:
-    """The world after one pass of the operator: alice has 20 MB/s of ours, because broker 1 leads two of three partitions."""
+    """The world after one pass of the operator: alice has 20 MB/s of ours, because broker 1 leads
+    two of three partitions.
+    """
     world.leaders = {"acc": {1: 2, 2: 1}}
     cluster = KafkaCluster("zk-1:2181/kafka", world.store, world.topology())
     seen = Observer().observe(declare(policy, [tier]), cluster, now_seconds=world.now)
     decision, _ = decide(seen.observation, Memory())
-    assert apply_writes(decision.writes, world.store, cluster_id="memory-cluster", may_write=lambda: True).complete
+    assert apply_writes(
+        decision.writes, world.store, cluster_id="memory-cluster", may_write=lambda: True
+    ).complete
     world.now += 60
     return world
 
@@ -54,10 +60,16 @@ def explained(world: Any, *arguments: str) -> str:
     return str(answer.out)
 
 
-def test_a_quota_of_ours_is_explained_from_the_ledger_alone(managed: Any, golden: Callable[[str], None]) -> None:
+def test_a_quota_of_ours_is_explained_from_the_ledger_alone(
+    managed: Any, golden: Callable[[str], None]
+) -> None:
     text = explained(managed, "--zookeeper", "zk-1:2181/kafka")
     assert numbers(text) >= {20.0, 20000000, 3, 8, 60}
-    for name in ("user=alice", "streaming/orders", *(KEY_WORDS[key] for key in QuotaKey if key is not FETCH)):
+    for name in (
+        "user=alice",
+        "streaming/orders",
+        *(KEY_WORDS[key] for key in QuotaKey if key is not FETCH),
+    ):
         assert name in text
     golden(text)
 
@@ -72,12 +84,18 @@ def test_with_the_policy_the_answer_has_tier_skew_and_both_totals(
     golden("\n".join(line_with(text, part) for part in ("streaming/core", "1.33", "60.0 MB/s")))
 
 
-def test_a_stronger_level_shadows_ours_and_both_are_named(managed: Any, golden: Callable[[str], None]) -> None:
+def test_a_stronger_level_shadows_ours_and_both_are_named(
+    managed: Any, golden: Callable[[str], None]
+) -> None:
     managed.store.put(Entity("alice", "app"), {FETCH: "5000000"})
     text = explained(managed, "--zookeeper", "zk-1:2181")
-    fetch = json.loads(explained(managed, "--zookeeper", "zk-1:2181", "-o", "json"))["keys"]["consumer_byte_rate"]
+    fetch = json.loads(explained(managed, "--zookeeper", "zk-1:2181", "-o", "json"))["keys"][
+        "consumer_byte_rate"
+    ]
     assert (fetch["value"], fetch["setByTidegate"]) == ("5000000", False)
-    assert fetch["shadows"] == [{"level": 3, "entity": {"user": "alice"}, "value": "20000000", "setByTidegate": True}]
+    assert fetch["shadows"] == [
+        {"level": 3, "entity": {"user": "alice"}, "value": "20000000", "setByTidegate": True}
+    ]
     assert numbers(text) >= {5.0, 5000000, 3, 20.0, 20000000}
     golden("\n".join(text.splitlines()[3:6]) + "\n" + line_with(text, "20000000"))
 
@@ -88,10 +106,14 @@ def test_each_key_is_decided_for_itself(managed: Any) -> None:
     assert (keys["producer_byte_rate"]["level"], keys["consumer_byte_rate"]["level"]) == (1, 3)
 
 
-def test_a_value_changed_by_another_writer_is_not_called_ours(managed: Any, golden: Callable[[str], None]) -> None:
+def test_a_value_changed_by_another_writer_is_not_called_ours(
+    managed: Any, golden: Callable[[str], None]
+) -> None:
     managed.store.put(ALICE, {FETCH: "7000000"})
     text = explained(managed, "--zookeeper", "zk-1:2181")
-    fetch = json.loads(explained(managed, "--zookeeper", "zk-1:2181", "-o", "json"))["keys"]["consumer_byte_rate"]
+    fetch = json.loads(explained(managed, "--zookeeper", "zk-1:2181", "-o", "json"))["keys"][
+        "consumer_byte_rate"
+    ]
     assert (fetch["value"], fetch["setByTidegate"]) == ("7000000", False)
     line = line_with(text, "20000000")
     assert numbers(line) == {20.0, 20000000, 60}
@@ -107,22 +129,32 @@ def test_a_value_that_limits_nothing_says_so(world: Any, golden: Callable[[str],
 
 
 @pytest.mark.parametrize("brokers", [0, 1, 3])
-def test_the_total_is_over_the_brokers_that_are_registered(world: Any, brokers: int, golden: Callable[[str], None]) -> None:
+def test_the_total_is_over_the_brokers_that_are_registered(
+    world: Any, brokers: int, golden: Callable[[str], None]
+) -> None:
     world.store.put(ALICE, {FETCH: "20000000"})
-    world.store.tree.commit([Create(f"/brokers/ids/{broker}", b"{}", ()) for broker in range(brokers)])
+    world.store.tree.commit(
+        [Create(f"/brokers/ids/{broker}", b"{}", ()) for broker in range(brokers)]
+    )
     text = explained(world, "--zookeeper", "zk-1:2181")
     document = json.loads(explained(world, "--zookeeper", "zk-1:2181", "-o", "json"))
-    assert document["keys"]["consumer_byte_rate"]["totalOverBrokers"] == (20_000_000 * brokers or None)
+    assert document["keys"]["consumer_byte_rate"]["totalOverBrokers"] == (
+        20_000_000 * brokers or None
+    )
     golden(line_with(text, "Every broker"))
 
 
-def test_without_any_quota_a_warning_names_that_no_client_is_measured(world: Any, golden: Callable[[str], None]) -> None:
+def test_without_any_quota_a_warning_names_that_no_client_is_measured(
+    world: Any, golden: Callable[[str], None]
+) -> None:
     text = explained(world, "--zookeeper", "zk-1:2181")
     assert "/s" not in text
     golden(text)
 
 
-def test_content_that_cannot_be_read_warns_that_the_answer_may_be_wrong(managed: Any, golden: Callable[[str], None]) -> None:
+def test_content_that_cannot_be_read_warns_that_the_answer_may_be_wrong(
+    managed: Any, golden: Callable[[str], None]
+) -> None:
     managed.store.put_raw(Entity("alice", "app"), b"{broken")
     text = explained(managed, "--zookeeper", "zk-1:2181")
     warning = line_with(text, "warning: ")
@@ -139,10 +171,20 @@ def test_the_document_names_level_author_and_shadows(managed: Any) -> None:
     managed.store.put(Entity(user=ANY), {FETCH: "50000000"})
     document = json.loads(explained(managed, "--zookeeper", "zk-1:2181", "-o", "json"))
     fetch = document["keys"]["consumer_byte_rate"]
-    assert (fetch["level"], fetch["entity"], fetch["value"], fetch["setByTidegate"]) == (3, {"user": "alice"}, "20000000", True)
+    assert (fetch["level"], fetch["entity"], fetch["value"], fetch["setByTidegate"]) == (
+        3,
+        {"user": "alice"},
+        "20000000",
+        True,
+    )
     assert fetch["ledger"]["policy"] == "streaming/orders"
     assert fetch["shadows"] == [
-        {"level": 6, "entity": {"user": "<default>", "defaults": ["user"]}, "value": "50000000", "setByTidegate": False}
+        {
+            "level": 6,
+            "entity": {"user": "<default>", "defaults": ["user"]},
+            "value": "50000000",
+            "setByTidegate": False,
+        }
     ]
     assert document["keys"]["producer_byte_rate"] == {"limited": False}
 
@@ -158,8 +200,12 @@ def test_an_override_that_applies_is_shown_with_its_end_and_its_reason(
     golden(line)
 
 
-def test_an_override_in_the_document_says_what_it_does(managed: Any, policy: Any, tier: Any) -> None:
-    document = json.loads(explained(managed, "-f", managed.write_files(policy, tier, OVERRIDE), "-o", "json"))
+def test_an_override_in_the_document_says_what_it_does(
+    managed: Any, policy: Any, tier: Any
+) -> None:
+    document = json.loads(
+        explained(managed, "-f", managed.write_files(policy, tier, OVERRIDE), "-o", "json")
+    )
     assert document["keys"]["consumer_byte_rate"]["override"] == {
         "name": "streaming/backfill",
         "target": "user=alice",
@@ -169,11 +215,19 @@ def test_an_override_in_the_document_says_what_it_does(managed: Any, policy: Any
     }
 
 
-def test_an_override_that_is_over_or_for_somebody_else_is_not_shown(managed: Any, policy: Any, tier: Any) -> None:
+def test_an_override_that_is_over_or_for_somebody_else_is_not_shown(
+    managed: Any, policy: Any, tier: Any
+) -> None:
     managed.now = 1_000_000_000.0  # in September 2001
     over = {**OVERRIDE, "spec": {**OVERRIDE["spec"], "expiresAt": "2001-01-01T00:00:00Z"}}
-    other = {**OVERRIDE, "metadata": {"name": "other", "namespace": "streaming"}, "spec": {**OVERRIDE["spec"], "target": {"user": "bob"}}}
-    assert "Override" not in explained(managed, "-f", managed.write_files(policy, tier, over, other))
+    other = {
+        **OVERRIDE,
+        "metadata": {"name": "other", "namespace": "streaming"},
+        "spec": {**OVERRIDE["spec"], "target": {"user": "bob"}},
+    }
+    assert "Override" not in explained(
+        managed, "-f", managed.write_files(policy, tier, over, other)
+    )
 
 
 def test_explaining_changes_not_one_znode(managed: Any, policy: Any, tier: Any) -> None:
@@ -183,7 +237,9 @@ def test_explaining_changes_not_one_znode(managed: Any, policy: Any, tier: Any) 
     assert managed.snapshot() == before
 
 
-def test_brokers_that_ignore_quotas_are_named(managed: Any, policy: Any, tier: Any, golden: Callable[[str], None]) -> None:
+def test_brokers_that_ignore_quotas_are_named(
+    managed: Any, policy: Any, tier: Any, golden: Callable[[str], None]
+) -> None:
     managed.callbacks = {2: "io.example.Quotas"}
     text = explained(managed, "-f", managed.write_files(policy, tier))
     warning = line_with(text, "warning: ")
@@ -197,14 +253,29 @@ def throttled(managed: Any) -> Any:
     """The world under load: alice's 20 MB/s are throttled to 5."""
     stored = managed.store.read([ALICE])[ALICE]
     assert stored.ledger is not None
-    entry = LedgerEntry(None, "5000000", "20000000", managed.now, Reason.THROTTLED, "", of_contract=20_000_000)
+    entry = LedgerEntry(
+        None, "5000000", "20000000", managed.now, Reason.THROTTLED, "", of_contract=20_000_000
+    )
     ledger = replace(stored.ledger, entries={**stored.ledger.entries, FETCH: entry})
-    write = QuotaWrite(ALICE, {FETCH: "5000000"}, stored, ledger, WriteKind.LOWERING, Reason.THROTTLED, "down", charged=True)
-    assert apply_writes([write], managed.store, cluster_id="memory-cluster", may_write=lambda: True).complete
+    write = QuotaWrite(
+        ALICE,
+        {FETCH: "5000000"},
+        stored,
+        ledger,
+        WriteKind.LOWERING,
+        Reason.THROTTLED,
+        "down",
+        charged=True,
+    )
+    assert apply_writes(
+        [write], managed.store, cluster_id="memory-cluster", may_write=lambda: True
+    ).complete
     return managed
 
 
-def test_a_throttle_is_shown_with_its_contract_and_where_to_see_why(throttled: Any, golden: Callable[[str], None]) -> None:
+def test_a_throttle_is_shown_with_its_contract_and_where_to_see_why(
+    throttled: Any, golden: Callable[[str], None]
+) -> None:
     text = explained(throttled, "--zookeeper", "zk-1:2181/kafka")
     assert numbers(text) >= {5.0, 5000000, 25, 20.0, 20000000}
     assert "Throttled" in text

@@ -1,4 +1,6 @@
-"""Files are read as kubectl would read them, and more strictly: what is misspelt is an error, never a silent nothing."""
+"""Files are read as kubectl would read them, and more strictly: what is misspelt is an error, never
+a silent nothing.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,10 @@ FOREIGN = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
 def names(text: str, tmp_path: Path) -> list[tuple[str, str]]:
     path = tmp_path / "all.yaml"
     path.write_text(text)
-    return [(item["metadata"]["namespace"], item["metadata"]["name"]) for item in read_manifests([str(path)], namespace="given")]
+    return [
+        (item["metadata"]["namespace"], item["metadata"]["name"])
+        for item in read_manifests([str(path)], namespace="given")
+    ]
 
 
 def test_objects_of_other_kinds_and_empty_documents_are_passed_over(tmp_path: Path) -> None:
@@ -49,7 +54,9 @@ def test_an_object_without_a_namespace_gets_the_one_of_the_command(tmp_path: Pat
 
 def test_the_items_of_a_list_count(tmp_path: Path) -> None:
     indented = "\n".join(f"  {line}" for line in POLICY.splitlines())
-    assert names(f"apiVersion: v1\nkind: List\nitems:\n-{indented[1:]}\n", tmp_path) == [("streaming", "orders")]
+    assert names(f"apiVersion: v1\nkind: List\nitems:\n-{indented[1:]}\n", tmp_path) == [
+        ("streaming", "orders")
+    ]
 
 
 def test_a_directory_means_its_yaml_files_and_nothing_deeper(tmp_path: Path) -> None:
@@ -78,7 +85,15 @@ def test_a_dash_is_standard_input() -> None:
         ("a: [", "all.yaml"),
         ("- just\n- a list\n", "all.yaml"),
     ],
-    ids=["misspelt field", "bad rate", "twice", "unknown version", "misspelt group", "no YAML", "no object"],
+    ids=[
+        "misspelt field",
+        "bad rate",
+        "twice",
+        "unknown version",
+        "misspelt group",
+        "no YAML",
+        "no object",
+    ],
 )
 def test_what_is_wrong_is_named(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidResource) as caught:
@@ -87,16 +102,24 @@ def test_what_is_wrong_is_named(text: str, said: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [TIER + "---\n" + TIER, "a: [", "- just\n- a list\n"], ids=["an object twice", "no YAML", "a document that is no object"]
+    "text",
+    [TIER + "---\n" + TIER, "a: [", "- just\n- a list\n"],
+    ids=["an object twice", "no YAML", "a document that is no object"],
 )
-def test_what_is_wrong_reads_like_this(text: str, tmp_path: Path, golden: Callable[[str], None]) -> None:
+def test_what_is_wrong_reads_like_this(
+    text: str, tmp_path: Path, golden: Callable[[str], None]
+) -> None:
     with pytest.raises(InvalidResource) as caught:
         names(text, tmp_path)
     golden(caught.value.message.replace(str(tmp_path), "FOLDER"))
 
 
-@pytest.mark.parametrize("source", ["missing.yaml", "."], ids=["no such file", "directory without YAML"])
-def test_a_source_with_nothing_in_it_is_an_error(source: str, tmp_path: Path, golden: Callable[[str], None]) -> None:
+@pytest.mark.parametrize(
+    "source", ["missing.yaml", "."], ids=["no such file", "directory without YAML"]
+)
+def test_a_source_with_nothing_in_it_is_an_error(
+    source: str, tmp_path: Path, golden: Callable[[str], None]
+) -> None:
     with pytest.raises(NotFound) as refused:
         read_manifests([str(tmp_path / source)], namespace="n")
     assert str(tmp_path / source) in refused.value.message
@@ -104,13 +127,18 @@ def test_a_source_with_nothing_in_it_is_an_error(source: str, tmp_path: Path, go
 
 
 @pytest.mark.parametrize("quote", ["", '"'])
-def test_a_time_is_the_text_that_was_written_with_quotes_or_without(tmp_path: Path, quote: str) -> None:
+def test_a_time_is_the_text_that_was_written_with_quotes_or_without(
+    tmp_path: Path, quote: str
+) -> None:
     spec = (
         "  policyRef: {name: orders}\n  target: {level: L2}\n  action: Exempt\n  reason: agreed\n"
         f"  expiresAt: {quote}2026-11-30T06:00:00Z{quote}\n"
     )
     path = tmp_path / "override.yaml"
-    path.write_text(f"apiVersion: tidegate.io/v1alpha1\nkind: QuotaOverride\nmetadata: {{name: o}}\nspec:\n{spec}")
+    path.write_text(
+        f"apiVersion: tidegate.io/v1alpha1\nkind: QuotaOverride\nmetadata: {{name: "
+        f"o}}\nspec:\n{spec}"
+    )
     (read,) = read_manifests([str(path)], namespace="given")
     assert read["spec"]["expiresAt"] == "2026-11-30T06:00:00Z"
 
@@ -123,17 +151,35 @@ AROUND = CommandContext(out=io.StringIO(), err=io.StringIO(), now_seconds=lambda
 
 
 def write(folder: Path, *, status: dict[str, object] | None) -> str:
-    """A policy with one member whose contract depends on leaders, as `kubectl get -o yaml` prints it."""
+    """A policy with one member whose contract depends on leaders, as `kubectl get -o yaml` prints
+    it.
+    """
 
     def manifest(kind: str, name: str, **more: object) -> dict[str, object]:
-        return {"apiVersion": "tidegate.io/v1alpha1", "kind": kind, "metadata": {"name": name, "namespace": "streaming"}, **more}
+        return {
+            "apiVersion": "tidegate.io/v1alpha1",
+            "kind": kind,
+            "metadata": {"name": name, "namespace": "streaming"},
+            **more,
+        }
 
     rates = {"perPartition": {"fetch": "1M"}}
     member = {"name": "etl", "user": "etl", "topics": ["orders"], "contract": rates}
-    kafka = {"bootstrapServers": "kafka-1:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "zk-1:2181"}}
+    kafka = {
+        "bootstrapServers": "kafka-1:9092",
+        "quotaStore": "ZooKeeper",
+        "zookeeper": {"connect": "zk-1:2181"},
+    }
     policy = manifest("BrokerBandwidthPolicy", "shop", spec={"mode": "Enforce", "kafka": kafka})
-    spec = {"policyRef": {"name": "shop"}, "level": "L3", "members": [member], "throttledRates": {"perPartition": {"fetch": "100k"}}}
-    tier = manifest("BusinessTier", "bulk", spec=spec, **({} if status is None else {"status": status}))
+    spec = {
+        "policyRef": {"name": "shop"},
+        "level": "L3",
+        "members": [member],
+        "throttledRates": {"perPartition": {"fetch": "100k"}},
+    }
+    tier = manifest(
+        "BusinessTier", "bulk", spec=spec, **({} if status is None else {"status": status})
+    )
     file = folder / "shop.yaml"
     file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [policy, tier]}))
     return str(file)
@@ -145,10 +191,19 @@ def test_without_files_there_is_no_policy() -> None:
 
 
 def test_a_contract_that_depends_on_leaders_is_known_from_a_status(tmp_path: Path) -> None:
-    published: dict[str, object] = {"members": [{"name": "etl", "state": "Contract", "quota": {"fetch": 3_000_000}}]}
-    known: tuple[tuple[dict[str, object] | None, dict[str, float]], ...] = ((published, {"fetch": 3_000_000.0}), (None, {}))
+    published: dict[str, object] = {
+        "members": [{"name": "etl", "state": "Contract", "quota": {"fetch": 3_000_000}}]
+    }
+    known: tuple[tuple[dict[str, object] | None, dict[str, float]], ...] = (
+        (published, {"fetch": 3_000_000.0}),
+        (None, {}),
+    )
     for status, rates in known:
         terms = terms_of(policy_of(AROUND, [write(tmp_path, status=status)]))
         assert terms is not None
         [etl] = terms.members
-        assert (terms.key, etl.client, terms.promised(etl, brokers=3)) == ("streaming/shop", ("etl", ""), rates)
+        assert (terms.key, etl.client, terms.promised(etl, brokers=3)) == (
+            "streaming/shop",
+            ("etl", ""),
+            rates,
+        )

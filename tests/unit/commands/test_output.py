@@ -11,13 +11,28 @@ from rich.console import Console
 from controller_logic.model import QuotaKey
 from tests.goldens.golden import numbers
 from tests.unit.commands.conftest import Terminal
-from tidegate.commands.output import KEY_WORDS, Column, OutputFormat, Page, Sheet, ago_words, publish, short_words
+from tidegate.commands.output import (
+    KEY_WORDS,
+    Column,
+    OutputFormat,
+    Page,
+    Sheet,
+    ago_words,
+    publish,
+    short_words,
+)
 
 DOCUMENT = {"zeta": 1, "alpha": {"user": "é", "none": None}}
 
 
-@pytest.mark.parametrize(("output", "read"), [(OutputFormat.JSON, json.loads), (OutputFormat.YAML, yaml.safe_load)], ids=["json", "yaml"])
-def test_a_document_can_be_read_back_with_its_keys_in_order(output: OutputFormat, read: object) -> None:
+@pytest.mark.parametrize(
+    ("output", "read"),
+    [(OutputFormat.JSON, json.loads), (OutputFormat.YAML, yaml.safe_load)],
+    ids=["json", "yaml"],
+)
+def test_a_document_can_be_read_back_with_its_keys_in_order(
+    output: OutputFormat, read: object
+) -> None:
     stream = io.StringIO()
     publish(stream, output, DOCUMENT, show=lambda page: page.say("for people"))
     assert read(stream.getvalue()) == DOCUMENT  # type: ignore[operator]
@@ -51,20 +66,36 @@ def test_a_sheet_without_rows_leaves_no_trace(stream: io.StringIO) -> None:
     assert stream.getvalue() == ""
 
 
-def test_a_terminal_too_narrow_for_the_table_gets_every_number_in_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_too_narrow_for_the_table_gets_every_number_in_a_block(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     stream = Terminal()
     Page(stream).sheet(
-        Sheet((Column("entity", fold=True), Column("now"), Column("next")), [("user=alice", "1234567.0 MB/s", "7654321.0 MB/s")])
+        Sheet(
+            (Column("entity", fold=True), Column("now"), Column("next")),
+            [("user=alice", "1234567.0 MB/s", "7654321.0 MB/s")],
+        )
     )
-    assert stream.getvalue().split() == ["user=alice", "now", "1234567.0", "MB/s", "next", "7654321.0", "MB/s"]
+    assert stream.getvalue().split() == [
+        "user=alice",
+        "now",
+        "1234567.0",
+        "MB/s",
+        "next",
+        "7654321.0",
+        "MB/s",
+    ]
 
 
 # --- tables ---------------------------------------------------------------------------------------
 # A sheet can be read by people on a terminal and cut by awk in a pipe.
 
 
-SHEET = Sheet((Column("entity", fold=True), Column("now", right=True)), [("user=[red]alice", "1.00 MB/s"), ("user=b", "")])
+SHEET = Sheet(
+    (Column("entity", fold=True), Column("now", right=True)),
+    [("user=[red]alice", "1.00 MB/s"), ("user=b", "")],
+)
 
 
 def test_plain_lines_align_numbers_right_and_texts_left() -> None:
@@ -123,7 +154,10 @@ def test_every_quota_key_has_a_word_of_its_own() -> None:
     assert len(set(KEY_WORDS.values())) == len(KEY_WORDS)
 
 
-@pytest.mark.parametrize(("seconds", "amount"), [(-9.0, set()), (40.0, {40}), (720.0, {12}), (10_800.0, {3}), (432_000.0, {5})])
+@pytest.mark.parametrize(
+    ("seconds", "amount"),
+    [(-9.0, set()), (40.0, {40}), (720.0, {12}), (10_800.0, {3}), (432_000.0, {5})],
+)
 def test_ages_have_one_unit(seconds: float, amount: set[float]) -> None:
     assert numbers(ago_words(seconds)) == amount
 

@@ -1,4 +1,6 @@
-"""`tidegate plan` from end to end, on the in-memory twin: what it shows, what it exits with, and that it writes nothing at all."""
+"""`tidegate plan` from end to end, on the in-memory twin: what it shows, what it exits with, and
+that it writes nothing at all.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,14 @@ from controller_logic.reasons import Reason
 from tests.goldens.golden import line_with, numbers
 from tests.unit.commands.conftest import World
 from tidegate.commands.output import ExitCode, Page
-from tidegate.commands.plan import entity_document, plan_document, plan_exit_code, plan_rows, show_plan, summary_line
+from tidegate.commands.plan import (
+    entity_document,
+    plan_document,
+    plan_exit_code,
+    plan_rows,
+    show_plan,
+    summary_line,
+)
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject
 from tidegate.kube.rollup_jobs import record_result
@@ -53,7 +62,9 @@ ALICE = Entity(user="alice")
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 
 
-def test_a_first_quota_is_planned_and_not_one_znode_changes(world: Any, policy: Any, tier: Any) -> None:
+def test_a_first_quota_is_planned_and_not_one_znode_changes(
+    world: Any, policy: Any, tier: Any
+) -> None:
     before = world.snapshot()
     answer = world.plan(policy, tier)
     assert answer.code == 2, answer.err
@@ -62,7 +73,9 @@ def test_a_first_quota_is_planned_and_not_one_znode_changes(world: Any, policy: 
     assert world.snapshot() == before
 
 
-def test_nothing_to_do_exits_with_zero(world: Any, policy: Any, tier: Any, golden: Callable[[str], None]) -> None:
+def test_nothing_to_do_exits_with_zero(
+    world: Any, policy: Any, tier: Any, golden: Callable[[str], None]
+) -> None:
     tier["spec"]["members"][0].pop("contract")
     answer = world.plan(policy, tier)
     assert (answer.code, answer.err) == (0, "")
@@ -72,9 +85,22 @@ def test_nothing_to_do_exits_with_zero(world: Any, policy: Any, tier: Any, golde
 
 def test_moved_leaders_show_skew_and_both_totals(world: Any, policy: Any, tier: Any) -> None:
     world.leaders = {"acc": {1: 2, 2: 1}}
-    row = next(line for line in world.plan(policy, tier).out.splitlines() if line.startswith("user=alice"))
+    row = next(
+        line for line in world.plan(policy, tier).out.splitlines() if line.startswith("user=alice")
+    )
     assert row.split() == [
-        *("user=alice", "fetch", "unlimited", "20.0", "MB/s", "20.0", "MB/s", "FirstQuota", "3", "1.33"),
+        *(
+            "user=alice",
+            "fetch",
+            "unlimited",
+            "20.0",
+            "MB/s",
+            "20.0",
+            "MB/s",
+            "FirstQuota",
+            "3",
+            "1.33",
+        ),
         *("30.0", "MB/s", "40.0", "MB/s", "-", "streaming/core", "/", "shop"),
     ]
 
@@ -92,11 +118,22 @@ def test_overrides_that_are_in_force_and_those_that_change_nothing_are_worth_kno
     head = {"apiVersion": "tidegate.io/v1alpha1", "kind": "QuotaOverride"}
     rates = {"total": {"produce": "9M"}}
     overrides = [
-        {**head, "metadata": {"name": "more"}, "spec": {**spec, "rates": {"perPartition": {"fetch": "30M"}}}},
+        {
+            **head,
+            "metadata": {"name": "more"},
+            "spec": {**spec, "rates": {"perPartition": {"fetch": "30M"}}},
+        },
         {**head, "metadata": {"name": "unfit"}, "spec": {**spec, "rates": rates}},
     ]
-    answer = world.plan(policy, tier, *[{**one, "metadata": {**one["metadata"], "namespace": "streaming"}} for one in overrides])
-    in_force, unfit = line_with(answer.out, "streaming/more", "agreed"), line_with(answer.out, "streaming/unfit")
+    answer = world.plan(
+        policy,
+        tier,
+        *[{**one, "metadata": {**one["metadata"], "namespace": "streaming"}} for one in overrides],
+    )
+    in_force, unfit = (
+        line_with(answer.out, "streaming/more", "agreed"),
+        line_with(answer.out, "streaming/unfit"),
+    )
     for name in ("user=alice", "2026-11-30T06:00:00Z", "agreed"):
         assert name in in_force
     assert "streaming/core shop" in unfit
@@ -104,7 +141,9 @@ def test_overrides_that_are_in_force_and_those_that_change_nothing_are_worth_kno
 
 
 @pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
-def test_the_document_has_the_same_plan(world: Any, policy: Any, tier: Any, output: str, read: Any) -> None:
+def test_the_document_has_the_same_plan(
+    world: Any, policy: Any, tier: Any, output: str, read: Any
+) -> None:
     answer = world.plan(policy, tier, options=("--output", output))
     document = read(answer.out)
     assert answer.code == 2
@@ -113,18 +152,26 @@ def test_the_document_has_the_same_plan(world: Any, policy: Any, tier: Any, outp
 
 
 @pytest.mark.parametrize("by", ["annotation", "suspend"])
-def test_a_paused_policy_shows_what_ends_with_the_pause(world: Any, policy: Any, tier: Any, by: str) -> None:
+def test_a_paused_policy_shows_what_ends_with_the_pause(
+    world: Any, policy: Any, tier: Any, by: str
+) -> None:
     if by == "annotation":
         policy["metadata"]["annotations"] = {"tidegate.io/paused": "true"}
     else:
         policy["spec"]["suspend"] = True
     answer = world.plan(policy, tier)
     assert answer.code == 2
-    assert f"paused by {'the annotation tidegate.io/paused' if by == 'annotation' else 'spec.suspend'}." in answer.out
+    assert (
+        f"paused by "
+        f"{'the annotation tidegate.io/paused' if by == 'annotation' else 'spec.suspend'}."
+        in answer.out
+    )
     assert "user=alice" in answer.out
 
 
-def test_in_observe_mode_the_plan_is_the_same(world: Any, policy: Any, tier: Any, golden: Callable[[str], None]) -> None:
+def test_in_observe_mode_the_plan_is_the_same(
+    world: Any, policy: Any, tier: Any, golden: Callable[[str], None]
+) -> None:
     policy["spec"]["mode"] = "Observe"
     answer = world.plan(policy, tier)
     assert answer.code == 2
@@ -134,7 +181,9 @@ def test_in_observe_mode_the_plan_is_the_same(world: Any, policy: Any, tier: Any
     golden(answer.out.splitlines()[1])
 
 
-def test_a_lowering_goes_in_steps_and_says_what_it_costs(world: Any, policy: Any, tier: Any, golden: Callable[[str], None]) -> None:
+def test_a_lowering_goes_in_steps_and_says_what_it_costs(
+    world: Any, policy: Any, tier: Any, golden: Callable[[str], None]
+) -> None:
     world.store.put(ALICE, {FETCH: "80000000"})
     answer = world.plan(policy, tier)
     row = next(line for line in answer.out.splitlines() if line.startswith("user=alice"))
@@ -142,23 +191,33 @@ def test_a_lowering_goes_in_steps_and_says_what_it_costs(world: Any, policy: Any
     golden(answer.out)
 
 
-def test_a_mute_is_shown_beside_the_rate_that_falls_and_not_beside_the_one_that_rises(world: Any, policy: Any, tier: Any) -> None:
+def test_a_mute_is_shown_beside_the_rate_that_falls_and_not_beside_the_one_that_rises(
+    world: Any, policy: Any, tier: Any
+) -> None:
     tier["spec"]["members"][0]["contract"]["perPartition"]["produce"] = "10M"
     world.store.put(ALICE, {FETCH: "80000000", QuotaKey.PRODUCER_BYTE_RATE: "5000000"})
-    fetch, produce = (line for line in world.plan(policy, tier).out.splitlines() if line.startswith("user=alice"))
+    fetch, produce = (
+        line for line in world.plan(policy, tier).out.splitlines() if line.startswith("user=alice")
+    )
     assert 12 in numbers(fetch)
     assert 12 not in numbers(produce)
 
 
-def test_an_unreachable_zookeeper_is_a_hold_and_an_error(world: Any, policy: Any, tier: Any) -> None:
-    away = Unreachable(Reason.ZOOKEEPER_UNREACHABLE, "ZooKeeper zk-1:2181 did not answer within 10 s.")
+def test_an_unreachable_zookeeper_is_a_hold_and_an_error(
+    world: Any, policy: Any, tier: Any
+) -> None:
+    away = Unreachable(
+        Reason.ZOOKEEPER_UNREACHABLE, "ZooKeeper zk-1:2181 did not answer within 10 s."
+    )
     world.store.fail_next(away)
     answer = world.plan(policy, tier)
     assert answer.code == 1
     assert away.reason.value in line_with(answer.out, "warning: ", away.message)
 
 
-def test_the_cluster_of_another_policy_is_not_planned_for(world: Any, policy: Any, tier: Any, golden: Callable[[str], None]) -> None:
+def test_the_cluster_of_another_policy_is_not_planned_for(
+    world: Any, policy: Any, tier: Any, golden: Callable[[str], None]
+) -> None:
     world.store.claim("other/policy", "uid")
     answer = world.plan(policy, tier)
     assert answer.code == 1
@@ -174,7 +233,9 @@ def test_a_misspelt_field_is_an_error_that_names_it(world: Any, policy: Any, tie
     assert "Traceback" not in answer.err
 
 
-def test_from_the_cluster_the_same_objects_give_the_same_changes(world: Any, policy: Any, tier: Any) -> None:
+def test_from_the_cluster_the_same_objects_give_the_same_changes(
+    world: Any, policy: Any, tier: Any
+) -> None:
     from_files = json.loads(world.plan(policy, tier, options=("-o", "json")).out)
     world.kubernetes.create(BROKER_BANDWIDTH_POLICIES, policy)
     world.kubernetes.create(BUSINESS_TIERS, tier)
@@ -182,7 +243,9 @@ def test_from_the_cluster_the_same_objects_give_the_same_changes(world: Any, pol
     assert from_cluster["changes"] == from_files["changes"]
 
 
-def test_a_tier_in_the_cluster_that_does_not_read_is_named_and_held(world: Any, policy: Any, tier: Any) -> None:
+def test_a_tier_in_the_cluster_that_does_not_read_is_named_and_held(
+    world: Any, policy: Any, tier: Any
+) -> None:
     tier["spec"]["level"] = "L9"
     world.kubernetes.create(BROKER_BANDWIDTH_POLICIES, policy)
     world.kubernetes.create(BUSINESS_TIERS, tier)
@@ -214,7 +277,9 @@ def test_a_secret_cannot_be_read_from_files_alone(world: Any, policy: Any, tier:
     assert world.plan(policy, tier, options=("--credentials-file", str(credentials))).code == 2
 
 
-def test_another_address_on_the_command_line_keeps_the_policys_login(world: Any, policy: Any, tier: Any) -> None:
+def test_another_address_on_the_command_line_keeps_the_policys_login(
+    world: Any, policy: Any, tier: Any
+) -> None:
     policy["spec"]["kafka"]["zookeeper"]["authentication"] = {
         "type": "digest",
         "username": "super",
@@ -239,8 +304,12 @@ def test_a_wrong_address_on_the_command_line_is_named(world: Any, policy: Any, t
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 STORED = StoredQuota(ALICE, {FETCH: "10000000", PRODUCE: "5000000"}, version=3)
 POLICY = Policy(key="streaming/orders", uid="u1")
-OBSERVATION = Observation(1000.0, POLICY, (), Topology(1000.0, frozenset({1, 2}), {}), {ALICE: STORED})
-ORDERS = Member("orders", ALICE, ("orders",), Contract(RateForm.PER_PARTITION, 10_000_000, 2_500_000))
+OBSERVATION = Observation(
+    1000.0, POLICY, (), Topology(1000.0, frozenset({1, 2}), {}), {ALICE: STORED}
+)
+ORDERS = Member(
+    "orders", ALICE, ("orders",), Contract(RateForm.PER_PARTITION, 10_000_000, 2_500_000)
+)
 TWO_LEADERS_AND_ONE = Topology(1000.0, frozenset({1, 2}), {"orders": TopicLeaders({1: 2, 2: 1})})
 REPORT = MemberReport(
     Tier("streaming/core", Level.L1, (ORDERS,)),
@@ -253,7 +322,12 @@ RAISE = QuotaWrite(
     entity=ALICE,
     values={FETCH: "20000000"},
     seen=STORED,
-    ledger=LedgerRecord(ALICE, POLICY.key, POLICY.uid, {FETCH: LedgerEntry(None, "20000000", "10000000", 1000.0, Reason.LEADERS_MOVED)}),
+    ledger=LedgerRecord(
+        ALICE,
+        POLICY.key,
+        POLICY.uid,
+        {FETCH: LedgerEntry(None, "20000000", "10000000", 1000.0, Reason.LEADERS_MOVED)},
+    ),
     kind=WriteKind.RECOVERY,
     reason=Reason.LEADERS_MOVED,
     wording="2 of 3 partitions are led by broker 1",
@@ -262,7 +336,9 @@ RAISE = QuotaWrite(
 DECISION = Decision(writes=(RAISE,), members=(REPORT,), managed=1)
 
 
-def shown(decision: Decision, observation: Observation = OBSERVATION, *, show_unchanged: bool = False) -> str:
+def shown(
+    decision: Decision, observation: Observation = OBSERVATION, *, show_unchanged: bool = False
+) -> str:
     stream = io.StringIO()
     show_plan(Page(stream), observation, decision, show_unchanged=show_unchanged)
     return stream.getvalue()
@@ -270,7 +346,16 @@ def shown(decision: Decision, observation: Observation = OBSERVATION, *, show_un
 
 def test_a_row_shows_before_after_both_totals_and_the_skew() -> None:
     row = next(line for line in shown(DECISION).splitlines() if line.startswith("user=alice"))
-    for words in ("fetch", "10.0 MB/s", "20.0 MB/s", "LeadersMoved", "1.33", "30.0 MB/s", "40.0 MB/s", "streaming/core / orders"):
+    for words in (
+        "fetch",
+        "10.0 MB/s",
+        "20.0 MB/s",
+        "LeadersMoved",
+        "1.33",
+        "30.0 MB/s",
+        "40.0 MB/s",
+        "streaming/core / orders",
+    ):
         assert words in row
 
 
@@ -286,14 +371,26 @@ def test_in_observe_mode_the_plan_is_what_enforce_would_write() -> None:
     assert "Enforce" in text
 
 
-def test_a_given_back_quota_shows_that_it_is_no_longer_managed(golden: Callable[[str], None]) -> None:
-    give_back = replace(RAISE, values={FETCH: None}, kind=WriteKind.GIVE_BACK, reason=Reason.GIVEN_BACK, ledger=None)
-    row = next(line for line in shown(Decision(writes=(give_back,))).splitlines() if line.startswith("user=alice"))
+def test_a_given_back_quota_shows_that_it_is_no_longer_managed(
+    golden: Callable[[str], None],
+) -> None:
+    give_back = replace(
+        RAISE, values={FETCH: None}, kind=WriteKind.GIVE_BACK, reason=Reason.GIVEN_BACK, ledger=None
+    )
+    row = next(
+        line
+        for line in shown(Decision(writes=(give_back,))).splitlines()
+        if line.startswith("user=alice")
+    )
     golden(row)
 
 
 def test_a_hold_is_said_before_anything_else_is_promised(golden: Callable[[str], None]) -> None:
-    hold = Hold(Reason.BROKERS_UNREACHABLE, "no broker of 10.0.0.1:9092 answered; every quota stays as it is", 990.0)
+    hold = Hold(
+        Reason.BROKERS_UNREACHABLE,
+        "no broker of 10.0.0.1:9092 answered; every quota stays as it is",
+        990.0,
+    )
     text = shown(Decision(holds=(hold,)))
     lines = text.splitlines()
     assert lines.index(line_with(text, hold.reason.value, hold.message)) == 1  # after the heading
@@ -334,7 +431,15 @@ PAUSED = Hold(Reason.PAUSED, "paused", 0.0)
         (Decision(holds=(PAUSED,)), ExitCode.ERROR),
         (Decision(holds=(PAUSED,), writes=(RAISE,)), ExitCode.WOULD_CHANGE),
     ],
-    ids=["in sync", "a write", "an observed write", "a deferred write", "a step to come", "held", "held in part"],
+    ids=[
+        "in sync",
+        "a write",
+        "an observed write",
+        "a deferred write",
+        "a step to come",
+        "held",
+        "held in part",
+    ],
 )
 def test_exit_code(decision: Decision, code: ExitCode) -> None:
     assert plan_exit_code(decision) is code
@@ -364,24 +469,39 @@ def test_the_document_carries_exact_texts_and_integers_and_is_plain_data() -> No
     ("entity", "document"),
     [
         (ALICE, {"user": "alice"}),
-        (Entity(Default.DEFAULT, "c"), {"user": "<default>", "clientId": "c", "defaults": ["user"]}),
+        (
+            Entity(Default.DEFAULT, "c"),
+            {"user": "<default>", "clientId": "c", "defaults": ["user"]},
+        ),
         (Entity("<default>", None), {"user": "<default>"}),
     ],
     ids=str,
 )
-def test_a_default_entity_is_distinguished_from_a_user_of_that_name(entity: Entity, document: object) -> None:
+def test_a_default_entity_is_distinguished_from_a_user_of_that_name(
+    entity: Entity, document: object
+) -> None:
     assert entity_document(entity) == document
 
 
 def test_the_summary_counts_each_kind_of_write(golden: Callable[[str], None]) -> None:
     first = replace(RAISE, entity=Entity(user="bob"), kind=WriteKind.FIRST)
-    line = summary_line(Decision(writes=(RAISE, first), managed=5, in_sync=3, deferred_writes=2, next_pass_in_seconds=29.6))
+    line = summary_line(
+        Decision(
+            writes=(RAISE, first),
+            managed=5,
+            in_sync=3,
+            deferred_writes=2,
+            next_pass_in_seconds=29.6,
+        )
+    )
     assert numbers(line) == {2, 5, 1, 3, 30}
     golden(line)
 
 
 def test_rows_are_ordered_by_entity_and_then_fetch_before_produce() -> None:
-    bob = replace(RAISE, entity=Entity(user="bob", client_id="b"), values={PRODUCE: "1", FETCH: "2"})
+    bob = replace(
+        RAISE, entity=Entity(user="bob", client_id="b"), values={PRODUCE: "1", FETCH: "2"}
+    )
     rows = plan_rows(OBSERVATION, Decision(writes=(bob, RAISE)))
     assert [(str(row.entity), row.key) for row in rows] == [
         ("user=alice", FETCH),
@@ -400,7 +520,9 @@ MONTH_MS = 30 * 86_400_000
 
 @pytest.fixture
 def made(world: World, policy: dict[str, Any], tier: dict[str, Any]) -> JsonObject:
-    """A cluster in which alice moves twice what she is promised, and a policy that allows a tenth."""
+    """A cluster in which alice moves twice what she is promised, and a policy that allows a
+    tenth.
+    """
     policy["spec"]["metrics"] = {"prometheus": {"url": "http://prometheus:9090"}}
     policy["spec"]["rollup"] = {
         "storage": {"url": "s3://usage"},
@@ -411,16 +533,33 @@ def made(world: World, policy: dict[str, Any], tier: dict[str, Any]) -> JsonObje
 
 
 def record(world: World, policy: JsonObject, *, valid_ms: int = MONTH_MS) -> None:
-    usage = Usage(7, world.now, {(Entity("alice"), QuotaKey.CONSUMER_BYTE_RATE): DirectionUsage(60e6, 20e6, 3, 1.0, 0.0)})
+    usage = Usage(
+        7,
+        world.now,
+        {(Entity("alice"), QuotaKey.CONSUMER_BYTE_RATE): DirectionUsage(60e6, 20e6, 3, 1.0, 0.0)},
+    )
     now_ms = round(world.now * 1000)
-    record_result(world.kubernetes, policy, published=(), usage=usage, now_ms=now_ms, valid_until_ms=now_ms + valid_ms)
+    record_result(
+        world.kubernetes,
+        policy,
+        published=(),
+        usage=usage,
+        now_ms=now_ms,
+        valid_until_ms=now_ms + valid_ms,
+    )
 
 
-def test_a_plan_shows_what_is_recommended_and_plans_with_what_is_applied(world: World, made: JsonObject) -> None:
+def test_a_plan_shows_what_is_recommended_and_plans_with_what_is_applied(
+    world: World, made: JsonObject
+) -> None:
     record(world, made)
     document = json.loads(world.run("plan", "--output", "json").out)
     (said,) = document["recommendations"]
-    assert (said["declared"], said["recommended"], said["applied"]) == (10_000_000, 20_000_000, 11_000_000)
+    assert (said["declared"], said["recommended"], said["applied"]) == (
+        10_000_000,
+        20_000_000,
+        11_000_000,
+    )
     assert document["changes"][0]["target"] == 11_000_000
     page = world.run("plan").out
     assert "streaming/core / shop" in line_with(page, "RecommendationApplied")
@@ -432,7 +571,9 @@ def test_figures_that_count_no_more_change_nothing(world: World, made: JsonObjec
     assert (document["recommendations"], document["changes"][0]["target"]) == ([], 10_000_000)
 
 
-def test_a_result_that_may_not_be_read_is_named_in_a_warning(world: World, made: JsonObject, golden: Callable[[str], None]) -> None:
+def test_a_result_that_may_not_be_read_is_named_in_a_warning(
+    world: World, made: JsonObject, golden: Callable[[str], None]
+) -> None:
     refused = Unauthorized("Kubernetes refused it (403)", Reason.NOT_AUTHORIZED)
 
     def refuse(*_: object) -> None:

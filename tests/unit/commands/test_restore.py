@@ -1,4 +1,6 @@
-"""`tidegate restore` from end to end, on the in-memory twin: what Kafka holds afterwards, not how it got there."""
+"""`tidegate restore` from end to end, on the in-memory twin: what Kafka holds afterwards, not how
+it got there.
+"""
 
 import json
 from collections.abc import Callable
@@ -30,8 +32,12 @@ def operate(world: Any, policy: Any, tier: Any) -> None:
     declared = declare(policy, [tier])
     while True:
         cluster = KafkaCluster("zk-1:2181/kafka", world.store, world.topology())
-        decision, _ = decide(Observer().observe(declared, cluster, now_seconds=world.now).observation, Memory())
-        apply_writes(decision.writes, world.store, cluster_id="memory-cluster", may_write=lambda: True)
+        decision, _ = decide(
+            Observer().observe(declared, cluster, now_seconds=world.now).observation, Memory()
+        )
+        apply_writes(
+            decision.writes, world.store, cluster_id="memory-cluster", may_write=lambda: True
+        )
         world.now += 3600
         if not decision.writes:
             return
@@ -39,7 +45,9 @@ def operate(world: Any, policy: Any, tier: Any) -> None:
 
 @pytest.fixture
 def managed(world: Any, policy: Any, tier: Any) -> Any:
-    """alice had 1 MB/s beside a SCRAM login and has 10 MB/s of ours; bob had nothing and has 10 MB/s."""
+    """alice had 1 MB/s beside a SCRAM login and has 10 MB/s of ours; bob had nothing and has 10
+    MB/s.
+    """
     world.store.put_raw(ALICE, SCRAM)
     member = tier["spec"]["members"][0]
     tier["spec"]["members"].append({**member, "name": "second", "user": "bob"})
@@ -53,7 +61,9 @@ def value(world: Any, entity: Entity) -> str | None:
     return None if text is None else str(text)
 
 
-def test_without_yes_it_only_shows_and_not_one_znode_changes(managed: Any, golden: Callable[[str], None]) -> None:
+def test_without_yes_it_only_shows_and_not_one_znode_changes(
+    managed: Any, golden: Callable[[str], None]
+) -> None:
     before = managed.snapshot()
     answer = managed.run("restore", *ZOOKEEPER)
     assert answer.code == 2, answer.err
@@ -71,7 +81,9 @@ def test_yes_gives_back_the_exact_text_keeps_the_login_and_releases_the_claim(ma
     assert managed.run("restore", *ZOOKEEPER).code == 0
 
 
-def test_it_goes_down_in_safe_steps_and_waits_between_them(managed: Any, golden: Callable[[str], None]) -> None:
+def test_it_goes_down_in_safe_steps_and_waits_between_them(
+    managed: Any, golden: Callable[[str], None]
+) -> None:
     seen = []
     managed.during_wait = lambda: seen.append(int(value(managed, ALICE) or 0))
     answer = managed.run("restore", *ZOOKEEPER, "--yes")
@@ -81,7 +93,9 @@ def test_it_goes_down_in_safe_steps_and_waits_between_them(managed: Any, golden:
     golden("\n".join(answer.err.splitlines()[1:3]))
 
 
-def test_at_once_goes_down_in_one_step_and_warns_of_the_mute(managed: Any, golden: Callable[[str], None]) -> None:
+def test_at_once_goes_down_in_one_step_and_warns_of_the_mute(
+    managed: Any, golden: Callable[[str], None]
+) -> None:
     dry = managed.run("restore", *ZOOKEEPER, "--at-once")
     assert 100 in numbers(dry.out)
     answer = managed.run("restore", *ZOOKEEPER, "--yes", "--at-once")
@@ -90,7 +104,9 @@ def test_at_once_goes_down_in_one_step_and_warns_of_the_mute(managed: Any, golde
     golden(line_with(dry.out, "100 s"))
 
 
-def test_a_value_that_another_writer_changed_stays(managed: Any, golden: Callable[[str], None]) -> None:
+def test_a_value_that_another_writer_changed_stays(
+    managed: Any, golden: Callable[[str], None]
+) -> None:
     managed.store.put(BOB, {FETCH: "7000000"})
     line = line_with(managed.run("restore", *ZOOKEEPER).out, "user=bob")
     assert numbers(line) >= {7.0, 10.0}
@@ -102,16 +118,24 @@ def test_a_value_that_another_writer_changed_stays(managed: Any, golden: Callabl
 
 @pytest.mark.parametrize(
     ("options", "left"),
-    [(("--user", "bob"), {ALICE}), (("--policy", "orders"), set()), (("--policy", "streaming/other"), {ALICE, BOB})],
+    [
+        (("--user", "bob"), {ALICE}),
+        (("--policy", "orders"), set()),
+        (("--policy", "streaming/other"), {ALICE, BOB}),
+    ],
     ids=["one user", "the policy by name", "another policy"],
 )
-def test_only_what_is_asked_for_is_given_back(managed: Any, options: tuple[str, ...], left: set[Entity]) -> None:
+def test_only_what_is_asked_for_is_given_back(
+    managed: Any, options: tuple[str, ...], left: set[Entity]
+) -> None:
     assert managed.run("restore", *ZOOKEEPER, *options, "--yes").code == 0
     assert managed.store.ledger_entities() == left
     assert (managed.store.facts().owner_policy_key is None) == (not left)
 
 
-def test_content_that_cannot_be_read_is_left_and_is_an_error(managed: Any, golden: Callable[[str], None]) -> None:
+def test_content_that_cannot_be_read_is_left_and_is_an_error(
+    managed: Any, golden: Callable[[str], None]
+) -> None:
     managed.store.put_raw(BOB, b"{broken")
     answer = managed.run("restore", *ZOOKEEPER, "--yes")
     assert answer.code == 1
@@ -121,7 +145,9 @@ def test_content_that_cannot_be_read_is_left_and_is_an_error(managed: Any, golde
     golden(line)
 
 
-def test_a_node_without_an_entity_is_named_because_the_claim_stays_with_it(managed: Any, golden: Callable[[str], None]) -> None:
+def test_a_node_without_an_entity_is_named_because_the_claim_stays_with_it(
+    managed: Any, golden: Callable[[str], None]
+) -> None:
     managed.store.tree.commit([Create("/tidegate/ledger/somebody else", b"{}", OPEN_ACL)])
     answer = managed.run("restore", *ZOOKEEPER, "--yes")
     warning = line_with(answer.err, "warning: ", "/tidegate/ledger/somebody else")
@@ -138,7 +164,9 @@ def test_another_cluster_is_refused(managed: Any, golden: Callable[[str], None])
     golden(answer.err)
 
 
-def test_a_claim_warns_that_a_running_operator_would_write_again(managed: Any, golden: Callable[[str], None]) -> None:
+def test_a_claim_warns_that_a_running_operator_would_write_again(
+    managed: Any, golden: Callable[[str], None]
+) -> None:
     line = line_with(managed.run("restore", *ZOOKEEPER).out, "streaming/orders", "memory-cluster")
     golden(line)
 
@@ -170,7 +198,9 @@ def test_no_address_is_an_error_that_says_what_to_give(world: Any) -> None:
 
 def test_the_document_of_a_dry_run_has_what_stood_there_before(managed: Any) -> None:
     document = json.loads(managed.run("restore", *ZOOKEEPER, "-o", "json").out)
-    assert [(row["entity"], row["inForce"], row["next"], row["before"]) for row in document["quotas"]] == [
+    assert [
+        (row["entity"], row["inForce"], row["next"], row["before"]) for row in document["quotas"]
+    ] == [
         ({"user": "alice"}, "10000000", "5000000", "1000000"),
         ({"user": "bob"}, "10000000", None, None),
     ]

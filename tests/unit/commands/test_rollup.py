@@ -31,27 +31,36 @@ FROM = NINE - 2 * HOUR + 20 * MINUTE
         (NOW, False, NINE),
         (NOW, True, NINE + 15 * MINUTE),
         (NOW + 2 * HOUR, True, NINE + 15 * MINUTE),
-        # an hour that is under way is published as far as it is over, and never taken back to an earlier time
+        # an hour that is under way is published as far as it is over, and never taken back to an
+        # earlier time
         (NINE + 7 * MINUTE, True, NINE + 15 * MINUTE),
         # and one that is over is never cut
         (NINE - 20 * MINUTE, True, NINE - HOUR),
         (NINE, True, NINE),
     ],
 )
-def test_only_the_hour_under_way_is_cut_and_only_where_it_is_now(until_ms: int, running: bool, end_ms: int) -> None:
+def test_only_the_hour_under_way_is_cut_and_only_where_it_is_now(
+    until_ms: int, running: bool, end_ms: int
+) -> None:
     assert span_between(FROM, until_ms, now_ms=NOW, running=running) == (NINE - 2 * HOUR, end_ms)
 
 
 @pytest.mark.parametrize("running", [False, True])
-def test_where_nothing_is_over_it_is_said_what_to_ask_for(running: bool, golden: Callable[[str], None]) -> None:
+def test_where_nothing_is_over_it_is_said_what_to_ask_for(
+    running: bool, golden: Callable[[str], None]
+) -> None:
     with pytest.raises(InvalidResource) as refused:
         span_between(NINE, NINE + 4 * MINUTE, now_ms=NINE + 4 * MINUTE, running=running)
     assert ("--running" in refused.value.message) is not running
     golden(refused.value.message)
 
 
-@pytest.mark.parametrize(("end_ms", "amounts"), [(NINE + 2 * HOUR, {2}), (NINE + HOUR + 25 * MINUTE, {1, 25})])
-def test_what_is_published_is_counted_to_the_minute(end_ms: int, amounts: set[float], golden: Callable[[str], None]) -> None:
+@pytest.mark.parametrize(
+    ("end_ms", "amounts"), [(NINE + 2 * HOUR, {2}), (NINE + HOUR + 25 * MINUTE, {1, 25})]
+)
+def test_what_is_published_is_counted_to_the_minute(
+    end_ms: int, amounts: set[float], golden: Callable[[str], None]
+) -> None:
     text = span_words(NINE, end_ms)
     assert numbers(text) == amounts
     golden(text)

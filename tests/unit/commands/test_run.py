@@ -1,4 +1,6 @@
-"""`tidegate run` only fills in the settings: what is given, and the documented defaults for the rest."""
+"""`tidegate run` only fills in the settings: what is given, and the documented defaults for the
+rest.
+"""
 
 from typing import Any
 
@@ -17,11 +19,22 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     return found
 
 
-def test_without_options_everything_is_watched_on_the_documented_ports(world: Any, started: list[Settings]) -> None:
+def test_without_options_everything_is_watched_on_the_documented_ports(
+    world: Any, started: list[Settings]
+) -> None:
     assert world.run("run").code == 0
     (settings,) = started
-    assert (settings.namespaces, settings.liveness_port, settings.metrics_port, settings.listen_address) == ((), 8080, 9095, "0.0.0.0")
-    assert (settings.log_format, settings.log_level, settings.audit_file) == (LogFormat.JSON, LogLevel.INFO, "-")
+    assert (
+        settings.namespaces,
+        settings.liveness_port,
+        settings.metrics_port,
+        settings.listen_address,
+    ) == ((), 8080, 9095, "0.0.0.0")
+    assert (settings.log_format, settings.log_level, settings.audit_file) == (
+        LogFormat.JSON,
+        LogLevel.INFO,
+        "-",
+    )
 
 
 def test_namespaces_may_be_named_several_times(world: Any, started: list[Settings]) -> None:
@@ -43,7 +56,16 @@ def test_namespaces_may_be_named_several_times(world: Any, started: list[Setting
         ((), "rollups", None),
         (("--rollup-image", "tidegate:1"), "rollups", RollupOffer(image="tidegate:1")),
         (
-            ("--rollup-image", "tidegate:1", "--rollup-service-account", "usage", "--rollup-pull-secret", "a", "--rollup-pull-secret", "b"),
+            (
+                "--rollup-image",
+                "tidegate:1",
+                "--rollup-service-account",
+                "usage",
+                "--rollup-pull-secret",
+                "a",
+                "--rollup-pull-secret",
+                "b",
+            ),
             "rollups",
             RollupOffer(image="tidegate:1", service_account="usage", pull_secrets=("a", "b")),
         ),
@@ -56,12 +78,18 @@ def test_an_option_is_the_setting_of_its_name(
     assert getattr(started[0], field) == value
 
 
-@pytest.mark.parametrize("options", [("--log-level", "LOUD"), ("--log-format", "xml"), ("--metrics-port", "70000")])
-def test_an_option_that_means_nothing_starts_nothing(world: Any, started: list[Settings], options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "options", [("--log-level", "LOUD"), ("--log-format", "xml"), ("--metrics-port", "70000")]
+)
+def test_an_option_that_means_nothing_starts_nothing(
+    world: Any, started: list[Settings], options: tuple[str, ...]
+) -> None:
     assert (world.run("run", *options).code, started) == (1, [])
 
 
-def test_two_processes_on_one_machine_have_different_identities(world: Any, started: list[Settings]) -> None:
+def test_two_processes_on_one_machine_have_different_identities(
+    world: Any, started: list[Settings]
+) -> None:
     world.run("run")
     world.run("run")
     assert started[0].identity != started[1].identity
@@ -71,7 +99,9 @@ def test_an_identity_fits_into_an_event() -> None:
     assert 0 < len(Settings().identity) <= 128
 
 
-def test_an_operator_that_cannot_start_says_why_and_fails(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_operator_that_cannot_start_says_why_and_fails(
+    world: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     error = Unauthorized("Tidegate does not know how to reach Kubernetes. Give --kubeconfig FILE.")
 
     def refuse(_: Settings) -> None:

@@ -1,4 +1,6 @@
-"""`tidegate top` from end to end, on the in-memory twin: what is over, who is below the contract and why, and what is not known."""
+"""`tidegate top` from end to end, on the in-memory twin: what is over, who is below the contract
+and why, and what is not known.
+"""
 
 import json
 from collections.abc import Callable
@@ -32,37 +34,68 @@ METRICS = {"prometheus": {"url": "http://prometheus:9090"}}
 
 
 def member(name: str, rate: str) -> dict[str, Any]:
-    return {"name": name, "user": name, "topics": ["acc"], "contract": {"perBroker": {"fetch": rate}}}
+    return {
+        "name": name,
+        "user": name,
+        "topics": ["acc"],
+        "contract": {"perBroker": {"fetch": rate}},
+    }
 
 
 @pytest.fixture
 def files(world: Any, policy: Any, tier: Any) -> str:
-    """etl (L3, 60 MB/s promised, 25 in force since 40 s) and pay (L0); broker 1 carries 65 of 50 MB/s, broker 2 30, broker 3 is unknown."""
-    level = {"level": "L3", "state": "Throttled", "since": "2026-11-21T11:00:00Z", "because": "broker 1 egress 65.0 of 50.0 MB/s"}
+    """etl (L3, 60 MB/s promised, 25 in force since 40 s) and pay (L0); broker 1 carries 65 of 50
+    MB/s, broker 2 30, broker 3 is unknown.
+    """
+    level = {
+        "level": "L3",
+        "state": "Throttled",
+        "since": "2026-11-21T11:00:00Z",
+        "because": "broker 1 egress 65.0 of 50.0 MB/s",
+    }
     policy["status"] = {"levels": [level]}
     policy["spec"] |= {"metrics": METRICS, "brokers": {"egress": {"limit": "50M"}}}
     tier["spec"]["members"] = [member("pay", "60M")]
     batch = {**tier, "metadata": {"name": "batch", "namespace": "streaming"}}
     throttled = {"perBroker": {"fetch": "1M"}}
-    batch["spec"] = {"policyRef": {"name": "orders"}, "level": "L3", "throttledRates": throttled, "members": [member("etl", "60M")]}
+    batch["spec"] = {
+        "policyRef": {"name": "orders"},
+        "level": "L3",
+        "throttledRates": throttled,
+        "members": [member("etl", "60M")],
+    }
     in_force(world, PAY, 60_000_000, Reason.FIRST_QUOTA)
     in_force(world, ETL, 25_000_000, Reason.THROTTLED, of_contract=60_000_000)
     world.readings = lambda: measured(world.now)
     return str(world.write_files(policy, tier, batch))
 
 
-def in_force(world: Any, entity: Entity, rate: int, reason: Reason, *, of_contract: int | None = None) -> None:
+def in_force(
+    world: Any, entity: Entity, rate: int, reason: Reason, *, of_contract: int | None = None
+) -> None:
     """A quota that we wrote 40 s ago."""
     entry = LedgerEntry(None, str(rate), None, world.now - 40, reason, of_contract=of_contract)
     ledger = LedgerRecord(entity, "streaming/orders", "uid", {FETCH: entry})
-    write = QuotaWrite(entity, {FETCH: str(rate)}, StoredQuota(entity, {}), ledger, WriteKind.FIRST, reason, "", charged=True)
+    write = QuotaWrite(
+        entity,
+        {FETCH: str(rate)},
+        StoredQuota(entity, {}),
+        ledger,
+        WriteKind.FIRST,
+        reason,
+        "",
+        charged=True,
+    )
     (outcome,) = world.store.write([write], "memory-cluster")
     assert outcome.applied
 
 
 def measured(now: float) -> Readings:
     nics = {1: 65e6, 2: 30e6}
-    nic = {(broker, OUT): tuple(NicSpan(now - 15 * ago, 15.0, rate) for ago in (2, 1, 0)) for broker, rate in nics.items()}
+    nic = {
+        (broker, OUT): tuple(NicSpan(now - 15 * ago, 15.0, rate) for ago in (2, 1, 0))
+        for broker, rate in nics.items()
+    }
     clients = {
         (ETL, 1, OUT): ClientRate(now, 24e6, 11_300.0),
         (ETL, 2, OUT): ClientRate(now, 20e6, 0.0),
@@ -79,15 +112,27 @@ def shown(world: Any, files: str, *arguments: str) -> list[str]:
 
 
 def line_with(lines: list[str], *words: str) -> str:
-    """The first line that begins with the first of these words and has the others, with single spaces."""
+    """The first line that begins with the first of these words and has the others, with single
+    spaces.
+    """
     found = (line.split() for line in lines if line.strip())
-    return next(" ".join(line) for line in found if words[0] in line[:2] and set(words) <= set(line))
+    return next(
+        " ".join(line) for line in found if words[0] in line[:2] and set(words) <= set(line)
+    )
 
 
-def test_a_broker_over_its_limit_is_shown_with_what_it_rests_on(world: Any, files: str, golden: Callable[[str], None]) -> None:
+def test_a_broker_over_its_limit_is_shown_with_what_it_rests_on(
+    world: Any, files: str, golden: Callable[[str], None]
+) -> None:
     lines = shown(world, files)
-    over, within = line_with(lines, "1", "egress", "Over"), line_with(lines, "2", "egress", "Within")
-    assert (numbers(over), numbers(within)) == ({1, 65.0, 50.0, 130, 64.0, 0, 3}, {2, 30.0, 50.0, 60, 20.0, 0})
+    over, within = (
+        line_with(lines, "1", "egress", "Over"),
+        line_with(lines, "2", "egress", "Within"),
+    )
+    assert (numbers(over), numbers(within)) == (
+        {1, 65.0, 50.0, 130, 64.0, 0, 3},
+        {2, 30.0, 50.0, 60, 20.0, 0},
+    )
     assert numbers(lines[0]) >= {1, 3}
     golden("\n".join(lines))
 
@@ -102,10 +147,24 @@ def test_a_broker_that_is_not_known_says_why(world: Any, files: str) -> None:
 
 def test_whoever_is_below_the_contract_comes_first_with_why(world: Any, files: str) -> None:
     lines = shown(world, files)
-    assert numbers(line_with(lines, "etl", "fetch", "L3", "Throttled")) == {44.0, 25.0, 60.0, 11.3, 40}
-    assert numbers(next(line for line in lines if line.startswith("etl (user=etl): "))) == {25.0, 60.0, 1.0}
+    assert numbers(line_with(lines, "etl", "fetch", "L3", "Throttled")) == {
+        44.0,
+        25.0,
+        60.0,
+        11.3,
+        40,
+    }
+    assert numbers(next(line for line in lines if line.startswith("etl (user=etl): "))) == {
+        25.0,
+        60.0,
+        1.0,
+    }
     assert numbers(line_with(lines, "pay", "fetch", "L0")) == {40.0, 60.0, 0.0}
-    assert [line.split()[1] for line in lines if line.startswith(("L3", "L0")) and "fetch" in line.split()] == ["etl", "pay"]
+    assert [
+        line.split()[1]
+        for line in lines
+        if line.startswith(("L3", "L0")) and "fetch" in line.split()
+    ] == ["etl", "pay"]
 
 
 def test_levels_are_added_up(world: Any, files: str) -> None:
@@ -114,11 +173,17 @@ def test_levels_are_added_up(world: Any, files: str) -> None:
     assert numbers(line_with(lines, "L0", "1", "40.0")) == {1, 0, 40.0}
 
 
-def test_everything_fits_into_a_hundred_columns(world: Any, files: str, policy: Any, tier: Any) -> None:
+def test_everything_fits_into_a_hundred_columns(
+    world: Any, files: str, policy: Any, tier: Any
+) -> None:
     for name in ("e" * 60, "f" * 60):
         tier["spec"]["members"].append(member(name, "1250M"))
     policy["spec"]["brokers"] = {"egress": {"limit": "3125M"}}
-    tables = [line for line in shown(world, str(world.write_files(policy, tier))) if line.startswith(("LEVEL", "BROKER", "L0", "     "))]
+    tables = [
+        line
+        for line in shown(world, str(world.write_files(policy, tier)))
+        if line.startswith(("LEVEL", "BROKER", "L0", "     "))
+    ]
     assert len(tables) > 5
     assert max(map(len, tables)) <= 100
 
@@ -139,7 +204,9 @@ def test_what_stands_in_kafka_is_shown_and_not_what_will(world: Any, files: str)
 
 
 def test_a_prometheus_that_is_away_is_said(world: Any, files: str) -> None:
-    error = Unreachable(Reason.PROMETHEUS_UNREACHABLE, "http://prometheus:9090 did not answer within 10 s.")
+    error = Unreachable(
+        Reason.PROMETHEUS_UNREACHABLE, "http://prometheus:9090 did not answer within 10 s."
+    )
 
     def away() -> Readings:
         raise error
@@ -164,8 +231,16 @@ def test_json_has_everything_and_null_is_unknown(world: Any, files: str) -> None
     assert broker[3]["bytesPerSecond"] is None
     assert broker[3]["why"]
     etl, pay = document["members"]
-    assert (etl["member"], etl["quota"], etl["contract"], etl["belowContract"]) == ("etl", 25_000_000, 60_000_000, True)
-    because = {level["level"]: level["said"] and numbers(level["said"]["because"]) for level in document["levels"]}
+    assert (etl["member"], etl["quota"], etl["contract"], etl["belowContract"]) == (
+        "etl",
+        25_000_000,
+        60_000_000,
+        True,
+    )
+    because = {
+        level["level"]: level["said"] and numbers(level["said"]["because"])
+        for level in document["levels"]
+    }
     assert because == {"L0": None, "L3": {1, 65.0, 50.0}}
     assert etl["written"] == {"reason": "Throttled", "atSeconds": world.now - 40}
     assert pay["belowContract"] is False
@@ -190,10 +265,16 @@ def test_it_looks_again_every_so_often_until_somebody_ends_it(world: Any, files:
     world.during_wait = ends_after(world, 3)
     answer = world.run("top", "-f", files, "--interval", "7", "-o", "json")
     assert (answer.code, world.waits) == (0, [7, 7, 7])
-    assert [json.loads(line)["atSeconds"] for line in answer.out.splitlines()] == [1_000_000, 1_000_007, 1_000_014]
+    assert [json.loads(line)["atSeconds"] for line in answer.out.splitlines()] == [
+        1_000_000,
+        1_000_007,
+        1_000_014,
+    ]
 
 
-def test_an_edited_limit_is_seen_at_the_next_look(world: Any, files: str, policy: Any, tier: Any) -> None:
+def test_an_edited_limit_is_seen_at_the_next_look(
+    world: Any, files: str, policy: Any, tier: Any
+) -> None:
     def edit() -> None:
         policy["spec"]["brokers"] = {"egress": {"limit": "80M"}}
         world.write_files(policy, tier)
@@ -201,10 +282,15 @@ def test_an_edited_limit_is_seen_at_the_next_look(world: Any, files: str, policy
 
     world.during_wait = edit
     answer = world.run("top", "-f", files, "-o", "json")
-    assert [json.loads(line)["brokers"][0]["limit"] for line in answer.out.splitlines()] == [50_000_000, 80_000_000]
+    assert [json.loads(line)["brokers"][0]["limit"] for line in answer.out.splitlines()] == [
+        50_000_000,
+        80_000_000,
+    ]
 
 
-def test_a_policy_that_cannot_be_read_for_a_moment_is_taken_as_it_was(world: Any, files: str, golden: Callable[[str], None]) -> None:
+def test_a_policy_that_cannot_be_read_for_a_moment_is_taken_as_it_was(
+    world: Any, files: str, golden: Callable[[str], None]
+) -> None:
     def break_file() -> None:
         (world.folder / "all.yaml").write_text("{")
         ends_after(world, 2)()

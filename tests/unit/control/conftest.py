@@ -1,4 +1,6 @@
-"""The operator in memory, fresh for each test, and quiet: its threads would log into whatever test comes next."""
+"""The operator in memory, fresh for each test, and quiet: its threads would log into whatever test
+comes next.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,6 @@
-"""A process that dies at a chosen call, before or after the call took effect, for tests of the process after it."""
+"""A process that dies at a chosen call, before or after the call took effect, for tests of the
+process after it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ class Killed(BaseException):
 
 
 class Fate:
-    """Counts calls; at call number `dies_at` (None = never) the process dies, `after` the call or before it."""
+    """Counts calls; at call number `dies_at` (None = never) the process dies, `after` the call or
+    before it.
+    """
 
     def __init__(self, dies_at: int | None = None, *, after: bool = False) -> None:
         self.calls = 0

@@ -1,4 +1,6 @@
-"""A whole operator in memory: Kubernetes, ZooKeeper and leaders are doubles, and a test sets the clock."""
+"""A whole operator in memory: Kubernetes, ZooKeeper and leaders are doubles, and a test sets the
+clock.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ class Leaders:
     def read(self, patterns: Collection[str]) -> Topology:
         if self.error is not None:
             raise self.error
-        topics = {name: TopicLeaders(spread) for name, spread in self.leaders.items() if name in patterns}
+        topics = {
+            name: TopicLeaders(spread) for name, spread in self.leaders.items() if name in patterns
+        }
         return Topology(0.0, self.brokers, topics, self.cluster_id)
 
     def quota_callbacks(self) -> dict[int, str]:
@@ -65,7 +69,9 @@ class Metrics:
 
 @dataclass
 class Stage:
-    """One operator process and the world around it. `restart` forgets all that a process keeps in memory."""
+    """One operator process and the world around it. `restart` forgets all that a process keeps in
+    memory.
+    """
 
     kubernetes: Any = field(default_factory=InMemoryKubernetes)
     store: Any = field(default_factory=lambda: MemoryQuotaStore(topics=["acc"]))
@@ -84,7 +90,9 @@ class Stage:
         self.cache = ResourceCache(lambda: None, monotonic=lambda: self.now)
         writer = StatusWriter(self.kubernetes, wall=lambda: self.now)
         recorder = EventRecorder(self.kubernetes, monotonic=lambda: self.now)
-        publisher = KubernetesPublisher(writer, recorder, cache=self.cache, telemetry=self.telemetry)
+        publisher = KubernetesPublisher(
+            writer, recorder, cache=self.cache, telemetry=self.telemetry
+        )
         self.world = OperatorContext(
             Settings(), clock, self.kubernetes, self.cache, Reporter(publisher), self.telemetry,
             VitalSigns(clock.monotonic, 120.0), lambda *_, **__: KafkaCluster("zk:2181", self.store, self.leaders),
@@ -99,26 +107,47 @@ class Stage:
                 relist(self.cache, self.kubernetes, kind)
         key = f"streaming/{name}"
         if key not in self.controllers:
-            self.controllers[key] = Controller(key, self.world, may_write=lambda: self.may_write, wake=lambda _: None)
+            self.controllers[key] = Controller(
+                key, self.world, may_write=lambda: self.may_write, wake=lambda _: None
+            )
             self.controllers[key]._metrics = Metrics(self)  # type: ignore[assignment]  # the real one has a thread
         return self.controllers[key].pass_once()
 
     def policy(
-        self, name: str = "orders", *, created: str = "2026-01-01T00:00:00Z", annotations: dict[str, str] | None = None, **spec: Any
+        self,
+        name: str = "orders",
+        *,
+        created: str = "2026-01-01T00:00:00Z",
+        annotations: dict[str, str] | None = None,
+        **spec: Any,
     ) -> ObjectRef:
-        kafka = {"bootstrapServers": "kafka:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "zk:2181"}}
+        kafka = {
+            "bootstrapServers": "kafka:9092",
+            "quotaStore": "ZooKeeper",
+            "zookeeper": {"connect": "zk:2181"},
+        }
         metadata = {"name": name, "namespace": "streaming", "annotations": annotations or {}}
         made = self.kubernetes.create(
-            BROKER_BANDWIDTH_POLICIES, {"metadata": metadata, "spec": {"mode": "Enforce", "kafka": kafka, **spec}}
+            BROKER_BANDWIDTH_POLICIES,
+            {"metadata": metadata, "spec": {"mode": "Enforce", "kafka": kafka, **spec}},
         )
         ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, made)
         self.kubernetes.edit(ref, lambda raw: raw["metadata"].update(creationTimestamp=created))
         return ref
 
-    def tier(self, name: str = "gold", *, user: str = "alice", rate: str = "10M", policy: str = "orders") -> ObjectRef:
-        member = {"name": user, "user": user, "topics": ["acc"], "contract": {"perPartition": {"produce": rate}}}
+    def tier(
+        self, name: str = "gold", *, user: str = "alice", rate: str = "10M", policy: str = "orders"
+    ) -> ObjectRef:
+        member = {
+            "name": user,
+            "user": user,
+            "topics": ["acc"],
+            "contract": {"perPartition": {"produce": rate}},
+        }
         spec = {"policyRef": {"name": policy}, "level": "L0", "members": [member]}
-        made = self.kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": name, "namespace": "streaming"}, "spec": spec})
+        made = self.kubernetes.create(
+            BUSINESS_TIERS, {"metadata": {"name": name, "namespace": "streaming"}, "spec": spec}
+        )
         return ObjectRef.of(BUSINESS_TIERS, made)
 
     def produce(self, entity: Entity = ALICE) -> str | None:
@@ -128,7 +157,9 @@ class Stage:
 
     def condition(self, ref: ObjectRef, kind: str = "Ready") -> tuple[str, str]:
         conditions = self.kubernetes.get(ref)["status"]["conditions"]
-        return next((entry["status"], entry["reason"]) for entry in conditions if entry["type"] == kind)
+        return next(
+            (entry["status"], entry["reason"]) for entry in conditions if entry["type"] == kind
+        )
 
     def message(self, ref: ObjectRef, kind: str = "Ready") -> str:
         conditions = self.kubernetes.get(ref)["status"]["conditions"]

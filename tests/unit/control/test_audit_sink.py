@@ -41,7 +41,9 @@ def open_file() -> Iterator[Callable[[Path], AuditFile]]:
         yield lambda path: stack.enter_context(closing(AuditFile(str(path))))
 
 
-def test_what_is_there_already_stays(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
+def test_what_is_there_already_stays(
+    tmp_path: Path, open_file: Callable[[Path], AuditFile]
+) -> None:
     path = tmp_path / "audit.jsonl"
     path.write_text("before\n")
     open_file(path).append("one\n")
@@ -49,14 +51,18 @@ def test_what_is_there_already_stays(tmp_path: Path, open_file: Callable[[Path],
     assert path.read_text() == "before\none\ntwo\n"
 
 
-def test_after_a_line_that_was_torn_by_a_crash_a_new_one_begins(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
+def test_after_a_line_that_was_torn_by_a_crash_a_new_one_begins(
+    tmp_path: Path, open_file: Callable[[Path], AuditFile]
+) -> None:
     path = tmp_path / "audit.jsonl"
     path.write_text('{"kind":"wri')
     open_file(path).append("one\n")
     assert path.read_text() == '{"kind":"wri\none\n'
 
 
-def test_a_file_that_was_rotated_away_is_opened_anew(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
+def test_a_file_that_was_rotated_away_is_opened_anew(
+    tmp_path: Path, open_file: Callable[[Path], AuditFile]
+) -> None:
     path = tmp_path / "audit.jsonl"
     sink = open_file(path)
     sink.append("one\n")
@@ -65,7 +71,9 @@ def test_a_file_that_was_rotated_away_is_opened_anew(tmp_path: Path, open_file: 
     assert (path.read_text(), (tmp_path / "audit.jsonl.1").read_text()) == ("two\n", "one\n")
 
 
-def test_a_file_that_was_copied_and_cut_short_begins_anew_without_a_hole(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
+def test_a_file_that_was_copied_and_cut_short_begins_anew_without_a_hole(
+    tmp_path: Path, open_file: Callable[[Path], AuditFile]
+) -> None:
     path = tmp_path / "audit.jsonl"
     sink = open_file(path)
     sink.append("one\n")
@@ -74,7 +82,9 @@ def test_a_file_that_was_copied_and_cut_short_begins_anew_without_a_hole(tmp_pat
     assert path.read_text() == "two\n"
 
 
-def test_a_named_pipe_is_written_to_as_well(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
+def test_a_named_pipe_is_written_to_as_well(
+    tmp_path: Path, open_file: Callable[[Path], AuditFile]
+) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -85,7 +95,9 @@ def test_a_named_pipe_is_written_to_as_well(tmp_path: Path, open_file: Callable[
     os.close(reader)
 
 
-def test_no_other_user_of_the_machine_may_read_the_file(tmp_path: Path, open_file: Callable[[Path], AuditFile]) -> None:
+def test_no_other_user_of_the_machine_may_read_the_file(
+    tmp_path: Path, open_file: Callable[[Path], AuditFile]
+) -> None:
     path = tmp_path / "audit.jsonl"
     open_file(path).append("one\n")
     assert path.stat().st_mode & 0o007 == 0
@@ -112,7 +124,9 @@ def test_a_full_disk_costs_lines_is_logged_once_and_is_tried_again() -> None:
 
 def test_a_folder_that_does_not_exist_costs_lines_and_nothing_else(tmp_path: Path) -> None:
     counts = Counts()
-    AuditQueue(AuditFile(str(tmp_path / "nowhere" / "audit.jsonl")), "/audit", count=counts, beside=False).put(lambda: ["one"])
+    AuditQueue(
+        AuditFile(str(tmp_path / "nowhere" / "audit.jsonl")), "/audit", count=counts, beside=False
+    ).put(lambda: ["one"])
     assert counts == {"lost": 1}
 
 

@@ -1,4 +1,6 @@
-"""A policy's connection: settings from `tls`, `authentication` and their Secrets, kept while nothing changes, closed without a trace."""
+"""A policy's connection: settings from `tls`, `authentication` and their Secrets, kept while
+nothing changes, closed without a trace.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,7 +12,14 @@ import pytest
 from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.control.stage import AWAY
-from tidegate.control.connections import SECRET_AGE_SECONDS, Connection, Secrets, brokers_connection, read_secrets, zookeeper_connection
+from tidegate.control.connections import (
+    SECRET_AGE_SECONDS,
+    Connection,
+    Secrets,
+    brokers_connection,
+    read_secrets,
+    zookeeper_connection,
+)
 from tidegate.control.observe import KafkaCluster
 from tidegate.errors import NotFound, TidegateError, Unreachable, UserActionRequired
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, TlsFiles
@@ -21,15 +30,30 @@ from tidegate.resources.policy import KafkaCluster as KafkaSpec
 # key.
 
 
-# as Strimzi makes them for a KafkaUser with a password, one with a certificate, and a cluster's authority
+# as Strimzi makes them for a KafkaUser with a password, one with a certificate, and a cluster's
+# authority
 PASSWORD_USER = {"password": b"ebb\xc3\xa4\n", "sasl.jaas.config": b"org.apache.kafka...;"}
-TLS_USER = {"ca.crt": b"of clients", "user.crt": b"certificate", "user.key": b"key", "user.p12": b"\x00", "user.password": b"x"}
+TLS_USER = {
+    "ca.crt": b"of clients",
+    "user.crt": b"certificate",
+    "user.key": b"key",
+    "user.p12": b"\x00",
+    "user.password": b"x",
+}
 CLUSTER_CA = {"ca.crt": b"authority", "ca.p12": b"\x00", "ca.password": b"x"}
-SECRETS = Secrets("streaming", {"orders": PASSWORD_USER, "orders-tls": TLS_USER, "kafka-cluster-ca-cert": CLUSTER_CA})
+SECRETS = Secrets(
+    "streaming",
+    {"orders": PASSWORD_USER, "orders-tls": TLS_USER, "kafka-cluster-ca-cert": CLUSTER_CA},
+)
 
-BY_PASSWORD = {"username": "orders", "passwordSecret": {"secretName": "orders", "password": "password"}}
+BY_PASSWORD = {
+    "username": "orders",
+    "passwordSecret": {"secretName": "orders", "password": "password"},
+}
 CERTIFICATE = {"secretName": "orders-tls", "certificate": "user.crt", "key": "user.key"}
-TRUSTED = {"trustedCertificates": ({"secretName": "kafka-cluster-ca-cert", "certificate": "ca.crt"},)}
+TRUSTED = {
+    "trustedCertificates": ({"secretName": "kafka-cluster-ca-cert", "certificate": "ca.crt"},)
+}
 
 
 def kafka_spec(zookeeper: dict[str, Any] | None = None, **fields: Any) -> KafkaSpec:
@@ -50,14 +74,29 @@ def content(path: str | None) -> bytes:
 
 
 def test_without_both_there_is_no_login_and_nothing_is_encrypted(tmp_path: Path) -> None:
-    zookeeper, brokers = zookeeper_connection(kafka_spec(), Secrets(), tmp_path), brokers_connection(kafka_spec(), Secrets(), tmp_path)
-    assert (zookeeper.connect, zookeeper.sasl, zookeeper.tls) == ("zk-1:2181,zk-2:2181/kafka", None, None)
-    assert (brokers.bootstrap_servers, brokers.sasl, brokers.tls) == (("kafka-1:9092", "kafka-2:9092"), None, None)
+    zookeeper, brokers = (
+        zookeeper_connection(kafka_spec(), Secrets(), tmp_path),
+        brokers_connection(kafka_spec(), Secrets(), tmp_path),
+    )
+    assert (zookeeper.connect, zookeeper.sasl, zookeeper.tls) == (
+        "zk-1:2181,zk-2:2181/kafka",
+        None,
+        None,
+    )
+    assert (brokers.bootstrap_servers, brokers.sasl, brokers.tls) == (
+        ("kafka-1:9092", "kafka-2:9092"),
+        None,
+        None,
+    )
     assert list(tmp_path.iterdir()) == []
 
 
-def test_zookeeper_logs_in_by_digest_whose_password_may_end_in_the_newline_of_an_editor(tmp_path: Path) -> None:
-    login = zookeeper_connection(kafka_spec({"authentication": by("digest")}), SECRETS, tmp_path).sasl
+def test_zookeeper_logs_in_by_digest_whose_password_may_end_in_the_newline_of_an_editor(
+    tmp_path: Path,
+) -> None:
+    login = zookeeper_connection(
+        kafka_spec({"authentication": by("digest")}), SECRETS, tmp_path
+    ).sasl
     assert login == SaslLogin(SaslMechanism.DIGEST_MD5, "orders", "ebbä")
 
 
@@ -65,11 +104,17 @@ def test_zookeeper_logs_in_by_digest_whose_password_may_end_in_the_newline_of_an
 def test_brokers_are_logged_in_to_by_the_mechanism_of_the_type(tmp_path: Path, kind: str) -> None:
     login = brokers_connection(kafka_spec(authentication=by(kind)), SECRETS, tmp_path).sasl
     assert login is not None
-    assert (login.mechanism.value, login.username, login.password) == (kind.upper(), "orders", "ebbä")
+    assert (login.mechanism.value, login.username, login.password) == (
+        kind.upper(),
+        "orders",
+        "ebbä",
+    )
 
 
 def test_the_secrets_of_a_strimzi_user_with_a_certificate_fit_unchanged(tmp_path: Path) -> None:
-    declared = kafka_spec(tls=TRUSTED, authentication={"type": "tls", "certificateAndKey": CERTIFICATE})
+    declared = kafka_spec(
+        tls=TRUSTED, authentication={"type": "tls", "certificateAndKey": CERTIFICATE}
+    )
     connection = brokers_connection(declared, SECRETS, tmp_path)
     assert connection.sasl is None
     assert connection.tls is not None
@@ -83,9 +128,17 @@ def test_tls_alone_trusts_the_machines_own_authorities(tmp_path: Path) -> None:
 
 
 def test_a_pattern_and_several_secrets_are_trusted_together(tmp_path: Path) -> None:
-    secrets = Secrets("streaming", {"old": {"ca.crt": b"one"}, "new": {"b.crt": b"three", "a.crt": b"two", "ca.p12": b"\x00"}})
-    trusted = ({"secretName": "old", "certificate": "ca.crt"}, {"secretName": "new", "pattern": "*.crt"})
-    files = brokers_connection(kafka_spec(tls={"trustedCertificates": trusted}), secrets, tmp_path).tls
+    secrets = Secrets(
+        "streaming",
+        {"old": {"ca.crt": b"one"}, "new": {"b.crt": b"three", "a.crt": b"two", "ca.p12": b"\x00"}},
+    )
+    trusted = (
+        {"secretName": "old", "certificate": "ca.crt"},
+        {"secretName": "new", "pattern": "*.crt"},
+    )
+    files = brokers_connection(
+        kafka_spec(tls={"trustedCertificates": trusted}), secrets, tmp_path
+    ).tls
     assert files is not None
     assert content(files.ca_file).split() == [b"one", b"two", b"three"]
 
@@ -95,17 +148,28 @@ def test_a_pattern_and_several_secrets_are_trusted_together(tmp_path: Path) -> N
     [
         ({"orders": {"user": b"x"}}, "Secret streaming/orders has no key password"),
         ({"orders": {"password": b""}}, "Secret streaming/orders has nothing in its key password"),
-        ({"orders": {"password": b"\n"}}, "Secret streaming/orders has nothing in its key password"),
-        ({"orders": {"password": b"\xff"}}, "Secret streaming/orders must have UTF-8 text in its key password"),
+        (
+            {"orders": {"password": b"\n"}},
+            "Secret streaming/orders has nothing in its key password",
+        ),
+        (
+            {"orders": {"password": b"\xff"}},
+            "Secret streaming/orders must have UTF-8 text in its key password",
+        ),
         ({"kafka-cluster-ca-cert": {}}, "Secret streaming/kafka-cluster-ca-cert has no key ca.crt"),
-        ({"orders-tls": {"user.crt": b"certificate"}}, "Secret streaming/orders-tls has no key user.key"),
+        (
+            {"orders-tls": {"user.crt": b"certificate"}},
+            "Secret streaming/orders-tls has no key user.key",
+        ),
         ({"orders-tls": {"user.key": b"key"}}, "Secret streaming/orders-tls has no key user.crt"),
     ],
 )
 def test_a_secret_that_does_not_fit_is_refused_by_its_name_and_key(
     tmp_path: Path, secrets: dict[str, Any], what: str, golden: Callable[[str], None]
 ) -> None:
-    declared = kafka_spec(tls=TRUSTED, authentication=by("scram-sha-512", certificateAndKey=CERTIFICATE))
+    declared = kafka_spec(
+        tls=TRUSTED, authentication=by("scram-sha-512", certificateAndKey=CERTIFICATE)
+    )
     with pytest.raises(UserActionRequired, match=what) as refused:
         brokers_connection(declared, Secrets("streaming", {**SECRETS.data, **secrets}), tmp_path)
     assert refused.value.reason is Reason.SECRET_UNREADABLE
@@ -114,12 +178,16 @@ def test_a_secret_that_does_not_fit_is_refused_by_its_name_and_key(
 
 def test_a_pattern_that_nothing_matches_is_refused(tmp_path: Path) -> None:
     trusted = {"trustedCertificates": ({"secretName": "orders", "pattern": "*.crt"},)}
-    with pytest.raises(UserActionRequired, match=r"Secret streaming/orders has no key that matches \*\.crt"):
+    with pytest.raises(
+        UserActionRequired, match=r"Secret streaming/orders has no key that matches \*\.crt"
+    ):
         brokers_connection(kafka_spec(tls=trusted), SECRETS, tmp_path)
 
 
 def test_certificates_are_files_that_no_other_user_can_read(tmp_path: Path) -> None:
-    declared = kafka_spec({"tls": TRUSTED, "authentication": {"type": "tls", "certificateAndKey": CERTIFICATE}})
+    declared = kafka_spec(
+        {"tls": TRUSTED, "authentication": {"type": "tls", "certificateAndKey": CERTIFICATE}}
+    )
     files = zookeeper_connection(declared, SECRETS, tmp_path).tls
     assert files is not None
     paths = [Path(str(path)) for path in (files.ca_file, files.certificate_file, files.key_file)]
@@ -129,19 +197,33 @@ def test_certificates_are_files_that_no_other_user_can_read(tmp_path: Path) -> N
 
 
 def test_zookeeper_and_brokers_keep_their_certificates_apart(tmp_path: Path) -> None:
-    secrets = Secrets("streaming", {"zookeeper": {"ca.crt": b"of zookeeper"}, "kafka": {"ca.crt": b"of the brokers"}})
+    secrets = Secrets(
+        "streaming",
+        {"zookeeper": {"ca.crt": b"of zookeeper"}, "kafka": {"ca.crt": b"of the brokers"}},
+    )
     of_zookeeper, of_brokers = (
-        {"trustedCertificates": ({"secretName": name, "certificate": "ca.crt"},)} for name in ("zookeeper", "kafka")
+        {"trustedCertificates": ({"secretName": name, "certificate": "ca.crt"},)}
+        for name in ("zookeeper", "kafka")
     )
     declared = kafka_spec({"tls": of_zookeeper}, tls=of_brokers)
-    zookeeper, brokers = zookeeper_connection(declared, secrets, tmp_path).tls, brokers_connection(declared, secrets, tmp_path).tls
+    zookeeper, brokers = (
+        zookeeper_connection(declared, secrets, tmp_path).tls,
+        brokers_connection(declared, secrets, tmp_path).tls,
+    )
     assert zookeeper is not None
     assert brokers is not None
-    assert (content(zookeeper.ca_file), content(brokers.ca_file)) == (b"of zookeeper", b"of the brokers")
+    assert (content(zookeeper.ca_file), content(brokers.ca_file)) == (
+        b"of zookeeper",
+        b"of the brokers",
+    )
 
 
 def test_every_secret_that_a_connection_needs_is_named() -> None:
-    declared = kafka_spec({"authentication": by("digest")}, tls=TRUSTED, authentication={"type": "tls", "certificateAndKey": CERTIFICATE})
+    declared = kafka_spec(
+        {"authentication": by("digest")},
+        tls=TRUSTED,
+        authentication={"type": "tls", "certificateAndKey": CERTIFICATE},
+    )
     assert declared.secret_names == SECRETS.data.keys()
     assert kafka_spec().secret_names == frozenset()
 
@@ -150,17 +232,25 @@ def test_a_secret_that_has_vanished_is_taken_from_what_is_known() -> None:
     kubernetes = InMemoryKubernetes()
     with pytest.raises(NotFound, match="streaming/orders"):
         read_secrets(kubernetes, "streaming", ["orders"])
-    assert read_secrets(kubernetes, "streaming", ["orders"], known=SECRETS).data == {"orders": PASSWORD_USER}
+    assert read_secrets(kubernetes, "streaming", ["orders"], known=SECRETS).data == {
+        "orders": PASSWORD_USER
+    }
 
 
 def test_no_password_is_ever_shown(tmp_path: Path) -> None:
     secrets = Secrets("streaming", {"orders": {"password": b"swordfish"}})
     declared = kafka_spec({"authentication": by("digest")}, authentication=by("plain"))
-    shown = secrets, zookeeper_connection(declared, secrets, tmp_path), brokers_connection(declared, secrets, tmp_path)
+    shown = (
+        secrets,
+        zookeeper_connection(declared, secrets, tmp_path),
+        brokers_connection(declared, secrets, tmp_path),
+    )
     assert "swordfish" not in repr(shown)
     with pytest.raises(UserActionRequired) as refused:
         brokers_connection(
-            kafka_spec(authentication=by("plain")), Secrets("streaming", {"orders": {"password": b"swordfish\xff"}}), tmp_path
+            kafka_spec(authentication=by("plain")),
+            Secrets("streaming", {"orders": {"password": b"swordfish\xff"}}),
+            tmp_path,
         )
     assert "swordfish" not in str(refused.value)
 
@@ -172,7 +262,9 @@ def test_no_password_is_ever_shown(tmp_path: Path) -> None:
 
 @dataclass
 class Opened:
-    """One connection that was opened, as store and topology in one; `brokers_changed` does what a watch does."""
+    """One connection that was opened, as store and topology in one; `brokers_changed` does what a
+    watch does.
+    """
 
     secrets: Secrets
     folder: Path
@@ -201,7 +293,11 @@ class House:
 
     def __post_init__(self) -> None:
         self.connection = Connection(
-            "streaming", kubernetes=self.kubernetes, opener=self._open, wake=self._wake, monotonic=lambda: self.now
+            "streaming",
+            kubernetes=self.kubernetes,
+            opener=self._open,
+            wake=self._wake,
+            monotonic=lambda: self.now,
         )
 
     def _open(self, spec: KafkaSpec, *, secrets: Secrets, folder: Path) -> KafkaCluster:
@@ -221,9 +317,20 @@ def house() -> House:
 
 
 def spec(connect: str = "zk:2181", **fields: Any) -> KafkaSpec:
-    login = {"type": "digest", "username": "tidegate", "passwordSecret": {"secretName": "zookeeper", "password": "password"}}
+    login = {
+        "type": "digest",
+        "username": "tidegate",
+        "passwordSecret": {"secretName": "zookeeper", "password": "password"},
+    }
     zookeeper = {"connect": connect, "authentication": login}
-    return KafkaSpec.model_validate({"bootstrapServers": "kafka:9092", "quotaStore": "ZooKeeper", "zookeeper": zookeeper, **fields})
+    return KafkaSpec.model_validate(
+        {
+            "bootstrapServers": "kafka:9092",
+            "quotaStore": "ZooKeeper",
+            "zookeeper": zookeeper,
+            **fields,
+        }
+    )
 
 
 def test_the_same_spec_again_needs_no_new_connection(house: House) -> None:
@@ -239,8 +346,12 @@ def test_a_changed_spec_closes_the_old_connection_before_it_opens_the_next(house
     assert not house.opened[0].folder.exists()
 
 
-@pytest.mark.parametrize(("age_seconds", "opened"), [(SECRET_AGE_SECONDS - 1, 1), (SECRET_AGE_SECONDS + 1, 2)])
-def test_a_changed_secret_is_noticed_after_a_minute(house: House, age_seconds: float, opened: int) -> None:
+@pytest.mark.parametrize(
+    ("age_seconds", "opened"), [(SECRET_AGE_SECONDS - 1, 1), (SECRET_AGE_SECONDS + 1, 2)]
+)
+def test_a_changed_secret_is_noticed_after_a_minute(
+    house: House, age_seconds: float, opened: int
+) -> None:
     house.connection.cluster(spec())
     house.kubernetes.put_secret("streaming", "zookeeper", {"password": b"new"})
     house.now += age_seconds
@@ -256,14 +367,20 @@ def test_a_secret_that_did_not_change_keeps_the_connection_however_old_it_is(hou
 
 
 def brokers_login(secret: str) -> dict[str, Any]:
-    return {"type": "plain", "username": "orders", "passwordSecret": {"secretName": secret, "password": "password"}}
+    return {
+        "type": "plain",
+        "username": "orders",
+        "passwordSecret": {"secretName": secret, "password": "password"},
+    }
 
 
 def test_every_secret_that_either_side_names_is_read(house: House) -> None:
     house.kubernetes.put_secret("streaming", "clients", {"password": b"x"})
     house.kubernetes.put_secret("streaming", "unrelated", {"password": b"y"})
     house.connection.cluster(spec(authentication=brokers_login("clients")))
-    assert house.opened[0].secrets == Secrets("streaming", {"zookeeper": {"password": b"old"}, "clients": {"password": b"x"}})
+    assert house.opened[0].secrets == Secrets(
+        "streaming", {"zookeeper": {"password": b"old"}, "clients": {"password": b"x"}}
+    )
 
 
 def test_a_missing_secret_opens_nothing_and_is_named(house: House) -> None:
@@ -272,8 +389,13 @@ def test_a_missing_secret_opens_nothing_and_is_named(house: House) -> None:
     assert (missing.value.reason, house.opened) == (Reason.SECRET_UNREADABLE, [])
 
 
-@pytest.mark.parametrize("error", [AWAY, NotFound(Reason.SECRET_UNREADABLE, "Secret streaming/zookeeper does not exist.")])
-def test_an_open_connection_outlives_its_secret_so_that_quotas_can_still_be_given_back(house: House, error: TidegateError) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [AWAY, NotFound(Reason.SECRET_UNREADABLE, "Secret streaming/zookeeper does not exist.")],
+)
+def test_an_open_connection_outlives_its_secret_so_that_quotas_can_still_be_given_back(
+    house: House, error: TidegateError
+) -> None:
     first = house.connection.cluster(spec())
     house.kubernetes.fail_with(error)
     house.now += SECRET_AGE_SECONDS + 1

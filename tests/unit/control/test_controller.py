@@ -26,10 +26,20 @@ def test_a_contract_is_in_zookeeper_and_in_status_after_one_pass(stage: Stage) -
 def test_a_pass_that_changes_nothing_writes_nothing_anywhere(stage: Stage) -> None:
     policy, tier = stage.policy(), stage.tier()
     stage.run()
-    before = (stage.store.transactions, stage.kubernetes.get(policy), stage.kubernetes.get(tier), len(stage.kubernetes.events))
+    before = (
+        stage.store.transactions,
+        stage.kubernetes.get(policy),
+        stage.kubernetes.get(tier),
+        len(stage.kubernetes.events),
+    )
     stage.now += 15
     stage.run()
-    assert (stage.store.transactions, stage.kubernetes.get(policy), stage.kubernetes.get(tier), len(stage.kubernetes.events)) == before
+    assert (
+        stage.store.transactions,
+        stage.kubernetes.get(policy),
+        stage.kubernetes.get(tier),
+        len(stage.kubernetes.events),
+    ) == before
 
 
 def test_a_restarted_operator_that_finds_all_well_reports_nothing(stage: Stage) -> None:
@@ -85,7 +95,9 @@ def _break(raw: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_tier_that_does_not_read_is_held_and_never_taken_for_absent(stage: Stage, restarted: bool) -> None:
+def test_a_tier_that_does_not_read_is_held_and_never_taken_for_absent(
+    stage: Stage, restarted: bool
+) -> None:
     policy, gold, silver = stage.policy(), stage.tier(), stage.tier("silver", user="bob", rate="5M")
     stage.run()
     stage.kubernetes.edit(gold, _break)
@@ -117,7 +129,10 @@ def test_too_many_removals_wait_for_a_person_who_names_the_count(stage: Stage) -
     stage.kubernetes.delete(tier)
     stage.run()
     assert (stage.produce(), stage.condition(policy)) == ("10000000", ("False", "RemovalHeld"))
-    stage.kubernetes.edit(policy, lambda raw: raw["metadata"]["annotations"].update({"tidegate.io/confirm-removal": "1"}))
+    stage.kubernetes.edit(
+        policy,
+        lambda raw: raw["metadata"]["annotations"].update({"tidegate.io/confirm-removal": "1"}),
+    )
     stage.run()
     assert stage.produce() is None
 
@@ -140,15 +155,24 @@ def test_paused_freezes_everything_and_is_reported(stage: Stage, value: str) -> 
     assert (stage.produce(), stage.condition(policy)) == (None, ("False", "Paused"))
 
 
-def test_suspend_pauses_like_the_annotation_and_ready_names_which_of_them_it_is(stage: Stage) -> None:
+def test_suspend_pauses_like_the_annotation_and_ready_names_which_of_them_it_is(
+    stage: Stage,
+) -> None:
     policy = stage.policy(suspend=True)
     stage.tier()
     stage.run()
     assert (stage.produce(), stage.condition(policy)) == (None, ("False", "Paused"))
-    assert stage.message(policy) == "Paused by spec.suspend; every quota stays as it is until that ends"
-    stage.kubernetes.edit(policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/paused": "true"}))
+    assert (
+        stage.message(policy)
+        == "Paused by spec.suspend; every quota stays as it is until that ends"
+    )
+    stage.kubernetes.edit(
+        policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/paused": "true"})
+    )
     stage.run()
-    assert stage.message(policy).startswith("Paused by spec.suspend and the annotation tidegate.io/paused;")
+    assert stage.message(policy).startswith(
+        "Paused by spec.suspend and the annotation tidegate.io/paused;"
+    )
     stage.kubernetes.edit(policy, lambda raw: raw["spec"].update(suspend=False))
     stage.run()
     assert stage.message(policy).startswith("Paused by the annotation tidegate.io/paused;")
@@ -173,7 +197,9 @@ def test_without_its_lease_a_replica_writes_no_quota(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(("deletion_policy", "left"), [("Restore", None), ("Retain", "10000000")])
-def test_a_deleted_policy_goes_and_leaves_what_its_deletion_policy_says(stage: Stage, deletion_policy: str, left: str | None) -> None:
+def test_a_deleted_policy_goes_and_leaves_what_its_deletion_policy_says(
+    stage: Stage, deletion_policy: str, left: str | None
+) -> None:
     policy = stage.policy(deletionPolicy=deletion_policy)
     stage.tier()
     stage.run()
@@ -194,7 +220,9 @@ def test_deletion_ends_after_the_deadline_although_zookeeper_is_away(stage: Stag
     stage.kubernetes.delete(policy)
     for wait_seconds in (0, stage.world.settings.restore_deadline_seconds + 1):
         stage.now += wait_seconds
-        stage.store.faults.fail_next(Unreachable(Reason.ZOOKEEPER_UNREACHABLE, "zk:2181 does not answer."))
+        stage.store.faults.fail_next(
+            Unreachable(Reason.ZOOKEEPER_UNREACHABLE, "zk:2181 does not answer.")
+        )
         stage.run()
     with pytest.raises(NotFound):
         stage.kubernetes.get(policy)
@@ -213,11 +241,20 @@ def test_the_younger_of_two_policies_on_one_cluster_changes_nothing(stage: Stage
     assert stage.condition(younger) == ("False", "ClusterAlreadyManaged")
 
 
-@pytest.mark.parametrize("spec", [{"kafka": {"bootstrapServers": "kafka:9092", "quotaStore": "AdminApi"}}, {"mode": "Maybe"}])
-def test_a_policy_that_cannot_be_acted_on_is_reported_and_changes_nothing(stage: Stage, spec: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "spec",
+    [{"kafka": {"bootstrapServers": "kafka:9092", "quotaStore": "AdminApi"}}, {"mode": "Maybe"}],
+)
+def test_a_policy_that_cannot_be_acted_on_is_reported_and_changes_nothing(
+    stage: Stage, spec: dict[str, Any]
+) -> None:
     policy, tier = stage.policy(**spec), stage.tier()
     stage.run()
-    assert (stage.produce(), stage.condition(policy), stage.condition(tier)) == (None, ("False", "InvalidSpec"), ("False", "InvalidSpec"))
+    assert (stage.produce(), stage.condition(policy), stage.condition(tier)) == (
+        None,
+        ("False", "InvalidSpec"),
+        ("False", "InvalidSpec"),
+    )
 
 
 def test_a_lowering_goes_down_in_steps_that_status_shows(stage: Stage) -> None:
@@ -275,9 +312,15 @@ def test_without_the_finalizer_that_gives_back_nothing_is_written(stage: Stage) 
 
 
 def test_a_secret_that_cannot_be_read_for_now_is_not_called_missing(stage: Stage) -> None:
-    login = {"type": "digest", "username": "tidegate", "passwordSecret": {"secretName": "login", "password": "password"}}
+    login = {
+        "type": "digest",
+        "username": "tidegate",
+        "passwordSecret": {"secretName": "login", "password": "password"},
+    }
     zookeeper = {"connect": "zk:2181", "authentication": login}
-    policy = stage.policy(kafka={"bootstrapServers": "kafka:9092", "quotaStore": "ZooKeeper", "zookeeper": zookeeper})
+    policy = stage.policy(
+        kafka={"bootstrapServers": "kafka:9092", "quotaStore": "ZooKeeper", "zookeeper": zookeeper}
+    )
     stage.tier()
     stage.kubernetes.put_secret("streaming", "login", {"password": b"ebb"})
     outage = Outage(stage, "read_secret")
@@ -297,7 +340,10 @@ def test_quotas_do_not_wait_for_a_status_that_cannot_be_written(stage: Stage) ->
     outage.end()
     stage.now += 15
     stage.run()
-    assert (stage.condition(policy), stage.condition(tier)) == (("True", "InSync"), ("True", "Contract"))
+    assert (stage.condition(policy), stage.condition(tier)) == (
+        ("True", "InSync"),
+        ("True", "Contract"),
+    )
 
 
 def test_an_outage_costs_a_pass_one_time_limit_and_not_one_for_every_status(stage: Stage) -> None:
@@ -305,14 +351,19 @@ def test_an_outage_costs_a_pass_one_time_limit_and_not_one_for_every_status(stag
     tiers = [stage.tier(f"tier-{number}", user=f"user-{number}") for number in range(20)]
     stage.run()
     for tier in tiers:
-        stage.kubernetes.edit(tier, lambda raw: raw["spec"]["members"][0]["contract"]["perPartition"].update(produce="20M"))
+        stage.kubernetes.edit(
+            tier,
+            lambda raw: raw["spec"]["members"][0]["contract"]["perPartition"].update(produce="20M"),
+        )
     outage = Outage(stage, "patch_status")
     stage.run()
     assert outage.refused == 1
     outage.end()
     stage.now += 15
     stage.run()
-    assert {stage.kubernetes.get(tier)["status"]["members"][0]["quota"]["produce"] for tier in tiers} == {20_000_000}
+    assert {
+        stage.kubernetes.get(tier)["status"]["members"][0]["quota"]["produce"] for tier in tiers
+    } == {20_000_000}
 
 
 def test_a_finalizer_that_could_not_be_taken_off_is_taken_off_later(stage: Stage) -> None:
@@ -369,7 +420,9 @@ def waiting_to_speak() -> bool:
     return any(isinstance(thread, threading.Timer) for thread in threading.enumerate())
 
 
-def test_a_pass_that_only_has_much_to_write_is_not_reported_before_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_that_only_has_much_to_write_is_not_reported_before_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stage = Stage()
     policy, _ = stage.policy(), stage.tier()
     facts, write = stage.store.facts, stage.store.write
@@ -390,14 +443,21 @@ def test_a_pass_that_only_has_much_to_write_is_not_reported_before_it_ends(monke
     assert stage.condition(policy) == ("True", "InSync")
 
 
-def test_while_a_cluster_keeps_the_first_pass_waiting_its_objects_are_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_a_cluster_keeps_the_first_pass_waiting_its_objects_are_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(controller_module, "PENDING_AFTER_SECONDS", 0.0)
     stage = Stage()
     policy, tier = stage.policy(), stage.tier()
     seen: list[tuple[str, str]] = []
 
     def slow() -> object:
-        wait_until(lambda: "status" in stage.kubernetes.get(tier), "a first word", timeout_seconds=10, poll_seconds=0.005)
+        wait_until(
+            lambda: "status" in stage.kubernetes.get(tier),
+            "a first word",
+            timeout_seconds=10,
+            poll_seconds=0.005,
+        )
         seen.extend([stage.condition(policy), stage.condition(tier)])
         return facts()
 
@@ -405,4 +465,7 @@ def test_while_a_cluster_keeps_the_first_pass_waiting_its_objects_are_unknown(mo
     monkeypatch.setattr(stage.store, "facts", slow)
     stage.run()
     assert seen == [("Unknown", "Starting"), ("Unknown", "Starting")]
-    assert (stage.condition(policy), stage.condition(tier)) == (("True", "InSync"), ("True", "Contract"))
+    assert (stage.condition(policy), stage.condition(tier)) == (
+        ("True", "InSync"),
+        ("True", "Contract"),
+    )

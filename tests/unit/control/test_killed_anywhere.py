@@ -1,4 +1,5 @@
-"""Killed before or after any call of any kind of pass, a new process ends in the same znodes, ledger and statuses.
+"""Killed before or after any call of any kind of pass, a new process ends in the same znodes,
+ledger and statuses.
 
 `tests/integration/operator/test_killed.py` does one of these on a real ZooKeeper.
 """
@@ -23,7 +24,9 @@ LATER_PASSES = 2
 
 
 class Systems:
-    """The systems around processes: a Kafka tree, a Kubernetes, and a policy with the tiers gold (alice) and silver (carol)."""
+    """The systems around processes: a Kafka tree, a Kubernetes, and a policy with the tiers gold
+    (alice) and silver (carol).
+    """
 
     def __init__(self, deletion_policy: str = "Restore") -> None:
         self.kubernetes = InMemoryKubernetes()
@@ -84,7 +87,10 @@ def _one_tier_goes_and_one_comes(systems: Systems) -> None:
 
 def _leaders_move(systems: Systems) -> None:
     _settle(systems)
-    systems.stage.leaders.leaders, systems.stage.leaders.brokers = {"acc": {1: 2, 2: 1}}, frozenset({1, 2})
+    systems.stage.leaders.leaders, systems.stage.leaders.brokers = (
+        {"acc": {1: 2, 2: 1}},
+        frozenset({1, 2}),
+    )
 
 
 def _the_policy_goes(systems: Systems) -> None:
@@ -112,7 +118,9 @@ SCENARIOS: dict[str, Scenario] = {
 
 
 def _end(scenario: Scenario, fate: Fate) -> tuple[dict[str, Any], bool]:
-    """The world after a pass under this fate, and some more of a new process; and whether the first one died."""
+    """The world after a pass under this fate, and some more of a new process; and whether the first
+    one died.
+    """
     systems = Systems(scenario[0])
     scenario[1](systems)
     systems.process(fate)
@@ -130,7 +138,9 @@ def _end(scenario: Scenario, fate: Fate) -> tuple[dict[str, Any], bool]:
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIOS.keys())
-def test_killed_at_any_call_a_new_process_ends_in_the_same_world(scenario: Scenario, after: bool) -> None:
+def test_killed_at_any_call_a_new_process_ends_in_the_same_world(
+    scenario: Scenario, after: bool
+) -> None:
     expected, _ = _end(scenario, Fate())
     assert expected["nodes"]["/config/users/alice"]["config"]["SCRAM-SHA-256"] == SCRAM
     deaths = 0

@@ -1,4 +1,6 @@
-"""What measured load comes to in the operator: reports of brokers, Adaptive's quotas, and the metering quota."""
+"""What measured load comes to in the operator: reports of brokers, Adaptive's quotas, and the
+metering quota.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +9,15 @@ from typing import Any
 import pytest
 
 from controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
-from controller_logic.model import ClientRate, Direction, Entity, NicSpan, QuotaKey, ReadingProblem, Readings
+from controller_logic.model import (
+    ClientRate,
+    Direction,
+    Entity,
+    NicSpan,
+    QuotaKey,
+    ReadingProblem,
+    Readings,
+)
 from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, Stage
@@ -19,7 +29,10 @@ from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
 
 
 METRICS = {"prometheus": {"url": "http://prometheus:9090"}}
-LIMITS = {"egress": {"limit": "50M"}, "overrides": [{"ids": [3], "egress": {"limit": "80M"}, "ingress": {"limit": "20M"}}]}
+LIMITS = {
+    "egress": {"limit": "50M"},
+    "overrides": [{"ids": [3], "egress": {"limit": "80M"}, "ingress": {"limit": "20M"}}],
+}
 SCRAPE = 15.0
 MEGABYTE = 1_000_000.0
 
@@ -32,11 +45,23 @@ def policy(stage: Stage) -> ObjectRef:
     return policy
 
 
-def read(stage: Stage, *, broker_1: float, age_seconds: float = 1.0, problems: tuple[ReadingProblem, ...] = ()) -> None:
-    """Three samples of every NIC: broker 1 sends so many MB/s, every other broker and direction 1 MB/s."""
+def read(
+    stage: Stage,
+    *,
+    broker_1: float,
+    age_seconds: float = 1.0,
+    problems: tuple[ReadingProblem, ...] = (),
+) -> None:
+    """Three samples of every NIC: broker 1 sends so many MB/s, every other broker and direction 1
+    MB/s.
+    """
     nic = {
         (broker, way): tuple(
-            NicSpan(stage.now - age_seconds - SCRAPE * back, SCRAPE, (broker_1 if (broker, way) == (1, Direction.EGRESS) else 1) * MEGABYTE)
+            NicSpan(
+                stage.now - age_seconds - SCRAPE * back,
+                SCRAPE,
+                (broker_1 if (broker, way) == (1, Direction.EGRESS) else 1) * MEGABYTE,
+            )
             for back in (2, 1, 0)
         )
         for broker in (1, 2, 3)
@@ -80,7 +105,9 @@ def test_a_broker_over_its_limit_is_named_with_its_numbers_once_and_nothing_is_w
     stage.run()
     assert pressures(stage, policy) == ["Over", "Within", "Within"]
     assert stage.kubernetes.get(policy)["status"]["summary"]["over"] == 1
-    (event,) = [event for event in stage.kubernetes.events if event.reason == Reason.BROKER_OVER_LIMIT.value]
+    (event,) = [
+        event for event in stage.kubernetes.events if event.reason == Reason.BROKER_OVER_LIMIT.value
+    ]
     assert (event.type, numbers(event.note)) == ("Warning", {1, 58.1, 50.0})
     assert (stage.produce(), stage.store.transactions) == (quota, transactions)
     count = len(stage.event_reasons())
@@ -91,7 +118,9 @@ def test_a_broker_over_its_limit_is_named_with_its_numbers_once_and_nothing_is_w
     golden(event.note)
 
 
-def test_a_broker_within_its_limit_again_is_reported_with_the_time(stage: Stage, policy: ObjectRef) -> None:
+def test_a_broker_within_its_limit_again_is_reported_with_the_time(
+    stage: Stage, policy: ObjectRef
+) -> None:
     read(stage, broker_1=60)
     stage.run()
     over_since = brokers(stage, policy)[0]["since"]
@@ -99,7 +128,11 @@ def test_a_broker_within_its_limit_again_is_reported_with_the_time(stage: Stage,
     read(stage, broker_1=20)
     stage.run()
     now, calm = brokers(stage, policy)[0], brokers(stage, policy)[1]
-    assert (now["pressure"], now["since"] > over_since, calm["since"]) == ("Within", True, over_since)
+    assert (now["pressure"], now["since"] > over_since, calm["since"]) == (
+        "Within",
+        True,
+        over_since,
+    )
     assert stage.event_reasons()[-1] == Reason.BROKER_WITHIN_LIMIT.value
 
 
@@ -117,25 +150,35 @@ def test_rates_that_change_write_no_status(stage: Stage, policy: ObjectRef) -> N
 def test_a_limit_is_shown_for_each_broker(stage: Stage, policy: ObjectRef) -> None:
     read(stage, broker_1=1)
     stage.run()
-    limits = [(broker["egressLimit"], broker.get("ingressLimit")) for broker in brokers(stage, policy)]
+    limits = [
+        (broker["egressLimit"], broker.get("ingressLimit")) for broker in brokers(stage, policy)
+    ]
     assert limits == [(50_000_000, None), (50_000_000, None), (80_000_000, 20_000_000)]
 
 
 def test_a_reading_above_what_the_nic_can_take_in_is_not_believed(stage: Stage) -> None:
-    policy = stage.policy(metrics=METRICS, brokers={"ingress": {"limit": "50M", "capacity": "100M"}})
+    policy = stage.policy(
+        metrics=METRICS, brokers={"ingress": {"limit": "50M", "capacity": "100M"}}
+    )
     read(stage, broker_1=1)
     absurd = tuple(NicSpan(stage.now - SCRAPE * back, SCRAPE, 900 * MEGABYTE) for back in (2, 1, 0))
     assert stage.readings is not None
-    stage.readings = replace(stage.readings, nic={**stage.readings.nic, (2, Direction.INGRESS): absurd})
+    stage.readings = replace(
+        stage.readings, nic={**stage.readings.nic, (2, Direction.INGRESS): absurd}
+    )
     stage.run()
     assert pressures(stage, policy) == ["Within", "Unknown", "Within"]
 
 
-def test_a_prometheus_that_is_away_makes_the_load_unknown_and_nothing_else(stage: Stage, policy: ObjectRef) -> None:
+def test_a_prometheus_that_is_away_makes_the_load_unknown_and_nothing_else(
+    stage: Stage, policy: ObjectRef
+) -> None:
     read(stage, broker_1=20)
     stage.run()
     stage.now += 600
-    away = ReadingProblem(Reason.PROMETHEUS_UNREACHABLE, "Prometheus at http://prometheus:9090 did not answer.")
+    away = ReadingProblem(
+        Reason.PROMETHEUS_UNREACHABLE, "Prometheus at http://prometheus:9090 did not answer."
+    )
     stage.readings = Readings(stage.now, SCRAPE, problems=(away,))
     stage.run()
     assert stage.condition(policy, "MetricsFresh") == ("False", "PrometheusUnreachable")
@@ -144,24 +187,44 @@ def test_a_prometheus_that_is_away_makes_the_load_unknown_and_nothing_else(stage
     assert stage.event_reasons()[-1] == Reason.PROMETHEUS_UNREACHABLE.value
 
 
-def test_load_that_is_unknown_for_long_gives_throttled_quotas_back_with_a_condition(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_load_that_is_unknown_for_long_gives_throttled_quotas_back_with_a_condition(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
     release = {**METRICS, "whenStale": {"afterSeconds": 600, "action": "Release"}}
     policy = stage.policy(metrics=release, brokers={"ingress": {"limit": "50M"}})
-    member = {"name": "etl", "user": "etl", "topics": ["acc"], "contract": {"perBroker": {"produce": "80M"}}}
-    spec = {"policyRef": {"name": "orders"}, "level": "L3", "throttledRates": {"perBroker": {"produce": "1M"}}, "members": [member]}
-    stage.kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": "batch", "namespace": "streaming"}, "spec": spec})
+    member = {
+        "name": "etl",
+        "user": "etl",
+        "topics": ["acc"],
+        "contract": {"perBroker": {"produce": "80M"}},
+    }
+    spec = {
+        "policyRef": {"name": "orders"},
+        "level": "L3",
+        "throttledRates": {"perBroker": {"produce": "1M"}},
+        "members": [member],
+    }
+    stage.kubernetes.create(
+        BUSINESS_TIERS, {"metadata": {"name": "batch", "namespace": "streaming"}, "spec": spec}
+    )
     etl = Entity(user="etl")
     for rate_mb in (5, 75, 75, 75, 75):
         stage.now += SCRAPE
         read(stage, broker_1=1)
         assert stage.readings is not None
-        hot = tuple(NicSpan(stage.now - SCRAPE * back, SCRAPE, rate_mb * MEGABYTE) for back in (2, 1, 0))
+        hot = tuple(
+            NicSpan(stage.now - SCRAPE * back, SCRAPE, rate_mb * MEGABYTE) for back in (2, 1, 0)
+        )
         clients = {(etl, 1, Direction.INGRESS): ClientRate(stage.now, rate_mb * MEGABYTE, 0.0)}
-        stage.readings = replace(stage.readings, nic={**stage.readings.nic, (1, Direction.INGRESS): hot}, clients=clients)
+        stage.readings = replace(
+            stage.readings, nic={**stage.readings.nic, (1, Direction.INGRESS): hot}, clients=clients
+        )
         stage.run()
     assert stage.condition(policy, "Throttling") == ("True", "Throttled")
     assert int(stage.store.read([etl])[etl].values[QuotaKey.PRODUCER_BYTE_RATE]) < 80_000_000
-    away = ReadingProblem(Reason.PROMETHEUS_UNREACHABLE, "Prometheus at http://prometheus:9090 did not answer.")
+    away = ReadingProblem(
+        Reason.PROMETHEUS_UNREACHABLE, "Prometheus at http://prometheus:9090 did not answer."
+    )
     for _ in range(25):
         stage.now += 30
         stage.readings = Readings(stage.now, SCRAPE, problems=(away,))
@@ -176,14 +239,30 @@ def test_load_that_is_unknown_for_long_gives_throttled_quotas_back_with_a_condit
     assert stage.event_reasons().count("ReleasedUnmeasured") == 1
 
 
-def test_a_problem_that_hides_no_limit_is_reported_and_the_load_is_known(stage: Stage, policy: ObjectRef) -> None:
-    read(stage, broker_1=20, problems=(ReadingProblem(Reason.METRICS_AMBIGUOUS, "A series does not tell its broker.", 2),))
+def test_a_problem_that_hides_no_limit_is_reported_and_the_load_is_known(
+    stage: Stage, policy: ObjectRef
+) -> None:
+    read(
+        stage,
+        broker_1=20,
+        problems=(
+            ReadingProblem(Reason.METRICS_AMBIGUOUS, "A series does not tell its broker.", 2),
+        ),
+    )
     stage.run()
     assert stage.condition(policy, "MetricsFresh") == ("True", "MetricsAmbiguous")
 
 
-def test_unmetered_clients_do_not_make_the_load_of_nics_unknown(stage: Stage, policy: ObjectRef) -> None:
-    read(stage, broker_1=20, problems=(ReadingProblem(Reason.CLIENTS_NOT_METERED, "No broker reported the rate of any user."),))
+def test_unmetered_clients_do_not_make_the_load_of_nics_unknown(
+    stage: Stage, policy: ObjectRef
+) -> None:
+    read(
+        stage,
+        broker_1=20,
+        problems=(
+            ReadingProblem(Reason.CLIENTS_NOT_METERED, "No broker reported the rate of any user."),
+        ),
+    )
     stage.run()
     assert stage.condition(policy, "MetricsFresh") == ("True", "MetricsFresh")
 
@@ -191,7 +270,12 @@ def test_unmetered_clients_do_not_make_the_load_of_nics_unknown(stage: Stage, po
 def test_machines_get_the_rates(stage: Stage, policy: ObjectRef) -> None:
     read(stage, broker_1=58.1)
     stage.run()
-    here = {"policy_namespace": "streaming", "policy": "orders", "broker": "1", "direction": "egress"}
+    here = {
+        "policy_namespace": "streaming",
+        "policy": "orders",
+        "broker": "1",
+        "direction": "egress",
+    }
 
     def sample(name: str, labels: dict[str, str]) -> float | None:
         return stage.telemetry.registry.get_sample_value(name, labels)
@@ -199,8 +283,20 @@ def test_machines_get_the_rates(stage: Stage, policy: ObjectRef) -> None:
     assert sample("tidegate_broker_bytes_per_second", here) == pytest.approx(58.1 * MEGABYTE)
     assert sample("tidegate_broker_limit_bytes_per_second", here) == 50 * MEGABYTE
     assert sample("tidegate_broker_reading_timestamp_seconds", here) == stage.now - 1.0
-    assert sample("tidegate_broker_over_limit", {"policy_namespace": "streaming", "policy": "orders", "broker": "1"}) == 1.0
-    assert sample("tidegate_broker_over_limit", {"policy_namespace": "streaming", "policy": "orders", "broker": "2"}) == 0.0
+    assert (
+        sample(
+            "tidegate_broker_over_limit",
+            {"policy_namespace": "streaming", "policy": "orders", "broker": "1"},
+        )
+        == 1.0
+    )
+    assert (
+        sample(
+            "tidegate_broker_over_limit",
+            {"policy_namespace": "streaming", "policy": "orders", "broker": "2"},
+        )
+        == 0.0
+    )
 
 
 # --- Adaptive -------------------------------------------------------------------------------------
@@ -214,7 +310,9 @@ JMX_METRICS = {"prometheus": {"url": "http://prometheus:9090"}, "preset": "JmxEx
 
 @pytest.fixture
 def uneven(stage: Stage) -> Stage:
-    """Alice has a contract of 10 MB/s for each of three partitions, two of which broker 1 leads and one broker 2."""
+    """Alice has a contract of 10 MB/s for each of three partitions, two of which broker 1 leads and
+    one broker 2.
+    """
     stage.policy(metrics=JMX_METRICS, leaderScaling={"method": "Adaptive"})
     stage.tier()
     stage.leaders.leaders = {"acc": {1: 2, 2: 1}}
@@ -223,21 +321,31 @@ def uneven(stage: Stage) -> Stage:
 
 
 def passes(stage: Stage, count: int, **sent_mb: float) -> None:
-    """So many passes, each on a fresh reading in which Alice sends so much to each broker, and is throttled where that is her quota."""
+    """So many passes, each on a fresh reading in which Alice sends so much to each broker, and is
+    throttled where that is her quota.
+    """
     for _ in range(count):
         quota = float(stage.produce() or "inf")
         rates = {broker: min(sent_mb[f"broker_{broker}"] * MB, quota) for broker in (1, 2)}
         clients = {
-            (ALICE, broker, Direction.INGRESS): ClientRate(stage.now, rate, 800.0 if rate == quota else 0.0)
+            (ALICE, broker, Direction.INGRESS): ClientRate(
+                stage.now, rate, 800.0 if rate == quota else 0.0
+            )
             for broker, rate in rates.items()
         }
-        nics = {(broker, way): (NicSpan(stage.now, SCRAPE, float(MB)),) for broker in (1, 2) for way in Direction}
+        nics = {
+            (broker, way): (NicSpan(stage.now, SCRAPE, float(MB)),)
+            for broker in (1, 2)
+            for way in Direction
+        }
         stage.readings = Readings(stage.now, SCRAPE, nics, clients)
         stage.run()
         stage.now += SCRAPE
 
 
-def test_greedy_clients_are_held_to_the_contracts_total_and_even_demand_gets_it(uneven: Stage) -> None:
+def test_greedy_clients_are_held_to_the_contracts_total_and_even_demand_gets_it(
+    uneven: Stage,
+) -> None:
     uneven.run()
     assert uneven.produce() == "20000000"
     passes(uneven, 10, broker_1=60, broker_2=30)
@@ -290,7 +398,9 @@ def default_user(stage: Stage) -> dict[QuotaKey, str]:
 
 
 def idle_nics(stage: Stage) -> None:
-    nics = {(broker, way): (NicSpan(stage.now, 15.0, 1.0),) for broker in (1, 2, 3) for way in Direction}
+    nics = {
+        (broker, way): (NicSpan(stage.now, 15.0, 1.0),) for broker in (1, 2, 3) for way in Direction
+    }
     stage.readings = Readings(stage.now, 15.0, nics)
 
 
@@ -329,7 +439,9 @@ def test_it_goes_with_the_policy(stage: Stage) -> None:
     assert not stage.store.ledger_entities()
 
 
-def test_quotas_on_client_ids_are_not_hidden_and_a_condition_and_one_event_report_it(stage: Stage) -> None:
+def test_quotas_on_client_ids_are_not_hidden_and_a_condition_and_one_event_report_it(
+    stage: Stage,
+) -> None:
     policy = stage.policy(metrics=PROMETHEUS, defaults=METERED)
     stage.tier()
     stage.store.put(APP, {PRODUCE: "1048576"})

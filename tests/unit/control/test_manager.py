@@ -1,4 +1,6 @@
-"""A replica runs the policies that exist and whose Lease it holds, from the first tick to an orderly end."""
+"""A replica runs the policies that exist and whose Lease it holds, from the first tick to an
+orderly end.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -18,7 +20,9 @@ KEY = "streaming/orders"
 
 
 class HandLease:
-    """A Lease that a test gives and takes. `running_at_release` are the loops that still ran when it was given up."""
+    """A Lease that a test gives and takes. `running_at_release` are the loops that still ran when
+    it was given up.
+    """
 
     def __init__(self, held: bool) -> None:
         self.held = held
@@ -101,16 +105,23 @@ def test_a_policy_whose_lease_is_held_is_worked_for(stage: Stage, start: Start) 
     assert policy_threads() == [f"policy {KEY}"]
 
 
-def test_a_policy_whose_lease_another_replica_holds_is_left_alone_until_it_is_ours(stage: Stage, start: Start) -> None:
+def test_a_policy_whose_lease_another_replica_holds_is_left_alone_until_it_is_ours(
+    stage: Stage, start: Start
+) -> None:
     stage.policy(), stage.tier()
     replica = start(held=False)
-    eventually(lambda: KEY in replica.leases and replica.leases[KEY].attended.is_set(), "the Lease to be watched")
+    eventually(
+        lambda: KEY in replica.leases and replica.leases[KEY].attended.is_set(),
+        "the Lease to be watched",
+    )
     assert (stage.produce(), policy_threads()) == (None, [])
     replica.give(True)
     eventually(lambda: stage.produce() == "10000000", "the quota")
 
 
-def test_a_lost_lease_ends_the_loop_and_one_regained_starts_it_again(stage: Stage, start: Start) -> None:
+def test_a_lost_lease_ends_the_loop_and_one_regained_starts_it_again(
+    stage: Stage, start: Start
+) -> None:
     stage.policy(), stage.tier()
     replica = start()
     eventually(policy_threads, "the loop")
@@ -128,7 +139,9 @@ def test_every_policy_has_a_lease_and_a_loop_of_its_own(stage: Stage, start: Sta
     assert sorted(replica.leases) == [KEY, "streaming/payments"]
 
 
-def test_a_loop_that_died_is_started_again(stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_died_is_started_again(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage.policy(), stage.tier()
     died = threading.Event()
 
@@ -145,7 +158,9 @@ def test_a_loop_that_died_is_started_again(stage: Stage, start: Start, monkeypat
     eventually(lambda: stage.produce() == "10000000", "the quota")
 
 
-def test_a_policy_that_is_gone_gives_its_lease_up_after_its_loop_ended(stage: Stage, start: Start) -> None:
+def test_a_policy_that_is_gone_gives_its_lease_up_after_its_loop_ended(
+    stage: Stage, start: Start
+) -> None:
     policy = stage.policy(mode="Observe")
     replica = start()
     eventually(policy_threads, "the loop")
@@ -166,7 +181,9 @@ def test_a_list_that_fails_drops_no_policy(stage: Stage, start: Start) -> None:
     stage.kubernetes.fail_with(None)
 
 
-def test_nothing_is_started_before_the_policies_were_listed_in_full(stage: Stage, start: Start) -> None:
+def test_nothing_is_started_before_the_policies_were_listed_in_full(
+    stage: Stage, start: Start
+) -> None:
     stage.policy(), stage.tier()
     stage.kubernetes.fail_with(AWAY)
     replica = start()
@@ -179,28 +196,40 @@ def test_nothing_is_started_before_the_policies_were_listed_in_full(stage: Stage
 def test_an_override_without_its_policy_is_reported(stage: Stage, start: Start) -> None:
     spec = {"policyRef": {"name": "orders"}, "target": {"user": "alice"}, "action": "Exempt"}
     spec |= {"expiresAt": "2026-01-30T00:00:00Z", "reason": "agreed"}
-    made = stage.kubernetes.create(QUOTA_OVERRIDES, {"metadata": {"name": "calm", "namespace": "streaming"}, "spec": spec})
+    made = stage.kubernetes.create(
+        QUOTA_OVERRIDES, {"metadata": {"name": "calm", "namespace": "streaming"}, "spec": spec}
+    )
     override = ObjectRef.of(QUOTA_OVERRIDES, made)
     replica = start()
     eventually(lambda: stage.cache.snapshot(QUOTA_OVERRIDES), "the override to be seen")
     _tick(replica)
     stage.now += manager_module.ORPHAN_AFTER_SECONDS
-    eventually(lambda: _tick(replica) or stage.kubernetes.get(override).get("status"), "the override's status")
+    eventually(
+        lambda: _tick(replica) or stage.kubernetes.get(override).get("status"),
+        "the override's status",
+    )
     assert stage.condition(override) == ("False", "PolicyNotFound")
     assert stage.kubernetes.get(override)["status"]["state"] == "Pending"
 
 
-def test_a_tier_without_its_policy_is_reported_and_becomes_ready_when_it_appears(stage: Stage, start: Start) -> None:
+def test_a_tier_without_its_policy_is_reported_and_becomes_ready_when_it_appears(
+    stage: Stage, start: Start
+) -> None:
     tier = stage.tier()
     replica = start()
     eventually(lambda: stage.cache.snapshot(BUSINESS_TIERS), "the tier to be seen")
     assert "status" not in stage.kubernetes.get(tier)
     stage.now += manager_module.ORPHAN_AFTER_SECONDS
-    eventually(lambda: _tick(replica) or stage.kubernetes.get(tier).get("status"), "the tier's status")
+    eventually(
+        lambda: _tick(replica) or stage.kubernetes.get(tier).get("status"), "the tier's status"
+    )
     assert stage.condition(tier) == ("False", "PolicyNotFound")
     stage.policy()
     stage.now += stage.world.settings.relist_seconds + 1
-    eventually(lambda: _tick(replica) or stage.condition(tier) == ("True", "Contract"), "the tier to be ready")
+    eventually(
+        lambda: _tick(replica) or stage.condition(tier) == ("True", "Contract"),
+        "the tier to be ready",
+    )
 
 
 def test_the_end_gives_leases_up_only_after_the_last_batch(stage: Stage, start: Start) -> None:
@@ -211,7 +240,9 @@ def test_the_end_gives_leases_up_only_after_the_last_batch(stage: Stage, start: 
     assert (replica.leases[KEY].released, replica.leases[KEY].running_at_release) == (1, [])
 
 
-def test_a_lease_is_kept_while_its_loop_may_still_be_writing(stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_is_kept_while_its_loop_may_still_be_writing(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(manager_module, "_STOP_SECONDS", 0.0)
     stage.policy(), stage.tier()
     writing, go_on = threading.Event(), threading.Event()
@@ -232,7 +263,9 @@ def test_a_lease_is_kept_while_its_loop_may_still_be_writing(stage: Stage, start
     assert released_while_writing == 0
 
 
-def test_a_loop_that_starts_while_the_end_begins_is_ended_too(stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_that_starts_while_the_end_begins_is_ended_too(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stage.policy(), stage.tier()
     listing, go_on = threading.Event(), threading.Event()
     list_all = stage.kubernetes.list_all
@@ -253,7 +286,9 @@ def test_a_loop_that_starts_while_the_end_begins_is_ended_too(stage: Stage, star
 
 
 @pytest.mark.parametrize("silent", ["leases", "manager"])
-def test_a_thread_of_the_manager_that_is_stuck_is_missed(stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, silent: str) -> None:
+def test_a_thread_of_the_manager_that_is_stuck_is_missed(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, silent: str
+) -> None:
     stage.policy(mode="Observe")
     stuck, go_on = threading.Event(), threading.Event()
 
@@ -282,7 +317,12 @@ def _tick(replica: Replica) -> None:
 
 def _failed_lists(stage: Stage) -> bool:
     kinds = ("BrokerBandwidthPolicy", "BusinessTier")
-    return all(stage.telemetry.registry.get_sample_value("tidegate_lists_total", {"kind": kind, "result": "failed"}) for kind in kinds)
+    return all(
+        stage.telemetry.registry.get_sample_value(
+            "tidegate_lists_total", {"kind": kind, "result": "failed"}
+        )
+        for kind in kinds
+    )
 
 
 # --- the loop of one policy -----------------------------------------------------------------------
@@ -295,7 +335,9 @@ NAMESPACE, NAME = KEY.split("/")
 
 
 class Passes:
-    """A controller that counts its passes. `errors` are raised by the next ones, `next_in_seconds` is what each returns."""
+    """A controller that counts its passes. `errors` are raised by the next ones, `next_in_seconds`
+    is what each returns.
+    """
 
     def __init__(self) -> None:
         self.count = 0
@@ -339,13 +381,16 @@ def loop(stage: Stage, passes: Passes) -> Iterator[ControlLoop]:
 
 
 def passed(passes: Passes, times: int) -> None:
-    wait_until(lambda: passes.count >= times, f"pass {times}", timeout_seconds=10, poll_seconds=0.005)
+    wait_until(
+        lambda: passes.count >= times, f"pass {times}", timeout_seconds=10, poll_seconds=0.005
+    )
 
 
 def wakes(stage: Stage, cause: Cause) -> float:
     return (
         stage.telemetry.registry.get_sample_value(
-            "tidegate_wakes_total", {"policy_namespace": NAMESPACE, "policy": NAME, "cause": cause.value}
+            "tidegate_wakes_total",
+            {"policy_namespace": NAMESPACE, "policy": NAME, "cause": cause.value},
         )
         or 0.0
     )
@@ -358,7 +403,9 @@ def test_the_first_pass_waits_for_nothing(loop: ControlLoop, passes: Passes) -> 
 
 
 @pytest.mark.parametrize("cause", [Cause.OBJECTS, Cause.BROKERS])
-def test_an_event_brings_a_pass_long_before_it_is_due(stage: Stage, loop: ControlLoop, passes: Passes, cause: Cause) -> None:
+def test_an_event_brings_a_pass_long_before_it_is_due(
+    stage: Stage, loop: ControlLoop, passes: Passes, cause: Cause
+) -> None:
     loop.start()
     passed(passes, 1)
     loop.wake(cause)
@@ -366,21 +413,27 @@ def test_an_event_brings_a_pass_long_before_it_is_due(stage: Stage, loop: Contro
     assert wakes(stage, cause) == 1
 
 
-def test_a_pass_that_is_due_comes_by_itself(stage: Stage, loop: ControlLoop, passes: Passes) -> None:
+def test_a_pass_that_is_due_comes_by_itself(
+    stage: Stage, loop: ControlLoop, passes: Passes
+) -> None:
     passes.next_in_seconds = 0.0
     loop.start()
     passed(passes, 3)
     assert wakes(stage, Cause.TIMER) >= 2
 
 
-def test_whatever_a_pass_raises_is_reported_and_the_next_one_comes(loop: ControlLoop, passes: Passes) -> None:
+def test_whatever_a_pass_raises_is_reported_and_the_next_one_comes(
+    loop: ControlLoop, passes: Passes
+) -> None:
     passes.errors = [ValueError("a bug"), KeyError("another")]
     loop.start()
     passed(passes, 3)
     assert [type(error) for error in passes.broken] == [ValueError, KeyError]
 
 
-def test_leaders_that_move_after_a_broker_event_bring_a_pass_without_a_further_event(loop: ControlLoop, passes: Passes) -> None:
+def test_leaders_that_move_after_a_broker_event_bring_a_pass_without_a_further_event(
+    loop: ControlLoop, passes: Passes
+) -> None:
     loop.start()
     passed(passes, 1)
     loop.wake(Cause.BROKERS)
@@ -391,7 +444,9 @@ def test_leaders_that_move_after_a_broker_event_bring_a_pass_without_a_further_e
     passed(passes, 3)
 
 
-def test_leaders_are_not_asked_for_where_no_broker_came_or_went(loop: ControlLoop, passes: Passes) -> None:
+def test_leaders_are_not_asked_for_where_no_broker_came_or_went(
+    loop: ControlLoop, passes: Passes
+) -> None:
     passes.moved = True
     loop.start()
     passed(passes, 1)
@@ -400,7 +455,9 @@ def test_leaders_are_not_asked_for_where_no_broker_came_or_went(loop: ControlLoo
     assert not passes.looked.is_set()
 
 
-def test_a_loop_that_has_to_stop_closes_its_connection_and_is_not_missed(stage: Stage, loop: ControlLoop, passes: Passes) -> None:
+def test_a_loop_that_has_to_stop_closes_its_connection_and_is_not_missed(
+    stage: Stage, loop: ControlLoop, passes: Passes
+) -> None:
     loop.start()
     passed(passes, 1)
     loop.ask_to_stop()

@@ -1,4 +1,6 @@
-"""Readings come beside the passes: no pass waits for one, and changed settings and Secrets are used."""
+"""Readings come beside the passes: no pass waits for one, and changed settings and Secrets are
+used.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,24 @@ from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.control import metrics_watch
 from tidegate.control.metrics_watch import Dependencies, MetricsWatch
 from tidegate.errors import Unreachable
-from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerInstances, BrokerLabel, MetricsSettings, Preset, TlsTexts
+from tidegate.prometheus.settings import (
+    BasicLogin,
+    BearerLogin,
+    BrokerInstances,
+    BrokerLabel,
+    MetricsSettings,
+    Preset,
+    TlsTexts,
+)
 from tidegate.resources.policy import MetricsSource
 
 URL = "http://prometheus:9090"
 
 
 class World:
-    """A Kubernetes with Secrets, and readers that note their calls; `error` is raised instead of an answer."""
+    """A Kubernetes with Secrets, and readers that note their calls; `error` is raised instead of an
+    answer.
+    """
 
     def __init__(self) -> None:
         self.kubernetes = InMemoryKubernetes()
@@ -67,7 +79,12 @@ class World:
     def reading(self, spec: MetricsSource, number: int = 1) -> Readings:
         """The newest reading, once so many were made."""
         self.watch.latest(spec, {1, 2})
-        wait_until(lambda: self.wakes >= number, f"reading {number}", timeout_seconds=10, poll_seconds=0.005)
+        wait_until(
+            lambda: self.wakes >= number,
+            f"reading {number}",
+            timeout_seconds=10,
+            poll_seconds=0.005,
+        )
         newest = self.watch.latest(spec, {1, 2})
         assert newest is not None
         return newest
@@ -83,8 +100,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
 
 
 def spec(interval_seconds: int = 300, **more: Any) -> MetricsSource:
-    prometheus = {"url": URL, **{key: more.pop(key) for key in ("url", "tls", "authentication") if key in more}}
-    return MetricsSource.model_validate({"prometheus": prometheus, "scrapeIntervalSeconds": interval_seconds, **more})
+    prometheus = {
+        "url": URL,
+        **{key: more.pop(key) for key in ("url", "tls", "authentication") if key in more},
+    }
+    return MetricsSource.model_validate(
+        {"prometheus": prometheus, "scrapeIntervalSeconds": interval_seconds, **more}
+    )
 
 
 def bearer(secret: str) -> dict[str, Any]:
@@ -92,7 +114,9 @@ def bearer(secret: str) -> dict[str, Any]:
 
 
 def restless(**more: Any) -> MetricsSource:
-    """Settings that no admission would accept: a reading that failed is followed by the next at once."""
+    """Settings that no admission would accept: a reading that failed is followed by the next at
+    once.
+    """
     return spec(**more).model_copy(update={"scrape_interval_seconds": 0})
 
 
@@ -114,7 +138,12 @@ def test_the_brokers_of_the_last_pass_are_asked_for(world: World) -> None:
     world.watch.latest(restless(), {1, 2})
     wait_until(lambda: world.asked, "a reading", timeout_seconds=10, poll_seconds=0.005)
     world.watch.latest(restless(), {1, 2, 3})
-    wait_until(lambda: world.asked[-1] == {1, 2, 3}, "the new broker", timeout_seconds=10, poll_seconds=0.005)
+    wait_until(
+        lambda: world.asked[-1] == {1, 2, 3},
+        "the new broker",
+        timeout_seconds=10,
+        poll_seconds=0.005,
+    )
     world.watch.latest(restless(), None)
     assert world.asked[0] == {1, 2}
 
@@ -126,14 +155,24 @@ def test_other_settings_begin_anew_and_the_old_reading_is_forgotten(world: World
     world.gate.set()
     world.reading(spec(preset="Cadvisor"), 2)
     assert [settings.preset for settings in world.opened] == [Preset.NODE_EXPORTER, Preset.CADVISOR]
-    wait_until(lambda: world.closed == 1, "the end of the old reader", timeout_seconds=10, poll_seconds=0.005)
+    wait_until(
+        lambda: world.closed == 1,
+        "the end of the old reader",
+        timeout_seconds=10,
+        poll_seconds=0.005,
+    )
 
 
 def test_metrics_taken_out_of_the_policy_end_the_thread(world: World) -> None:
     world.reading(spec())
     assert world.alive == {"metrics"}
     assert world.watch.latest(None, {1, 2}) is None
-    wait_until(lambda: (world.alive, world.closed) == (set(), 1), "the end of the thread", timeout_seconds=10, poll_seconds=0.005)
+    wait_until(
+        lambda: (world.alive, world.closed) == (set(), 1),
+        "the end of the thread",
+        timeout_seconds=10,
+        poll_seconds=0.005,
+    )
 
 
 def test_other_settings_do_not_wait_for_a_reading_that_is_under_way(world: World) -> None:
@@ -145,7 +184,9 @@ def test_other_settings_do_not_wait_for_a_reading_that_is_under_way(world: World
     assert time.monotonic() - began < metrics_watch._STOP_SECONDS / 2
 
 
-def test_a_thread_that_rests_between_readings_far_apart_is_alive(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_rests_between_readings_far_apart_is_alive(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(metrics_watch, "_BEAT_SECONDS", 0.01)
     world.reading(spec(300))
     world.alive.clear()
@@ -155,15 +196,26 @@ def test_a_thread_that_rests_between_readings_far_apart_is_alive(world: World, m
 
 @pytest.mark.parametrize(
     ("error", "reason"),
-    [(Unreachable(Reason.PROMETHEUS_UNREACHABLE, "away"), "PrometheusUnreachable"), (ZeroDivisionError("by zero"), "InternalError")],
+    [
+        (Unreachable(Reason.PROMETHEUS_UNREACHABLE, "away"), "PrometheusUnreachable"),
+        (ZeroDivisionError("by zero"), "InternalError"),
+    ],
 )
-def test_whatever_a_reader_raises_is_a_problem_of_that_reading_only(world: World, error: Exception, reason: str) -> None:
+def test_whatever_a_reader_raises_is_a_problem_of_that_reading_only(
+    world: World, error: Exception, reason: str
+) -> None:
     world.error = error
     (problem,) = world.reading(restless()).problems
     assert problem.reason.value == reason
     world.error = None
     wait_until(
-        lambda: not (world.watch.latest(restless(), {1}) or Readings(0, 0, problems=(problem,))).problems, "a whole one", timeout_seconds=10
+        lambda: (
+            not (
+                world.watch.latest(restless(), {1}) or Readings(0, 0, problems=(problem,))
+            ).problems
+        ),
+        "a whole one",
+        timeout_seconds=10,
     )
 
 
@@ -181,13 +233,22 @@ def test_a_changed_secret_is_taken_up_within_a_minute(world: World) -> None:
     world.reading(declared)
     world.kubernetes.put_secret("streaming", "login", {"token": b"second"})
     world.now += 61
-    wait_until(lambda: len(world.opened) == 2, "the new login", timeout_seconds=10, poll_seconds=0.005)
-    assert [settings.server.login for settings in world.opened] == [BearerLogin("first"), BearerLogin("second")]
+    wait_until(
+        lambda: len(world.opened) == 2, "the new login", timeout_seconds=10, poll_seconds=0.005
+    )
+    assert [settings.server.login for settings in world.opened] == [
+        BearerLogin("first"),
+        BearerLogin("second"),
+    ]
 
 
 def test_what_is_declared_reaches_the_reader(world: World) -> None:
     world.kubernetes.put_secret("streaming", "authority", {"ca.crt": b"-----BEGIN"})
-    world.kubernetes.put_secret("streaming", "login", {"password": b"gate\n", "user.crt": b"certificate", "user.key": b"key"})
+    world.kubernetes.put_secret(
+        "streaming",
+        "login",
+        {"password": b"gate\n", "user.crt": b"certificate", "user.key": b"key"},
+    )
     trusted = {"trustedCertificates": ({"secretName": "authority", "pattern": "*.crt"},)}
     login = {
         "type": "basic",
@@ -197,11 +258,22 @@ def test_what_is_declared_reaches_the_reader(world: World) -> None:
     }
     server = {"url": "https://prometheus:9090", "tls": trusted, "authentication": login}
     instances = ({"instance": "10.0.0.1:9100", "id": 1},)
-    declared = {"queries": {"egress": "sent"}, "brokerIdentity": {"instances": instances}, "matchers": {"cluster": "a"}}
+    declared = {
+        "queries": {"egress": "sent"},
+        "brokerIdentity": {"instances": instances},
+        "matchers": {"cluster": "a"},
+    }
     world.reading(spec(30, **server, **declared))
     (settings,) = world.opened
-    assert (settings.server.url, settings.queries.egress, settings.queries.ingress) == ("https://prometheus:9090", "sent", None)
-    assert (settings.brokers, settings.matchers) == (BrokerInstances({"10.0.0.1:9100": 1}), {"cluster": "a"})
+    assert (settings.server.url, settings.queries.egress, settings.queries.ingress) == (
+        "https://prometheus:9090",
+        "sent",
+        None,
+    )
+    assert (settings.brokers, settings.matchers) == (
+        BrokerInstances({"10.0.0.1:9100": 1}),
+        {"cluster": "a"},
+    )
     assert (settings.scrape_interval_seconds, settings.stale_after_seconds) == (30, 90)
     assert settings.server.login == BasicLogin("ebb", "gate")
     assert settings.server.tls == TlsTexts(b"-----BEGIN", b"certificate", b"key")

@@ -1,4 +1,6 @@
-"""Checks of a cluster before a pass may write: whose leaders these are, and whether brokers obey quotas."""
+"""Checks of a cluster before a pass may write: whose leaders these are, and whether brokers obey
+quotas.
+"""
 
 from collections.abc import Callable
 
@@ -42,7 +44,9 @@ def test_what_is_ours_is_given_back_whatever_the_brokers_are(stage: Stage) -> No
     assert stage.produce() is None
 
 
-def test_a_quota_plugin_is_reported_once_its_brokers_have_stayed_for_a_while(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_a_quota_plugin_is_reported_once_its_brokers_have_stayed_for_a_while(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
     policy = stage.policy()
     stage.tier()
     stage.leaders.plugins = {2: "io.example.Quotas"}
@@ -60,7 +64,9 @@ def test_a_quota_plugin_is_reported_once_its_brokers_have_stayed_for_a_while(sta
     golden(text)
 
 
-def test_brokers_are_asked_for_their_plugin_seldom(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_brokers_are_asked_for_their_plugin_seldom(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[float] = []
     monkeypatch.setattr(stage.leaders, "quota_callbacks", lambda: asked.append(stage.now) or {})
     stage.policy(), stage.tier()

@@ -1,4 +1,6 @@
-"""An override from the resource to the quota and back: it takes effect, is reported, ends by itself, and is harmless when it is wrong."""
+"""An override from the resource to the quota and back: it takes effect, is reported, ends by
+itself, and is harmless when it is wrong.
+"""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -26,7 +28,9 @@ def seconds(moment: str) -> float:
 
 @pytest.fixture
 def stage() -> Stage:
-    """A policy and a tier with a contract of 10 MB/s a partition for alice, each broker leading one."""
+    """A policy and a tier with a contract of 10 MB/s a partition for alice, each broker leading
+    one.
+    """
     stage = Stage(now=seconds("2026-11-21T12:00:10Z"))
     stage.policy()
     stage.tier()
@@ -36,10 +40,21 @@ def stage() -> Stage:
 
 
 def put(stage: Stage, name: str = "backfill", *, made: str = MADE, **spec: Any) -> ObjectRef:
-    target = {part: spec.pop(part) for part in ("user", "clientId", "level") if part in spec} or {"user": "alice"}
+    target = {part: spec.pop(part) for part in ("user", "clientId", "level") if part in spec} or {
+        "user": "alice"
+    }
     action = "SetRates" if "rates" in spec else "Exempt"
-    fields = {"policyRef": {"name": "orders"}, "target": target, "action": action, "expiresAt": ENDS, "reason": "agreed", **spec}
-    raw = stage.kubernetes.create(QUOTA_OVERRIDES, {"metadata": {"name": name, "namespace": "streaming"}, "spec": fields})
+    fields = {
+        "policyRef": {"name": "orders"},
+        "target": target,
+        "action": action,
+        "expiresAt": ENDS,
+        "reason": "agreed",
+        **spec,
+    }
+    raw = stage.kubernetes.create(
+        QUOTA_OVERRIDES, {"metadata": {"name": name, "namespace": "streaming"}, "spec": fields}
+    )
     ref = ObjectRef.of(QUOTA_OVERRIDES, raw)
     stage.kubernetes.edit(ref, lambda obj: obj["metadata"].update(creationTimestamp=made))
     return ref
@@ -61,7 +76,9 @@ def settled(stage: Stage) -> None:
     stage.run()
 
 
-def test_it_takes_effect_and_reports_for_whom_since_when_and_until_when(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_it_takes_effect_and_reports_for_whom_since_when_and_until_when(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
     ref = put(stage, **TWENTY)
     stage.run()
     assert stage.produce() == "20000000"
@@ -93,7 +110,10 @@ def test_the_tier_names_which_override_its_member_has(stage: Stage) -> None:
 def test_a_second_pass_writes_and_reports_nothing(stage: Stage) -> None:
     ref = put(stage, **TWENTY)
     stage.run()
-    version, count = stage.kubernetes.get(ref)["metadata"]["resourceVersion"], len(stage.event_reasons())
+    version, count = (
+        stage.kubernetes.get(ref)["metadata"]["resourceVersion"],
+        len(stage.event_reasons()),
+    )
     stage.now += 60
     stage.run()
     assert stage.kubernetes.get(ref)["metadata"]["resourceVersion"] == version
@@ -119,12 +139,18 @@ def test_beginning_and_end_have_one_event_each_and_no_warning(stage: Stage) -> N
     stage.run()
     stage.now = seconds(ENDS)
     settled(stage)
-    events = [(event.reason, event.type) for event in stage.kubernetes.events if event.regarding.kind == QUOTA_OVERRIDES]
+    events = [
+        (event.reason, event.type)
+        for event in stage.kubernetes.events
+        if event.regarding.kind == QUOTA_OVERRIDES
+    ]
     assert events == [("Overridden", "Normal"), ("OverrideExpired", "Normal")]
 
 
 @pytest.mark.parametrize(("before_end", "due"), [(0.25, 0.25), (1800.0, None)])
-def test_the_next_pass_is_due_when_it_ends_if_that_is_soon(stage: Stage, *, before_end: float, due: float | None) -> None:
+def test_the_next_pass_is_due_when_it_ends_if_that_is_soon(
+    stage: Stage, *, before_end: float, due: float | None
+) -> None:
     put(stage, **TWENTY)
     stage.run()
     usual = stage.run()
@@ -135,7 +161,9 @@ def test_the_next_pass_is_due_when_it_ends_if_that_is_soon(stage: Stage, *, befo
 def test_an_edited_end_and_a_deletion_take_effect_at_the_next_pass(stage: Stage) -> None:
     ref = put(stage, **TWENTY)
     stage.run()
-    stage.kubernetes.edit(ref, lambda raw: raw["spec"]["rates"]["perPartition"].update(produce="30M"))
+    stage.kubernetes.edit(
+        ref, lambda raw: raw["spec"]["rates"]["perPartition"].update(produce="30M")
+    )
     stage.run()
     assert stage.produce() == "30000000"
     stage.kubernetes.delete(ref)
@@ -153,7 +181,9 @@ def test_a_restarted_operator_keeps_since_when_it_is_in_force(stage: Stage) -> N
     assert stage.produce() == "20000000"
 
 
-def test_one_without_a_member_changes_nothing_and_takes_effect_when_its_member_appears(stage: Stage) -> None:
+def test_one_without_a_member_changes_nothing_and_takes_effect_when_its_member_appears(
+    stage: Stage,
+) -> None:
     ref = put(stage, **{**TWENTY, "user": "bob"})
     stage.run()
     assert stage.condition(ref) == ("False", "NoSuchMember")
@@ -176,13 +206,21 @@ def test_one_whose_policy_cannot_be_read_has_that_reason(stage: Stage) -> None:
 @pytest.mark.parametrize(
     ("wrong", "named"),
     [
-        ({"expiresAt": "2026-12-22T12:00:00Z"}, ("2026-12-22T12:00:00Z", "30", "2026-11-21T12:00:00Z")),
+        (
+            {"expiresAt": "2026-12-22T12:00:00Z"},
+            ("2026-12-22T12:00:00Z", "30", "2026-11-21T12:00:00Z"),
+        ),
         ({"action": "Exempt"}, ("rates", "Exempt")),
         ({"expiresAt": "soon"}, ("spec.expiresAt", "soon")),
     ],
 )
-def test_a_broken_one_changes_nothing_and_holds_no_other_up(stage: Stage, wrong: dict[str, Any], named: tuple[str, ...]) -> None:
-    broken, sound = put(stage, **{**TWENTY, **wrong}), put(stage, "later", rates={"perPartition": {"produce": "15M"}})
+def test_a_broken_one_changes_nothing_and_holds_no_other_up(
+    stage: Stage, wrong: dict[str, Any], named: tuple[str, ...]
+) -> None:
+    broken, sound = (
+        put(stage, **{**TWENTY, **wrong}),
+        put(stage, "later", rates={"perPartition": {"produce": "15M"}}),
+    )
     stage.run()
     assert stage.condition(broken) == ("False", "InvalidSpec")
     assert [name for name in named if name not in message(stage, broken)] == []
@@ -195,14 +233,24 @@ def test_30_days_after_the_object_was_made_to_the_second_is_allowed(stage: Stage
     assert stage.condition(ref) == ("True", "Overridden")
 
 
-def test_one_that_lasts_too_long_reads_like_this(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_one_that_lasts_too_long_reads_like_this(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
     ref = put(stage, **{**TWENTY, "expiresAt": "2026-12-22T12:00:00Z"})
     stage.run()
     golden(message(stage, ref))
 
 
-def test_the_one_that_loses_names_the_other_and_takes_over_when_that_ends(stage: Stage, golden: Callable[[str], None]) -> None:
-    level = put(stage, "level", level="L0", rates={"perPartition": {"produce": "15M"}}, expiresAt="2026-11-25T00:00:00Z")
+def test_the_one_that_loses_names_the_other_and_takes_over_when_that_ends(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
+    level = put(
+        stage,
+        "level",
+        level="L0",
+        rates={"perPartition": {"produce": "15M"}},
+        expiresAt="2026-11-25T00:00:00Z",
+    )
     single = put(stage, "single", **TWENTY)
     stage.run()
     assert stage.produce() == "20000000"
@@ -211,12 +259,21 @@ def test_the_one_that_loses_names_the_other_and_takes_over_when_that_ends(stage:
     golden(message(stage, level))
     stage.now = seconds(ENDS)
     settled(stage)
-    assert (stage.condition(single)[1], stage.condition(level), stage.produce()) == ("OverrideExpired", ("True", "Overridden"), "15000000")
+    assert (stage.condition(single)[1], stage.condition(level), stage.produce()) == (
+        "OverrideExpired",
+        ("True", "Overridden"),
+        "15000000",
+    )
 
 
-def test_a_level_of_which_one_member_has_an_override_of_its_own_is_ready_and_names_it(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_a_level_of_which_one_member_has_an_override_of_its_own_is_ready_and_names_it(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
     stage.tier("silver", user="bob")
-    level, _ = put(stage, "level", level="L0", rates={"perPartition": {"produce": "15M"}}), put(stage, "single", **TWENTY)
+    level, _ = (
+        put(stage, "level", level="L0", rates={"perPartition": {"produce": "15M"}}),
+        put(stage, "single", **TWENTY),
+    )
     stage.run()
     assert stage.condition(level) == ("True", "Overridden")
     for named in ("streaming/gold alice", "streaming/single"):
@@ -224,11 +281,15 @@ def test_a_level_of_which_one_member_has_an_override_of_its_own_is_ready_and_nam
     golden(message(stage, level))
 
 
-def test_in_a_pause_it_is_not_known_to_be_in_force_and_its_end_waits(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_in_a_pause_it_is_not_known_to_be_in_force_and_its_end_waits(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
     ref = put(stage, **TWENTY)
     stage.run()
     policy = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, stage.world.policies()["streaming/orders"])
-    stage.kubernetes.edit(policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/paused": "true"}))
+    stage.kubernetes.edit(
+        policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/paused": "true"})
+    )
     stage.run()
     assert stage.condition(ref) == ("Unknown", "Paused")
     stage.now = seconds(ENDS) + 1
@@ -238,10 +299,14 @@ def test_in_a_pause_it_is_not_known_to_be_in_force_and_its_end_waits(stage: Stag
     golden(message(stage, ref))
 
 
-def test_a_level_that_fits_some_members_only_names_whom_it_does_not_fit(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_a_level_that_fits_some_members_only_names_whom_it_does_not_fit(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
     member = {"name": "bob", "user": "bob", "contract": {"total": {"produce": "9M"}}}
     spec = {"policyRef": {"name": "orders"}, "level": "L0", "members": [member]}
-    stage.kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": "silver", "namespace": "streaming"}, "spec": spec})
+    stage.kubernetes.create(
+        BUSINESS_TIERS, {"metadata": {"name": "silver", "namespace": "streaming"}, "spec": spec}
+    )
     ref = put(stage, level="L0", **TWENTY)
     stage.run()
     assert stage.produce() == "20000000"
@@ -262,7 +327,9 @@ def test_lowering_by_an_override_goes_in_safe_steps_that_are_reported(stage: Sta
     assert (stage.produce(), stage.condition(ref)) == ("1000000", ("True", "Overridden"))
 
 
-def test_overrides_that_could_not_be_listed_hold_every_quota(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_overrides_that_could_not_be_listed_hold_every_quota(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
     ref = put(stage, **TWENTY)
     stage.run()
     stage.now += LATER_SECONDS
@@ -294,5 +361,8 @@ def test_an_outage_of_zookeeper_keeps_what_is_in_force(stage: Stage) -> None:
     stage.run()
     stage.leaders.error = Unreachable(Reason.BROKERS_UNREACHABLE, "No broker answers.")
     stage.run()
-    assert (stage.condition(ref), status(stage, ref)["state"]) == (("Unknown", "BrokersUnreachable"), "Active")
+    assert (stage.condition(ref), status(stage, ref)["state"]) == (
+        ("Unknown", "BrokersUnreachable"),
+        "Active",
+    )
     assert stage.produce() == "20000000"

@@ -1,4 +1,6 @@
-"""Reports of a pass: conditions and Events, statuses that stay right, and quotas that do not wait for them."""
+"""Reports of a pass: conditions and Events, statuses that stay right, and quotas that do not wait
+for them.
+"""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -25,10 +27,16 @@ PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 
 
 def condition(stage: Stage, ref: object, kind: str = "Ready") -> dict[str, Any]:
-    return next(entry for entry in stage.kubernetes.get(ref)["status"]["conditions"] if entry["type"] == kind)
+    return next(
+        entry
+        for entry in stage.kubernetes.get(ref)["status"]["conditions"]
+        if entry["type"] == kind
+    )
 
 
-def test_a_tier_at_its_contract_names_its_rate_and_the_number_of_leaders(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_a_tier_at_its_contract_names_its_rate_and_the_number_of_leaders(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
     stage.policy()
     tier = stage.tier()
     stage.run()
@@ -37,7 +45,9 @@ def test_a_tier_at_its_contract_names_its_rate_and_the_number_of_leaders(stage: 
     golden(ready["message"])
 
 
-def test_a_ready_policy_whose_quotas_still_step_counts_them(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_a_ready_policy_whose_quotas_still_step_counts_them(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
     policy = stage.policy()
     stage.tier()
     stage.store.put(ALICE, {PRODUCE: "80000000"})
@@ -59,17 +69,28 @@ def test_a_pause_is_no_warning(stage: Stage) -> None:
     policy = stage.policy()
     stage.tier()
     stage.run()
-    stage.kubernetes.edit(policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/paused": "true"}))
+    stage.kubernetes.edit(
+        policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/paused": "true"})
+    )
     stage.run()
-    assert {event.type for event in stage.kubernetes.events if event.reason == "Paused"} == {"Normal"}
+    assert {event.type for event in stage.kubernetes.events if event.reason == "Paused"} == {
+        "Normal"
+    }
 
 
 def test_a_warning_is_not_hidden_by_what_is_normal_for_the_same_reason() -> None:
     verdicts = [
         Verdict("Ready", Truth.TRUE, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas at the contract"),
-        Verdict("QuotasInSync", Truth.FALSE, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas: topic x does not exist"),
+        Verdict(
+            "QuotasInSync",
+            Truth.FALSE,
+            Reason.TOPIC_NOT_FOUND,
+            "1 of 2 quotas: topic x does not exist",
+        ),
     ]
-    assert condition_events({}, verdicts) == (EventDraft(WARNING, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas: topic x does not exist"),)
+    assert condition_events({}, verdicts) == (
+        EventDraft(WARNING, Reason.TOPIC_NOT_FOUND, "1 of 2 quotas: topic x does not exist"),
+    )
 
 
 def stalled(stage: Stage, ref: ObjectRef) -> tuple[str, str]:
@@ -91,7 +112,10 @@ def test_a_policy_that_a_person_must_correct_is_stalled_until_it_is(stage: Stage
     stage.run()
     stage.leaders.error = Unauthorized("The brokers refuse this login.")
     stage.run()
-    assert (stage.condition(policy), stalled(stage, policy)) == (("False", "NotAuthorized"), ("True", "NotAuthorized"))
+    assert (stage.condition(policy), stalled(stage, policy)) == (
+        ("False", "NotAuthorized"),
+        ("True", "NotAuthorized"),
+    )
     assert stalled(stage, tier)[0] == "False"
     events = [event.reason for event in stage.kubernetes.events].count("NotAuthorized")
     stage.run()
@@ -106,17 +130,25 @@ def test_a_removal_that_waits_for_confirmation_is_stalled(stage: Stage) -> None:
     stage.run()
     stage.kubernetes.delete(tier)
     stage.run()
-    assert (stage.condition(policy), stalled(stage, policy)) == (("False", "RemovalHeld"), ("True", "RemovalHeld"))
+    assert (stage.condition(policy), stalled(stage, policy)) == (
+        ("False", "RemovalHeld"),
+        ("True", "RemovalHeld"),
+    )
 
 
-def test_a_tier_in_conflict_is_stalled_and_one_whose_topic_is_not_there_yet_is_not(stage: Stage) -> None:
+def test_a_tier_in_conflict_is_stalled_and_one_whose_topic_is_not_there_yet_is_not(
+    stage: Stage,
+) -> None:
     stage.policy()
     first, second = stage.tier(), stage.tier("silver")
     stage.run()
     assert [stalled(stage, ref)[0] for ref in (first, second)] == ["False", "True"]
     stage.leaders.leaders.clear()
     stage.run()
-    assert (stage.condition(first), stalled(stage, first)[0]) == (("False", "TopicNotFound"), "False")
+    assert (stage.condition(first), stalled(stage, first)[0]) == (
+        ("False", "TopicNotFound"),
+        "False",
+    )
 
 
 def test_an_object_that_does_not_read_is_stalled(stage: Stage) -> None:
@@ -135,7 +167,10 @@ def test_a_report_that_could_not_be_delivered_is_delivered_by_the_next_pass(stag
     for kind in (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS):
         relist(stage.cache, stage.kubernetes, kind)
     stage.run()
-    stage.kubernetes.edit(tier, lambda raw: raw["spec"]["members"][0]["contract"]["perPartition"].update(produce="20M"))
+    stage.kubernetes.edit(
+        tier,
+        lambda raw: raw["spec"]["members"][0]["contract"]["perPartition"].update(produce="20M"),
+    )
     relist(stage.cache, stage.kubernetes, BUSINESS_TIERS)
     stage.kubernetes.fail_with(AWAY)
     for _ in range(3):
@@ -146,7 +181,9 @@ def test_a_report_that_could_not_be_delivered_is_delivered_by_the_next_pass(stag
     assert stage.condition(policy) == ("True", "InSync")
 
 
-def test_a_status_that_another_writer_changed_is_put_right_although_the_report_is_the_same(stage: Stage) -> None:
+def test_a_status_that_another_writer_changed_is_put_right_although_the_report_is_the_same(
+    stage: Stage,
+) -> None:
     stage.policy()
     tier = stage.tier()
     for _ in range(3):
@@ -173,7 +210,9 @@ def test_a_repair_has_an_event_although_the_report_is_the_same(stage: Stage) -> 
 
 
 class Slow:
-    """A call of Kubernetes that waits at a gate; `entered` = one is waiting, `open` lets all through."""
+    """A call of Kubernetes that waits at a gate; `entered` = one is waiting, `open` lets all
+    through.
+    """
 
     def __init__(self, call: Callable[..., Any]) -> None:
         self._call = call
@@ -213,7 +252,9 @@ def gold(stage: Stage) -> JsonObject:
 
 def contract(stage: Stage, rate: str) -> None:
     ref = ObjectRef.of(BUSINESS_TIERS, gold(stage))
-    stage.kubernetes.edit(ref, lambda raw: raw["spec"]["members"][0]["contract"]["perPartition"].update(produce=rate))
+    stage.kubernetes.edit(
+        ref, lambda raw: raw["spec"]["members"][0]["contract"]["perPartition"].update(produce=rate)
+    )
 
 
 def reported_quota(stage: Stage) -> int:
@@ -221,7 +262,9 @@ def reported_quota(stage: Stage) -> int:
     return int(gold(stage)["status"]["members"][0]["quota"]["produce"])
 
 
-def test_changes_are_written_while_a_report_is_under_way_and_all_are_reported_at_the_end(beside: Stage) -> None:
+def test_changes_are_written_while_a_report_is_under_way_and_all_are_reported_at_the_end(
+    beside: Stage,
+) -> None:
     beside.kubernetes.patch_status = slow = Slow(beside.kubernetes.patch_status)
     before = len(beside.kubernetes.events)
     for rate in (20, 30, 40):
@@ -234,8 +277,14 @@ def test_changes_are_written_while_a_report_is_under_way_and_all_are_reported_at
     finish(beside)
     assert reported_quota(beside) == 40_000_000
     assert gold(beside)["status"]["observedGeneration"] == gold(beside)["metadata"]["generation"]
-    changes = [event.note for event in beside.kubernetes.events[before:] if event.reason == Reason.CONTRACT_CHANGED.value]
-    assert [message.partition(" ")[0] for message in changes] == ["1", "2"], changes  # the second report has two writes
+    changes = [
+        event.note
+        for event in beside.kubernetes.events[before:]
+        if event.reason == Reason.CONTRACT_CHANGED.value
+    ]
+    assert [message.partition(" ")[0] for message in changes] == ["1", "2"], (
+        changes
+    )  # the second report has two writes
 
 
 def test_a_trouble_that_is_seen_again_before_its_report_is_reported_once(beside: Stage) -> None:
@@ -247,18 +296,27 @@ def test_a_trouble_that_is_seen_again_before_its_report_is_reported_once(beside:
         assert slow.entered.wait(10.0)
     slow.open()
     finish(beside)
-    assert beside.event_reasons()[before:].count(Reason.FOREIGN_CONTENT.value) == 2  # of the tier, and of the policy
+    assert (
+        beside.event_reasons()[before:].count(Reason.FOREIGN_CONTENT.value) == 2
+    )  # of the tier, and of the policy
 
 
-def test_a_bug_in_a_report_is_reported_and_the_next_report_goes_out(beside: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_a_report_is_reported_and_the_next_report_goes_out(
+    beside: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     contract(beside, "20M")
     with monkeypatch.context() as patched:
-        patched.setattr(beside.world.reporter, "passed", Slow(lambda: None))  # takes no report: a TypeError
+        patched.setattr(
+            beside.world.reporter, "passed", Slow(lambda: None)
+        )  # takes no report: a TypeError
         beside.world.reporter.passed.open()
         beside.run()
         finish(beside)
     policy = next(iter(beside.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES).items))
-    assert beside.condition(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)) == ("False", Reason.INTERNAL_ERROR.value)
+    assert beside.condition(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)) == (
+        "False",
+        Reason.INTERNAL_ERROR.value,
+    )
     beside.run()
     finish(beside)
     assert reported_quota(beside) == 20_000_000

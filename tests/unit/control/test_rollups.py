@@ -1,4 +1,6 @@
-"""Usage rollups beside the passes: Jobs one at a time, results read or refused with a reason, and no pass waits for them."""
+"""Usage rollups beside the passes: Jobs one at a time, results read or refused with a reason, and
+no pass waits for them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,11 @@ CREATED = datetime(2026, 11, 22, 4, tzinfo=UTC)
 NOW = CREATED.timestamp() + 3 * HOUR + SETTLE_MS / 1000
 ROLLUP = {"storage": {"url": "s3://usage"}}
 METRICS = {"prometheus": {"url": "http://prometheus:9090"}}
-KAFKA = {"bootstrapServers": "kafka:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "zk:2181"}}
+KAFKA = {
+    "bootstrapServers": "kafka:9092",
+    "quotaStore": "ZooKeeper",
+    "zookeeper": {"connect": "zk:2181"},
+}
 OFFER = RollupOffer(image="tidegate:test", service_account="rollup")
 
 
@@ -41,37 +47,80 @@ class Desk:
     def __init__(self, **rollup: Any) -> None:
         self.kubernetes = InMemoryKubernetes()
         self.now, self.may_write, self.counts = NOW, True, list[str]()
-        spec = {"mode": "Enforce", "kafka": KAFKA, "metrics": METRICS, "rollup": {**ROLLUP, **rollup}}
-        made = self.kubernetes.create(BROKER_BANDWIDTH_POLICIES, {"metadata": {"name": "orders", "namespace": "streaming"}, "spec": spec})
+        spec = {
+            "mode": "Enforce",
+            "kafka": KAFKA,
+            "metrics": METRICS,
+            "rollup": {**ROLLUP, **rollup},
+        }
+        made = self.kubernetes.create(
+            BROKER_BANDWIDTH_POLICIES,
+            {"metadata": {"name": "orders", "namespace": "streaming"}, "spec": spec},
+        )
         self.ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, made)
-        self.kubernetes.edit(self.ref, lambda raw: raw["metadata"].update(creationTimestamp="2026-11-22T04:00:00Z"))
+        self.kubernetes.edit(
+            self.ref, lambda raw: raw["metadata"].update(creationTimestamp="2026-11-22T04:00:00Z")
+        )
         self.spec = Rollup.model_validate_json(json.dumps(spec["rollup"]))
-        self.looker = RollupLook(self.kubernetes, OFFER, may_write=lambda: self.may_write, wall=lambda: self.now, count=self.counts.append)
+        self.looker = RollupLook(
+            self.kubernetes,
+            OFFER,
+            may_write=lambda: self.may_write,
+            wall=lambda: self.now,
+            count=self.counts.append,
+        )
 
     def look(self) -> RollupProgress:
         return self.looker.look(self.kubernetes.get(self.ref), self.spec)
 
     def jobs(self) -> list[str]:
-        found = self.kubernetes.list_jobs("streaming", selector="app.kubernetes.io/component=rollup")
+        found = self.kubernetes.list_jobs(
+            "streaming", selector="app.kubernetes.io/component=rollup"
+        )
         return [job["metadata"]["name"] for job in found]
 
     def finish(self, name: str, condition: str = "Complete") -> None:
         at = datetime.fromtimestamp(self.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        self.kubernetes.finish_job("streaming", name, condition=condition, at=at, message="it ended")
+        self.kubernetes.finish_job(
+            "streaming", name, condition=condition, at=at, message="it ended"
+        )
 
     def write(self, text: str) -> None:
-        self.kubernetes.write_config_map("streaming", {"metadata": {"name": "orders-rollup"}, "data": {RESULT_KEY: text}})
+        self.kubernetes.write_config_map(
+            "streaming", {"metadata": {"name": "orders-rollup"}, "data": {RESULT_KEY: text}}
+        )
 
-    def write_result(self, *, published_hours: int, empty_hours: int = 0, uid: str | None = None, valid_hours: float = 24.0) -> None:
+    def write_result(
+        self,
+        *,
+        published_hours: int,
+        empty_hours: int = 0,
+        uid: str | None = None,
+        valid_hours: float = 24.0,
+    ) -> None:
         start_ms = round(CREATED.timestamp() * 1000)
         window = Window(start_ms, start_ms + published_hours * 3_600_000)
-        empty = (Window(window.end_ms, window.end_ms + empty_hours * 3_600_000),) if empty_hours else ()
-        usage = Usage(7, NOW, {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): DirectionUsage(6e6, 2e6, 3, 1.0, 0.0)})
+        empty = (
+            (Window(window.end_ms, window.end_ms + empty_hours * 3_600_000),) if empty_hours else ()
+        )
+        usage = Usage(
+            7,
+            NOW,
+            {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): DirectionUsage(6e6, 2e6, 3, 1.0, 0.0)},
+        )
         valid_ms = round((NOW + valid_hours * HOUR) * 1000)
-        self.write(encode(RollupResult(uid or self.ref.uid, round(NOW * 1000), valid_ms, (window,), usage, empty)))
+        self.write(
+            encode(
+                RollupResult(
+                    uid or self.ref.uid, round(NOW * 1000), valid_ms, (window,), usage, empty
+                )
+            )
+        )
 
     def verdict(self, progress: RollupProgress, *, later_seconds: float = 0.0) -> Verdict:
-        (verdict,) = rollups_current(progress, wanted=True, previous={}, now_seconds=self.now + later_seconds)
+        (verdict,) = rollups_current(
+            progress, wanted=True, previous={}, now_seconds=self.now + later_seconds
+        )
         return verdict
 
 
@@ -96,10 +145,16 @@ def test_what_jobs_wrote_down_is_not_computed_again(desk: Desk) -> None:
     assert (desk.jobs(), desk.verdict(progress).reason) == ([], Reason.ROLLUPS_PUBLISHED)
 
 
-def test_hours_without_samples_in_prometheus_are_reported_and_no_failure(desk: Desk, golden: Callable[[str], None]) -> None:
+def test_hours_without_samples_in_prometheus_are_reported_and_no_failure(
+    desk: Desk, golden: Callable[[str], None]
+) -> None:
     desk.write_result(published_hours=2, empty_hours=1)
     verdict = desk.verdict(desk.look())
-    assert (desk.jobs(), verdict.status, verdict.reason) == ([], Truth.TRUE, Reason.ROLLUPS_PUBLISHED)
+    assert (desk.jobs(), verdict.status, verdict.reason) == (
+        [],
+        Truth.TRUE,
+        Reason.ROLLUPS_PUBLISHED,
+    )
     assert numbers(verdict.message) == {1.0}
     golden(verdict.message)
 
@@ -121,13 +176,20 @@ def test_a_job_that_another_replica_made_first_is_no_trouble(desk: Desk) -> None
     assert len(desk.jobs()) == 1
 
 
-def test_a_failed_window_is_reported_with_its_cause_and_the_next_goes_on(desk: Desk, golden: Callable[[str], None]) -> None:
+def test_a_failed_window_is_reported_with_its_cause_and_the_next_goes_on(
+    desk: Desk, golden: Callable[[str], None]
+) -> None:
     desk.look()
     desk.finish("orders-rollup-202611220400-60m", "Failed")
     desk.now += 120
     verdict = desk.verdict(desk.look())
     assert (verdict.status, verdict.reason) == (Truth.FALSE, Reason.ROLLUP_FAILED)
-    for named in ("2026-11-22T04:00:00Z", "2026-11-22T05:00:00Z", "Test: it ended", "orders-rollup-202611220400-60m"):
+    for named in (
+        "2026-11-22T04:00:00Z",
+        "2026-11-22T05:00:00Z",
+        "Test: it ended",
+        "orders-rollup-202611220400-60m",
+    ):
         assert named in verdict.message
     assert "orders-rollup-202611220500-60m" in desk.jobs()
     golden(verdict.message)
@@ -143,12 +205,16 @@ def test_a_failure_of_an_older_spec_is_deleted_and_tried_again(desk: Desk) -> No
 
 def test_a_job_of_a_policy_that_had_the_name_before_counts_for_nothing(desk: Desk) -> None:
     desk.look()
-    desk.kubernetes._jobs["streaming", "orders-rollup-202611220400-60m"]["metadata"]["ownerReferences"][0]["uid"] = "another"
+    desk.kubernetes._jobs["streaming", "orders-rollup-202611220400-60m"]["metadata"][
+        "ownerReferences"
+    ][0]["uid"] = "another"
     assert desk.look().due.active is None  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(("text", "cause"), [("", "not JSON"), ("[1]", "schemaVersion")])
-def test_a_result_that_cannot_be_read_is_reported_and_not_used(desk: Desk, text: str, cause: str) -> None:
+def test_a_result_that_cannot_be_read_is_reported_and_not_used(
+    desk: Desk, text: str, cause: str
+) -> None:
     desk.write(text)
     verdict = desk.verdict(desk.look())
     assert (verdict.status, verdict.reason) == (Truth.FALSE, Reason.ROLLUP_RESULT_UNUSABLE)
@@ -173,9 +239,14 @@ def test_a_kubernetes_that_is_away_leaves_the_last_figures_in_force(desk: Desk) 
     desk.write_result(published_hours=3)
     desk.look()
     desk.kubernetes.fail_with(Unreachable(Reason.KUBERNETES_UNREACHABLE, "no answer"))
-    progress = desk.looker.look({"metadata": {"name": "orders", "namespace": "streaming", "uid": desk.ref.uid}}, desk.spec)
+    progress = desk.looker.look(
+        {"metadata": {"name": "orders", "namespace": "streaming", "uid": desk.ref.uid}}, desk.spec
+    )
     assert progress.usage is not None
-    assert (desk.verdict(progress).status, desk.verdict(progress).reason) == (Truth.UNKNOWN, Reason.KUBERNETES_UNREACHABLE)
+    assert (desk.verdict(progress).status, desk.verdict(progress).reason) == (
+        Truth.UNKNOWN,
+        Reason.KUBERNETES_UNREACHABLE,
+    )
 
 
 def test_a_job_that_kubernetes_refuses_is_reported_with_its_message(desk: Desk) -> None:
@@ -186,7 +257,11 @@ def test_a_job_that_kubernetes_refuses_is_reported_with_its_message(desk: Desk) 
 
     desk.kubernetes.create_job = refuse  # type: ignore[method-assign]
     verdict = desk.verdict(desk.look())
-    assert (verdict.status, verdict.reason, verdict.message) == (Truth.FALSE, Reason.NOT_AUTHORIZED, refused.message)
+    assert (verdict.status, verdict.reason, verdict.message) == (
+        Truth.FALSE,
+        Reason.NOT_AUTHORIZED,
+        refused.message,
+    )
     assert desk.counts == ["refused"]
 
 
@@ -219,7 +294,9 @@ def test_no_pass_waits_for_a_look_that_hangs(desk: Desk) -> None:
             return RollupProgress(0.0)
 
     hanging = Hanging(desk.kubernetes, OFFER, may_write=lambda: True, wall=lambda: NOW)
-    watch = RollupWatch("streaming/orders", RollupDependencies(lambda: hanging, lambda: None, lambda: NOW))
+    watch = RollupWatch(
+        "streaming/orders", RollupDependencies(lambda: hanging, lambda: None, lambda: NOW)
+    )
     assert watch.latest(desk.kubernetes.get(desk.ref), desk.spec) is None
     let_go.set()
     watch.close()
@@ -227,10 +304,16 @@ def test_no_pass_waits_for_a_look_that_hangs(desk: Desk) -> None:
 
 def test_a_watch_wakes_its_policy_when_something_new_is_seen_and_not_else(desk: Desk) -> None:
     wakes: list[float] = []
-    dependencies = RollupDependencies(lambda: desk.looker, lambda: wakes.append(desk.now), lambda: desk.now, every_seconds=0.01)
+    dependencies = RollupDependencies(
+        lambda: desk.looker, lambda: wakes.append(desk.now), lambda: desk.now, every_seconds=0.01
+    )
     watch = RollupWatch("streaming/orders", dependencies)
     policy = desk.kubernetes.get(desk.ref)
-    wait_until(lambda: (seen := watch.latest(policy, desk.spec)) and seen.due and seen.due.active, "the Job to be seen", timeout_seconds=20)
+    wait_until(
+        lambda: (seen := watch.latest(policy, desk.spec)) and seen.due and seen.due.active,
+        "the Job to be seen",
+        timeout_seconds=20,
+    )
     watch.close()
     assert 1 <= len(wakes) <= 2
 
@@ -249,21 +332,30 @@ def test_a_policys_own_loop_has_its_jobs_made_and_reports_them() -> None:
     assert job["spec"]["template"]["spec"]["serviceAccountName"] == "rollup"
     assert job["metadata"]["ownerReferences"][0]["uid"] == ref.uid
     assert stage.condition(ref, "RollupsCurrent") == ("False", "RollupsBehind")
-    assert stage.kubernetes.get(ref)["status"]["rollup"] == {"publishedUntil": "2026-11-22T04:00:00Z", "waiting": 3, "failed": 0}
+    assert stage.kubernetes.get(ref)["status"]["rollup"] == {
+        "publishedUntil": "2026-11-22T04:00:00Z",
+        "waiting": 3,
+        "failed": 0,
+    }
     assert (
-        stage.telemetry.registry.get_sample_value("tidegate_rollup_windows_waiting", {"policy_namespace": "streaming", "policy": "orders"})
+        stage.telemetry.registry.get_sample_value(
+            "tidegate_rollup_windows_waiting", {"policy_namespace": "streaming", "policy": "orders"}
+        )
         == 3
     )
     assert (
         stage.telemetry.registry.get_sample_value(
-            "tidegate_rollup_jobs_total", {"policy_namespace": "streaming", "policy": "orders", "result": "made"}
+            "tidegate_rollup_jobs_total",
+            {"policy_namespace": "streaming", "policy": "orders", "result": "made"},
         )
         == 1
     )
 
 
 def jobs_of(stage: Stage) -> list[JsonObject]:
-    found: list[JsonObject] = stage.kubernetes.list_jobs("streaming", selector="app.kubernetes.io/component=rollup")
+    found: list[JsonObject] = stage.kubernetes.list_jobs(
+        "streaming", selector="app.kubernetes.io/component=rollup"
+    )
     return found
 
 
@@ -271,11 +363,20 @@ def test_transitions_are_events_and_none_comes_twice() -> None:
     stage = Stage(now=NOW)
     stage.policy(metrics=METRICS, rollup=ROLLUP)
     stage.run()
-    broken = Due(missing=(Window(0, 300_000),), failed=(WindowJob("job", Window(0, 300_000), JobState.FAILED, message="OutOfMemory"),))
+    broken = Due(
+        missing=(Window(0, 300_000),),
+        failed=(WindowJob("job", Window(0, 300_000), JobState.FAILED, message="OutOfMemory"),),
+    )
     for found in (Due(), Due(), broken, broken, Due(published_until_ms=300_000)):
-        stage.controllers["streaming/orders"]._rollups = FixedProgress(RollupProgress(stage.now, due=found))  # type: ignore[assignment]
+        stage.controllers["streaming/orders"]._rollups = FixedProgress(
+            RollupProgress(stage.now, due=found)
+        )  # type: ignore[assignment]
         stage.run()
-    events = [(event.type, event.reason) for event in stage.kubernetes.events if event.reason.startswith("Rollup")]
+    events = [
+        (event.type, event.reason)
+        for event in stage.kubernetes.events
+        if event.reason.startswith("Rollup")
+    ]
     assert events == [
         ("Warning", "RollupsNotOffered"),
         ("Normal", "RollupsPublished"),
@@ -294,17 +395,27 @@ def test_without_an_image_nothing_is_asked_and_the_condition_names_what_to_do() 
 
 def test_applied_recommendations_become_quotas_and_are_in_the_tiers_status() -> None:
     stage = Stage(now=NOW)
-    ref = stage.policy(metrics=METRICS, rollup={**ROLLUP, "recommend": {"apply": "WithinPercent", "maxChangePercent": 20}})
+    ref = stage.policy(
+        metrics=METRICS,
+        rollup={**ROLLUP, "recommend": {"apply": "WithinPercent", "maxChangePercent": 20}},
+    )
     tier = stage.tier(rate="10M")
     stage.run()
     assert stage.produce() == "10000000"
-    usage = Usage(7, NOW, {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): DirectionUsage(60e6, 20e6, 3, 1.0, 0.0)})
+    usage = Usage(
+        7,
+        NOW,
+        {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): DirectionUsage(60e6, 20e6, 3, 1.0, 0.0)},
+    )
     controller = stage.controllers["streaming/orders"]
     controller._rollups = FixedProgress(RollupProgress(NOW, usage=usage))  # type: ignore[assignment]  # the real one has a thread
     stage.run()
     (member,) = stage.kubernetes.get(tier)["status"]["members"]
     assert stage.produce() == "12000000"
-    assert (member["recommended"]["produce"], member["recommended"]["applied"]) == (26_000_000, {"produce": 12_000_000})
+    assert (member["recommended"]["produce"], member["recommended"]["applied"]) == (
+        26_000_000,
+        {"produce": 12_000_000},
+    )
     assert member["recommended"]["reason"] == "RecommendationApplied"
     assert stage.kubernetes.get(ref)["spec"]["rollup"]["recommend"]["maxChangePercent"] == 20
 

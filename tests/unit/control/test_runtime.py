@@ -145,8 +145,12 @@ def test_nothing_is_wrong_where_nothing_runs(signs: VitalSigns) -> None:
     assert signs.failure_text() is None
 
 
-@pytest.mark.parametrize(("silent_seconds", "complains"), [(119.0, False), (120.0, False), (121.0, True)])
-def test_silence_is_a_complaint_only_beyond_the_limit(signs: VitalSigns, clock: Hands, silent_seconds: float, complains: bool) -> None:
+@pytest.mark.parametrize(
+    ("silent_seconds", "complains"), [(119.0, False), (120.0, False), (121.0, True)]
+)
+def test_silence_is_a_complaint_only_beyond_the_limit(
+    signs: VitalSigns, clock: Hands, silent_seconds: float, complains: bool
+) -> None:
     signs.beat("policy streaming/orders")
     clock.now += silent_seconds
     assert (signs.failure_text() is not None) is complains

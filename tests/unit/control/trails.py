@@ -6,7 +6,18 @@ from typing import Any
 
 from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.decision import Decision
-from controller_logic.model import Entity, Level, Member, QuotaKey, QuotaWrite, RateKey, Readings, StoredQuota, Tier, WriteKind
+from controller_logic.model import (
+    Entity,
+    Level,
+    Member,
+    QuotaKey,
+    QuotaWrite,
+    RateKey,
+    Readings,
+    StoredQuota,
+    Tier,
+    WriteKind,
+)
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
 from tests.unit.controller_logic.gates import actor, simulated_cluster, want
@@ -46,16 +57,29 @@ class Trail:
     def __post_init__(self) -> None:
         self.trail = AuditTrail(AuditQueue(self.shelf, "-", count=lambda *_: None, beside=False))
 
-    def note(self, decision: Decision, applied: Applied = NOTHING, readings: Readings | None = None) -> None:
+    def note(
+        self, decision: Decision, applied: Applied = NOTHING, readings: Readings | None = None
+    ) -> None:
         self.trail.note(
-            "streaming/orders", "c1", decision=decision, applied=applied, readings=readings, now_seconds=self.played.now_seconds
+            "streaming/orders",
+            "c1",
+            decision=decision,
+            applied=applied,
+            readings=readings,
+            now_seconds=self.played.now_seconds,
         )
 
     def play(self, seconds: float = 15.0) -> ThrottleDecision:
-        """Let time pass, decide, write and note what was written, as a pass of the operator does."""
+        """Let time pass, decide, write and note what was written, as a pass of the operator
+        does.
+        """
         self.played.pass_time(seconds)
         throttle, before = self.played.decide(), dict(self.played.in_force)
-        writes = tuple(write_of(key, before[key], step.value) for key, step in throttle.steps.items() if step.value != before[key])
+        writes = tuple(
+            write_of(key, before[key], step.value)
+            for key, step in throttle.steps.items()
+            if step.value != before[key]
+        )
         for key, step in throttle.steps.items():
             self.played.apply(key, step.value)
         decision = Decision(writes=writes, members=(report(ETL, Level.L3),), throttle=throttle)
@@ -64,19 +88,43 @@ class Trail:
 
 
 def calm_trail() -> Trail:
-    """One broker with a limit of 50 MB/s; etl (L3, contract of 60 MB/s) and pay (L0) send nothing yet."""
-    return Trail(simulated_cluster(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200))
+    """One broker with a limit of 50 MB/s; etl (L3, contract of 60 MB/s) and pay (L0) send nothing
+    yet.
+    """
+    return Trail(
+        simulated_cluster(
+            actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200
+        )
+    )
 
 
-def write_of(key: RateKey, before: int, value: int, reason: Reason = Reason.THROTTLED) -> QuotaWrite:
+def write_of(
+    key: RateKey, before: int, value: int, reason: Reason = Reason.THROTTLED
+) -> QuotaWrite:
     seen = StoredQuota(key[0], {FETCH: str(before)}, 1)
     kind = WriteKind.LOWERING if value < before else WriteKind.RAISE
-    return QuotaWrite(key[0], {FETCH: str(value)}, seen, None, kind, reason, "", charged=True, predicted_mute_seconds=12.0)
+    return QuotaWrite(
+        key[0],
+        {FETCH: str(value)},
+        seen,
+        None,
+        kind,
+        reason,
+        "",
+        charged=True,
+        predicted_mute_seconds=12.0,
+    )
 
 
 def report(entity: Entity, level: Level) -> MemberReport:
     member = Member(str(entity.user), entity)
-    return MemberReport(Tier("streaming/batch", level, (member,)), member, None, MemberState.CONTRACT, Reason.CONTRACT)
+    return MemberReport(
+        Tier("streaming/batch", level, (member,)),
+        member,
+        None,
+        MemberState.CONTRACT,
+        Reason.CONTRACT,
+    )
 
 
 def overload(trail: Trail) -> ThrottleDecision:

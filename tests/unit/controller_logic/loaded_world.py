@@ -1,4 +1,6 @@
-"""A world whose clients send: what they want up to their quotas, through NICs that are read every few seconds."""
+"""A world whose clients send: what they want up to their quotas, through NICs that are read every
+few seconds.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,7 +19,15 @@ from controller_logic.model import (
     Readings,
     Tier,
 )
-from tests.unit.controller_logic.worlds import FETCH, MB, World, member, per_broker, policy, topology
+from tests.unit.controller_logic.worlds import (
+    FETCH,
+    MB,
+    World,
+    member,
+    per_broker,
+    policy,
+    topology,
+)
 
 LEADER = 1
 USERS = {level: Entity(level.value.lower()) for level in Level}
@@ -26,7 +36,8 @@ THROTTLED = {Level.L1: 10 * MB, Level.L2: 5 * MB, Level.L3: MB}
 
 @dataclass
 class LoadedWorld(World):
-    """Every user fetches from broker 1 what `wants` says (bytes/s), up to its quota there; `other` is what else its NIC carries.
+    """Every user fetches from broker 1 what `wants` says (bytes/s), up to its quota there; `other`
+    is what else its NIC carries.
 
     While it is `blind`, nothing is read; while its NIC `lies`, that says 0.
     """
@@ -51,11 +62,15 @@ class LoadedWorld(World):
         return replace(super().observation(), readings=None if self.blind else self._readings())
 
     def scrape(self) -> Decision:
-        """Let one scrape interval pass, read, decide and apply; then the passes that are due before the next scrape."""
+        """Let one scrape interval pass, read, decide and apply; then the passes that are due before
+        the next scrape.
+        """
         until = self.now_seconds + self.scrape_seconds
         decision = self._at(until)
         first = decision
-        while (due := decision.next_pass_in_seconds) is not None and self.now_seconds + due < until + self.scrape_seconds:
+        while (
+            due := decision.next_pass_in_seconds
+        ) is not None and self.now_seconds + due < until + self.scrape_seconds:
             self.now_seconds += due
             decision = self.run()
         self.now_seconds = until
@@ -66,26 +81,42 @@ class LoadedWorld(World):
 
     def _at(self, seconds: float) -> Decision:
         self.now_seconds = seconds
-        self.spans = (*self.spans[-20:], NicSpan(seconds, self.scrape_seconds, 0.0 if self.lies else self.carried))
+        self.spans = (
+            *self.spans[-20:],
+            NicSpan(seconds, self.scrape_seconds, 0.0 if self.lies else self.carried),
+        )
         return self.run()
 
     def _readings(self) -> Readings:
         at_seconds = self.spans[-1].at_seconds if self.spans else self.now_seconds
-        clients = {(user, LEADER, Direction.EGRESS): self._rate(user, at_seconds) for user in self.wants}
-        return Readings(self.now_seconds, self.scrape_seconds, {(LEADER, Direction.EGRESS): self.spans}, clients)
+        clients = {
+            (user, LEADER, Direction.EGRESS): self._rate(user, at_seconds) for user in self.wants
+        }
+        return Readings(
+            self.now_seconds, self.scrape_seconds, {(LEADER, Direction.EGRESS): self.spans}, clients
+        )
 
     def _rate(self, user: Entity, at_seconds: float) -> ClientRate:
         sent = self.sends(user)
         return ClientRate(at_seconds, sent, 1000.0 if sent < self.wants[user] else 0.0)
 
 
-def loaded_world(*, limit: int = 1000 * MB, contracts: Mapping[Level, int] | None = None, **changes: object) -> LoadedWorld:
-    """One user of each level that wants 25 MB/s from broker 1, with a contract of 60 MB/s; throttled rates 10, 5 and 1 MB/s."""
+def loaded_world(
+    *, limit: int = 1000 * MB, contracts: Mapping[Level, int] | None = None, **changes: object
+) -> LoadedWorld:
+    """One user of each level that wants 25 MB/s from broker 1, with a contract of 60 MB/s;
+    throttled rates 10, 5 and 1 MB/s.
+    """
     promised = contracts or dict.fromkeys(Level, 60 * MB)
-    tiers = tuple(_tier(level, member(USERS[level], per_broker(rate), "orders")) for level, rate in promised.items())
+    tiers = tuple(
+        _tier(level, member(USERS[level], per_broker(rate), "orders"))
+        for level, rate in promised.items()
+    )
     limits = BrokerLimits(BrokerLimit(egress=limit, egress_capacity=1250 * MB))
     world = LoadedWorld(
-        tiers, policy=policy(limits=limits, measured=True, **changes), topology=topology({"orders": {LEADER: 1}}, brokers=(LEADER,))
+        tiers,
+        policy=policy(limits=limits, measured=True, **changes),
+        topology=topology({"orders": {LEADER: 1}}, brokers=(LEADER,)),
     )
     world.wants = {USERS[level]: 25.0 * MB for level in promised}
     return world

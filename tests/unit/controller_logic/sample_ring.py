@@ -1,7 +1,9 @@
-"""A broker's throttle arithmetic, event by event, as Kafka's own classes do it: the double that predictions are held against.
+"""A broker's throttle arithmetic, event by event, as Kafka's own classes do it: the double that
+predictions are held against.
 
-A broker keeps a ring of samples per bucket, measures the rate over the samples it still holds, and mutes a client for as long as that rate
-would need to fall to the quota. Times are integer milliseconds. No state is kept here: rings are values.
+A broker keeps a ring of samples per bucket, measures the rate over the samples it still holds, and
+mutes a client for as long as that rate would need to fall to the quota. Times are integer
+milliseconds. No state is kept here: rings are values.
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,7 +33,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class SampleRing:
-    """The samples of one bucket on one broker. A new ring is empty; `record` and `measure` return the next ring."""
+    """The samples of one bucket on one broker. A new ring is empty; `record` and `measure` return
+    the next ring.
+    """
 
     window: QuotaWindow = field(default_factory=QuotaWindow)
     rule: SampleRule = SampleRule.FROM_3_8
@@ -44,7 +48,9 @@ class SampleRing:
 
     @property
     def slots(self) -> int:
-        """3.8 and later keep one slot more, so that the oldest sample may overlap the edge of the window."""
+        """3.8 and later keep one slot more, so that the oldest sample may overlap the edge of the
+        window.
+        """
         return self.window.samples + (1 if self.rule is SampleRule.FROM_3_8 else 0)
 
 
@@ -57,7 +63,9 @@ class Measured:
 
 
 def record(ring: SampleRing, amount: float, *, now_ms: int) -> SampleRing:
-    """Count `amount` (bytes, or request time) at `now_ms` in the current sample, or in a fresh one if that is full."""
+    """Count `amount` (bytes, or request time) at `now_ms` in the current sample, or in a fresh one
+    if that is full.
+    """
     if not ring.samples:
         ring = replace(ring, samples=(Sample(now_ms, now_ms),))
     elif now_ms - ring.samples[ring.current].start_ms >= ring.sample_ms:
@@ -81,16 +89,20 @@ def _purge(ring: SampleRing, now_ms: int) -> SampleRing:
     keep_ms = ring.window.samples * ring.sample_ms
     from_start = ring.rule is SampleRule.UP_TO_3_7
     kept = tuple(
-        Sample(now_ms, now_ms) if now_ms - (sample.start_ms if from_start else sample.last_event_ms) >= keep_ms else sample
+        Sample(now_ms, now_ms)
+        if now_ms - (sample.start_ms if from_start else sample.last_event_ms) >= keep_ms
+        else sample
         for sample in ring.samples or (Sample(now_ms, now_ms),)
     )
     return replace(ring, samples=kept)
 
 
 def measure(ring: SampleRing, *, now_ms: int) -> tuple[SampleRing, Measured]:
-    """Kafka's `Rate`: the sum over the window, where a window younger than n - 1 whole samples counts as that long.
+    """Kafka's `Rate`: the sum over the window, where a window younger than n - 1 whole samples
+    counts as that long.
 
-    Used for client quotas. A ring without samples measures 0 over the n - 1 samples (at least one millisecond).
+    Used for client quotas. A ring without samples measures 0 over the n - 1 samples (at least one
+    millisecond).
     """
     ring = _purge(ring, now_ms)
     elapsed_ms = now_ms - min(sample.start_ms for sample in ring.samples)
@@ -104,10 +116,11 @@ def _total(ring: SampleRing) -> float:
 
 
 def mute_ms(measured: Measured, target: float) -> int:
-    """X: how long a broker mutes a client whose bucket measures this under a quota of `target` units per second.
+    """X: how long a broker mutes a client whose bucket measures this under a quota of `target`
+    units per second.
 
-    X = (O - T) / T x W, rounded half up and then cut to 32 bits as the broker does: a result that does not fit wraps, and
-    one that wraps to zero or below mutes no client. 0 = not muted.
+    X = (O - T) / T x W, rounded half up and then cut to 32 bits as the broker does: a result that
+    does not fit wraps, and one that wraps to zero or below mutes no client. 0 = not muted.
     """
     if measured.rate <= target:
         return 0

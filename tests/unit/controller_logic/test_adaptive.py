@@ -1,4 +1,6 @@
-"""The law of adaptive scaling, one reading at a time: who moves, where to, how soon, and what holds it."""
+"""The law of adaptive scaling, one reading at a time: who moves, where to, how soon, and what holds
+it.
+"""
 
 from dataclasses import replace
 
@@ -19,20 +21,31 @@ EVEN_AT_MAX: Reported = {1: (20.3, 60.0), 2: (10.2, 0.0)}
 
 
 def readings(reported: Reported, now_seconds: float) -> Readings:
-    clients = {(USER, broker, IN): ClientRate(now_seconds, rate * MB, muted) for broker, (rate, muted) in reported.items()}
+    clients = {
+        (USER, broker, IN): ClientRate(now_seconds, rate * MB, muted)
+        for broker, (rate, muted) in reported.items()
+    }
     return Readings(now_seconds, 15.0, clients=clients)
 
 
 def look(
-    rate: AdaptiveRate, reported: Reported, seconds: float = 120.0, was: Adaptation | None = None, start: float = START_SECONDS
+    rate: AdaptiveRate,
+    reported: Reported,
+    seconds: float = 120.0,
+    was: Adaptation | None = None,
+    start: float = START_SECONDS,
 ) -> Adaptation:
-    """What is remembered after looking at the same readings every 15 seconds for so long, or until the share moves."""
+    """What is remembered after looking at the same readings every 15 seconds for so long, or until
+    the share moves.
+    """
     passed = 0.0
     while passed <= seconds:
         now_seconds = start + passed
         memory = {} if was is None else {rate.key: was}
         before = was
-        was = adapted(AdaptiveInput(now_seconds, readings(reported, now_seconds), (rate,)), memory)[rate.key]
+        was = adapted(AdaptiveInput(now_seconds, readings(reported, now_seconds), (rate,)), memory)[
+            rate.key
+        ]
         if before is not None and was.share != before.share:
             break
         passed += 15.0
@@ -44,7 +57,8 @@ def quota_mb(rate: AdaptiveRate, known: Adaptation) -> float:
     return rate.value_at(known.share) / MB
 
 
-# --- where to ---------------------------------------------------------------------------------------------------------
+# --- where to
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_greedy_clients_go_to_where_the_total_is_the_contract() -> None:
@@ -70,11 +84,15 @@ def test_greedy_clients_at_mean_stay_there_although_kafka_reads_them_above_their
 def test_in_between_is_right_for_demand_in_between() -> None:
     """13 MB/s per partition: 17 on the crowded broker and 13 on the other make 30."""
     rate = rate_of(LEADERS, in_force=20 * MB)
-    assert quota_mb(rate, look(rate, {1: (20.0, 500.0), 2: (13.0, 0.0)})) == pytest.approx(17.0, rel=0.01)
+    assert quota_mb(rate, look(rate, {1: (20.0, 500.0), 2: (13.0, 0.0)})) == pytest.approx(
+        17.0, rel=0.01
+    )
 
 
 def test_a_last_bit_of_the_way_that_would_never_be_worth_a_write_is_gone_with_the_rest() -> None:
-    """While demand turns, a mean of before and after asks for 15.9; from there to Mean is less than the least change."""
+    """While demand turns, a mean of before and after asks for 15.9; from there to Mean is less than
+    the least change.
+    """
     rate = rate_of(LEADERS, in_force=20 * MB)
     assert quota_mb(rate, look(rate, {1: (20.0, 500.0), 2: (14.1, 500.0)})) == 15.0
 
@@ -89,7 +107,9 @@ def test_a_rate_near_the_quota_counts_as_limited_where_kafka_reports_no_throttle
     assert quota_mb(rate, look(rate, {1: (14.5, None), 2: (8.0, None)})) == 20.0
 
 
-def test_a_broker_without_a_series_of_the_client_counts_as_idle_where_it_reports_of_others() -> None:
+def test_a_broker_without_a_series_of_the_client_counts_as_idle_where_it_reports_of_others() -> (
+    None
+):
     """Kafka makes no series for a client that never sent there."""
     rate = rate_of(LEADERS, in_force=15 * MB)
     now_seconds, known = START_SECONDS, None
@@ -98,17 +118,28 @@ def test_a_broker_without_a_series_of_the_client_counts_as_idle_where_it_reports
         reported = readings({1: (15.5, 500.0)}, now_seconds)
         other = {(Entity("other", USER.client_id), 2, IN): ClientRate(now_seconds, 1.0, 0.0)}
         memory = {} if known is None else {rate.key: known}
-        known = adapted(AdaptiveInput(now_seconds, replace(reported, clients={**reported.clients, **other}), (rate,)), memory)[rate.key]
+        known = adapted(
+            AdaptiveInput(
+                now_seconds, replace(reported, clients={**reported.clients, **other}), (rate,)
+            ),
+            memory,
+        )[rate.key]
     assert known is not None
     assert known.share == ADAPTIVE_SHARES
 
 
-@pytest.mark.parametrize(("rates", "total", "cap"), [([20, 20], 30, 15), ([20, 10], 25, 15), ([18, 14], 30, 16), ([5, 5], 30, 5)])
-def test_the_level_is_the_cap_under_which_rates_add_up(rates: list[float], total: float, cap: float) -> None:
+@pytest.mark.parametrize(
+    ("rates", "total", "cap"),
+    [([20, 20], 30, 15), ([20, 10], 25, 15), ([18, 14], 30, 16), ([5, 5], 30, 5)],
+)
+def test_the_level_is_the_cap_under_which_rates_add_up(
+    rates: list[float], total: float, cap: float
+) -> None:
     assert level_of(rates, total) == cap
 
 
-# --- how soon ---------------------------------------------------------------------------------------------------------
+# --- how soon
+# ---------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_moves_on_less_than_two_sawtooth_periods_of_readings() -> None:
@@ -119,23 +150,34 @@ def test_nothing_moves_on_less_than_two_sawtooth_periods_of_readings() -> None:
 def test_a_change_in_force_starts_the_looking_anew() -> None:
     before = look(rate_of(LEADERS, in_force=20 * MB), GREEDY, seconds=30.0)
     changed = rate_of(LEADERS, in_force=19 * MB)
-    assert look(changed, GREEDY, seconds=30.0, was=before, start=START_SECONDS + 45).share == ADAPTIVE_SHARES
+    assert (
+        look(changed, GREEDY, seconds=30.0, was=before, start=START_SECONDS + 45).share
+        == ADAPTIVE_SHARES
+    )
 
 
 def test_a_turn_waits_longer_than_going_on() -> None:
-    moved = Adaptation(0, rate_of(LEADERS, in_force=15 * MB).scene, START_SECONDS, moved_at_seconds=START_SECONDS)
+    moved = Adaptation(
+        0, rate_of(LEADERS, in_force=15 * MB).scene, START_SECONDS, moved_at_seconds=START_SECONDS
+    )
     rate = rate_of(LEADERS, in_force=15 * MB)
     assert look(rate, EVEN_AT_MEAN, seconds=75.0, was=moved).share == 0
     assert look(rate, EVEN_AT_MEAN, seconds=105.0, was=moved).share == ADAPTIVE_SHARES
 
 
 def test_after_the_clock_went_back_it_goes_on() -> None:
-    ahead = Adaptation(ADAPTIVE_SHARES, rate_of(LEADERS, in_force=20 * MB).scene, START_SECONDS + 1e6, moved_at_seconds=START_SECONDS + 1e6)
+    ahead = Adaptation(
+        ADAPTIVE_SHARES,
+        rate_of(LEADERS, in_force=20 * MB).scene,
+        START_SECONDS + 1e6,
+        moved_at_seconds=START_SECONDS + 1e6,
+    )
     rate = rate_of(LEADERS, in_force=20 * MB)
     assert look(rate, GREEDY, was=ahead).share == 0
 
 
-# --- what holds it ----------------------------------------------------------------------------------------------------
+# --- what holds it
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_a_broker_that_reports_nothing_holds() -> None:
@@ -147,7 +189,9 @@ def test_readings_that_are_too_old_hold() -> None:
     rate, known = rate_of(LEADERS, in_force=20 * MB), {}
     for turn in range(20):
         now_seconds = START_SECONDS + 15 * turn
-        known = adapted(AdaptiveInput(now_seconds, readings(GREEDY, now_seconds - 46), (rate,)), known)
+        known = adapted(
+            AdaptiveInput(now_seconds, readings(GREEDY, now_seconds - 46), (rate,)), known
+        )
     assert known[rate.key].share == ADAPTIVE_SHARES
 
 
@@ -159,7 +203,9 @@ def test_the_same_old_reading_again_is_no_second_sighting() -> None:
     assert known[rate.key].share == ADAPTIVE_SHARES
 
 
-@pytest.mark.parametrize("change", [{"throttled": True}, {"in_force": None}], ids=["throttled", "no quota"])
+@pytest.mark.parametrize(
+    "change", [{"throttled": True}, {"in_force": None}], ids=["throttled", "no quota"]
+)
 def test_a_throttled_rate_and_one_without_a_quota_stand_still(change: dict[str, object]) -> None:
     known = look(rate_of(LEADERS, in_force=20 * MB), GREEDY, seconds=30.0)
     rate = rate_of(LEADERS, **{"in_force": 20 * MB, **change})  # type: ignore[arg-type]
@@ -167,7 +213,9 @@ def test_a_throttled_rate_and_one_without_a_quota_stand_still(change: dict[str, 
 
 
 def test_a_quota_on_its_way_down_to_its_place_stands_still() -> None:
-    """Steps of a lowering are a step distance apart; what is measured in between says nothing of where it ends."""
+    """Steps of a lowering are a step distance apart; what is measured in between says nothing of
+    where it ends.
+    """
     rate = rate_of(LEADERS, in_force=40 * MB)
     known = Adaptation(512, rate.scene, START_SECONDS)
     assert look(rate, {1: (40.0, 900.0), 2: (40.0, 900.0)}, was=known).share == 512
@@ -181,10 +229,13 @@ def test_leaders_that_are_not_known_in_full_hold() -> None:
 def test_even_leaders_leave_nothing_to_choose() -> None:
     rate = rate_of({1: 1, 2: 1, 3: 1}, in_force=10 * MB)
     assert rate.value_at(0) == rate.value_at(ADAPTIVE_SHARES) == 10 * MB
-    assert look(rate, {1: (10.5, 900.0), 2: (10.5, 900.0), 3: (10.5, 900.0)}).share == ADAPTIVE_SHARES
+    assert (
+        look(rate, {1: (10.5, 900.0), 2: (10.5, 900.0), 3: (10.5, 900.0)}).share == ADAPTIVE_SHARES
+    )
 
 
-# --- where a new operator starts --------------------------------------------------------------------------------------
+# --- where a new operator starts
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -211,9 +262,13 @@ def test_a_new_operator_finds_its_place(in_force: int | None, throttled: bool, s
     assert look(rate, {}, seconds=0).share == share
 
 
-@pytest.mark.parametrize("leaders", [{1: 2, 2: 1}, {1: 4, 2: 3, 3: 3, 4: 2}, {1: 10, 2: 1, 3: 1, 4: 1}])
+@pytest.mark.parametrize(
+    "leaders", [{1: 2, 2: 1}, {1: 4, 2: 3, 3: 3, 4: 2}, {1: 10, 2: 1, 3: 1, 4: 1}]
+)
 @pytest.mark.parametrize("promised_mb", [1, 10])
-def test_a_new_operator_finds_every_share_again_to_the_byte(leaders: dict[int, int], promised_mb: int) -> None:
+def test_a_new_operator_finds_every_share_again_to_the_byte(
+    leaders: dict[int, int], promised_mb: int
+) -> None:
     for share in range(ADAPTIVE_SHARES + 1):
         value = rate_of(leaders, promised_mb).value_at(share)
         rate = rate_of(leaders, promised_mb, in_force=value)
@@ -226,12 +281,20 @@ def test_who_is_not_asked_for_is_forgotten() -> None:
     assert adapted(AdaptiveInput(START_SECONDS, readings({}, START_SECONDS), ()), known) == {}
 
 
-# --- the scale --------------------------------------------------------------------------------------------------------
+# --- the scale
+# --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("leaders", [{1: 2, 2: 1}, {1: 4, 2: 3, 3: 3, 4: 2}, {1: 10, 2: 1, 3: 1, 4: 1}, {1: 3}, {1: 1, 2: 1}])
+@pytest.mark.parametrize(
+    "leaders",
+    [{1: 2, 2: 1}, {1: 4, 2: 3, 3: 3, 4: 2}, {1: 10, 2: 1, 3: 1, 4: 1}, {1: 3}, {1: 1, 2: 1}],
+)
 def test_the_ends_of_the_scale_are_mean_and_max_to_the_byte(leaders: dict[int, int]) -> None:
     spread = spread_of(leaders)
     for promised in (1024, 10 * MB, 10_485_761):
-        assert adaptive_scale(spread, 0).of(promised) == partition_scale(spread, ScalingMethod.MEAN).of(promised)
-        assert adaptive_scale(spread, ADAPTIVE_SHARES).of(promised) == partition_scale(spread, ScalingMethod.MAX).of(promised)
+        assert adaptive_scale(spread, 0).of(promised) == partition_scale(
+            spread, ScalingMethod.MEAN
+        ).of(promised)
+        assert adaptive_scale(spread, ADAPTIVE_SHARES).of(promised) == partition_scale(
+            spread, ScalingMethod.MAX
+        ).of(promised)

@@ -5,7 +5,13 @@ from math import inf, nan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_logic.contracts.adaptive import Adaptation, AdaptiveInput, AdaptiveRate, Measurement, level_of
+from controller_logic.contracts.adaptive import (
+    Adaptation,
+    AdaptiveInput,
+    AdaptiveRate,
+    Measurement,
+    level_of,
+)
 from controller_logic.contracts.leaders import ADAPTIVE_SHARES
 from controller_logic.model import ClientRate, QuotaWindow, Readings
 from tests.unit.controller_logic.uneven_brokers import IN, USER, adapted, rate_of
@@ -30,13 +36,17 @@ def questions(draw: st.DrawFn) -> tuple[AdaptiveInput, dict[object, Adaptation]]
     """One rate with anything remembered of it, and anything read."""
     rate = draw(rates())
     reported = {
-        (USER, broker, IN): ClientRate(NOW - draw(st.sampled_from([0, 20, 60])), draw(numbers), draw(throttle_times))
+        (USER, broker, IN): ClientRate(
+            NOW - draw(st.sampled_from([0, 20, 60])), draw(numbers), draw(throttle_times)
+        )
         for broker in rate.leads
     }
     missing = draw(st.sets(st.sampled_from(sorted(rate.leads))))
     clients = {key: value for key, value in reported.items() if key[1] not in missing}
     window = draw(st.sampled_from([QuotaWindow(), QuotaWindow(2, 1), QuotaWindow(11, 5)]))
-    given = AdaptiveInput(NOW, Readings(NOW, 15.0, clients=clients), (rate,), window, draw(st.integers(0, 60)))
+    given = AdaptiveInput(
+        NOW, Readings(NOW, 15.0, clients=clients), (rate,), window, draw(st.integers(0, 60))
+    )
     return given, draw(st.just({}) | adaptations(rate).map(lambda known: {rate.key: known}))
 
 
@@ -47,14 +57,18 @@ def adaptations(rate: AdaptiveRate) -> st.SearchStrategy[Adaptation]:
         st.fixed_dictionaries({broker: st.floats(0, rate.in_force or 1) for broker in rate.leads}),
         st.frozensets(st.sampled_from(sorted(rate.leads))),
     )
-    seen = st.lists(sighting, max_size=4).map(lambda found: tuple(sorted(found, key=lambda one: one.at_seconds)))
+    seen = st.lists(sighting, max_size=4).map(
+        lambda found: tuple(sorted(found, key=lambda one: one.at_seconds))
+    )
     since, moved = st.floats(NOW - 1000, NOW + 1000), st.none() | st.floats(NOW - 1000, NOW + 1000)
     return st.builds(Adaptation, shares, st.just(rate.scene), since, seen, moved, st.booleans())
 
 
 @given(questions())
 @settings(deadline=None)
-def test_a_value_is_never_below_mean_nor_above_max(question: tuple[AdaptiveInput, dict[object, Adaptation]]) -> None:
+def test_a_value_is_never_below_mean_nor_above_max(
+    question: tuple[AdaptiveInput, dict[object, Adaptation]],
+) -> None:
     given_, memory = question
     (rate,) = given_.rates
     known = adapted(given_, memory)[rate.key]  # type: ignore[arg-type]
@@ -75,15 +89,26 @@ def test_a_share_moves_only_by_what_is_worth_a_write_and_stands_still_on_less_th
         return
     assert rate.in_force is not None
     assert not rate.throttled
-    usable = {broker for (_, broker, _), read in given_.readings.clients.items() if read.at_seconds >= NOW - 45}
+    usable = {
+        broker
+        for (_, broker, _), read in given_.readings.clients.items()
+        if read.at_seconds >= NOW - 45
+    }
     assert usable >= rate.leads
-    assert abs(rate.value_at(known.share) - rate.in_force) * 100 >= (given_.minimum_change_percent - 2) * rate.in_force
+    assert (
+        abs(rate.value_at(known.share) - rate.in_force) * 100
+        >= (given_.minimum_change_percent - 2) * rate.in_force
+    )
 
 
 @given(leaders, shares, st.data())
 @settings(deadline=None)
-def test_more_traffic_never_means_a_higher_quota(led: dict[int, int], share: int, data: st.DataObject) -> None:
-    """Of two pictures in which the quota limits clients on the same brokers, the one with the larger rates ends no higher."""
+def test_more_traffic_never_means_a_higher_quota(
+    led: dict[int, int], share: int, data: st.DataObject
+) -> None:
+    """Of two pictures in which the quota limits clients on the same brokers, the one with the
+    larger rates ends no higher.
+    """
     rate = rate_of(led, in_force=rate_of(led).value_at(share))
     in_force = float(rate.in_force or 0)
     throttled = data.draw(st.frozensets(st.sampled_from(sorted(led))))
@@ -96,13 +121,24 @@ def test_more_traffic_never_means_a_higher_quota(led: dict[int, int], share: int
 
 
 def moved(rate: AdaptiveRate, share: int, seen: dict[int, float], limited: frozenset[int]) -> int:
-    """The share after two sightings of this picture; the newest reading repeats the older time and so adds none."""
-    known = Adaptation(share, rate.scene, NOW - 100, (Measurement(NOW - 10, seen, limited), Measurement(NOW, seen, limited)))
+    """The share after two sightings of this picture; the newest reading repeats the older time and
+    so adds none.
+    """
+    known = Adaptation(
+        share,
+        rate.scene,
+        NOW - 100,
+        (Measurement(NOW - 10, seen, limited), Measurement(NOW, seen, limited)),
+    )
     clients = {(USER, broker, IN): ClientRate(NOW, value, 0.0) for broker, value in seen.items()}
-    return adapted(AdaptiveInput(NOW, Readings(NOW, 15.0, clients=clients), (rate,)), {rate.key: known})[rate.key].share
+    return adapted(
+        AdaptiveInput(NOW, Readings(NOW, 15.0, clients=clients), (rate,)), {rate.key: known}
+    )[rate.key].share
 
 
 @given(st.lists(st.floats(0, 1e9), min_size=1), st.floats(0, 1e9))
-def test_under_the_level_rates_never_add_up_to_more_than_the_total(found: list[float], total: float) -> None:
+def test_under_the_level_rates_never_add_up_to_more_than_the_total(
+    found: list[float], total: float
+) -> None:
     cap = level_of(found, total)
     assert sum(min(rate, cap) for rate in found) <= total * (1 + 1e-9) + 1e-6

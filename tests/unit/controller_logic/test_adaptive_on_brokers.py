@@ -1,4 +1,6 @@
-"""Adaptive scaling on brokers that meter and mute as Kafka does: the total is the contract for greedy clients and for even demand."""
+"""Adaptive scaling on brokers that meter and mute as Kafka does: the total is the contract for
+greedy clients and for even demand.
+"""
 
 import pytest
 
@@ -19,9 +21,15 @@ def even(_second: float) -> float | None:
 
 @pytest.mark.parametrize("start", [MEAN, MAX])
 @pytest.mark.parametrize("scrape_seconds", [1, 5, 15])
-@pytest.mark.parametrize(("demand", "quota"), [(greedy, 15 * MB), (even, 20 * MB)], ids=["greedy", "even"])
-def test_after_a_brokers_death_the_total_is_the_contract(demand: Demand, quota: int, scrape_seconds: int, start: int) -> None:
-    """Three partitions of 10 MB/s on two brokers: 15 MB/s each hold greedy clients to 30, and 20 MB/s let even demand have its 30."""
+@pytest.mark.parametrize(
+    ("demand", "quota"), [(greedy, 15 * MB), (even, 20 * MB)], ids=["greedy", "even"]
+)
+def test_after_a_brokers_death_the_total_is_the_contract(
+    demand: Demand, quota: int, scrape_seconds: int, start: int
+) -> None:
+    """Three partitions of 10 MB/s on two brokers: 15 MB/s each hold greedy clients to 30, and 20
+    MB/s let even demand have its 30.
+    """
     brokers = UnevenBrokers({1: 2, 2: 1}, start, scrape_seconds)
     total = brokers.play(TEN_MINUTES, demand)
     assert brokers.in_force == quota
@@ -31,8 +39,12 @@ def test_after_a_brokers_death_the_total_is_the_contract(demand: Demand, quota: 
 
 @pytest.mark.parametrize("start", [MEAN, MAX])
 @pytest.mark.parametrize("demand", [greedy, even])
-@pytest.mark.parametrize("leaders", [{1: 4, 2: 3, 3: 3, 4: 2}, {1: 10, 2: 1, 3: 1, 4: 1}], ids=["4/3/3/2", "10/1/1/1"])
-def test_however_leaders_lie_the_total_comes_near_the_contract(leaders: dict[int, int], demand: Demand, start: int) -> None:
+@pytest.mark.parametrize(
+    "leaders", [{1: 4, 2: 3, 3: 3, 4: 2}, {1: 10, 2: 1, 3: 1, 4: 1}], ids=["4/3/3/2", "10/1/1/1"]
+)
+def test_however_leaders_lie_the_total_comes_near_the_contract(
+    leaders: dict[int, int], demand: Demand, start: int
+) -> None:
     brokers = UnevenBrokers(leaders, start)
     total = brokers.play(TEN_MINUTES, demand)
     assert total == pytest.approx(10 * MB * sum(leaders.values()), rel=0.07)
@@ -60,7 +72,9 @@ def test_noise_of_a_fifth_moves_nothing() -> None:
 
 
 def test_where_kafka_reports_no_throttle_time_greedy_clients_stay_within_a_tenth() -> None:
-    """Then a rate near the quota is the only sign of a limit, and the sawtooth of the rate costs a step of accuracy."""
+    """Then a rate near the quota is the only sign of a limit, and the sawtooth of the rate costs a
+    step of accuracy.
+    """
     brokers = UnevenBrokers({1: 2, 2: 1}, reports_throttle_time=False)
     total = brokers.play(2 * TEN_MINUTES, greedy)
     assert total <= 1.15 * 30 * MB

@@ -18,7 +18,18 @@ from controller_logic.model import (
     WriteKind,
 )
 from controller_logic.reasons import Reason
-from tests.unit.controller_logic.worlds import ALICE, FETCH, MB, PRODUCE, START_SECONDS, World, member, policy, tier, topology
+from tests.unit.controller_logic.worlds import (
+    ALICE,
+    FETCH,
+    MB,
+    PRODUCE,
+    START_SECONDS,
+    World,
+    member,
+    policy,
+    tier,
+    topology,
+)
 
 OUT, IN = Direction.EGRESS, Direction.INGRESS
 UNEVEN = topology({"orders": {1: 2, 2: 1}}, brokers=(1, 2))
@@ -26,7 +37,9 @@ UNEVEN = topology({"orders": {1: 2, 2: 1}}, brokers=(1, 2))
 
 @dataclass
 class Measured(World):
-    """A world whose clients are read afresh for each pass; `wants` is what they would send, in MB/s."""
+    """A world whose clients are read afresh for each pass; `wants` is what they would send, in
+    MB/s.
+    """
 
     wants: dict[tuple[int, Direction], float] = field(default_factory=dict)
 
@@ -35,8 +48,12 @@ class Measured(World):
         for (broker, way), wanted in self.wants.items():
             cap = float(self.text(ALICE, FETCH if way is OUT else PRODUCE) or "inf")
             rate = min(wanted * MB, cap)
-            clients[ALICE, broker, way] = ClientRate(self.now_seconds, rate, 900.0 if rate < wanted * MB else 0.0)
-        return replace(super().observation(), readings=Readings(self.now_seconds, 15.0, clients=clients))
+            clients[ALICE, broker, way] = ClientRate(
+                self.now_seconds, rate, 900.0 if rate < wanted * MB else 0.0
+            )
+        return replace(
+            super().observation(), readings=Readings(self.now_seconds, 15.0, clients=clients)
+        )
 
     def watch(self, seconds: float) -> list[QuotaWrite]:
         """Pass after pass for so long; everything that was written."""
@@ -46,11 +63,17 @@ class Measured(World):
         return written
 
 
-def measured(wants: dict[tuple[int, Direction], float], contract: Contract | None = None, **changes: object) -> Measured:
-    """Alice is promised 10 MB/s for each of three partitions, two of which broker 1 leads and one broker 2."""
+def measured(
+    wants: dict[tuple[int, Direction], float], contract: Contract | None = None, **changes: object
+) -> Measured:
+    """Alice is promised 10 MB/s for each of three partitions, two of which broker 1 leads and one
+    broker 2.
+    """
     promised = tier(member(ALICE, contract or Contract(RateForm.PER_PARTITION, 10 * MB), "orders"))
     asked = {"scaling": ScalingMethod.ADAPTIVE, "measured": True, **changes}
-    return Measured((promised,), policy=policy(**asked), topology=UNEVEN, now_seconds=START_SECONDS, wants=wants)
+    return Measured(
+        (promised,), policy=policy(**asked), topology=UNEVEN, now_seconds=START_SECONDS, wants=wants
+    )
 
 
 GREEDY = {(1, OUT): 50.0, (2, OUT): 25.0}
@@ -63,7 +86,9 @@ def test_a_first_quota_is_max() -> None:
     assert world.text(ALICE) == str(20 * MB)
 
 
-def test_greedy_clients_are_lowered_to_the_contracts_total_in_one_safe_step_and_reported_why() -> None:
+def test_greedy_clients_are_lowered_to_the_contracts_total_in_one_safe_step_and_reported_why() -> (
+    None
+):
     world = measured(GREEDY)
     world.run()
     (write,) = world.watch(120)
@@ -111,7 +136,11 @@ def test_leaders_that_move_are_followed_at_once_and_free_of_charge() -> None:
     world.topology = UNEVEN
     (write,) = world.after(15).writes
     assert world.text(ALICE) == str(20 * MB)
-    assert (write.reason, write.kind, write.charged) == (Reason.LEADERS_MOVED, WriteKind.RECOVERY, False)
+    assert (write.reason, write.kind, write.charged) == (
+        Reason.LEADERS_MOVED,
+        WriteKind.RECOVERY,
+        False,
+    )
 
 
 @pytest.mark.parametrize("form", [RateForm.PER_BROKER, RateForm.TOTAL])
@@ -130,8 +159,12 @@ def test_without_readings_the_quota_stays_at_max() -> None:
     assert world.text(ALICE) == str(20 * MB)
 
 
-@pytest.mark.parametrize(("method", "megabytes"), [(ScalingMethod.MEAN, 15), (ScalingMethod.MAX, 20)])
-def test_switching_to_adaptive_begins_with_what_is_in_force(method: ScalingMethod, megabytes: int) -> None:
+@pytest.mark.parametrize(
+    ("method", "megabytes"), [(ScalingMethod.MEAN, 15), (ScalingMethod.MAX, 20)]
+)
+def test_switching_to_adaptive_begins_with_what_is_in_force(
+    method: ScalingMethod, megabytes: int
+) -> None:
     world = measured({})
     adaptive = world.policy
     world.policy = replace(adaptive, scaling=method)

@@ -1,4 +1,6 @@
-"""Who moves the bytes of a hot broker, whether quotas can help there, and what a cut costs elsewhere."""
+"""Who moves the bytes of a hot broker, whether quotas can help there, and what a cut costs
+elsewhere.
+"""
 
 import pytest
 
@@ -78,7 +80,9 @@ def test_what_lies_below_the_floor_does_not_count() -> None:
 
 
 def test_only_users_with_bytes_on_the_hot_broker_are_cut() -> None:
-    played = simulated_cluster(actor("here", "L3", 150), actor("there", "L3", 100, leaders={2: 1}), brokers=2)
+    played = simulated_cluster(
+        actor("here", "L3", 150), actor("there", "L3", 100, leaders={2: 1}), brokers=2
+    )
     want(played, here=120, there=90)
     hot(played)
     assert steps_of(played.decide(), StepKind.CUT).keys() == {"here"}
@@ -95,7 +99,9 @@ def test_collateral_is_what_a_cut_takes_where_no_one_asked() -> None:
 
 
 def test_a_poor_fit_is_said() -> None:
-    played = simulated_cluster(actor("a", "L3", 60, leaders=dict.fromkeys(range(1, 6), 1)), brokers=5)
+    played = simulated_cluster(
+        actor("a", "L3", 60, leaders=dict.fromkeys(range(1, 6), 1)), brokers=5
+    )
     want(played, a=60)
     played.other[1, OUT] = 60 * MB
     hot(played)
@@ -107,7 +113,9 @@ def test_a_tier_held_down_gets_room_from_the_lower_tiers_where_no_broker_is_over
     played = simulated_cluster(actor("second", "L2", 60), actor("third", "L3", 65))
     want(played, second=60, third=65)
     played.apply(played.actors[0].key, 30 * MB)
-    played.memory = played.memory.__class__(held={played.actors[0].key: ActiveThrottle(30 * MB, 60 * MB, 0.0, applied=True)})
+    played.memory = played.memory.__class__(
+        held={played.actors[0].key: ActiveThrottle(30 * MB, 60 * MB, 0.0, applied=True)}
+    )
     swaps = needs_of(scene(hot(played))).swaps
     assert swaps[1].levels == (Level.L3,)
     assert swaps[1].amount == pytest.approx(30 * MB)

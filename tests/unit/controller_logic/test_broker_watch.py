@@ -1,4 +1,6 @@
-"""Every live broker against its limits: established, not jumped at; unknown is never taken for well."""
+"""Every live broker against its limits: established, not jumped at; unknown is never taken for
+well.
+"""
 
 from dataclasses import replace
 
@@ -6,7 +8,16 @@ import pytest
 
 from controller_logic.decide import decide
 from controller_logic.decision import Memory
-from controller_logic.model import BrokerLimit, BrokerLimits, Direction, NicSpan, Observation, Policy, Readings, Topology
+from controller_logic.model import (
+    BrokerLimit,
+    BrokerLimits,
+    Direction,
+    NicSpan,
+    Observation,
+    Policy,
+    Readings,
+    Topology,
+)
 from controller_logic.readings import Flows
 from controller_logic.throttle.pressure import Pressure, watch
 
@@ -15,10 +26,17 @@ LIMIT = 50_000_000
 SCRAPE = 15.0
 
 
-def seen(*egress: float, age_seconds: float = 5.0, ingress: tuple[float, ...] = (), **policy: object) -> Observation:
-    """Broker 1 with these rates in MB/s as shares of its limit, oldest first; broker 2 has an ingress limit of its own."""
+def seen(
+    *egress: float, age_seconds: float = 5.0, ingress: tuple[float, ...] = (), **policy: object
+) -> Observation:
+    """Broker 1 with these rates in MB/s as shares of its limit, oldest first; broker 2 has an
+    ingress limit of its own.
+    """
     limits = BrokerLimits(BrokerLimit(egress=LIMIT), {2: BrokerLimit(egress=LIMIT, ingress=LIMIT)})
-    nic = {(1, Direction.EGRESS): spans(egress, age_seconds), (2, Direction.EGRESS): spans((0.1, 0.1, 0.1), age_seconds)}
+    nic = {
+        (1, Direction.EGRESS): spans(egress, age_seconds),
+        (2, Direction.EGRESS): spans((0.1, 0.1, 0.1), age_seconds),
+    }
     nic[2, Direction.INGRESS] = spans(ingress or (0.1, 0.1, 0.1), age_seconds)
     named = Policy(key="streaming/orders", uid="uid", limits=limits, **policy)  # type: ignore[arg-type]
     topology = Topology(NOW, frozenset({1, 2}), {})
@@ -27,10 +45,15 @@ def seen(*egress: float, age_seconds: float = 5.0, ingress: tuple[float, ...] = 
 
 def spans(shares: tuple[float, ...], age_seconds: float) -> tuple[NicSpan, ...]:
     last = NOW - age_seconds
-    return tuple(NicSpan(last - SCRAPE * back, SCRAPE, share * LIMIT) for back, share in reversed(list(enumerate(reversed(shares)))))
+    return tuple(
+        NicSpan(last - SCRAPE * back, SCRAPE, share * LIMIT)
+        for back, share in reversed(list(enumerate(reversed(shares))))
+    )
 
 
-def pressure(observation: Observation, before: Pressure | None = None, *, broker: int = 1) -> Pressure:
+def pressure(
+    observation: Observation, before: Pressure | None = None, *, broker: int = 1
+) -> Pressure:
     watched = watch(observation, Flows(), {} if before is None else {broker: before})
     assert watched is not None
     return {one.broker: one.pressure for one in watched}[broker]
@@ -47,23 +70,35 @@ def pressure(observation: Observation, before: Pressure | None = None, *, broker
     ],
     ids=["calm", "one-sample", "two-of-three", "severe", "two-of-three-apart"],
 )
-def test_over_is_established_by_two_of_three_samples_or_one_far_above(egress: tuple[float, ...], expected: Pressure) -> None:
+def test_over_is_established_by_two_of_three_samples_or_one_far_above(
+    egress: tuple[float, ...], expected: Pressure
+) -> None:
     assert pressure(seen(*egress)) is expected
 
 
 @pytest.mark.parametrize(
-    ("egress", "expected"), [((0.9, 1.05, 0.9), Pressure.OVER), ((1.05, 0.9, 0.9), Pressure.OVER), ((0.9, 0.9, 0.9), Pressure.WITHIN)]
+    ("egress", "expected"),
+    [
+        ((0.9, 1.05, 0.9), Pressure.OVER),
+        ((1.05, 0.9, 0.9), Pressure.OVER),
+        ((0.9, 0.9, 0.9), Pressure.WITHIN),
+    ],
 )
-def test_a_load_that_swings_around_the_limit_is_one_episode(egress: tuple[float, ...], expected: Pressure) -> None:
+def test_a_load_that_swings_around_the_limit_is_one_episode(
+    egress: tuple[float, ...], expected: Pressure
+) -> None:
     assert pressure(seen(*egress), Pressure.OVER) is expected
     assert pressure(seen(*egress), Pressure.WITHIN) is Pressure.WITHIN
 
 
-def test_at_a_scrape_of_a_second_the_sawtooth_periods_of_a_throttled_client_are_one_episode() -> None:
+def test_at_a_scrape_of_a_second_the_sawtooth_periods_of_a_throttled_client_are_one_episode() -> (
+    None
+):
     def every_second(*shares: float) -> Observation:
         nic = {
             (1, Direction.EGRESS): tuple(
-                NicSpan(NOW - back, 1.0, share * LIMIT) for back, share in reversed(list(enumerate(reversed(shares))))
+                NicSpan(NOW - back, 1.0, share * LIMIT)
+                for back, share in reversed(list(enumerate(reversed(shares))))
             )
         }
         calm = seen(0.1)
@@ -82,7 +117,10 @@ def test_either_direction_counts_and_a_limit_of_a_brokers_own_is_kept() -> None:
 def test_an_old_reading_is_unknown_whatever_it_says() -> None:
     for rates in ((0.1, 0.1, 0.1), (2.0, 2.0, 2.0)):
         assert pressure(seen(*rates, age_seconds=46.0)) is Pressure.UNKNOWN
-        assert pressure(seen(*rates, age_seconds=46.0, stale_after_seconds=90.0)) is not Pressure.UNKNOWN
+        assert (
+            pressure(seen(*rates, age_seconds=46.0, stale_after_seconds=90.0))
+            is not Pressure.UNKNOWN
+        )
 
 
 def test_a_broker_without_a_reading_is_unknown_and_the_others_are_not() -> None:

@@ -36,10 +36,15 @@ from tests.unit.controller_logic.worlds import (
 
 
 def test_an_equal_quota_is_not_rewritten_but_recorded_so_that_it_can_be_given_back() -> None:
-    world = World((tier(member(ALICE, Contract(RateForm.PER_BROKER, request_percentage=50))),), policy=policy(max_removal_percent=100))
+    world = World(
+        (tier(member(ALICE, Contract(RateForm.PER_BROKER, request_percentage=50))),),
+        policy=policy(max_removal_percent=100),
+    )
     world.quotas = {ALICE: stored(ALICE, {QuotaKey.REQUEST_PERCENTAGE: "50.0"})}
     decision = world.run()
-    assert [(write.kind, dict(write.values)) for write in decision.writes] == [(WriteKind.RECORD, {})]
+    assert [(write.kind, dict(write.values)) for write in decision.writes] == [
+        (WriteKind.RECORD, {})
+    ]
     world.tiers = ()
     world.after(60)
     assert world.text(ALICE, QuotaKey.REQUEST_PERCENTAGE) == "50.0"
@@ -51,7 +56,9 @@ def test_an_equal_quota_is_not_rewritten_but_recorded_so_that_it_can_be_given_ba
     [(None, Reason.FIRST_QUOTA), ("5000000", Reason.ADOPTED), ("11000000", Reason.ADOPTED)],
     ids=["nothing", "smaller", "larger"],
 )
-def test_a_quota_of_somebody_else_is_adopted_and_only_where_none_was_it_is_the_first(foreign: str | None, reason: Reason) -> None:
+def test_a_quota_of_somebody_else_is_adopted_and_only_where_none_was_it_is_the_first(
+    foreign: str | None, reason: Reason
+) -> None:
     world = fixed_world(10 * MB)
     world.quotas = {ALICE: stored(ALICE, {} if foreign is None else {FETCH: foreign})}
     assert [write.reason for write in world.run().writes] == [reason]
@@ -68,17 +75,29 @@ def test_foreign_content_stops_its_own_entity_only() -> None:
 
 def test_another_policys_record_is_left_alone() -> None:
     world = fixed_world(MB)
-    world.quotas = {ALICE: replace(stored(ALICE, {FETCH: "5000"}), ledger=LedgerRecord(ALICE, "other/policy", "u", {}))}
+    world.quotas = {
+        ALICE: replace(
+            stored(ALICE, {FETCH: "5000"}), ledger=LedgerRecord(ALICE, "other/policy", "u", {})
+        )
+    }
     decision = world.run()
     assert not decision.writes
     assert [note.reason for note in decision.notes] == [Reason.CLUSTER_ALREADY_MANAGED]
 
 
 def test_the_later_of_two_members_with_one_entity_changes_nothing() -> None:
-    world = World((tier(member(ALICE, per_broker(5 * MB))), tier(member(ALICE, per_broker(7 * MB)), key="streaming/late")))
+    world = World(
+        (
+            tier(member(ALICE, per_broker(5 * MB))),
+            tier(member(ALICE, per_broker(7 * MB)), key="streaming/late"),
+        )
+    )
     decision = world.run()
     assert world.text(ALICE) == "5000000"
-    assert [report.state for report in decision.members] == [MemberState.CONTRACT, MemberState.OVERLAPPING]
+    assert [report.state for report in decision.members] == [
+        MemberState.CONTRACT,
+        MemberState.OVERLAPPING,
+    ]
 
 
 def test_a_fight_ends_after_two_repairs_and_begins_again_only_after_a_back_off() -> None:
@@ -110,7 +129,9 @@ def test_a_deleted_policy_gives_everything_back_uncapped_and_without_leaders() -
     world.run()
     world.policy, world.topology, world.tiers = policy(deleting=True), None, None
     assert not world.after(60).finished_deleting
-    assert {text for quota in (world.quotas or {}).values() for text in quota.values.values()} == set()
+    assert {
+        text for quota in (world.quotas or {}).values() for text in quota.values.values()
+    } == set()
     assert world.after(1).finished_deleting
 
 
@@ -119,7 +140,9 @@ def test_a_policy_deleted_with_keep_leaves_quotas_and_drops_its_records() -> Non
     world.run()
     world.policy = policy(deleting=True, deletion_policy=DeletionPolicy.RETAIN)
     decision = world.after(60)
-    assert [(write.kind, dict(write.values), write.ledger) for write in decision.writes] == [(WriteKind.RECORD, {}, None)]
+    assert [(write.kind, dict(write.values), write.ledger) for write in decision.writes] == [
+        (WriteKind.RECORD, {}, None)
+    ]
     assert world.text(ALICE) == "1000000"
     assert world.after(1).finished_deleting
 
@@ -143,7 +166,9 @@ def test_observe_shows_what_it_would_write() -> None:
 
 
 @pytest.mark.parametrize("period_seconds", [900.0, 120.0])
-def test_raises_leave_a_fifth_of_the_budget_to_lowerings_and_the_rest_waits(period_seconds: float) -> None:
+def test_raises_leave_a_fifth_of_the_budget_to_lowerings_and_the_rest_waits(
+    period_seconds: float,
+) -> None:
     world = many_world()
     world.run()
     members = world.tiers[0].members if world.tiers else ()
@@ -152,7 +177,9 @@ def test_raises_leave_a_fifth_of_the_budget_to_lowerings_and_the_rest_waits(peri
     world.tiers = (tier(*raised, *lowered),)
     world.policy = policy(write_budget_changes=5, write_budget_period_seconds=period_seconds)
     decision = world.after(60)
-    assert [write.kind for write in decision.writes] == [WriteKind.LOWERING] * 2 + [WriteKind.RAISE] * 2
+    assert [write.kind for write in decision.writes] == [WriteKind.LOWERING] * 2 + [
+        WriteKind.RAISE
+    ] * 2
     assert decision.deferred_writes == 6
     assert decision.next_pass_in_seconds == pytest.approx(period_seconds)
     assert len(world.after(period_seconds).writes) == 4

@@ -11,8 +11,12 @@ from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster,
 from tools.simulate.model import SimulatedCluster
 
 
-def flat_out(scrape_seconds: float = 1.0, floor_mb: float = 1, **settings: object) -> SimulatedCluster:
-    """One user that sends 50 MB/s of a contract of 100, beside 100 MB/s that cannot be cut: its target is its floor."""
+def flat_out(
+    scrape_seconds: float = 1.0, floor_mb: float = 1, **settings: object
+) -> SimulatedCluster:
+    """One user that sends 50 MB/s of a contract of 100, beside 100 MB/s that cannot be cut: its
+    target is its floor.
+    """
     made = simulated_cluster(actor("a", "L3", 100, floor_mb), **({"speed": Speed.DRAIN} | settings))
     want(made, a=50)
     made.other[1, OUT] = 100 * MB
@@ -32,7 +36,9 @@ def cut(played: SimulatedCluster) -> ThrottleStep:
 def test_the_first_write_silences_everybody_for_the_longest_safe_time() -> None:
     step = cut(flat_out())
     assert step.draining
-    assert step.value == pytest.approx(1.05 * 50 * MB / (1 + 17.22 / 11), rel=0.01)  # (11 + 1 + 1 + 2.5) / 0.9 = 17.2 s
+    assert step.value == pytest.approx(
+        1.05 * 50 * MB / (1 + 17.22 / 11), rel=0.01
+    )  # (11 + 1 + 1 + 2.5) / 0.9 = 17.2 s
 
 
 def test_the_second_write_follows_once_fresh_readings_show_empty_windows() -> None:
@@ -105,9 +111,17 @@ def test_a_lost_memory_leaves_the_ladder() -> None:
     assert values[-1] <= first.value / 8
 
 
-@pytest.mark.parametrize(("speed", "cut_at_once"), [(Speed.DRAIN, {"one", "two", "three"}), (Speed.LADDER, {"two", "three"})])
+@pytest.mark.parametrize(
+    ("speed", "cut_at_once"),
+    [(Speed.DRAIN, {"one", "two", "three"}), (Speed.LADDER, {"two", "three"})],
+)
 def test_l1_waits_for_no_tier_that_drains(speed: Speed, cut_at_once: set[str]) -> None:
-    actors = (actor("zero", "L0", 60), actor("one", "L1", 60, 10), actor("two", "L2", 60, 5), actor("three", "L3", 60, 1))
+    actors = (
+        actor("zero", "L0", 60),
+        actor("one", "L1", 60, 10),
+        actor("two", "L2", 60, 5),
+        actor("three", "L3", 60, 1),
+    )
     played = simulated_cluster(*actors, limit_mb=50, speed=speed)
     played.scrape_seconds = 1.0
     want(played, zero=33, one=25, two=25, three=25)
@@ -124,7 +138,9 @@ def test_the_next_round_waits_for_no_dwell_after_the_end_of_a_drain() -> None:
         found = steps_of(played.run(1), StepKind.CUT)
         for name in found:
             cuts[name].append(played.now_seconds)
-        want(played, three=0.1 if played.now_seconds - cuts["three"][0] < 16 else 25)  # muted, and awake again
+        want(
+            played, three=0.1 if played.now_seconds - cuts["three"][0] < 16 else 25
+        )  # muted, and awake again
     first, second = cuts["three"]
     assert 5 < second - first < 20
     assert played.in_force[actors[2].key] == 1 * MB

@@ -18,7 +18,15 @@ def test_a_user_called_default_is_not_the_default_user() -> None:
 
 
 def test_users_come_before_their_clients_and_defaults_before_names() -> None:
-    ordered = [Entity(None, ANYBODY), Entity(None, "c"), Entity(ANYBODY), Entity("a"), Entity("a", ANYBODY), Entity("a", "c"), Entity("b")]
+    ordered = [
+        Entity(None, ANYBODY),
+        Entity(None, "c"),
+        Entity(ANYBODY),
+        Entity("a"),
+        Entity("a", ANYBODY),
+        Entity("a", "c"),
+        Entity("b"),
+    ]
     backwards = ordered[::-1]
     assert sorted(backwards, key=lambda entity: entity.sort_key) == ordered
 

@@ -1,4 +1,6 @@
-"""The state machine of one direction: when it cuts, how long it holds, when it gives back, and what it survives."""
+"""The state machine of one direction: when it cuts, how long it holds, when it gives back, and what
+it survives.
+"""
 
 from dataclasses import replace
 
@@ -9,13 +11,28 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleDecision
 from controller_logic.throttle.input import ThrottleMemory
 from controller_logic.throttle.record import LOWER_TIERS_FIRST, NEVER_THROTTLED
-from tests.unit.controller_logic.gates import MB, OUT, actor, in_force_mb, simulated_cluster, steps_of, want
+from tests.unit.controller_logic.gates import (
+    MB,
+    OUT,
+    actor,
+    in_force_mb,
+    simulated_cluster,
+    steps_of,
+    want,
+)
 from tools.simulate.model import SimulatedCluster, decided
 
 
 def four_tiers(**settings: object) -> SimulatedCluster:
-    """L0 to L3 with contracts of 60 MB/s that want 25 each; the limit is 50, throttled rates are 10, 5 and 1."""
-    actors = (actor("zero", "L0", 60), actor("one", "L1", 60, 10), actor("two", "L2", 60, 5), actor("three", "L3", 60, 1))
+    """L0 to L3 with contracts of 60 MB/s that want 25 each; the limit is 50, throttled rates are
+    10, 5 and 1.
+    """
+    actors = (
+        actor("zero", "L0", 60),
+        actor("one", "L1", 60, 10),
+        actor("two", "L2", 60, 5),
+        actor("three", "L3", 60, 1),
+    )
     played = simulated_cluster(*actors, limit_mb=50, **settings)
     want(played, zero=25, one=25, two=25, three=25)
     return played
@@ -25,7 +42,9 @@ def phase(decision: ThrottleDecision) -> Phase:
     return decision.round_of(OUT).phase
 
 
-def run_for(played: SimulatedCluster, seconds: float, interval_seconds: float = 15) -> list[ThrottleDecision]:
+def run_for(
+    played: SimulatedCluster, seconds: float, interval_seconds: float = 15
+) -> list[ThrottleDecision]:
     return [played.run(interval_seconds) for _ in range(round(seconds / interval_seconds))]
 
 
@@ -53,8 +72,14 @@ def test_a_dwell_follows_the_brokers_window() -> None:
 
 def test_a_step_is_half_of_what_the_window_may_hold_and_says_so() -> None:
     step = steps_of(four_tiers().run(15), StepKind.CUT)["three"]
-    assert step.value == 15_625_000  # half of 1.25 times the 25 MB/s that it sends, far below its contract
-    assert (step.target, step.limited_by, step.predicted_mute_seconds) == (1 * MB, LimitedBy.MAX_MUTE, 12.0)
+    assert (
+        step.value == 15_625_000
+    )  # half of 1.25 times the 25 MB/s that it sends, far below its contract
+    assert (step.target, step.limited_by, step.predicted_mute_seconds) == (
+        1 * MB,
+        LimitedBy.MAX_MUTE,
+        12.0,
+    )
 
 
 def test_all_come_to_where_the_limit_is_kept_and_l0_keeps_what_it_wants() -> None:
@@ -98,7 +123,10 @@ def test_l1_gets_back_before_l2_and_l2_before_l3() -> None:
     run_for(played, 300)
     played.limits[1] = replace(played.limits[1], egress=68 * MB)
     decisions = run_for(played, 300)
-    raised = [sorted({**steps_of(decision, StepKind.RAISE), **steps_of(decision, StepKind.RELEASE)}) for decision in decisions]
+    raised = [
+        sorted({**steps_of(decision, StepKind.RAISE), **steps_of(decision, StepKind.RELEASE)})
+        for decision in decisions
+    ]
     order = [names for names in raised if names]
     assert order[0] == ["one"]
     assert "three" not in [name for names in order[:2] for name in names]
@@ -131,7 +159,9 @@ def test_exhausted_where_every_tier_is_at_its_floor_and_it_is_not_enough() -> No
     played.other[1, OUT] = 40 * MB
     decisions = run_for(played, 600)
     assert phase(decisions[-1]) is Phase.EXHAUSTED
-    assert Reason.QUOTA_EXHAUSTED in [finding.reason for finding in decisions[-1].round_of(OUT).findings]
+    assert Reason.QUOTA_EXHAUSTED in [
+        finding.reason for finding in decisions[-1].round_of(OUT).findings
+    ]
     assert in_force_mb(played) == {"zero": 60, "one": 10, "two": 5, "three": 1}
 
 
@@ -156,7 +186,9 @@ def throttled_and_blind(**settings: object) -> SimulatedCluster:
     return played
 
 
-def test_load_that_is_unknown_for_long_gives_everybody_the_contract_where_the_policy_says_so() -> None:
+def test_load_that_is_unknown_for_long_gives_everybody_the_contract_where_the_policy_says_so() -> (
+    None
+):
     played = throttled_and_blind(release_after_seconds=300.0)
     while not played.run(15).round_of(OUT).blind:
         pass  # the last reading is usable for a while
@@ -175,8 +207,13 @@ def test_when_readings_come_again_the_same_load_is_cut_again() -> None:
     run_for(played, 600)
     del played.lies[1, OUT]
     decisions = run_for(played, 240)
-    assert {name for decision in decisions for name in steps_of(decision, StepKind.CUT)} >= {"three", "two"}
-    assert Reason.RELEASED_UNMEASURED not in [finding.reason for finding in decisions[-1].round_of(OUT).findings]
+    assert {name for decision in decisions for name in steps_of(decision, StepKind.CUT)} >= {
+        "three",
+        "two",
+    }
+    assert Reason.RELEASED_UNMEASURED not in [
+        finding.reason for finding in decisions[-1].round_of(OUT).findings
+    ]
 
 
 def test_one_reading_between_begins_the_wait_anew() -> None:
@@ -187,12 +224,17 @@ def test_one_reading_between_begins_the_wait_anew() -> None:
     played.lies[1, OUT] = None
     before = in_force_mb(played)
     run_for(played, 270)
-    assert all(now <= was for now, was in zip(in_force_mb(played).values(), before.values(), strict=True))
+    assert all(
+        now <= was for now, was in zip(in_force_mb(played).values(), before.values(), strict=True)
+    )
     assert min(in_force_mb(played).values()) < 60
 
 
 def test_a_broker_with_readings_still_bounds_what_is_given_back_on_it() -> None:
-    both, there = actor("both", "L3", 100, 1, leaders={1: 1, 2: 1}), actor("there", "L3", 100, 1, leaders={2: 1})
+    both, there = (
+        actor("both", "L3", 100, 1, leaders={1: 1, 2: 1}),
+        actor("there", "L3", 100, 1, leaders={2: 1}),
+    )
     played = simulated_cluster(both, there, brokers=2, limit_mb=100, release_after_seconds=300.0)
     want(played, both=150, there=150)
     played.other = {(1, OUT): 60 * MB, (2, OUT): 60 * MB}
@@ -204,7 +246,9 @@ def test_a_broker_with_readings_still_bounds_what_is_given_back_on_it() -> None:
 
 
 def test_a_blind_broker_blocks_raises_of_those_who_lead_on_it_only() -> None:
-    played = simulated_cluster(actor("here", "L3", 100, 1), actor("there", "L3", 100, 1, leaders={2: 1}), brokers=2)
+    played = simulated_cluster(
+        actor("here", "L3", 100, 1), actor("there", "L3", 100, 1, leaders={2: 1}), brokers=2
+    )
     want(played, here=150, there=150)
     played.other = {(1, OUT): 20 * MB, (2, OUT): 20 * MB}
     run_for(played, 60)
@@ -338,9 +382,14 @@ def test_client_rates_of_the_future_are_not_used() -> None:
     played = four_tiers()
     played.pass_time(15)
     given = played.given()
-    clients = {place: ClientRate(given.now_seconds + 100, rate.bytes_per_second) for place, rate in given.readings.clients.items()}
+    clients = {
+        place: ClientRate(given.now_seconds + 100, rate.bytes_per_second)
+        for place, rate in given.readings.clients.items()
+    }
     decision, _ = decided(replace(given, readings=replace(given.readings, clients=clients)))
-    assert Reason.CLIENT_RATES_UNKNOWN in [finding.reason for finding in decision.round_of(OUT).findings]
+    assert Reason.CLIENT_RATES_UNKNOWN in [
+        finding.reason for finding in decision.round_of(OUT).findings
+    ]
 
 
 @pytest.mark.parametrize("interval_seconds", [1, 5, 15])

@@ -8,7 +8,18 @@ from controller_logic.model import Contract, RateForm, TopicLeaders
 from controller_logic.quotas.entity_plan import ChangeWords, first_write, plan_entity
 from controller_logic.quotas.plan import rules_of
 from controller_logic.quotas.steps import KeyState, follow
-from tests.unit.controller_logic.worlds import ALICE, MB, START_SECONDS, member, per_broker, per_partition, policy, stored, topology, total
+from tests.unit.controller_logic.worlds import (
+    ALICE,
+    MB,
+    START_SECONDS,
+    member,
+    per_broker,
+    per_partition,
+    policy,
+    stored,
+    topology,
+    total,
+)
 
 TOPOLOGY = topology({"orders": {1: 2, 2: 1}, "leaderless": TopicLeaders({1: 1}, leaderless=1)})
 RULES = rules_of(policy(), START_SECONDS)
@@ -30,14 +41,23 @@ def test_a_first_quota_is_what_its_keys_come_to_one_by_one(contract: Contract) -
     promise = promise_of(contract, scaling)
     write = first_write(stored(ALICE), contract, scaling, RULES)
     _, planned = plan_entity(stored(ALICE), promise, RULES, may_give_back=True, contended=False)
-    steps = tuple(follow(KeyState(key, None, None), target, RULES.keys) for key, target in promise.targets.items())
+    steps = tuple(
+        follow(KeyState(key, None, None), target, RULES.keys)
+        for key, target in promise.targets.items()
+    )
     assert write is not None
     assert planned is not None
-    assert (write.values, write.ledger, write.message) == (planned.values, planned.ledger, planned.message)
+    assert (write.values, write.ledger, write.message) == (
+        planned.values,
+        planned.ledger,
+        planned.message,
+    )
     assert write.ledger is not None
     assert write.values == {step.key: step.text for step in steps}
     assert write.ledger.entries == {step.key: step.entry for step in steps}
-    assert {(write.kind, write.reason, write.charged)} == {(step.kind, step.because, step.charged) for step in steps}
+    assert {(write.kind, write.reason, write.charged)} == {
+        (step.kind, step.because, step.charged) for step in steps
+    }
     assert write.message == ChangeWords(steps)(write)
 
 

@@ -1,4 +1,6 @@
-"""Contracts on leaders that move, and what may be done while leaders or other inputs are not known."""
+"""Contracts on leaders that move, and what may be done while leaders or other inputs are not
+known.
+"""
 
 from dataclasses import replace
 
@@ -37,7 +39,9 @@ def test_a_contract_follows_the_leaders_at_once_when_a_broker_dies() -> None:
     world.topology = topology({"orders": {1: 2, 2: 1}}, brokers=(1, 2))
     decision = world.after(1)
     assert world.text(ALICE) == "20000000"
-    assert [(write.kind, write.charged) for write in decision.writes] == [(WriteKind.RECOVERY, False)]
+    assert [(write.kind, write.charged) for write in decision.writes] == [
+        (WriteKind.RECOVERY, False)
+    ]
 
 
 def test_both_totals_and_the_skew_are_reported() -> None:
@@ -84,7 +88,9 @@ def test_incomplete_knowledge_changes_nothing(lacking: str) -> None:
 
 
 def test_an_input_that_is_missing_changes_nothing_and_is_the_reason_of_every_member() -> None:
-    observation: Observation = replace(orders_world().observation(), missing=((Reason.CONTROLLER_ABSENT, "no controller"),))
+    observation: Observation = replace(
+        orders_world().observation(), missing=((Reason.CONTROLLER_ABSENT, "no controller"),)
+    )
     decision, _ = decide(observation, Memory())
     assert not decision.writes
     assert decision.holds == (Hold(Reason.CONTROLLER_ABSENT, "no controller", START_SECONDS),)
@@ -95,7 +101,9 @@ def test_a_hold_keeps_its_first_time_until_a_pass_is_without_it() -> None:
     complete, memory, since = orders_world().observation(), Memory(), []
     away = ((Reason.BROKERS_UNREACHABLE, "no broker answered"),)
     for seconds, missing in ((0.0, away), (15.0, away), (30.0, ()), (45.0, away)):
-        decision, memory = decide(replace(complete, now_seconds=START_SECONDS + seconds, missing=missing), memory)
+        decision, memory = decide(
+            replace(complete, now_seconds=START_SECONDS + seconds, missing=missing), memory
+        )
         since += [hold.since_seconds - START_SECONDS for hold in decision.holds]
     assert since == [0.0, 0.0, 45.0]
 

@@ -48,7 +48,9 @@ def test_giving_back_a_smaller_quota_goes_down_in_steps() -> None:
 
 
 def test_a_key_that_left_the_contract_is_given_back_and_the_other_stays() -> None:
-    world = World((tier(member(ALICE, per_broker(MB, 2 * MB))),), policy=policy(max_removal_percent=100))
+    world = World(
+        (tier(member(ALICE, per_broker(MB, 2 * MB))),), policy=policy(max_removal_percent=100)
+    )
     world.run()
     world.tiers = (tier(member(ALICE, per_broker(MB))),)
     world.after(60)
@@ -75,7 +77,9 @@ def test_too_many_removals_are_held_until_the_count_is_confirmed() -> None:
     note = next(note for note in decision.notes if note.reason is Reason.REMOVAL_HELD)
     assert not decision.writes
     assert numbers(note.message) >= {10, world.policy.max_removal_percent}
-    assert "kubectl annotate bbp main -n streaming tidegate.io/confirm-removal=10" in note.message  # a command to paste
+    assert (
+        "kubectl annotate bbp main -n streaming tidegate.io/confirm-removal=10" in note.message
+    )  # a command to paste
     world.policy = replace(world.policy, confirmed_removals=9)
     assert not world.after(1).writes
     world.policy = replace(world.policy, confirmed_removals=10)
@@ -111,7 +115,9 @@ def held(decision: Decision) -> list[str]:
     return [note.message for note in decision.notes if note.reason is Reason.REMOVAL_HELD]
 
 
-def test_removals_bit_by_bit_are_counted_together_for_a_quarter_of_an_hour(golden: Callable[[str], None]) -> None:
+def test_removals_bit_by_bit_are_counted_together_for_a_quarter_of_an_hour(
+    golden: Callable[[str], None],
+) -> None:
     world = many_world()
     world.run()
     given_back = []
@@ -126,7 +132,9 @@ def test_removals_bit_by_bit_are_counted_together_for_a_quarter_of_an_hour(golde
     golden(message)
 
 
-def test_what_is_held_is_not_freed_by_time_but_by_a_confirmation_or_a_person_who_changes_his_mind() -> None:
+def test_what_is_held_is_not_freed_by_time_but_by_a_confirmation_or_a_person_who_changes_his_mind() -> (
+    None
+):
     world = many_world()
     world.run()
     keep(world, *range(6))

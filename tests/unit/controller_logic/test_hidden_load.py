@@ -7,25 +7,47 @@ import pytest
 from controller_logic.model import ClientRate, Entity, Level
 from controller_logic.throttle.attribution import DirectionSnapshot, hidden_load
 from controller_logic.throttle.buckets import Bucket, Floor
-from controller_logic.throttle.input import ActiveThrottle, LastChange, ManagedRate, RateHistory, ThrottleSettings
+from controller_logic.throttle.input import (
+    ActiveThrottle,
+    LastChange,
+    ManagedRate,
+    RateHistory,
+    ThrottleSettings,
+)
 from controller_logic.throttle.pressure import NicStatus, Pressure
 from tests.unit.controller_logic.gates import MB, OUT
 
 NIC = NicStatus(1, Pressure.OVER, 100 * MB, None, 110.0 * MB, 1030.0, 24.0)
 
 
-def cut_at(seconds: float, before_mb: float = 40, sends_mb: float = 20, peak_mb: float = 40) -> Bucket:
-    """L3's only client, which was cut to 20 MB/s at that time and sends so much by Kafka's byte rate now."""
+def cut_at(
+    seconds: float, before_mb: float = 40, sends_mb: float = 20, peak_mb: float = 40
+) -> Bucket:
+    """L3's only client, which was cut to 20 MB/s at that time and sends so much by Kafka's byte
+    rate now.
+    """
     change = LastChange(seconds, round(before_mb * MB))
     rate = ManagedRate(Entity("three"), OUT, Level.L3, 60 * MB, MB, 20 * MB, frozenset({1}), change)
     flows = {1: ClientRate(1030.0, sends_mb * MB, 0.0)}
     held = ActiveThrottle(20 * MB, 60 * MB, seconds, applied=True)
-    return Bucket(rate, Floor(MB), flows, held, RateHistory(peaks=((990.0, peak_mb * MB),), since_seconds=0.0, known_seconds=600.0))
+    return Bucket(
+        rate,
+        Floor(MB),
+        flows,
+        held,
+        RateHistory(peaks=((990.0, peak_mb * MB),), since_seconds=0.0, known_seconds=600.0),
+    )
 
 
 def hidden_mb(bucket: Bucket, *, scrape_seconds: float = 1.0, nic: NicStatus = NIC) -> float:
     tiers = {Level.L3: (bucket,), Level.L2: (), Level.L1: ()}
-    return hidden_load(DirectionSnapshot(1030.0, OUT, ThrottleSettings(), scrape_seconds, {1: nic}, tiers, {}), nic) / MB
+    return (
+        hidden_load(
+            DirectionSnapshot(1030.0, OUT, ThrottleSettings(), scrape_seconds, {1: nic}, tiers, {}),
+            nic,
+        )
+        / MB
+    )
 
 
 def test_the_part_of_a_mute_that_lies_in_the_mean_is_missing_in_it() -> None:

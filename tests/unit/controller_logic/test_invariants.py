@@ -1,4 +1,6 @@
-"""What must hold in every world: random tiers, stores, leaders and clocks, played over many passes."""
+"""What must hold in every world: random tiers, stores, leaders and clocks, played over many
+passes.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -33,11 +35,20 @@ ENTITIES = (Entity("a"), Entity("b"), Entity("a", "c"), Entity(None, "c"), Entit
 rates = st.one_of(st.none(), st.integers(MIN_BYTE_RATE, 4096), st.integers(10**6, 10**9))
 topics = st.lists(st.sampled_from(["t1", "t2", "t*", "gone"]), max_size=2, unique=True).map(tuple)
 contracts = st.builds(
-    Contract, st.sampled_from(RateForm), rates, rates, st.one_of(st.none(), st.integers(1, 500)), st.one_of(st.none(), st.integers(1, 9))
+    Contract,
+    st.sampled_from(RateForm),
+    rates,
+    rates,
+    st.one_of(st.none(), st.integers(1, 500)),
+    st.one_of(st.none(), st.integers(1, 9)),
 )
 texts = st.one_of(st.sampled_from(["0", "4000", "-1"]), st.integers(MIN_BYTE_RATE, 10**9).map(str))
 stored_values = st.dictionaries(st.sampled_from(QuotaKey), texts, max_size=3)
-leaders = st.builds(TopicLeaders, st.dictionaries(st.integers(1, 4), st.integers(1, 9), max_size=4), st.sampled_from([0, 0, 0, 2]))
+leaders = st.builds(
+    TopicLeaders,
+    st.dictionaries(st.integers(1, 4), st.integers(1, 9), max_size=4),
+    st.sampled_from([0, 0, 0, 2]),
+)
 topologies = st.dictionaries(st.sampled_from(["t1", "t2", "t3"]), leaders).map(topology)
 
 
@@ -45,7 +56,9 @@ def member(entity: Entity, topics: tuple[str, ...], contract: Contract | None) -
     return Member(str(entity), entity, topics, contract)
 
 
-members = st.lists(st.builds(member, st.sampled_from(ENTITIES), topics, st.none() | contracts), max_size=5)
+members = st.lists(
+    st.builds(member, st.sampled_from(ENTITIES), topics, st.none() | contracts), max_size=5
+)
 tiers = members.map(lambda given: (tier(*given),))
 windows = st.sampled_from([QuotaWindow(), QuotaWindow(2, 1), QuotaWindow(11, 2)])
 policies = st.builds(
@@ -79,7 +92,13 @@ class Turn:
 
 
 turns = st.lists(
-    st.builds(Turn, st.sampled_from([1.0, 15.0, 30.0, 400.0]), st.none() | tiers, st.none() | topologies, st.booleans()),
+    st.builds(
+        Turn,
+        st.sampled_from([1.0, 15.0, 30.0, 400.0]),
+        st.none() | tiers,
+        st.none() | topologies,
+        st.booleans(),
+    ),
     min_size=1,
     max_size=8,
 )
@@ -96,8 +115,12 @@ def play(world: World, turn: Turn) -> tuple[Mapping[Entity, StoredQuota], Decisi
     return before, world.run()
 
 
-def rate_in_force(quotas: Mapping[Entity, StoredQuota], entity: Entity, key: QuotaKey) -> int | None:
-    """The byte rate that holds the entity's bucket: its own, or that of a default entity for the same bucket."""
+def rate_in_force(
+    quotas: Mapping[Entity, StoredQuota], entity: Entity, key: QuotaKey
+) -> int | None:
+    """The byte rate that holds the entity's bucket: its own, or that of a default entity for the
+    same bucket.
+    """
     for candidate in (entity, *same_bucket_fallbacks(entity)):
         quota = quotas.get(candidate)
         if quota is not None and key in quota.values:
@@ -107,7 +130,9 @@ def rate_in_force(quotas: Mapping[Entity, StoredQuota], entity: Entity, key: Quo
 
 @settings(deadline=None)
 @given(worlds(), turns)
-def test_no_lowering_may_mute_a_client_for_longer_than_allowed(world: World, story: list[Turn]) -> None:
+def test_no_lowering_may_mute_a_client_for_longer_than_allowed(
+    world: World, story: list[Turn]
+) -> None:
     window, bound_seconds = world.policy.window, world.policy.max_mute_seconds
     for turn in story:
         before, decision = play(world, turn)
@@ -116,7 +141,10 @@ def test_no_lowering_may_mute_a_client_for_longer_than_allowed(world: World, sto
                 earlier = rate_in_force(before, write.entity, key)
                 now = rate_in_force(world.quotas or {}, write.entity, key)
                 if earlier is not None and now is not None and now < earlier:
-                    assert predicted_mute_seconds(earlier, now, window) <= bound_seconds + 1e-6 * window.seconds
+                    assert (
+                        predicted_mute_seconds(earlier, now, window)
+                        <= bound_seconds + 1e-6 * window.seconds
+                    )
 
 
 @settings(deadline=None)
@@ -129,29 +157,45 @@ def test_lowerings_of_one_key_are_a_step_distance_apart(world: World, story: lis
         for write in decision.writes:
             for key in BYTE_RATE_KEYS & write.values.keys():
                 place, text = (write.entity, key), write.values[key]
-                earlier, now = enforced_rate(before[write.entity].values.get(key)), enforced_rate(text)
-                if earlier is not None and now is not None and now < earlier and place in changed_at:
+                earlier, now = (
+                    enforced_rate(before[write.entity].values.get(key)),
+                    enforced_rate(text),
+                )
+                if (
+                    earlier is not None
+                    and now is not None
+                    and now < earlier
+                    and place in changed_at
+                ):
                     assert world.now_seconds - changed_at[place] >= distance_seconds
                 changed_at[place] = world.now_seconds
             if write.ledger is None:
-                changed_at = {place: at for place, at in changed_at.items() if place[0] != write.entity}
+                changed_at = {
+                    place: at for place, at in changed_at.items() if place[0] != write.entity
+                }
 
 
 @settings(deadline=None)
 @given(worlds(), turns)
-def test_deciding_again_changes_nothing_unless_a_step_or_room_is_due(world: World, story: list[Turn]) -> None:
+def test_deciding_again_changes_nothing_unless_a_step_or_room_is_due(
+    world: World, story: list[Turn]
+) -> None:
     for turn in story:
         play(world, turn)
     again = world.decide()
     assert again.writes == ()
-    if not again.deferred_writes:  # what was given back in full leaves no trace by which a restart could know what it cost
+    if (
+        not again.deferred_writes
+    ):  # what was given back in full leaves no trace by which a restart could know what it cost
         world.memory = Memory()
         assert world.decide().writes == ()
 
 
 @settings(deadline=None)
 @given(worlds(), turns)
-def test_charged_writes_of_a_quarter_of_an_hour_stay_in_the_budget(world: World, story: list[Turn]) -> None:
+def test_charged_writes_of_a_quarter_of_an_hour_stay_in_the_budget(
+    world: World, story: list[Turn]
+) -> None:
     charged: list[float] = []
     for turn in story:
         _, decision = play(world, replace(turn, restart=False))
@@ -162,7 +206,9 @@ def test_charged_writes_of_a_quarter_of_an_hour_stay_in_the_budget(world: World,
 
 @settings(deadline=None)
 @given(worlds(), turns)
-def test_letting_go_of_everything_returns_to_what_stood_there(world: World, story: list[Turn]) -> None:
+def test_letting_go_of_everything_returns_to_what_stood_there(
+    world: World, story: list[Turn]
+) -> None:
     at_first = {entity: dict(quota.values) for entity, quota in (world.quotas or {}).items()}
     for turn in story:
         play(world, turn)
@@ -171,13 +217,17 @@ def test_letting_go_of_everything_returns_to_what_stood_there(world: World, stor
         world.now_seconds += 901
         if world.run().finished_deleting:
             break
-    at_last = {entity: dict(quota.values) for entity, quota in (world.quotas or {}).items() if quota.values}
+    at_last = {
+        entity: dict(quota.values) for entity, quota in (world.quotas or {}).items() if quota.values
+    }
     assert at_last == {entity: values for entity, values in at_first.items() if values}
 
 
 @settings(deadline=None)
 @given(worlds(), turns)
-def test_every_byte_rate_that_is_written_is_one_that_kafka_throttles_on_or_stood_there_before(world: World, story: list[Turn]) -> None:
+def test_every_byte_rate_that_is_written_is_one_that_kafka_throttles_on_or_stood_there_before(
+    world: World, story: list[Turn]
+) -> None:
     for turn in story:
         before, decision = play(world, turn)
         for write in decision.writes:
@@ -200,7 +250,9 @@ def test_incomplete_input_changes_nothing(world: World, story: list[Turn], lacki
 
 @settings(deadline=None)
 @given(worlds(), turns)
-def test_the_same_observation_and_memory_give_the_same_decision(world: World, story: list[Turn]) -> None:
+def test_the_same_observation_and_memory_give_the_same_decision(
+    world: World, story: list[Turn]
+) -> None:
     for turn in story[:-1]:
         play(world, turn)
     assert decide(world.observation(), world.memory) == decide(world.observation(), world.memory)

@@ -28,7 +28,9 @@ def spread_of(led: dict[int, int]) -> LeaderSpread:
         ({}, ScalingMethod.MIN, 10),
     ],
 )
-def test_a_promise_per_partition_becomes_one_number_per_broker(led: dict[int, int], method: ScalingMethod, expected: int) -> None:
+def test_a_promise_per_partition_becomes_one_number_per_broker(
+    led: dict[int, int], method: ScalingMethod, expected: int
+) -> None:
     assert partition_scale(spread_of(led), method).of(10 * MB) == expected * MB
 
 
@@ -74,7 +76,9 @@ def test_leaderless_partitions_count_for_the_mean_and_make_the_spread_incomplete
 
 
 @given(spreads, promises)
-def test_mean_permits_the_promise_and_less_than_a_byte_per_broker_more(led: dict[int, int], promise: int) -> None:
+def test_mean_permits_the_promise_and_less_than_a_byte_per_broker_more(
+    led: dict[int, int], promise: int
+) -> None:
     permitted = partition_scale(spread_of(led), ScalingMethod.MEAN).of(promise) * len(led)
     promised = promise * sum(led.values())
     assert promised <= permitted < promised + len(led)
@@ -92,17 +96,27 @@ def test_min_never_gives_a_broker_more_than_its_share(led: dict[int, int], promi
     assert all(value <= promise * leaders for leaders in led.values())
 
 
-@given(spreads, promises, st.integers(1, 20), st.sampled_from([ScalingMethod.MAX, ScalingMethod.MEAN]), st.data())
+@given(
+    spreads,
+    promises,
+    st.integers(1, 20),
+    st.sampled_from([ScalingMethod.MAX, ScalingMethod.MEAN]),
+    st.data(),
+)
 def test_more_leaders_on_a_broker_never_lower_the_number(
     led: dict[int, int], promise: int, more: int, method: ScalingMethod, data: st.DataObject
 ) -> None:
     broker = data.draw(st.sampled_from(sorted(led)))
     grown = {**led, broker: led[broker] + more}
-    assert partition_scale(spread_of(grown), method).of(promise) >= partition_scale(spread_of(led), method).of(promise)
+    assert partition_scale(spread_of(grown), method).of(promise) >= partition_scale(
+        spread_of(led), method
+    ).of(promise)
 
 
 @given(spreads, st.integers(1, 2**60), st.sampled_from(ScalingMethod))
-def test_every_number_is_one_that_kafka_throttles_on(led: dict[int, int], promise: int, method: ScalingMethod) -> None:
+def test_every_number_is_one_that_kafka_throttles_on(
+    led: dict[int, int], promise: int, method: ScalingMethod
+) -> None:
     assert MIN_BYTE_RATE <= partition_scale(spread_of(led), method).of(promise) <= MAX_BYTE_RATE
 
 

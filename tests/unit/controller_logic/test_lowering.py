@@ -26,7 +26,9 @@ def test_an_edited_contract_goes_down_in_safe_steps() -> None:
     world.run()
     world.tiers = (tier(member(ALICE, per_broker(1 * MB))),)
     world.now_seconds += 60
-    assert run_to_the_end(world) == [str(rate) for rate in (25_000_000, 12_500_000, 6_250_000, 3_125_000, 1_562_500, 1_000_000)]
+    assert run_to_the_end(world) == [
+        str(rate) for rate in (25_000_000, 12_500_000, 6_250_000, 3_125_000, 1_562_500, 1_000_000)
+    ]
 
 
 def test_a_member_on_its_way_down_says_where_it_is_and_where_it_goes() -> None:

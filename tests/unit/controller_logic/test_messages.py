@@ -1,4 +1,6 @@
-"""What the core's messages read, each once. All other tests here assert reasons, numbers and fields."""
+"""What the core's messages read, each once. All other tests here assert reasons, numbers and
+fields.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -67,8 +69,19 @@ def only_note(decision: Decision) -> str:
 
 def change(because: Reason, **changes: object) -> Example:
     """What a write reads that does this to alice's fetch quota."""
-    step = replace(KeyStep(FETCH, "10000000", "20000000", None, because, WriteKind.RAISE), **changes)  # type: ignore[arg-type]
-    write = QuotaWrite(ALICE, {FETCH: step.text}, stored(ALICE), None, WriteKind.RAISE, because, ChangeWords((step,)), charged=True)
+    step = replace(
+        KeyStep(FETCH, "10000000", "20000000", None, because, WriteKind.RAISE), **changes
+    )  # type: ignore[arg-type]
+    write = QuotaWrite(
+        ALICE,
+        {FETCH: step.text},
+        stored(ALICE),
+        None,
+        WriteKind.RAISE,
+        because,
+        ChangeWords((step,)),
+        charged=True,
+    )
     return lambda: write.message
 
 
@@ -92,7 +105,9 @@ CHANGES = {
     "a write of one step": change(Reason.CONTRACT_CHANGED, text="5000000", due_in_seconds=30.0),
     "a write that may mute": change(Reason.THROTTLED, text="5000000", predicted_mute_seconds=11.25),
     "a write of the ledger alone": change(Reason.GIVEN_BACK, text="10000000"),
-    "a write of what never binds": change(Reason.FIRST_QUOTA, seen=None, text=str(desired.NEVER_BINDS)),
+    "a write of what never binds": change(
+        Reason.FIRST_QUOTA, seen=None, text=str(desired.NEVER_BINDS)
+    ),
 }
 
 
@@ -158,12 +173,21 @@ def foreign_content() -> World:
 
 def another_policys() -> World:
     world = fixed_world(MB)
-    world.quotas = {ALICE: replace(stored(ALICE, {FETCH: "5000"}), ledger=LedgerRecord(ALICE, "other/policy", "u", {}))}
+    world.quotas = {
+        ALICE: replace(
+            stored(ALICE, {FETCH: "5000"}), ledger=LedgerRecord(ALICE, "other/policy", "u", {})
+        )
+    }
     return world
 
 
 def overlapping() -> World:
-    return World((tier(member(ALICE, per_broker(5 * MB))), tier(member(ALICE, per_broker(7 * MB)), key="streaming/late")))
+    return World(
+        (
+            tier(member(ALICE, per_broker(5 * MB))),
+            tier(member(ALICE, per_broker(7 * MB)), key="streaming/late"),
+        )
+    )
 
 
 MEMBERS: dict[str, Example] = {
@@ -171,17 +195,25 @@ MEMBERS: dict[str, Example] = {
     "a member at a contract per broker": member_of(fixed_world(MB)),
     "a member whose quota is not written yet": member_of(fixed_world(MB, mode=Mode.OBSERVE)),
     "a member without a contract": member_of(World((tier(member(ALICE, None)),))),
-    "a member of L0 without a contract": member_of(World((tier(member(ALICE, None), level=Level.L0),))),
+    "a member of L0 without a contract": member_of(
+        World((tier(member(ALICE, None), level=Level.L0),))
+    ),
     "a member on its way down": stepping_down,
     "a member whose topic does not exist": after_leaders({1: 1}, {}),
-    "a member whose leaders moved a little": after_leaders({1: 20, 2: 20}, {"orders": {1: 21, 2: 19}}),
-    "a member whose leaders are known in part": after_leaders({1: 2, 2: 1}, {"orders": TopicLeaders({2: 1}, leaderless=2)}),
+    "a member whose leaders moved a little": after_leaders(
+        {1: 20, 2: 20}, {"orders": {1: 21, 2: 19}}
+    ),
+    "a member whose leaders are known in part": after_leaders(
+        {1: 2, 2: 1}, {"orders": TopicLeaders({2: 1}, leaderless=2)}
+    ),
     "a member that is left to another writer": lambda: of_alice(another_writer().run()),
     "a member whose znode cannot be read": lambda: of_alice(foreign_content().run()),
     "a member of another policy": lambda: of_alice(another_policys().run()),
     "a member that overlaps": lambda: overlapping().run().members[1].message,
     "a member of a deleted policy": member_of(fixed_world(MB, deleting=True)),
-    "a member that is throttled": lambda: report_of(throttled_for_minutes(), USERS[Level.L3]).message,
+    "a member that is throttled": lambda: (
+        report_of(throttled_for_minutes(), USERS[Level.L3]).message
+    ),
     "a member that is never throttled": never_throttled,
     "why a level is throttled": lambda: throttled_for_minutes().levels[-1].because,
 }
@@ -210,7 +242,11 @@ def frozen(**changes: object) -> Example:
 def budget_spent() -> str:
     world = many_world()
     world.run()
-    world.tiers = (tier(*[replace(one, contract=per_broker(2 * MB)) for one in (world.tiers or ())[0].members]),)
+    world.tiers = (
+        tier(
+            *[replace(one, contract=per_broker(2 * MB)) for one in (world.tiers or ())[0].members]
+        ),
+    )
     world.policy = policy(write_budget_changes=5)
     return only_note(world.after(60))
 
@@ -254,18 +290,34 @@ def floor(**changes: object) -> Example:
 
 def misfit(contract: Contract, rates: Contract, *others: Override) -> Example:
     """Why an override of these rates does nothing for a member with this contract."""
-    override = Override("streaming/backfill", expires_at_seconds=START_SECONDS + 60, reason="agreed", entity=ALICE, rates=rates)
+    override = Override(
+        "streaming/backfill",
+        expires_at_seconds=START_SECONDS + 60,
+        reason="agreed",
+        entity=ALICE,
+        rates=rates,
+    )
     laid = apply_overrides((tier(member(ALICE, contract)),), (*others, override), START_SECONDS)
     return lambda: laid.not_applicable["streaming/backfill"][0].message
 
 
-FIRST = Override("streaming/first", expires_at_seconds=START_SECONDS + 60, reason="agreed", entity=ALICE, rates=per_broker(MB, MB))
+FIRST = Override(
+    "streaming/first",
+    expires_at_seconds=START_SECONDS + 60,
+    reason="agreed",
+    entity=ALICE,
+    rates=per_broker(MB, MB),
+)
 
 
 def advice(usage: DirectionUsage | None, terms: AdviceTerms | None = None) -> Example:
     """What is said of alice's contract of 60 MB/s in total, with this usage."""
     figures = {} if usage is None else {(ALICE, FETCH): usage}
-    basis = AdviceBasis(Usage(7, START_SECONDS, figures), (tier(member(ALICE, total(fetch=60 * MB))),), terms or AdviceTerms())
+    basis = AdviceBasis(
+        Usage(7, START_SECONDS, figures),
+        (tier(member(ALICE, total(fetch=60 * MB))),),
+        terms or AdviceTerms(),
+    )
 
     def made() -> str:
         ((said,),) = advise(basis, Recommendations()).advice.values()
@@ -285,10 +337,14 @@ OTHERS: dict[str, Example] = {
             record.LOWER_TIERS_FIRST,
         )
     ),
-    "metering withheld": lambda: "\n".join((desired.SOMEBODY_ELSES, desired.HIDES_DECLARED, desired.HIDES_STORED)),
+    "metering withheld": lambda: "\n".join(
+        (desired.SOMEBODY_ELSES, desired.HIDES_DECLARED, desired.HIDES_STORED)
+    ),
     "a consumer's floor": floor(floor=40_000),
     "a producer's floor": floor(direction=IN, producers=20),
-    "an override that would lose a direction": misfit(total(MB, 2 * MB), per_broker(produce=20 * MB)),
+    "an override that would lose a direction": misfit(
+        total(MB, 2 * MB), per_broker(produce=20 * MB)
+    ),
     "an override per partition without topics": misfit(total(MB), per_partition(20 * MB, 20 * MB)),
     "an override after another": misfit(total(MB), per_broker(20 * MB), FIRST),
     "advice, usage unknown": advice(None),
@@ -297,7 +353,9 @@ OTHERS: dict[str, Example] = {
     "advice, unused": advice(DirectionUsage(0.0, 0.0, 3, 1.0, 0.0)),
     "advice, the contract fits": advice(DirectionUsage(46e6, 16e6, 3, 1.0, 0.0)),
     "advice, recommended": advice(DirectionUsage(30e6, 10e6, 3, 1.0, 0.0)),
-    "advice, applied": advice(DirectionUsage(30e6, 30e6, 1, 1.0, 0.0), AdviceTerms(max_change_percent=20)),
+    "advice, applied": advice(
+        DirectionUsage(30e6, 30e6, 1, 1.0, 0.0), AdviceTerms(max_change_percent=20)
+    ),
 }
 
 EXAMPLES = CHANGES | MEMBERS | NOTES | OTHERS

@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.contracts.desired import DEFAULT_USER, HIDES_DECLARED, HIDES_STORED, NEVER_BINDS, SOMEBODY_ELSES, metering
+from controller_logic.contracts.desired import (
+    DEFAULT_USER,
+    HIDES_DECLARED,
+    HIDES_STORED,
+    NEVER_BINDS,
+    SOMEBODY_ELSES,
+    metering,
+)
 from controller_logic.model import (
     Default,
     Entity,
@@ -16,7 +23,18 @@ from controller_logic.model import (
     StoredQuota,
 )
 from controller_logic.reasons import Reason
-from tests.unit.controller_logic.worlds import FETCH, MB, PRODUCE, START_SECONDS, member, per_broker, policy, stored, tier, topology
+from tests.unit.controller_logic.worlds import (
+    FETCH,
+    MB,
+    PRODUCE,
+    START_SECONDS,
+    member,
+    per_broker,
+    policy,
+    stored,
+    tier,
+    topology,
+)
 
 CEILING = str(NEVER_BINDS)
 APP = Entity(client_id="app")
@@ -26,14 +44,27 @@ BOTH = {FETCH: NEVER_BINDS, PRODUCE: NEVER_BINDS}
 def seen(quota: StoredQuota | None = None, **changes: object) -> Observation:
     """A policy that asks for metering on a cluster without any quota."""
     quotas = {DEFAULT_USER: quota if quota is not None else stored(DEFAULT_USER)}
-    made = Observation(START_SECONDS, policy(metering_enabled=True), (), topology({}), quotas, client_quotas_exist=False)
+    made = Observation(
+        START_SECONDS,
+        policy(metering_enabled=True),
+        (),
+        topology({}),
+        quotas,
+        client_quotas_exist=False,
+    )
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def ours(values: dict[QuotaKey, str], owner: str = "streaming/main") -> StoredQuota:
     """A default user's quota that we wrote as `CEILING`, and what stands there now."""
-    entries = {key: LedgerEntry(None, CEILING, None, 0.0, Reason.FIRST_QUOTA) for key in (FETCH, PRODUCE)}
-    return replace(stored(DEFAULT_USER, values), ledger=LedgerRecord(DEFAULT_USER, owner, "uid-1", entries), ledger_version=0)
+    entries = {
+        key: LedgerEntry(None, CEILING, None, 0.0, Reason.FIRST_QUOTA) for key in (FETCH, PRODUCE)
+    }
+    return replace(
+        stored(DEFAULT_USER, values),
+        ledger=LedgerRecord(DEFAULT_USER, owner, "uid-1", entries),
+        ledger_version=0,
+    )
 
 
 def test_where_nothing_stands_both_directions_are_metered() -> None:
@@ -43,7 +74,9 @@ def test_where_nothing_stands_both_directions_are_metered() -> None:
 
 
 def test_what_we_wrote_stays() -> None:
-    assert metering(seen(ours({FETCH: CEILING, PRODUCE: CEILING}))).policy.defaults == {DEFAULT_USER: BOTH}
+    assert metering(seen(ours({FETCH: CEILING, PRODUCE: CEILING}))).policy.defaults == {
+        DEFAULT_USER: BOTH
+    }
 
 
 def test_what_somebody_removed_is_written_again() -> None:
@@ -75,7 +108,14 @@ def test_nothing_is_added_and_nothing_said(changes: dict[str, object]) -> None:
         (seen(client_quotas_exist=True), HIDES_STORED),
         (seen(ours({FETCH: CEILING, PRODUCE: CEILING}), client_quotas_exist=True), HIDES_STORED),
         (seen(tiers=(tier(member(APP, per_broker(MB))),)), HIDES_DECLARED),
-        (seen(policy=policy(metering_enabled=True, defaults={Entity(client_id=Default.DEFAULT): {FETCH: MB}})), HIDES_DECLARED),
+        (
+            seen(
+                policy=policy(
+                    metering_enabled=True, defaults={Entity(client_id=Default.DEFAULT): {FETCH: MB}}
+                )
+            ),
+            HIDES_DECLARED,
+        ),
     ],
     ids=[
         "a foreign default-user quota",
@@ -87,7 +127,9 @@ def test_nothing_is_added_and_nothing_said(changes: dict[str, object]) -> None:
         "a default client id",
     ],
 )
-def test_what_it_would_replace_or_hide_comes_first_and_people_are_reported(observation: Observation, why: str) -> None:
+def test_what_it_would_replace_or_hide_comes_first_and_people_are_reported(
+    observation: Observation, why: str
+) -> None:
     found = metering(observation)
     assert DEFAULT_USER not in found.policy.defaults
     assert found.note is not None
@@ -96,7 +138,12 @@ def test_what_it_would_replace_or_hide_comes_first_and_people_are_reported(obser
 
 
 def test_a_request_quota_of_somebody_else_is_no_byte_rate_and_hides_nothing() -> None:
-    assert DEFAULT_USER in metering(seen(stored(DEFAULT_USER, {QuotaKey.REQUEST_PERCENTAGE: "200"}))).policy.defaults
+    assert (
+        DEFAULT_USER
+        in metering(
+            seen(stored(DEFAULT_USER, {QuotaKey.REQUEST_PERCENTAGE: "200"}))
+        ).policy.defaults
+    )
 
 
 def test_what_is_not_known_neither_adds_nor_takes_away() -> None:

@@ -1,4 +1,6 @@
-"""Metering in whole passes: written like every default, given back when it is not wanted any more, and without effect on others."""
+"""Metering in whole passes: written like every default, given back when it is not wanted any more,
+and without effect on others.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -6,7 +8,18 @@ from controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
 from controller_logic.model import Entity, Observation, WriteKind
 from controller_logic.quota_values import quota_words
 from controller_logic.reasons import Reason
-from tests.unit.controller_logic.worlds import ALICE, FETCH, MB, PRODUCE, World, member, per_broker, policy, stored, tier
+from tests.unit.controller_logic.worlds import (
+    ALICE,
+    FETCH,
+    MB,
+    PRODUCE,
+    World,
+    member,
+    per_broker,
+    policy,
+    stored,
+    tier,
+)
 
 CEILING = str(NEVER_BINDS)
 
@@ -24,7 +37,11 @@ class Metered(World):
 def metered(**changes: object) -> Metered:
     """Two members with contracts, on a policy that asks for metering."""
     promised = tier(member(ALICE, per_broker(MB)), member(Entity("bob"), per_broker(MB)))
-    return Metered((promised,), policy=policy(metering_enabled=True, **changes), quotas={DEFAULT_USER: stored(DEFAULT_USER)})
+    return Metered(
+        (promised,),
+        policy=policy(metering_enabled=True, **changes),
+        quotas={DEFAULT_USER: stored(DEFAULT_USER)},
+    )
 
 
 def limits(world: World) -> dict[str, str | None]:
@@ -47,8 +64,12 @@ def test_people_read_which_number_it_is() -> None:
     assert quota_words(FETCH, CEILING) in write.message
 
 
-def test_when_it_is_no_longer_asked_for_it_is_given_back_at_once_and_without_a_confirmation() -> None:
-    """It limits no client, so removing it frees none: it is not counted among the removals that a person confirms."""
+def test_when_it_is_no_longer_asked_for_it_is_given_back_at_once_and_without_a_confirmation() -> (
+    None
+):
+    """It limits no client, so removing it frees none: it is not counted among the removals that a
+    person confirms.
+    """
     world = metered()
     world.tiers = ()
     world.run()
@@ -92,7 +113,10 @@ def test_a_first_quota_of_a_metered_user_is_no_lowering_from_nine_petabytes() ->
     world = metered()
     world.run()
     carol = Entity("carol")
-    world.tiers = (*(world.tiers or ()), tier(member(carol, per_broker(5 * MB)), key="streaming/late"))
+    world.tiers = (
+        *(world.tiers or ()),
+        tier(member(carol, per_broker(5 * MB)), key="streaming/late"),
+    )
     world.after(15)
     assert world.text(carol) == str(5 * MB)
 

@@ -1,4 +1,6 @@
-"""The next reading comes right after the next sample, neither a whole scrape later nor in a hurry."""
+"""The next reading comes right after the next sample, neither a whole scrape later nor in a
+hurry.
+"""
 
 import pytest
 
@@ -18,8 +20,15 @@ from controller_logic.throttle.pressure import seconds_until_next_reading
         pytest.param([0.5], 1.0, 5.0, id="many scrapes are read at once"),
     ],
 )
-def test_the_pause_until_the_next_reading(newest_seconds_ago: list[float], scrape_seconds: float, waits: float) -> None:
+def test_the_pause_until_the_next_reading(
+    newest_seconds_ago: list[float], scrape_seconds: float, waits: float
+) -> None:
     now = 1000.0
-    nic = {(broker, Direction.EGRESS): (NicSpan(now - ago, scrape_seconds, 1.0),) for broker, ago in enumerate(newest_seconds_ago, start=1)}
-    found = seconds_until_next_reading(Readings(now, scrape_seconds, nic), shortest_seconds=5.0, now_seconds=now)
+    nic = {
+        (broker, Direction.EGRESS): (NicSpan(now - ago, scrape_seconds, 1.0),)
+        for broker, ago in enumerate(newest_seconds_ago, start=1)
+    }
+    found = seconds_until_next_reading(
+        Readings(now, scrape_seconds, nic), shortest_seconds=5.0, now_seconds=now
+    )
     assert found == pytest.approx(waits)

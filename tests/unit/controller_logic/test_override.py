@@ -1,4 +1,6 @@
-"""An override stands in place of what a tier promises, for whom it names, until it ends, and for no other client."""
+"""An override stands in place of what a tier promises, for whom it names, until it ends, and for no
+other client.
+"""
 
 import re
 from dataclasses import replace
@@ -8,9 +10,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller_logic.contracts.overrides import Overridden, apply_overrides
-from controller_logic.model import BYTE_RATE_KEYS, Contract, Entity, Level, Member, Override, QuotaKey, RateForm, Tier
+from controller_logic.model import (
+    BYTE_RATE_KEYS,
+    Contract,
+    Entity,
+    Level,
+    Member,
+    Override,
+    QuotaKey,
+    RateForm,
+    Tier,
+)
 from controller_logic.reasons import Reason
-from tests.unit.controller_logic.worlds import ALICE, BOB, MB, START_SECONDS, member, per_broker, per_partition, tier, total
+from tests.unit.controller_logic.worlds import (
+    ALICE,
+    BOB,
+    MB,
+    START_SECONDS,
+    member,
+    per_broker,
+    per_partition,
+    tier,
+    total,
+)
 
 LATER = START_SECONDS + 3600
 NIGHTLY = Entity("alice", "nightly")
@@ -35,18 +57,32 @@ def only(overridden: Overridden) -> Member:
 
 
 def reasons(overridden: Overridden) -> dict[str, list[Reason]]:
-    return {key: [misfit.reason for misfit in found] for key, found in overridden.not_applicable.items()}
+    return {
+        key: [misfit.reason for misfit in found] for key, found in overridden.not_applicable.items()
+    }
 
 
 @pytest.mark.parametrize(
     ("contract", "rates", "becomes"),
     [
-        (per_partition(1 * MB, 2 * MB), per_partition(20 * MB, 30 * MB), per_partition(20 * MB, 30 * MB)),
-        (per_partition(1 * MB, 2 * MB), per_partition(fetch=20 * MB), per_partition(20 * MB, 2 * MB)),
+        (
+            per_partition(1 * MB, 2 * MB),
+            per_partition(20 * MB, 30 * MB),
+            per_partition(20 * MB, 30 * MB),
+        ),
+        (
+            per_partition(1 * MB, 2 * MB),
+            per_partition(fetch=20 * MB),
+            per_partition(20 * MB, 2 * MB),
+        ),
         (per_partition(1 * MB, 2 * MB), total(20 * MB, 30 * MB), total(20 * MB, 30 * MB)),
         (per_partition(fetch=1 * MB), total(fetch=20 * MB), total(fetch=20 * MB)),
         (per_partition(fetch=1 * MB), per_broker(20 * MB, 30 * MB), per_broker(20 * MB, 30 * MB)),
-        (per_partition(fetch=1 * MB), per_partition(produce=30 * MB), per_partition(1 * MB, 30 * MB)),
+        (
+            per_partition(fetch=1 * MB),
+            per_partition(produce=30 * MB),
+            per_partition(1 * MB, 30 * MB),
+        ),
         (None, per_broker(fetch=20 * MB), per_broker(fetch=20 * MB)),
     ],
 )
@@ -55,27 +91,45 @@ def test_rates_that_are_set_stand_in_place_of_the_contracts_and_the_others_stay(
 ) -> None:
     one = only(applied(member(ALICE, contract, "orders"), override(rates=rates)))
     assert one.contract is not None
-    assert (replace(one.contract, override_only_keys=frozenset()), one.exempt, one.override) == (becomes, True, "streaming/backfill")
+    assert (replace(one.contract, override_only_keys=frozenset()), one.exempt, one.override) == (
+        becomes,
+        True,
+        "streaming/backfill",
+    )
 
 
 def test_what_no_contract_gives_is_override_only() -> None:
     rates = override(rates=per_broker(20 * MB, 20 * MB))
     override_only_keys = {
-        str(given): only(applied(member(ALICE, given), rates)).contract.override_only_keys for given in (None, per_broker(fetch=MB))
+        str(given): only(applied(member(ALICE, given), rates)).contract.override_only_keys
+        for given in (None, per_broker(fetch=MB))
     }  # type: ignore[union-attr]
-    assert override_only_keys == {"None": BYTE_RATE_KEYS, str(per_broker(fetch=MB)): {QuotaKey.PRODUCER_BYTE_RATE}}
+    assert override_only_keys == {
+        "None": BYTE_RATE_KEYS,
+        str(per_broker(fetch=MB)): {QuotaKey.PRODUCER_BYTE_RATE},
+    }
 
 
 def test_quotas_that_are_no_byte_rates_stay() -> None:
-    contract = Contract(RateForm.TOTAL, 1 * MB, None, request_percentage=200, controller_mutations_per_second=5)
-    changed = only(applied(member(ALICE, contract), override(rates=per_broker(fetch=2 * MB)))).contract
-    assert changed == Contract(RateForm.PER_BROKER, 2 * MB, None, request_percentage=200, controller_mutations_per_second=5)
+    contract = Contract(
+        RateForm.TOTAL, 1 * MB, None, request_percentage=200, controller_mutations_per_second=5
+    )
+    changed = only(
+        applied(member(ALICE, contract), override(rates=per_broker(fetch=2 * MB)))
+    ).contract
+    assert changed == Contract(
+        RateForm.PER_BROKER, 2 * MB, None, request_percentage=200, controller_mutations_per_second=5
+    )
 
 
 def test_an_exemption_leaves_the_contract_and_forbids_throttling() -> None:
     declared = member(ALICE, per_partition(1 * MB), "orders")
     one = only(applied(declared, override(rates=None)))
-    assert (one.contract, one.exempt, one.override) == (declared.contract, True, "streaming/backfill")
+    assert (one.contract, one.exempt, one.override) == (
+        declared.contract,
+        True,
+        "streaming/backfill",
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,19 +169,35 @@ def test_user_and_client_id_must_be_exactly_those_of_the_member(other: Entity) -
 def test_a_level_means_every_member_of_every_tier_of_it() -> None:
     tiers = (
         tier(member(ALICE, per_broker(1 * MB)), key="streaming/a", level=Level.L2),
-        tier(member(BOB, per_broker(1 * MB)), member(NIGHTLY, None), key="streaming/b", level=Level.L2),
+        tier(
+            member(BOB, per_broker(1 * MB)),
+            member(NIGHTLY, None),
+            key="streaming/b",
+            level=Level.L2,
+        ),
         tier(member(Entity("carol"), per_broker(1 * MB)), key="streaming/c", level=Level.L3),
     )
-    overridden = apply_overrides(tiers, [override(level=Level.L2, rates=per_broker(5 * MB))], START_SECONDS)
+    overridden = apply_overrides(
+        tiers, [override(level=Level.L2, rates=per_broker(5 * MB))], START_SECONDS
+    )
     assert overridden.tiers is not None
-    rates = {one.entity: one.contract and one.contract.fetch_bytes_per_second for each in overridden.tiers for one in each.members}
+    rates = {
+        one.entity: one.contract and one.contract.fetch_bytes_per_second
+        for each in overridden.tiers
+        for one in each.members
+    }
     assert rates == {ALICE: 5 * MB, BOB: 5 * MB, NIGHTLY: 5 * MB, Entity("carol"): 1 * MB}
     assert set(overridden.applied) == {ALICE, BOB, NIGHTLY}
 
 
 @pytest.mark.parametrize("level_is_older", [True, False])
-def test_what_is_said_of_a_member_goes_before_what_is_said_of_its_level(*, level_is_older: bool) -> None:
-    single, level = override("streaming/single"), override("streaming/level", level=Level.L1, rates=per_partition(fetch=5 * MB))
+def test_what_is_said_of_a_member_goes_before_what_is_said_of_its_level(
+    *, level_is_older: bool
+) -> None:
+    single, level = (
+        override("streaming/single"),
+        override("streaming/level", level=Level.L1, rates=per_partition(fetch=5 * MB)),
+    )
     declared = member(ALICE, per_partition(1 * MB), "orders")
     overridden = applied(declared, *((level, single) if level_is_older else (single, level)))
     assert only(overridden).override == "streaming/single"
@@ -144,7 +214,11 @@ def test_of_two_for_one_member_the_older_goes_before_the_younger() -> None:
 
 def test_one_that_does_not_fit_leaves_the_member_to_the_next() -> None:
     declared = member(ALICE, per_partition(1 * MB, 1 * MB), "orders")
-    overridden = applied(declared, override("streaming/unfit", rates=total(fetch=9 * MB)), override("streaming/level", level=Level.L1))
+    overridden = applied(
+        declared,
+        override("streaming/unfit", rates=total(fetch=9 * MB)),
+        override("streaming/level", level=Level.L1),
+    )
     assert only(overridden).override == "streaming/level"
     assert reasons(overridden) == {"streaming/unfit": [Reason.OVERRIDE_UNFIT]}
 
@@ -159,7 +233,9 @@ def test_of_members_that_overlap_only_the_first_is_overridden() -> None:
 
 
 @pytest.mark.parametrize(("ends_in_seconds", "lasts"), [(0.001, True), (0.0, False), (-1.0, False)])
-def test_it_lasts_until_its_end_by_the_clock_of_the_pass(ends_in_seconds: float, *, lasts: bool) -> None:
+def test_it_lasts_until_its_end_by_the_clock_of_the_pass(
+    ends_in_seconds: float, *, lasts: bool
+) -> None:
     declared = member(ALICE, per_partition(1 * MB), "orders")
     overridden = applied(declared, override(expires_at_seconds=START_SECONDS + ends_in_seconds))
     assert (only(overridden) != declared) is lasts
@@ -185,23 +261,53 @@ def test_tiers_that_are_not_known_stay_unknown() -> None:
 
 
 RATES = st.none() | st.integers(1024, 2**40)
-CONTRACTS = st.builds(Contract, st.sampled_from(RateForm), RATES, RATES, st.none() | st.integers(1, 400))
+CONTRACTS = st.builds(
+    Contract, st.sampled_from(RateForm), RATES, RATES, st.none() | st.integers(1, 400)
+)
 ENTITIES = st.sampled_from([ALICE, BOB, NIGHTLY, Entity(client_id="batch")])
-MEMBERS = st.builds(Member, st.just("m"), ENTITIES, st.sampled_from([(), ("orders",)]), st.none() | CONTRACTS)
-TIERS = st.lists(st.builds(Tier, st.just("streaming/t"), st.sampled_from(Level), st.lists(MEMBERS, max_size=4).map(tuple)), max_size=3)
-SOME_RATES = st.builds(Contract, st.sampled_from(RateForm), RATES, RATES).filter(lambda rates: not rates.is_empty)
+MEMBERS = st.builds(
+    Member, st.just("m"), ENTITIES, st.sampled_from([(), ("orders",)]), st.none() | CONTRACTS
+)
+TIERS = st.lists(
+    st.builds(
+        Tier,
+        st.just("streaming/t"),
+        st.sampled_from(Level),
+        st.lists(MEMBERS, max_size=4).map(tuple),
+    ),
+    max_size=3,
+)
+SOME_RATES = st.builds(Contract, st.sampled_from(RateForm), RATES, RATES).filter(
+    lambda rates: not rates.is_empty
+)
 ENDS = st.floats(START_SECONDS - 10, START_SECONDS + 10)
 OVERRIDES = st.lists(
     st.one_of(
-        st.builds(Override, st.uuids().map(str), ENDS, st.just("why"), entity=ENTITIES, rates=st.none() | SOME_RATES),
-        st.builds(Override, st.uuids().map(str), ENDS, st.just("why"), level=st.sampled_from(Level), rates=st.none() | SOME_RATES),
+        st.builds(
+            Override,
+            st.uuids().map(str),
+            ENDS,
+            st.just("why"),
+            entity=ENTITIES,
+            rates=st.none() | SOME_RATES,
+        ),
+        st.builds(
+            Override,
+            st.uuids().map(str),
+            ENDS,
+            st.just("why"),
+            level=st.sampled_from(Level),
+            rates=st.none() | SOME_RATES,
+        ),
     ),
     max_size=5,
 )
 
 
 @given(tiers=TIERS.map(tuple), overrides=OVERRIDES)
-def test_whoever_is_not_named_keeps_exactly_what_was_declared(tiers: tuple[Tier, ...], overrides: list[Override]) -> None:
+def test_whoever_is_not_named_keeps_exactly_what_was_declared(
+    tiers: tuple[Tier, ...], overrides: list[Override]
+) -> None:
     overridden = apply_overrides(tiers, overrides, START_SECONDS)
     assert overridden.tiers is not None
     lasting = [one for one in overrides if one.expires_at_seconds > START_SECONDS]
@@ -212,7 +318,9 @@ def test_whoever_is_not_named_keeps_exactly_what_was_declared(tiers: tuple[Tier,
 
 
 @given(tiers=TIERS.map(tuple), overrides=OVERRIDES)
-def test_no_byte_rate_is_ever_lost_and_none_changes_that_was_not_set(tiers: tuple[Tier, ...], overrides: list[Override]) -> None:
+def test_no_byte_rate_is_ever_lost_and_none_changes_that_was_not_set(
+    tiers: tuple[Tier, ...], overrides: list[Override]
+) -> None:
     overridden = apply_overrides(tiers, overrides, START_SECONDS)
     assert overridden.tiers is not None
     for before, after in zip(tiers, overridden.tiers, strict=True):
@@ -223,21 +331,31 @@ def test_no_byte_rate_is_ever_lost_and_none_changes_that_was_not_set(tiers: tupl
             rates = overridden.applied[now.entity].rates
             for direction in ("fetch_bytes_per_second", "produce_bytes_per_second"):
                 said = getattr(rates, direction) if rates is not None else None
-                assert getattr(now.contract, direction) == (getattr(was.contract, direction) if said is None else said)
+                assert getattr(now.contract, direction) == (
+                    getattr(was.contract, direction) if said is None else said
+                )
                 unchanged = said is None and getattr(was.contract, direction) is not None
                 assert not unchanged or now.contract.form is was.contract.form
 
 
 @given(tiers=TIERS.map(tuple), overrides=OVERRIDES)
-def test_everybody_named_is_either_overridden_or_reported_why_not(tiers: tuple[Tier, ...], overrides: list[Override]) -> None:
+def test_everybody_named_is_either_overridden_or_reported_why_not(
+    tiers: tuple[Tier, ...], overrides: list[Override]
+) -> None:
     overridden = apply_overrides(tiers, overrides, START_SECONDS)
     first = {one.entity: (each, one) for each in reversed(tiers) for one in reversed(each.members)}
     for said in overrides:
-        named = [one for each, one in first.values() if said.names(each, one) and said.expires_at_seconds > START_SECONDS]
+        named = [
+            one
+            for each, one in first.values()
+            if said.names(each, one) and said.expires_at_seconds > START_SECONDS
+        ]
         carried = [entity for entity, by in overridden.applied.items() if by.key == said.key]
         assert len(named) == len(carried) + len(overridden.not_applicable.get(said.key, ()))
 
 
 @given(tiers=TIERS.map(tuple), overrides=OVERRIDES)
-def test_when_all_are_over_everything_is_as_declared(tiers: tuple[Tier, ...], overrides: list[Override]) -> None:
+def test_when_all_are_over_everything_is_as_declared(
+    tiers: tuple[Tier, ...], overrides: list[Override]
+) -> None:
     assert apply_overrides(tiers, overrides, START_SECONDS + 11) == Overridden(tiers)

@@ -1,4 +1,6 @@
-"""Overrides within whole passes: they lift a throttle, keep one away, end by themselves, and every lowering that follows is a safe one."""
+"""Overrides within whole passes: they lift a throttle, keep one away, end by themselves, and every
+lowering that follows is a safe one.
+"""
 
 from dataclasses import dataclass, replace
 
@@ -7,8 +9,25 @@ import pytest
 from controller_logic.decision import Decision
 from controller_logic.model import Level, Observation, Override, WriteKind
 from controller_logic.reasons import Reason
-from tests.unit.controller_logic.loaded_world import USERS, LoadedWorld, in_force, loaded_world, set_limit
-from tests.unit.controller_logic.worlds import ALICE, FETCH, MB, START_SECONDS, World, fixed_world, member, per_broker, report_of, tier
+from tests.unit.controller_logic.loaded_world import (
+    USERS,
+    LoadedWorld,
+    in_force,
+    loaded_world,
+    set_limit,
+)
+from tests.unit.controller_logic.worlds import (
+    ALICE,
+    FETCH,
+    MB,
+    START_SECONDS,
+    World,
+    fixed_world,
+    member,
+    per_broker,
+    report_of,
+    tier,
+)
 
 CONTRACT = 60 * MB
 LIMIT = 50 * MB
@@ -29,7 +48,9 @@ class Overridden(LoadedWorld):
 def world() -> Overridden:
     """Six minutes into an episode: L3 and L2 are throttled, L1 in part."""
     loaded = loaded_world()
-    world = Overridden(loaded.tiers, policy=loaded.policy, topology=loaded.topology, wants=loaded.wants)
+    world = Overridden(
+        loaded.tiers, policy=loaded.policy, topology=loaded.topology, wants=loaded.wants
+    )
     world.minutes(2)
     set_limit(world, LIMIT)
     world.minutes(6)
@@ -65,18 +86,27 @@ def test_while_one_is_exempt_the_others_give_what_they_can(world: Overridden) ->
     assert (rates[Level.L2] or CONTRACT) < CONTRACT
 
 
-def test_the_throttle_returns_when_it_ends_and_in_steps_that_cut_no_one_off(world: Overridden) -> None:
+def test_the_throttle_returns_when_it_ends_and_in_steps_that_cut_no_one_off(
+    world: Overridden,
+) -> None:
     world.overrides = (decided(world, entity=USERS[Level.L3]),)
     world.minutes(6)
     world.now_seconds += HOUR
     decisions = world.minutes(6)
     assert (in_force(world)[Level.L3] or CONTRACT) < CONTRACT
-    lowered = [write for decision in decisions for write in decision.writes if write.kind is WriteKind.LOWERING]
+    lowered = [
+        write
+        for decision in decisions
+        for write in decision.writes
+        if write.kind is WriteKind.LOWERING
+    ]
     assert lowered
     assert all(write.predicted_mute_seconds <= world.policy.max_mute_seconds for write in lowered)
 
 
-def test_the_decision_reports_whom_it_is_in_force_for_and_when_the_first_ends(world: Overridden) -> None:
+def test_the_decision_reports_whom_it_is_in_force_for_and_when_the_first_ends(
+    world: Overridden,
+) -> None:
     override = decided(world, entity=USERS[Level.L3])
     world.overrides = (override,)
     decision: Decision = world.decide()
@@ -98,7 +128,15 @@ def test_the_end_of_a_raise_lowers_in_safe_steps_back_to_exactly_the_contract() 
     fixed = fixed_world(2 * MB)
     world = Decided(fixed.tiers, policy=fixed.policy)
     world.run()
-    world.overrides = (Override("streaming/o", START_SECONDS + 60, "agreed", entity=ALICE, rates=per_broker(fetch=50 * MB)),)
+    world.overrides = (
+        Override(
+            "streaming/o",
+            START_SECONDS + 60,
+            "agreed",
+            entity=ALICE,
+            rates=per_broker(fetch=50 * MB),
+        ),
+    )
     world.run()
     assert world.text(ALICE) == str(50 * MB)
     seen = []
@@ -112,7 +150,15 @@ def test_the_end_of_a_raise_lowers_in_safe_steps_back_to_exactly_the_contract() 
 
 def test_the_end_of_an_override_of_a_member_without_contract_takes_its_quota_away_again() -> None:
     world = Decided((tier(member(ALICE, None)),))
-    world.overrides = (Override("streaming/o", START_SECONDS + 60, "agreed", entity=ALICE, rates=per_broker(fetch=50 * MB)),)
+    world.overrides = (
+        Override(
+            "streaming/o",
+            START_SECONDS + 60,
+            "agreed",
+            entity=ALICE,
+            rates=per_broker(fetch=50 * MB),
+        ),
+    )
     world.run()
     assert world.text(ALICE) == str(50 * MB)
     for _ in range(10):
@@ -123,6 +169,18 @@ def test_the_end_of_an_override_of_a_member_without_contract_takes_its_quota_awa
 def test_a_member_that_is_overridden_says_at_which_rate_it_is() -> None:
     fixed = fixed_world(2 * MB)
     world = Decided(fixed.tiers, policy=fixed.policy)
-    world.overrides = (Override("streaming/o", START_SECONDS + 60, "agreed", entity=ALICE, rates=per_broker(fetch=50 * MB)),)
+    world.overrides = (
+        Override(
+            "streaming/o",
+            START_SECONDS + 60,
+            "agreed",
+            entity=ALICE,
+            rates=per_broker(fetch=50 * MB),
+        ),
+    )
     report = report_of(world.run(), ALICE)
-    assert (report.member.override, report.target[FETCH], report.reason) == ("streaming/o", 50 * MB, Reason.CONTRACT)
+    assert (report.member.override, report.target[FETCH], report.reason) == (
+        "streaming/o",
+        50 * MB,
+        Reason.CONTRACT,
+    )

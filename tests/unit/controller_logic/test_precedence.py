@@ -5,7 +5,12 @@ from collections.abc import Mapping
 import pytest
 
 from controller_logic.model import Default, Entity, QuotaKey, StoredQuota
-from controller_logic.quotas.precedence import PrecedenceLevel, applicable, candidates, same_bucket_fallbacks
+from controller_logic.quotas.precedence import (
+    PrecedenceLevel,
+    applicable,
+    candidates,
+    same_bucket_fallbacks,
+)
 from tests.unit.controller_logic.worlds import FETCH, PRODUCE, stored
 
 DEFAULT = Default.DEFAULT
@@ -23,11 +28,15 @@ LEVELS = [
 
 
 def world(*entities: Entity, key: QuotaKey = FETCH) -> Mapping[Entity, StoredQuota]:
-    return {entity: stored(entity, {key: str(place + 5000)}) for place, entity in enumerate(entities)}
+    return {
+        entity: stored(entity, {key: str(place + 5000)}) for place, entity in enumerate(entities)
+    }
 
 
 @pytest.mark.parametrize("place", range(8))
-def test_each_level_decides_when_no_stronger_one_has_the_key_and_shadows_all_weaker(place: int) -> None:
+def test_each_level_decides_when_no_stronger_one_has_the_key_and_shadows_all_weaker(
+    place: int,
+) -> None:
     entities = [entity for entity, _ in LEVELS[place:]]
     found = applicable(world(*entities), "u", "c", key=FETCH)
     assert found is not None
@@ -69,9 +78,15 @@ def test_a_client_without_client_id_is_not_matched_by_named_client_ids() -> None
 
 
 @pytest.mark.parametrize(("entity", "bucket"), LEVELS)
-def test_the_entities_below_govern_the_same_bucket_in_the_order_of_precedence(entity: Entity, bucket: Entity) -> None:
+def test_the_entities_below_govern_the_same_bucket_in_the_order_of_precedence(
+    entity: Entity, bucket: Entity
+) -> None:
     weaker = [other for other, shared in LEVELS if shared == bucket]
-    expected = [other for other in weaker[weaker.index(entity) + 1 :] if (entity.user, other.user) != (DEFAULT, "u")]
+    expected = [
+        other
+        for other in weaker[weaker.index(entity) + 1 :]
+        if (entity.user, other.user) != (DEFAULT, "u")
+    ]
     if entity == Entity("u", DEFAULT):
         expected.remove(Entity(DEFAULT, "c"))
     assert list(same_bucket_fallbacks(entity)) == expected

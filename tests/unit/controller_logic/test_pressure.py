@@ -1,4 +1,6 @@
-"""Is a broker over its limit, and which readings of its NIC are believed. Limits are 100 MB/s, NICs 125 MB/s."""
+"""Is a broker over its limit, and which readings of its NIC are believed. Limits are 100 MB/s, NICs
+125 MB/s.
+"""
 
 from dataclasses import replace
 from math import inf, nan
@@ -13,7 +15,11 @@ from tests.unit.controller_logic.gates import MB, OUT, asked, spans
 
 
 def nics(given: ThrottleInput, *, throttled: bool = False) -> dict[int, NicStatus]:
-    flows = flows_of(given.readings, now_seconds=given.now_seconds, stale_after_seconds=given.settings.stale_after_seconds)
+    flows = flows_of(
+        given.readings,
+        now_seconds=given.now_seconds,
+        stale_after_seconds=given.settings.stale_after_seconds,
+    )
     return nic_statuses(given, flows, OUT, throttled=throttled)
 
 
@@ -33,7 +39,9 @@ def nic(*said: NicSpan, throttled: bool = False, **changes: object) -> NicStatus
         pytest.param((105, 105, 100), Pressure.WITHIN, id="at the limit is not over"),
     ],
 )
-def test_over_means_two_of_three_samples_or_a_severe_one(rates_mb: tuple[float, ...], pressure: Pressure) -> None:
+def test_over_means_two_of_three_samples_or_a_severe_one(
+    rates_mb: tuple[float, ...], pressure: Pressure
+) -> None:
     assert nic(*spans(*rates_mb)).pressure is pressure
 
 
@@ -51,7 +59,9 @@ def test_over_means_two_of_three_samples_or_a_severe_one(rates_mb: tuple[float, 
         pytest.param(spans(50, seconds=300), id="a span over a gap is a mean of long ago"),
     ],
 )
-def test_a_newest_reading_that_cannot_be_used_makes_the_broker_unknown(said: tuple[NicSpan, ...]) -> None:
+def test_a_newest_reading_that_cannot_be_used_makes_the_broker_unknown(
+    said: tuple[NicSpan, ...],
+) -> None:
     found = nic(*said)
     assert found.pressure is Pressure.UNKNOWN
     assert found.why
@@ -67,8 +77,12 @@ def test_a_nic_that_says_less_than_half_of_what_kafka_moves_is_lying() -> None:
 
 
 def test_one_short_pause_of_everybody_is_no_lie() -> None:
-    """At a scrape of a second, throttled clients pause together; the last window as a whole counts."""
-    assert nic(*spans(*[40] * 10, 0, seconds=1), clients_mb={("a", 1): 40}, scrape_seconds=1.0).known
+    """At a scrape of a second, throttled clients pause together; the last window as a whole
+    counts.
+    """
+    assert nic(
+        *spans(*[40] * 10, 0, seconds=1), clients_mb={("a", 1): 40}, scrape_seconds=1.0
+    ).known
 
 
 def test_a_broker_that_is_alive_and_reports_nothing_is_blind() -> None:
@@ -110,11 +124,21 @@ def test_something_throttled_and_a_short_scrape_take_the_mean_over_two_sawtooth_
 
 
 def test_one_such_mean_above_the_limit_is_over_without_any_other() -> None:
-    assert nic(*spans(60, 110, 120, 110, 110, 60, seconds=5), throttled=True, scrape_seconds=5.0).pressure is Pressure.OVER
+    assert (
+        nic(
+            *spans(60, 110, 120, 110, 110, 60, seconds=5), throttled=True, scrape_seconds=5.0
+        ).pressure
+        is Pressure.OVER
+    )
 
 
 def test_a_sawtooth_period_above_the_limit_is_not_over() -> None:
-    assert nic(*spans(20, 110, 20, 110, 20, 110, seconds=5), throttled=True, scrape_seconds=5.0).pressure is Pressure.WITHIN
+    assert (
+        nic(
+            *spans(20, 110, 20, 110, 20, 110, seconds=5), throttled=True, scrape_seconds=5.0
+        ).pressure
+        is Pressure.WITHIN
+    )
 
 
 def test_a_scrape_as_long_as_a_sawtooth_period_keeps_the_newest_span() -> None:

@@ -31,7 +31,9 @@ TOPOLOGY = topology({"orders": {1: 3, 2: 2, 3: 1}})
 @st.composite
 def usages(draw: st.DrawFn) -> DirectionUsage:
     brokers, busiest = draw(st.integers(1, 3)), draw(st.floats(0, 1e10))
-    return DirectionUsage(draw(st.floats(busiest, busiest * brokers)), busiest, brokers, draw(SHARES), draw(SHARES))
+    return DirectionUsage(
+        draw(st.floats(busiest, busiest * brokers)), busiest, brokers, draw(SHARES), draw(SHARES)
+    )
 
 
 @st.composite
@@ -40,7 +42,10 @@ def tiers(draw: st.DrawFn) -> tuple[Tier, ...]:
     for number in range(draw(st.integers(1, 3))):
         form = draw(st.sampled_from(RateForm))
         rates = draw(st.lists(RATES, min_size=1, max_size=3))
-        members = [Member(f"m{i}", Entity(f"u{number}-{i}"), ("orders",), Contract(form, rate)) for i, rate in enumerate(rates)]
+        members = [
+            Member(f"m{i}", Entity(f"u{number}-{i}"), ("orders",), Contract(form, rate))
+            for i, rate in enumerate(rates)
+        ]
         throttled = Contract(form, draw(st.integers(MIN_BYTE_RATE, min(rates))))
         made.append(Tier(f"streaming/t{number}", Level.L2, tuple(members), (throttled,)))
     return tuple(made)
@@ -77,7 +82,10 @@ def test_recommendations_keep_floor_bound_and_distance_and_are_the_same_each_tim
     percent = basis.terms.max_change_percent
     for (tier_key, _), (said,) in result.advice.items():
         assert said.recommended is None or said.recommended >= floors[tier_key]
-        assert said.recommended is None or abs(said.recommended - said.declared) * 100 >= WORTH_PERCENT * said.declared
+        assert (
+            said.recommended is None
+            or abs(said.recommended - said.declared) * 100 >= WORTH_PERCENT * said.declared
+        )
         assert (said.applied is None) == (said.recommended is None or percent is None)
         if said.applied is not None and percent is not None:
             assert abs(said.applied - said.declared) * 100 <= percent * said.declared
@@ -93,15 +101,26 @@ def test_raises_never_take_a_tier_beyond_its_share_of_the_limits(scene: Scenario
         return
     times = {RateForm.TOTAL: 1, RateForm.PER_BROKER: 3, RateForm.PER_PARTITION: 6}
     promised = {
-        t.key: sum(times[m.contract.form] * (m.contract.fetch_bytes_per_second or 0) for m in t.members if m.contract) for t in declared
+        t.key: sum(
+            times[m.contract.form] * (m.contract.fetch_bytes_per_second or 0)
+            for m in t.members
+            if m.contract
+        )
+        for t in declared
     }
     for tier in declared:
         said = [result.advice[tier.key, member.name][0] for member in tier.members]
         form = times[tier.throttled[0].form]
-        total = sum(form * (one.declared if one.recommended is None else one.recommended) for one in said)
+        total = sum(
+            form * (one.declared if one.recommended is None else one.recommended) for one in said
+        )
         share = 3 * limit * promised[tier.key] / sum(promised.values())
         raised = any(one.recommended is not None and one.recommended > one.declared for one in said)
-        assert not raised or total <= max(share, 0) * (1 + 1e-9) + 1 or total <= promised[tier.key] * (1 + WORTH_PERCENT / 100)
+        assert (
+            not raised
+            or total <= max(share, 0) * (1 + 1e-9) + 1
+            or total <= promised[tier.key] * (1 + WORTH_PERCENT / 100)
+        )
 
 
 @settings(max_examples=100, deadline=None)
@@ -113,4 +132,8 @@ def test_what_is_not_applied_leaves_tiers_as_they_were_declared(scene: Scenario)
         for was, is_now in zip(before.members, after.members, strict=True):
             applied = result.advice[before.key, was.name][0].applied
             rate = None if is_now.contract is None else is_now.contract.fetch_bytes_per_second
-            assert rate == (applied if applied is not None else was.contract and was.contract.fetch_bytes_per_second)
+            assert rate == (
+                applied
+                if applied is not None
+                else was.contract and was.contract.fetch_bytes_per_second
+            )

@@ -1,4 +1,6 @@
-"""What a Job writes down is what the operator reads, it fits into a ConfigMap, and what is no result is said to be none."""
+"""What a Job writes down is what the operator reads, it fits into a ConfigMap, and what is no
+result is said to be none.
+"""
 
 import json
 from collections.abc import Callable
@@ -15,7 +17,9 @@ FIGURES = DirectionUsage(30e6, 12e6, 3, 0.99, 0.125)
 
 
 def result(usage: Usage | None) -> RollupResult:
-    return RollupResult("uid-1", 1_000, 2_000, (Window(0, 300_000), Window(600_000, 900_000)), usage)
+    return RollupResult(
+        "uid-1", 1_000, 2_000, (Window(0, 300_000), Window(600_000, 900_000)), usage
+    )
 
 
 def test_a_result_survives_being_written_down() -> None:
@@ -26,7 +30,12 @@ def test_a_result_survives_being_written_down() -> None:
 
 
 def test_what_would_not_fit_leaves_out_those_who_move_least_and_says_how_many() -> None:
-    figures = {(Entity(f"user-{number:05}", "c" * 120), FETCH): DirectionUsage(number * 1e3, 0.0, 1, 1.0, 0.0) for number in range(10_000)}
+    figures = {
+        (Entity(f"user-{number:05}", "c" * 120), FETCH): DirectionUsage(
+            number * 1e3, 0.0, 1, 1.0, 0.0
+        )
+        for number in range(10_000)
+    }
     text = encode(result(Usage(7, 0.0, figures)))
     kept = {entity.user for entity, _ in decode(text).usage.figures}  # type: ignore[union-attr]
     assert MOST_BYTES - 200 < len(text) <= MOST_BYTES
@@ -53,12 +62,20 @@ GOOD = json.loads(encode(result(Usage(7, 0.0, {(Entity("alice"), FETCH): FIGURES
         pytest.param("", id="no JSON"),
         pytest.param("[]", id="no object"),
         pytest.param(json.dumps({**GOOD, "schemaVersion": 2}), id="another version"),
-        pytest.param(json.dumps({key: value for key, value in GOOD.items() if key != "validUntilMs"}), id="a part is missing"),
-        pytest.param(json.dumps({**GOOD, "publishedMs": [[300_000, 0]]}), id="a window that ends before it starts"),
+        pytest.param(
+            json.dumps({key: value for key, value in GOOD.items() if key != "validUntilMs"}),
+            id="a part is missing",
+        ),
+        pytest.param(
+            json.dumps({**GOOD, "publishedMs": [[300_000, 0]]}),
+            id="a window that ends before it starts",
+        ),
         pytest.param(json.dumps({**GOOD, "publishedMs": [7]}), id="no pair"),
     ],
 )
-def test_what_is_no_result_is_refused_with_a_reason(text: str, golden: Callable[[str], None]) -> None:
+def test_what_is_no_result_is_refused_with_a_reason(
+    text: str, golden: Callable[[str], None]
+) -> None:
     with pytest.raises(ValueError) as refused:
         decode(text)
     golden(str(refused.value))

@@ -9,14 +9,20 @@ from controller_logic.model import Level
 from tests.unit.controller_logic.loaded_world import LoadedWorld, loaded_world
 from tests.unit.controller_logic.worlds import MB
 
-LIMIT, STEADY, SWING = 125 * MB, 25 * MB, 12 * MB  # four users want 25 MB/s each, so the NIC swings by a tenth around its limit
+LIMIT, STEADY, SWING = (
+    125 * MB,
+    25 * MB,
+    12 * MB,
+)  # four users want 25 MB/s each, so the NIC swings by a tenth around its limit
 HOUR_SECONDS = 3600.0
 BELOW_CONTRACT = (LevelState.THROTTLED, LevelState.RELAXING)
 
 
 @pytest.mark.parametrize("scrape_seconds", [5.0, 15.0])
 @pytest.mark.parametrize("period_seconds", [45, 90, 300])
-def test_an_hour_around_the_limit_changes_few_states_and_stays_within_the_budget(period_seconds: int, scrape_seconds: float) -> None:
+def test_an_hour_around_the_limit_changes_few_states_and_stays_within_the_budget(
+    period_seconds: int, scrape_seconds: float
+) -> None:
     world = loaded_world(limit=LIMIT)
     world.scrape_seconds = scrape_seconds
     world.minutes(3)

@@ -6,7 +6,9 @@ from tools.simulate.model import SimulatedCluster
 
 
 def overloaded() -> SimulatedCluster:
-    played = simulated_cluster(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200)
+    played = simulated_cluster(
+        actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200
+    )
     want(played, etl=40, pay=25)
     return played
 
@@ -25,7 +27,9 @@ def test_a_cut_that_is_never_written_is_one_act() -> None:
 
 
 def test_a_step_further_is_an_act_of_its_own() -> None:
-    played = simulated_cluster(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=30, capacity_mb=200)
+    played = simulated_cluster(
+        actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=30, capacity_mb=200
+    )
     want(played, etl=40, pay=25)
     assert kinds_of(played, 8, is_written=True).count(StepKind.CUT) > 1
 

@@ -81,7 +81,9 @@ def test_many_share_the_headroom_by_one_factor() -> None:
     want(played, u0=100, u1=100, u2=100, u3=100)
     played.other[1, OUT] = 35 * MB
     raised = steps_of(after_a_hold(played), StepKind.RAISE)
-    assert {name: step.value / MB for name, step in raised.items()} == pytest.approx({"u0": 7.5, "u1": 15, "u2": 15, "u3": 22.5}, rel=1e-3)
+    assert {name: step.value / MB for name, step in raised.items()} == pytest.approx(
+        {"u0": 7.5, "u1": 15, "u2": 15, "u3": 22.5}, rel=1e-3
+    )
 
 
 def test_a_user_who_binds_on_a_cool_broker_only_is_raised_although_another_is_nearly_full() -> None:
@@ -117,7 +119,9 @@ def test_a_lower_tier_waits_until_the_higher_one_has_its_contract(higher: str, l
 
 
 def test_what_still_goes_down_to_a_smaller_contract_is_not_called_released() -> None:
-    """Its leaders left when a raise was due: above the new contract there is nothing to give back, and it goes down by safe steps."""
+    """Its leaders left when a raise was due: above the new contract there is nothing to give back,
+    and it goes down by safe steps.
+    """
     played = one_user(contract_mb=99, at_mb=95, other_mb=2)
     for _ in range(4):
         played.run(15)
@@ -127,6 +131,10 @@ def test_what_still_goes_down_to_a_smaller_contract_is_not_called_released() -> 
         in_force = played.in_force[key]
         step = played.run(1).steps.get(key)
         assert step is None or step.kind is not StepKind.RELEASE or step.value >= in_force
-        assert step is None or predicted_mute_seconds(in_force, step.value, played.settings.window) <= played.settings.max_mute_seconds
+        assert (
+            step is None
+            or predicted_mute_seconds(in_force, step.value, played.settings.window)
+            <= played.settings.max_mute_seconds
+        )
         played.run(29)
     assert played.in_force[key] == 33 * MB

@@ -8,19 +8,36 @@ from tools.simulate.model import SimulatedCluster
 
 
 def overloaded() -> SimulatedCluster:
-    played = simulated_cluster(actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200)
+    played = simulated_cluster(
+        actor("etl", "L3", 60), actor("pay", "L0", 60), limit_mb=50, capacity_mb=200
+    )
     want(played, etl=40, pay=25)
     return played
 
 
 def test_a_record_has_the_studys_words_and_numbers() -> None:
     record = as_mapping(overloaded().run(15).round_of(OUT))
-    assert (record["dir"], record["round"], record["phase"], record["tiersPlanned"]) == ("egress", 1, "Cutting", ["L3"])
+    assert (record["dir"], record["round"], record["phase"], record["tiersPlanned"]) == (
+        "egress",
+        1,
+        "Cutting",
+        ["L3"],
+    )
     broker = record["brokers"][0]  # type: ignore[index]
-    assert (broker["nic"], broker["threshold"], broker["hotSamples"], broker["sampleAge_s"]) == (65 * MB, 50 * MB, "1/1", 0)
+    assert (broker["nic"], broker["threshold"], broker["hotSamples"], broker["sampleAge_s"]) == (
+        65 * MB,
+        50 * MB,
+        "1/1",
+        0,
+    )
     assert (broker["need"], broker["replicationAndOther"]) == (16.5 * MB, 0)
     action = record["actions"][0]  # type: ignore[index]
-    assert (action["entity"], action["from"], action["to"], action["limitedBy"]) == ("user=etl", 60 * MB, 25 * MB, "maxMute")
+    assert (action["entity"], action["from"], action["to"], action["limitedBy"]) == (
+        "user=etl",
+        60 * MB,
+        25 * MB,
+        "maxMute",
+    )
     assert action["predictedMute_s"] == 12
     assert record["notDone"] == [{"entity": "user=pay", "why": NEVER_THROTTLED}]
 

@@ -29,7 +29,9 @@ def test_givers_come_down_to_one_share_of_their_contracts() -> None:
 
 
 def test_who_sends_little_of_a_large_contract_gives_nothing() -> None:
-    assert targets_mb([bucket("greedy", 50, 50), bucket("modest", 50, 10)], b1=20).keys() == {"greedy"}
+    assert targets_mb([bucket("greedy", 50, 50), bucket("modest", 50, 10)], b1=20).keys() == {
+        "greedy"
+    }
 
 
 def test_no_one_is_asked_below_the_floor() -> None:
@@ -38,7 +40,10 @@ def test_no_one_is_asked_below_the_floor() -> None:
 
 
 def test_a_need_that_cannot_be_met_puts_all_at_their_floors() -> None:
-    assert targets_mb([bucket("a", 50, 50), bucket("b", 50, 40, floor_mb=5)], b1=500) == {"a": 1, "b": 5}
+    assert targets_mb([bucket("a", 50, 50), bucket("b", 50, 40, floor_mb=5)], b1=500) == {
+        "a": 1,
+        "b": 5,
+    }
 
 
 def test_over_several_brokers_the_lowest_value_counts() -> None:
@@ -52,7 +57,10 @@ def test_few_large_givers_are_cut_rather_than_many_small_ones() -> None:
 
 
 def test_more_than_twelve_give_where_twelve_are_not_enough() -> None:
-    assert len(largest_givers([bucket(f"user-{number}", 50, 3) for number in range(40)], 1, 40 * MB)) == 30
+    assert (
+        len(largest_givers([bucket(f"user-{number}", 50, 3) for number in range(40)], 1, 40 * MB))
+        == 30
+    )
 
 
 def test_where_no_one_reports_rates_the_tier_that_leads_there_goes_to_its_floors() -> None:

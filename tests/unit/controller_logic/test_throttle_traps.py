@@ -7,12 +7,22 @@ from controller_logic.quotas.budget import admit, spend, unexpired
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import StepKind
 from controller_logic.throttle.input import ActiveThrottle, LastChange, ThrottleMemory
-from tests.unit.controller_logic.gates import MB, OUT, actor, in_force_mb, simulated_cluster, steps_of, want
+from tests.unit.controller_logic.gates import (
+    MB,
+    OUT,
+    actor,
+    in_force_mb,
+    simulated_cluster,
+    steps_of,
+    want,
+)
 from tools.simulate.model import decided
 
 
 def test_a_a_step_that_does_not_bite_yet_is_written_all_the_same() -> None:
-    """Without rates the exposure is the contract, far above what is sent: steps that would only be written once they bite never start."""
+    """Without rates the exposure is the contract, far above what is sent: steps that would only be
+    written once they bite never start.
+    """
     played = simulated_cluster(actor("a", "L3", 800, 1), actor("b", "L3", 800, 1))
     want(played, a=60, b=60)
     played.silent = {1}
@@ -39,7 +49,9 @@ def test_c_a_missing_rate_is_not_zero() -> None:
     want(played, a=50, seen=60)
     played.pass_time(15)
     given = played.given()
-    clients = {place: rate for place, rate in given.readings.clients.items() if place[0] == Entity("seen")}
+    clients = {
+        place: rate for place, rate in given.readings.clients.items() if place[0] == Entity("seen")
+    }
     for reported in (clients, {}):
         decision, _ = decided(replace(given, readings=replace(given.readings, clients=reported)))
         assert all(step.value >= 25 * MB for step in decision.steps.values())
@@ -86,7 +98,16 @@ def test_d_after_such_a_step_the_next_one_waits_for_a_dwell() -> None:
 
 def write(number: int, kind: WriteKind, *, charged: bool) -> QuotaWrite:
     entity = Entity(f"user-{number}")
-    return QuotaWrite(entity, {QuotaKey.CONSUMER_BYTE_RATE: "1"}, StoredQuota(entity, {}), None, kind, Reason.THROTTLED, "", charged)
+    return QuotaWrite(
+        entity,
+        {QuotaKey.CONSUMER_BYTE_RATE: "1"},
+        StoredQuota(entity, {}),
+        None,
+        kind,
+        Reason.THROTTLED,
+        "",
+        charged,
+    )
 
 
 def test_e_first_contracts_do_not_eat_the_budget_of_cuts() -> None:
@@ -97,20 +118,35 @@ def test_e_first_contracts_do_not_eat_the_budget_of_cuts() -> None:
 
 
 def test_f_a_severe_overload_does_not_cut_every_tier_at_once() -> None:
-    """L3 alone can give enough in the end, so L2 and L1 keep theirs although one step of L3 is not enough yet."""
-    played = simulated_cluster(actor("one", "L1", 100), actor("two", "L2", 100), actor("three", "L3", 200))
+    """L3 alone can give enough in the end, so L2 and L1 keep theirs although one step of L3 is not
+    enough yet.
+    """
+    played = simulated_cluster(
+        actor("one", "L1", 100), actor("two", "L2", 100), actor("three", "L3", 200)
+    )
     want(played, one=30, two=30, three=150)
     cut = {name for _ in range(10) for name in steps_of(played.run(15), StepKind.CUT)}
     assert cut == {"three"}
 
 
 def test_g_the_budget_slides_and_does_not_refill_drop_by_drop() -> None:
-    spent = spend((), [write(number, WriteKind.LOWERING, charged=True) for number in range(300)], now_seconds=0.0)
+    spent = spend(
+        (),
+        [write(number, WriteKind.LOWERING, charged=True) for number in range(300)],
+        now_seconds=0.0,
+    )
     more = [write(number, WriteKind.LOWERING, charged=True) for number in range(300)]
     for period_seconds in (60.0, 900.0):
         for now_seconds, admitted in ((period_seconds - 1, 0), (period_seconds, 300)):
             left = unexpired(spent, period_seconds=period_seconds, now_seconds=now_seconds)
-            assert len(admit(more, left, 300, period_seconds=period_seconds, now_seconds=now_seconds).writes) == admitted
+            assert (
+                len(
+                    admit(
+                        more, left, 300, period_seconds=period_seconds, now_seconds=now_seconds
+                    ).writes
+                )
+                == admitted
+            )
 
 
 def test_a_client_that_grew_since_it_was_read_is_allowed_for() -> None:
@@ -129,6 +165,11 @@ def test_a_throttled_client_runs_below_its_quota_and_still_counts_as_throttled()
     want(played, a=50)
     played.pass_time(60)
     given = played.given()
-    halved = {place: ClientRate(rate.at_seconds, 25 * MB, 900.0) for place, rate in given.readings.clients.items()}
-    decision, _ = decided(replace(given, readings=replace(given.readings, clients=halved)), ThrottleMemory(held=held))
+    halved = {
+        place: ClientRate(rate.at_seconds, 25 * MB, 900.0)
+        for place, rate in given.readings.clients.items()
+    }
+    decision, _ = decided(
+        replace(given, readings=replace(given.readings, clients=halved)), ThrottleMemory(held=held)
+    )
     assert not steps_of(decision, StepKind.RELEASE)

@@ -1,4 +1,6 @@
-"""The throttle within a whole pass: what is written, remembered in the ledger, said of members and levels, and given back."""
+"""The throttle within a whole pass: what is written, remembered in the ledger, said of members and
+levels, and given back.
+"""
 
 from dataclasses import replace
 
@@ -9,8 +11,25 @@ from controller_logic.decision import LevelState, Memory
 from controller_logic.model import Level, Mode, Speed, TopicLeaders, WriteKind
 from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
-from tests.unit.controller_logic.loaded_world import LEADER, THROTTLED, USERS, LoadedWorld, in_force, loaded_world, set_limit
-from tests.unit.controller_logic.worlds import FETCH, MB, member, per_broker, per_partition, report_of, tier, topology
+from tests.unit.controller_logic.loaded_world import (
+    LEADER,
+    THROTTLED,
+    USERS,
+    LoadedWorld,
+    in_force,
+    loaded_world,
+    set_limit,
+)
+from tests.unit.controller_logic.worlds import (
+    FETCH,
+    MB,
+    member,
+    per_broker,
+    per_partition,
+    report_of,
+    tier,
+    topology,
+)
 
 CONTRACT = 60 * MB
 
@@ -31,7 +50,9 @@ def everybody_at_the_throttled_rate(world: LoadedWorld) -> None:
     world.minutes(6)
 
 
-def test_over_the_limit_tiers_end_at_sized_targets_lowest_first_and_l0_is_never_touched(world: LoadedWorld) -> None:
+def test_over_the_limit_tiers_end_at_sized_targets_lowest_first_and_l0_is_never_touched(
+    world: LoadedWorld,
+) -> None:
     set_limit(world, 50 * MB)
     world.minutes(6)
     rates = in_force(world)
@@ -44,7 +65,9 @@ def test_over_the_limit_tiers_end_at_sized_targets_lowest_first_and_l0_is_never_
     assert world.carried <= 50 * MB
 
 
-def test_metrics_that_stay_away_hold_the_throttle_or_release_it_as_the_policy_says(world: LoadedWorld) -> None:
+def test_metrics_that_stay_away_hold_the_throttle_or_release_it_as_the_policy_says(
+    world: LoadedWorld,
+) -> None:
     set_limit(world, 50 * MB)
     world.minutes(6)
     throttled = in_force(world)
@@ -54,9 +77,16 @@ def test_metrics_that_stay_away_hold_the_throttle_or_release_it_as_the_policy_sa
     world.policy = replace(world.policy, release_after_seconds=900.0)
     (first, *later) = world.minutes(5)
     assert set(in_force(world).values()) == {CONTRACT}
-    assert not any(write.kind is WriteKind.LOWERING for decision in (first, *later) for write in decision.writes)
+    assert not any(
+        write.kind is WriteKind.LOWERING
+        for decision in (first, *later)
+        for write in decision.writes
+    )
     assert world.quotas is not None
-    assert all(stored.ledger is not None and stored.ledger.entries[FETCH].of_contract is None for stored in world.quotas.values())
+    assert all(
+        stored.ledger is not None and stored.ledger.entries[FETCH].of_contract is None
+        for stored in world.quotas.values()
+    )
 
 
 def test_a_raised_limit_gives_everything_back_exactly(world: LoadedWorld) -> None:
@@ -66,17 +96,25 @@ def test_a_raised_limit_gives_everything_back_exactly(world: LoadedWorld) -> Non
     world.minutes(6)
     assert set(in_force(world).values()) == {CONTRACT}
     assert world.quotas is not None
-    assert all(stored.ledger is not None and stored.ledger.entries[FETCH].of_contract is None for stored in world.quotas.values())
+    assert all(
+        stored.ledger is not None and stored.ledger.entries[FETCH].of_contract is None
+        for stored in world.quotas.values()
+    )
 
 
-def test_a_lowering_is_written_with_its_reason_its_contract_and_the_mute_it_may_cause(world: LoadedWorld) -> None:
+def test_a_lowering_is_written_with_its_reason_its_contract_and_the_mute_it_may_cause(
+    world: LoadedWorld,
+) -> None:
     set_limit(world, 50 * MB)
     lowered = [write for decision in world.minutes(1) for write in decision.writes]
     assert lowered
     assert {write.reason for write in lowered} == {Reason.THROTTLED}
     assert {write.kind for write in lowered} == {WriteKind.LOWERING}
     assert all(write.charged and 0 < write.predicted_mute_seconds <= 12 for write in lowered)
-    assert all(write.ledger is not None and write.ledger.entries[FETCH].of_contract == CONTRACT for write in lowered)
+    assert all(
+        write.ledger is not None and write.ledger.entries[FETCH].of_contract == CONTRACT
+        for write in lowered
+    )
 
 
 def test_every_write_of_an_episode_stays_within_the_budget(world: LoadedWorld) -> None:
@@ -120,7 +158,9 @@ def test_metrics_that_vanish_neither_cut_nor_release(world: LoadedWorld) -> None
     assert in_force(world) == before
 
 
-def test_a_nic_that_lied_is_believed_again_only_for_what_it_reports_later(world: LoadedWorld) -> None:
+def test_a_nic_that_lied_is_believed_again_only_for_what_it_reports_later(
+    world: LoadedWorld,
+) -> None:
     everybody_at_the_throttled_rate(world)
     before = in_force(world)
     world.lies = True
@@ -145,7 +185,9 @@ def test_a_contract_edited_during_an_episode_keeps_its_share(world: LoadedWorld)
     before = in_force(world)[Level.L1]
     assert before is not None
     assert world.tiers is not None
-    l1 = replace(world.tiers[1], members=(member(USERS[Level.L1], per_broker(CONTRACT // 2), "orders"),))
+    l1 = replace(
+        world.tiers[1], members=(member(USERS[Level.L1], per_broker(CONTRACT // 2), "orders"),)
+    )
     world.tiers = (world.tiers[0], l1, *world.tiers[2:])
     world.minutes(0.5)
     after = in_force(world)[Level.L1]
@@ -168,7 +210,9 @@ def test_a_member_that_becomes_l0_is_released_at_once(world: LoadedWorld) -> Non
     assert world.tiers is not None
     world.tiers = (*world.tiers[:3], replace(world.tiers[3], level=Level.L0, throttled=()))
     decision = world.run()
-    assert [write.reason for write in decision.writes if write.entity == USERS[Level.L3]] == [Reason.RELEASED]
+    assert [write.reason for write in decision.writes if write.entity == USERS[Level.L3]] == [
+        Reason.RELEASED
+    ]
     assert in_force(world)[Level.L3] == CONTRACT
 
 
@@ -181,7 +225,9 @@ def test_a_deleted_tier_gives_back_what_stood_before(world: LoadedWorld) -> None
     assert in_force(world)[Level.L3] is None
 
 
-def test_without_a_contract_a_user_is_unlimited_until_throttled_and_unlimited_again_after(world: LoadedWorld) -> None:
+def test_without_a_contract_a_user_is_unlimited_until_throttled_and_unlimited_again_after(
+    world: LoadedWorld,
+) -> None:
     assert world.tiers is not None
     open_ended = tier(member(USERS[Level.L3], None), key=world.tiers[3].key, level=Level.L3)
     world.tiers = (*world.tiers[:3], replace(open_ended, throttled=(per_broker(MB),)))
@@ -201,30 +247,45 @@ def test_when_leaders_move_contract_and_throttle_move_together(world: LoadedWorl
     assert world.tiers is not None
     world.tiers = (
         *world.tiers[:3],
-        replace(world.tiers[3], members=(member(USERS[Level.L3], per_partition(CONTRACT), "orders"),), throttled=(per_partition(MB),)),
+        replace(
+            world.tiers[3],
+            members=(member(USERS[Level.L3], per_partition(CONTRACT), "orders"),),
+            throttled=(per_partition(MB),),
+        ),
     )
     world.minutes(1)
     everybody_at_the_throttled_rate(world)
     assert in_force(world)[Level.L3] == MB
     world.topology = topology({"orders": {LEADER: 2}}, brokers=(LEADER,))
     decision = world.run()
-    assert [(write.kind, write.reason) for write in decision.writes] == [(WriteKind.RECOVERY, Reason.LEADERS_MOVED)]
+    assert [(write.kind, write.reason) for write in decision.writes] == [
+        (WriteKind.RECOVERY, Reason.LEADERS_MOVED)
+    ]
     assert in_force(world)[Level.L3] == 2 * MB
 
 
 def test_partitions_without_a_leader_stop_every_lowering(world: LoadedWorld) -> None:
-    world.topology = topology({"orders": TopicLeaders({LEADER: 1}, leaderless=1)}, brokers=(LEADER,))
+    world.topology = topology(
+        {"orders": TopicLeaders({LEADER: 1}, leaderless=1)}, brokers=(LEADER,)
+    )
     assert world.tiers is not None
     world.tiers = tuple(
         replace(
             one,
             members=tuple(replace(each, contract=per_partition(CONTRACT)) for each in one.members),
-            throttled=tuple(per_partition(rates.fetch_bytes_per_second or 0) for rates in one.throttled),
+            throttled=tuple(
+                per_partition(rates.fetch_bytes_per_second or 0) for rates in one.throttled
+            ),
         )
         for one in world.tiers
     )
     set_limit(world, 50 * MB)
-    assert not [write for decision in world.minutes(3) for write in decision.writes if write.kind is WriteKind.LOWERING]
+    assert not [
+        write
+        for decision in world.minutes(3)
+        for write in decision.writes
+        if write.kind is WriteKind.LOWERING
+    ]
 
 
 def test_observe_reports_what_it_would_do_and_writes_nothing(world: LoadedWorld) -> None:
@@ -248,7 +309,9 @@ def test_another_writer_is_put_right_and_the_throttle_stays(world: LoadedWorld) 
     assert in_force(world)[Level.L3] == THROTTLED[Level.L3]
 
 
-def test_members_and_levels_say_that_they_are_throttled_and_because_of_which_broker(world: LoadedWorld) -> None:
+def test_members_and_levels_say_that_they_are_throttled_and_because_of_which_broker(
+    world: LoadedWorld,
+) -> None:
     everybody_at_the_throttled_rate(world)
     decision = world.scrape()
     report = report_of(decision, USERS[Level.L3])
@@ -273,7 +336,9 @@ def test_a_level_that_is_given_back_says_so_and_keeps_its_cause(world: LoadedWor
     assert numbers(levels[Level.L3].because) == {1, 100.0, 50.0}
 
 
-def test_a_member_for_whose_form_the_tier_gives_no_rate_is_never_throttled_and_says_so(world: LoadedWorld) -> None:
+def test_a_member_for_whose_form_the_tier_gives_no_rate_is_never_throttled_and_says_so(
+    world: LoadedWorld,
+) -> None:
     assert world.tiers is not None
     world.tiers = (*world.tiers[:3], replace(world.tiers[3], throttled=(per_partition(MB),)))
     set_limit(world, 50 * MB)

@@ -1,4 +1,6 @@
-"""What holds of whole passes whatever load, people and outages do: about four thousand passes of random episodes."""
+"""What holds of whole passes whatever load, people and outages do: about four thousand passes of
+random episodes.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +12,14 @@ from controller_logic.decision import Decision, Memory
 from controller_logic.model import Level
 from controller_logic.quota_values import enforced_rate
 from controller_logic.reasons import Reason
-from tests.unit.controller_logic.loaded_world import THROTTLED, USERS, LoadedWorld, in_force, loaded_world, set_limit
+from tests.unit.controller_logic.loaded_world import (
+    THROTTLED,
+    USERS,
+    LoadedWorld,
+    in_force,
+    loaded_world,
+    set_limit,
+)
 from tests.unit.controller_logic.worlds import FETCH, MB, member, per_broker
 
 CONTRACT, BUDGET, QUARTER_HOUR = 60 * MB, 40, 900.0
@@ -50,7 +59,9 @@ def contract(level: Level, rate: int) -> Turn:
     def edit(world: LoadedWorld) -> None:
         place = list(Level).index(level)
         assert world.tiers is not None
-        edited = replace(world.tiers[place], members=(member(USERS[level], per_broker(rate), "orders"),))
+        edited = replace(
+            world.tiers[place], members=(member(USERS[level], per_broker(rate), "orders"),)
+        )
         world.tiers = (*world.tiers[:place], edited, *world.tiers[place + 1 :])
 
     return edit
@@ -78,7 +89,9 @@ class Watcher(LoadedWorld):
         after = in_force(self)
         assert after[Level.L0] in (None, CONTRACT)
         for write in decision.writes:
-            if write.reason not in BY_LOAD or not write.values:  # what only the ledger learns moves no quota
+            if (
+                write.reason not in BY_LOAD or not write.values
+            ):  # what only the ledger learns moves no quota
                 continue
             level = next(level for level, user in USERS.items() if user == write.entity)
             stood, stands = before[level], after[level]
@@ -90,13 +103,20 @@ class Watcher(LoadedWorld):
             entry = write.ledger.entries[FETCH] if write.ledger is not None else None
             assert entry is not None
             assert entry.of_contract == (None if stands == contracts[level] else contracts[level])
-        assert sum(count for at, count in self.memory.charged if self.now_seconds - at < QUARTER_HOUR) <= BUDGET
+        assert (
+            sum(count for at, count in self.memory.charged if self.now_seconds - at < QUARTER_HOUR)
+            <= BUDGET
+        )
         return decision
 
     def contracts(self) -> dict[Level, int]:
         """As declared now."""
         promised = {tier.level: tier.members[0].contract for tier in self.tiers or ()}
-        return {level: contract.fetch_bytes_per_second or 0 for level, contract in promised.items() if contract is not None}
+        return {
+            level: contract.fetch_bytes_per_second or 0
+            for level, contract in promised.items()
+            if contract is not None
+        }
 
 
 def watched_world() -> Watcher:
@@ -106,7 +126,9 @@ def watched_world() -> Watcher:
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
 @given(EPISODES)
-def test_no_episode_breaks_a_rule_and_calm_gives_everybody_the_contract_again(episode: list[tuple[Turn, int]]) -> None:
+def test_no_episode_breaks_a_rule_and_calm_gives_everybody_the_contract_again(
+    episode: list[tuple[Turn, int]],
+) -> None:
     world = watched_world()
     world.minutes(1)
     for turn, scrapes in episode:
@@ -118,6 +140,9 @@ def test_no_episode_breaks_a_rule_and_calm_gives_everybody_the_contract_again(ep
     set_limit(world, 1000 * MB)
     for _ in range(4 * 12 * 15):  # the write budget and a doubled hold may take their time
         world.scrape()
-        if all(enforced_rate(str(rate)) == world.contracts()[level] for level, rate in in_force(world).items()):
+        if all(
+            enforced_rate(str(rate)) == world.contracts()[level]
+            for level, rate in in_force(world).items()
+        ):
             break
     assert in_force(world) == world.contracts()

@@ -21,8 +21,13 @@ def played(count: int, window: QuotaWindow = WINDOW) -> list[tuple[float, int]]:
     return gone
 
 
-@pytest.mark.parametrize(("count", "last", "most"), [(1, 0, 1), (3, 2, 1), (12, 11, 1), (13, 11.1, 1), (30, 11.6, 2), (1000, 12, 43)])
-def test_few_go_a_second_apart_and_many_fill_a_sawtooth_period(count: int, last: float, most: int) -> None:
+@pytest.mark.parametrize(
+    ("count", "last", "most"),
+    [(1, 0, 1), (3, 2, 1), (12, 11, 1), (13, 11.1, 1), (30, 11.6, 2), (1000, 12, 43)],
+)
+def test_few_go_a_second_apart_and_many_fill_a_sawtooth_period(
+    count: int, last: float, most: int
+) -> None:
     gone = played(count)
     assert sum(went for _, went in gone) == count
     assert max(went for _, went in gone) <= most

@@ -1,6 +1,8 @@
-"""Brokers that lead unequally many partitions of one topic, metered and muted event by event as Kafka does it.
+"""Brokers that lead unequally many partitions of one topic, metered and muted event by event as
+Kafka does it.
 
-Each partition has one producer with one request in flight. Time is whole milliseconds since the start; readings count from EPOCH_SECONDS.
+Each partition has one producer with one request in flight. Time is whole milliseconds since the
+start; readings count from EPOCH_SECONDS.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,9 +10,22 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil
 
-from controller_logic.contracts.adaptive import Adaptation, Adaptations, AdaptiveInput, AdaptiveRate, adapt
+from controller_logic.contracts.adaptive import (
+    Adaptation,
+    Adaptations,
+    AdaptiveInput,
+    AdaptiveRate,
+    adapt,
+)
 from controller_logic.contracts.leaders import ADAPTIVE_SHARES, LeaderSpread
-from controller_logic.model import STALE_AFTER_SECONDS, ClientRate, Direction, Entity, RateKey, Readings
+from controller_logic.model import (
+    STALE_AFTER_SECONDS,
+    ClientRate,
+    Direction,
+    Entity,
+    RateKey,
+    Readings,
+)
 from controller_logic.readings import flows_of
 from tests.unit.controller_logic.sample_ring import SampleRing, measure, mute_ms, record
 
@@ -20,24 +35,49 @@ IN = Direction.INGRESS
 EPOCH_SECONDS = 1_000_000.0
 REQUEST_BYTES = 2 * MB
 _SERVICE_MS = 10  # so a producer without bounds offers 200 MB/s
-_THROTTLE_TIME_MS = 60_000  # two samples of 30 s: what Kafka's mean of throttle times may look back on
+_THROTTLE_TIME_MS = (
+    60_000  # two samples of 30 s: what Kafka's mean of throttle times may look back on
+)
 
-Demand = Callable[[float], float | None]  # what one partition is offered in bytes/s at a second; None = without bounds
+Demand = Callable[
+    [float], float | None
+]  # what one partition is offered in bytes/s at a second; None = without bounds
 
 
 def spread_of(leaders: Mapping[int, int]) -> LeaderSpread:
     counts = leaders.values()
-    return LeaderSpread(1, sum(counts), len(counts), max(counts), min(counts), 0, (), len(counts) * max(counts) / sum(counts))
+    return LeaderSpread(
+        1,
+        sum(counts),
+        len(counts),
+        max(counts),
+        min(counts),
+        0,
+        (),
+        len(counts) * max(counts) / sum(counts),
+    )
 
 
 def adapted(given: AdaptiveInput, memory: Adaptations) -> dict[RateKey, Adaptation]:
     """The shares by the usable client rates of these readings."""
-    flows = flows_of(given.readings, now_seconds=given.now_seconds, stale_after_seconds=STALE_AFTER_SECONDS)
+    flows = flows_of(
+        given.readings, now_seconds=given.now_seconds, stale_after_seconds=STALE_AFTER_SECONDS
+    )
     return adapt(given, flows, memory)
 
 
-def rate_of(leaders: Mapping[int, int], promised_mb: int = 10, in_force: int | None = None, **changes: object) -> AdaptiveRate:
-    made: dict[str, object] = {"spread": spread_of(leaders), "leads": frozenset(leaders), "in_force": in_force, **changes}
+def rate_of(
+    leaders: Mapping[int, int],
+    promised_mb: int = 10,
+    in_force: int | None = None,
+    **changes: object,
+) -> AdaptiveRate:
+    made: dict[str, object] = {
+        "spread": spread_of(leaders),
+        "leads": frozenset(leaders),
+        "in_force": in_force,
+        **changes,
+    }
     return AdaptiveRate(USER, IN, promised_mb * MB, **made)  # type: ignore[arg-type]
 
 
@@ -72,24 +112,35 @@ class Broker:
             heappush(self.events, (now_ms + max(_SERVICE_MS, muted_ms), producer))
 
     def _lacking_ms(self, producer: int, now_ms: int, demand: Demand) -> int:
-        """How long until a whole request waits to be sent; 0 = it is sent now. What waits is dropped beyond a minute's worth."""
+        """How long until a whole request waits to be sent; 0 = it is sent now. What waits is
+        dropped beyond a minute's worth.
+        """
         offered = demand(now_ms / 1000)
         last_ms, waiting = self.waiting.get(producer, (now_ms, 0.0))
         if offered is not None:
             waiting = min(waiting + offered * (now_ms - last_ms) / 1000, 60 * offered)
         lacking = 0.0 if offered is None else max(0.0, REQUEST_BYTES - waiting)
-        self.waiting[producer] = (now_ms, waiting if lacking or offered is None else waiting - REQUEST_BYTES)
+        self.waiting[producer] = (
+            now_ms,
+            waiting if lacking or offered is None else waiting - REQUEST_BYTES,
+        )
         return ceil(lacking / offered * 1000) if offered else 0
 
     def reading(self, now_ms: int) -> ClientRate:
         _, measured = measure(self.ring, now_ms=now_ms)
         of_late = [muted for at, muted in self.mutes if now_ms - at < _THROTTLE_TIME_MS]
-        return ClientRate(EPOCH_SECONDS + now_ms / 1000, measured.rate, sum(of_late) / len(of_late) if of_late else 0.0)
+        return ClientRate(
+            EPOCH_SECONDS + now_ms / 1000,
+            measured.rate,
+            sum(of_late) / len(of_late) if of_late else 0.0,
+        )
 
 
 @dataclass(slots=True)
 class UnevenBrokers:
-    """Adaptive scaling in a closed loop: scrapes of each broker at its own phase, a decision every five seconds, quotas applied at once."""
+    """Adaptive scaling in a closed loop: scrapes of each broker at its own phase, a decision every
+    five seconds, quotas applied at once.
+    """
 
     leaders: Mapping[int, int]
     share: int = ADAPTIVE_SHARES
@@ -111,7 +162,9 @@ class UnevenBrokers:
         return rate_of(self.leaders, in_force=self.in_force)
 
     def play(self, seconds: int, demand: Demand) -> float:
-        """So many more seconds; the total in bytes/s over the last three minutes of them, or fewer."""
+        """So many more seconds; the total in bytes/s over the last three minutes of them, or
+        fewer.
+        """
         counted = min(180, seconds)
         sent = 0.0
         for left in range(seconds, 0, -1):
@@ -134,7 +187,9 @@ class UnevenBrokers:
             if self.second % self.scrape_seconds == number * 7 % self.scrape_seconds:
                 reading = broker.reading(self.second * 1000)
                 reported = reading.throttle_milliseconds if self.reports_throttle_time else None
-                self.clients[USER, number, IN] = ClientRate(reading.at_seconds, reading.bytes_per_second, reported)
+                self.clients[USER, number, IN] = ClientRate(
+                    reading.at_seconds, reading.bytes_per_second, reported
+                )
         if self.second % 5 == 0:
             self._decide()
 

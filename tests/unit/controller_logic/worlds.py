@@ -1,4 +1,6 @@
-"""Small worlds for the core's tests: policies, members and stores with everything unsaid at its default, and a store that obeys."""
+"""Small worlds for the core's tests: policies, members and stores with everything unsaid at its
+default, and a store that obeys.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -56,8 +58,13 @@ def policy(**changes: object) -> Policy:
     return replace(Policy("streaming/main", "uid-1"), **changes)  # type: ignore[arg-type]
 
 
-def topology(topics: Mapping[str, Mapping[int, int] | TopicLeaders], brokers: Iterable[int] = (1, 2, 3)) -> Topology:
-    leaders = {name: led if isinstance(led, TopicLeaders) else TopicLeaders(led) for name, led in topics.items()}
+def topology(
+    topics: Mapping[str, Mapping[int, int] | TopicLeaders], brokers: Iterable[int] = (1, 2, 3)
+) -> Topology:
+    leaders = {
+        name: led if isinstance(led, TopicLeaders) else TopicLeaders(led)
+        for name, led in topics.items()
+    }
     return Topology(START_SECONDS, frozenset(brokers), leaders)
 
 
@@ -65,17 +72,33 @@ def stored(entity: Entity, values: Mapping[QuotaKey, str] | None = None) -> Stor
     return StoredQuota(entity, values or {}, version=0 if values else None)
 
 
-def apply_in_memory(quotas: Mapping[Entity, StoredQuota], writes: Iterable[QuotaWrite]) -> dict[Entity, StoredQuota]:
-    """The store after all writes, as the real one would hold them: versions count up, an emptied entity is gone."""
+def apply_in_memory(
+    quotas: Mapping[Entity, StoredQuota], writes: Iterable[QuotaWrite]
+) -> dict[Entity, StoredQuota]:
+    """The store after all writes, as the real one would hold them: versions count up, an emptied
+    entity is gone.
+    """
     after = dict(quotas)
     for write in writes:
         before = after[write.entity]
-        assert write.seen == before, f"{write.entity} was decided on something else than the store holds"
+        assert write.seen == before, (
+            f"{write.entity} was decided on something else than the store holds"
+        )
         values: dict[QuotaKey, str | None] = {**before.values, **write.values}
         kept = {key: text for key, text in values.items() if text is not None}
-        version = (-1 if before.version is None else before.version) + 1 if write.values else before.version
-        ledger_version = (-1 if before.ledger_version is None else before.ledger_version) + 1 if write.ledger else None
-        after[write.entity] = StoredQuota(write.entity, kept, version if kept else None, write.ledger, ledger_version)
+        version = (
+            (-1 if before.version is None else before.version) + 1
+            if write.values
+            else before.version
+        )
+        ledger_version = (
+            (-1 if before.ledger_version is None else before.ledger_version) + 1
+            if write.ledger
+            else None
+        )
+        after[write.entity] = StoredQuota(
+            write.entity, kept, version if kept else None, write.ledger, ledger_version
+        )
     return after
 
 
@@ -91,7 +114,9 @@ class World:
     now_seconds: float = START_SECONDS
 
     def observation(self) -> Observation:
-        return Observation(self.now_seconds, self.policy, self.tiers, self.topology, self._with_absent_entities())
+        return Observation(
+            self.now_seconds, self.policy, self.tiers, self.topology, self._with_absent_entities()
+        )
 
     def decide(self) -> Decision:
         """Decide without applying."""
@@ -122,7 +147,9 @@ class World:
         before = self.quotas.get(entity, stored(entity))
         values = {**before.values, key: text}
         kept = {name: value for name, value in values.items() if value is not None}
-        self.quotas[entity] = replace(before, values=kept, version=(before.version or 0) + 1 if kept else None)
+        self.quotas[entity] = replace(
+            before, values=kept, version=(before.version or 0) + 1 if kept else None
+        )
 
     def _with_absent_entities(self) -> dict[Entity, StoredQuota] | None:
         if self.quotas is None:
@@ -138,7 +165,9 @@ def report_of(decision: Decision, entity: Entity) -> MemberReport:
 def orders_world(**changes: object) -> World:
     """Alice is promised 10 MB/s per partition of three partitions on three brokers."""
     promised = tier(member(ALICE, per_partition(10 * MB), "orders"))
-    return World((promised,), policy=policy(**changes), topology=topology({"orders": {1: 1, 2: 1, 3: 1}}))
+    return World(
+        (promised,), policy=policy(**changes), topology=topology({"orders": {1: 1, 2: 1, 3: 1}})
+    )
 
 
 def fixed_world(rate: int, **changes: object) -> World:
@@ -148,7 +177,9 @@ def fixed_world(rate: int, **changes: object) -> World:
 
 def many_world(count: int = 10) -> World:
     """So many users with 1 MB/s per broker each."""
-    return World((tier(*[member(Entity(f"user-{number}"), per_broker(MB)) for number in range(count)]),))
+    return World(
+        (tier(*[member(Entity(f"user-{number}"), per_broker(MB)) for number in range(count)]),)
+    )
 
 
 def run_to_the_end(world: World) -> list[str | None]:

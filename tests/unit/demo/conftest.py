@@ -1,4 +1,6 @@
-"""Finished runs of the demo made by arithmetic, and what tables and witnesses have of them; a test may spoil any of it."""
+"""Finished runs of the demo made by arithmetic, and what tables and witnesses have of them; a test
+may spoil any of it.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -25,7 +27,15 @@ from demo.script import (
     played_phases,
     quota_of,
 )
-from demo.usage_outcome import Done, StoredUsage, TierEpisodes, UsageOutcome, UserUsage, Witnesses, held_back_by_quotas
+from demo.usage_outcome import (
+    Done,
+    StoredUsage,
+    TierEpisodes,
+    UsageOutcome,
+    UserUsage,
+    Witnesses,
+    held_back_by_quotas,
+)
 from demo.words import Mark, MarkKind
 from lab.episodes import Business
 from lab.load import ProcessorShare
@@ -46,24 +56,41 @@ PlayedRun = Callable[..., Outcome]
 
 @pytest.fixture(scope="session")
 def played() -> PlayedRun:
-    """A run at 10 MB/s per partition, played in `windows`, in which everything delivers `delivered_share` of what it should."""
+    """A run at 10 MB/s per partition, played in `windows`, in which everything delivers
+    `delivered_share` of what it should.
+    """
     return _played
 
 
-def _played(windows: Windows = FULL, *, delivered_share: float = 1.0, seconds_after_election: float | None = 0.5) -> Outcome:
+def _played(
+    windows: Windows = FULL,
+    *,
+    delivered_share: float = 1.0,
+    seconds_after_election: float | None = 0.5,
+) -> Outcome:
     scale = Scale(PER_PARTITION, "without any quota this machine (2 cores) carried 80 of 90 MB/s")
     phases = played_phases(with_second_before=windows.measures_before_second_kill)
     length = STEPS_SECONDS + windows.settle_seconds + windows.measure_seconds
     begins = [START + number * length for number in range(len(phases))]
-    results = tuple(_result(phase, begin, windows=windows, share=delivered_share) for phase, begin in zip(phases, begins, strict=True))
-    killed = next(result.begin_seconds for result in reversed(results) if Step.KILL_BROKER in result.phase.steps)
+    results = tuple(
+        _result(phase, begin, windows=windows, share=delivered_share)
+        for phase, begin in zip(phases, begins, strict=True)
+    )
+    killed = next(
+        result.begin_seconds
+        for result in reversed(results)
+        if Step.KILL_BROKER in result.phase.steps
+    )
     committed = None if seconds_after_election is None else killed + 6 + seconds_after_election
     return Outcome(
         scale=scale,
         windows=windows,
         results=results,
         reaction=Reaction(killed, killed + 6, committed),
-        series={partition: _series_of_partition(results, partition, length=length) for partition in HEALTHY_LEADERS},
+        series={
+            partition: _series_of_partition(results, partition, length=length)
+            for partition in HEALTHY_LEADERS
+        },
         marks=tuple(mark for result in results for mark in _marks(result)),
         surroundings={"Processor": "2 cores, a processor", "Network": "three brokers on loopback"},
         setup_seconds={"ZooKeeper and three brokers": 10.8},
@@ -87,12 +114,20 @@ def _result(phase: Phase, begin: float, *, windows: Windows, share: float) -> Ph
 
 def _rates(phase: Phase, share: float) -> Mapping[int, float]:
     crowd = Counter(phase.leaders.values())
-    return {partition: share * quota_of(phase, PER_PARTITION) / crowd[broker] for partition, broker in phase.leaders.items()}
+    return {
+        partition: share * quota_of(phase, PER_PARTITION) / crowd[broker]
+        for partition, broker in phase.leaders.items()
+    }
 
 
-def _series_of_partition(results: tuple[PhaseResult, ...], partition: int, *, length: int) -> ByteSeries:
+def _series_of_partition(
+    results: tuple[PhaseResult, ...], partition: int, *, length: int
+) -> ByteSeries:
     seconds = [(result, second) for result in results for second in range(1, length + 1)]
-    return ByteSeries(Sample(result.begin_seconds + second, round(result.by_partition[partition])) for result, second in seconds)
+    return ByteSeries(
+        Sample(result.begin_seconds + second, round(result.by_partition[partition]))
+        for result, second in seconds
+    )
 
 
 def _marks(result: PhaseResult) -> list[Mark]:
@@ -100,11 +135,23 @@ def _marks(result: PhaseResult) -> list[Mark]:
     written = Mark(after, MarkKind.QUOTA, f"quota {(result.quota or 0) / 1e6:g} MB/s")
     made = {
         Step.SET_FIXED_QUOTA: [written],
-        Step.KILL_BROKER: [Mark(result.begin_seconds, MarkKind.KILL, "broker 3 is killed (SIGKILL)")],
-        Step.REVIVE_BROKER: [Mark(result.begin_seconds + 3, MarkKind.RETURN, f"broker {VICTIM} leads partition {ORPHAN} again")],
+        Step.KILL_BROKER: [
+            Mark(result.begin_seconds, MarkKind.KILL, "broker 3 is killed (SIGKILL)")
+        ],
+        Step.REVIVE_BROKER: [
+            Mark(
+                result.begin_seconds + 3,
+                MarkKind.RETURN,
+                f"broker {VICTIM} leads partition {ORPHAN} again",
+            )
+        ],
         Step.PATCH_TO_MEAN: [written],
     }
-    marks = [mark for step in (*result.phase.preparation, *result.phase.steps) for mark in made.get(step, [])]
+    marks = [
+        mark
+        for step in (*result.phase.preparation, *result.phase.steps)
+        for mark in made.get(step, [])
+    ]
     return [*marks, written] if result.phase.key == "max-killed" else marks
 
 
@@ -114,7 +161,9 @@ def _marks(result: PhaseResult) -> list[Mark]:
 
 
 BEGAN = 1_700_000_000.0
-LIMITED, FIRST_WRITE, MEASURED, RAISED, ENDED = (BEGAN + seconds for seconds in (24, 30, 150, 190, 290))
+LIMITED, FIRST_WRITE, MEASURED, RAISED, ENDED = (
+    BEGAN + seconds for seconds in (24, 30, 150, 190, 290)
+)
 # Level -> (seconds after the first write, quota); the last value is the throttled rate.
 LADDER: Mapping[str, tuple[tuple[int, int], ...]] = {
     "L3": ((0, 12_000_000), (30, 6_000_000), (60, 3_000_000), (90, 1_000_000)),
@@ -136,9 +185,13 @@ def played_episode() -> PlayedEpisode:
 def played_throttling() -> PlayedThrottling:
     """Both ways, the published one with L3 silent for 250 s."""
 
-    def throttling(length: ThrottlingLength = FULL_THROTTLING, **spoilt: object) -> ThrottlingOutcome:
+    def throttling(
+        length: ThrottlingLength = FULL_THROTTLING, **spoilt: object
+    ) -> ThrottlingOutcome:
         cliff = _episode(silence={"L3": 250}, states=False) if length.plays_cliff else None
-        return ThrottlingOutcome(length, _episode(**spoilt), cliff, "the NIC of the broker's own namespace")  # type: ignore[arg-type]
+        return ThrottlingOutcome(
+            length, _episode(**spoilt), cliff, "the NIC of the broker's own namespace"
+        )  # type: ignore[arg-type]
 
     return throttling
 
@@ -151,14 +204,26 @@ def _episode(
     back_after_seconds: int = 5,
     states: bool = True,
 ) -> Playing:
-    """`silence` is level -> seconds without a byte from the first write on, `share` level -> of what it should get."""
-    quotas = tuple(step for business in BUSINESSES for step in _steps(business, ladder, back_after_seconds))
+    """`silence` is level -> seconds without a byte from the first write on, `share` level -> of
+    what it should get.
+    """
+    quotas = tuple(
+        step for business in BUSINESSES for step in _steps(business, ladder, back_after_seconds)
+    )
     gets = {
-        business.user: _series(business, quotas, (silence or {}).get(business.level, 0), (share or {}).get(business.level, 1.0))
+        business.user: _series(
+            business,
+            quotas,
+            (silence or {}).get(business.level, 0),
+            (share or {}).get(business.level, 1.0),
+        )
         for business in BUSINESSES
     }
     seconds = range(1, int(ENDED - BEGAN) + 3)
-    nic = ByteSeries(Sample(BEGAN + at, round(sum(one.mean(BEGAN + at - 1, 1) for one in gets.values()))) for at in seconds)
+    nic = ByteSeries(
+        Sample(BEGAN + at, round(sum(one.mean(BEGAN + at - 1, 1) for one in gets.values())))
+        for at in seconds
+    )
     return Playing(
         limit=LIMIT,
         businesses=BUSINESSES,
@@ -176,15 +241,25 @@ def _episode(
     )
 
 
-def _steps(business: Business, ladder: Mapping[str, tuple[tuple[int, int], ...]], back_after_seconds: int) -> list[QuotaWrite]:
-    written = [(BEGAN - 5, CONTRACT), *((FIRST_WRITE + after, quota) for after, quota in ladder.get(business.level, ()))]
+def _steps(
+    business: Business, ladder: Mapping[str, tuple[tuple[int, int], ...]], back_after_seconds: int
+) -> list[QuotaWrite]:
+    written = [
+        (BEGAN - 5, CONTRACT),
+        *((FIRST_WRITE + after, quota) for after, quota in ladder.get(business.level, ())),
+    ]
     if business.level in ladder:
         written.append((RAISED + back_after_seconds, CONTRACT))
     befores = [None, *(quota for _, quota in written)]
-    return [QuotaWrite(at, business.user, before, after) for before, (at, after) in zip(befores, written, strict=False)]
+    return [
+        QuotaWrite(at, business.user, before, after)
+        for before, (at, after) in zip(befores, written, strict=False)
+    ]
 
 
-def _series(business: Business, quotas: tuple[QuotaWrite, ...], silent_seconds: int, share: float) -> ByteSeries:
+def _series(
+    business: Business, quotas: tuple[QuotaWrite, ...], silent_seconds: int, share: float
+) -> ByteSeries:
     steps = [step for step in quotas if step.user == business.user]
 
     def rate(at: float) -> int:
@@ -194,7 +269,12 @@ def _series(business: Business, quotas: tuple[QuotaWrite, ...], silent_seconds: 
         return round(share * min(business.demand, quota or business.demand))
 
     seconds = range(int(ENDED - BEGAN) + 3)
-    return ByteSeries([Sample(BEGAN, 0), *(Sample(BEGAN + second + 1, rate(BEGAN + second)) for second in seconds)])
+    return ByteSeries(
+        [
+            Sample(BEGAN, 0),
+            *(Sample(BEGAN + second + 1, rate(BEGAN + second)) for second in seconds),
+        ]
+    )
 
 
 # --- usage ----------------------------------------------------------------------------------------
@@ -210,19 +290,39 @@ RolledUp = Callable[..., UsageOutcome]
 
 @pytest.fixture(scope="session")
 def rolled_up(played_throttling: PlayedThrottling) -> RolledUp:
-    """`moved` and `held` are user -> of what it should be, `miscounted` bytes that the tables have too many, `code` the report's."""
+    """`moved` and `held` are user -> of what it should be, `miscounted` bytes that the tables have
+    too many, `code` the report's.
+    """
 
     def usage(
-        *, moved: Mapping[str, float] | None = None, held: Mapping[str, float] | None = None, miscounted: int = 0, code: int | None = 0
+        *,
+        moved: Mapping[str, float] | None = None,
+        held: Mapping[str, float] | None = None,
+        miscounted: int = 0,
+        code: int | None = 0,
     ) -> UsageOutcome:
-        done = tuple(Done(f"tidegate {words}", 0, 2.0, ("done",)) for words in ("rollup run --running", "rollup verify"))
-        last = Done("tidegate report --out <here>", code, 3.0, ("error: nothing is published",) if code else ("The report is there",))
+        done = tuple(
+            Done(f"tidegate {words}", 0, 2.0, ("done",))
+            for words in ("rollup run --running", "rollup verify")
+        )
+        last = Done(
+            "tidegate report --out <here>",
+            code,
+            3.0,
+            ("error: nothing is published",) if code else ("The report is there",),
+        )
         if code != 0:
             return UsageOutcome((*done, last))
         seen = _seen(played_throttling())
-        users = (*(_user(one.user, one.level, seen, moved or {}, held or {}) for one in BUSINESSES), _written("alice", "accounting"))
+        users = (
+            *(_user(one.user, one.level, seen, moved or {}, held or {}) for one in BUSINESSES),
+            _written("alice", "accounting"),
+        )
         stored = StoredUsage(
-            END_MS, {way: count + miscounted for way, count in seen.counted.items()}, (*users, _written("", "")), (_below("analytics"),)
+            END_MS,
+            {way: count + miscounted for way, count in seen.counted.items()},
+            (*users, _written("", "")),
+            (_below("analytics"),),
         )
         return UsageOutcome((*done, last), stored, seen)
 
@@ -230,13 +330,24 @@ def rolled_up(played_throttling: PlayedThrottling) -> RolledUp:
 
 
 def _seen(throttling: ThrottlingOutcome) -> Witnesses:
-    arrived = {one.user: throttling.tidegate.moved_by(one.level).delivered_until(END_MS / 1000) for one in BUSINESSES}
+    arrived = {
+        one.user: throttling.tidegate.moved_by(one.level).delivered_until(END_MS / 1000)
+        for one in BUSINESSES
+    }
     held = {one.level: held_back_by_quotas(throttling.tidegate, one.level) for one in BUSINESSES}
-    return Witnesses({(2, "fetch"): round(1.016 * sum(arrived.values())), (2, "produce"): FILLED}, arrived, held)
+    return Witnesses(
+        {(2, "fetch"): round(1.016 * sum(arrived.values())), (2, "produce"): FILLED}, arrived, held
+    )
 
 
-def _user(user: str, level: str, seen: Witnesses, moved: Mapping[str, float], held: Mapping[str, float]) -> UserUsage:
-    held_back = held.get(user, 1.0) * (seen.held_back[level] or 1.0) if user in held or seen.held_back[level] else 0.0
+def _user(
+    user: str, level: str, seen: Witnesses, moved: Mapping[str, float], held: Mapping[str, float]
+) -> UserUsage:
+    held_back = (
+        held.get(user, 1.0) * (seen.held_back[level] or 1.0)
+        if user in held or seen.held_back[level]
+        else 0.0
+    )
     sent = round(1.016 * moved.get(user, 1.0) * seen.arrived[user])
     return UserUsage(f"streaming/{TIERS[user]}", user, "fetch", sent, round(held_back), 140.0)
 

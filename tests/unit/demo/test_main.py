@@ -16,7 +16,9 @@ from tests.unit.demo.conftest import PlayedRun
 
 @pytest.fixture(autouse=True)
 def in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Outputs go nowhere else, no earlier DEMO is in force, and this process keeps its signal handlers."""
+    """Outputs go nowhere else, no earlier DEMO is in force, and this process keeps its signal
+    handlers.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DEMO", raising=False)
     monkeypatch.setattr(program, "Interruption", lambda say: None)
@@ -35,25 +37,35 @@ def ends_with(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Outcome]) -> in
 
 
 @pytest.mark.parametrize(("share", "code"), [(1.0, 0), (0.8, 1), (1.2, 1)])
-def test_a_missed_bound_is_exit_code_1(share: float, code: int, played: PlayedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missed_bound_is_exit_code_1(
+    share: float, code: int, played: PlayedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert ends_with(monkeypatch, lambda: played(delivered_share=share)) == code
     assert json.loads((program.OUTPUT / "summary.json").read_text())["passed"] is (code == 0)
 
 
 @pytest.mark.parametrize(("share", "lines"), [(1.0, 0), (0.8, 5)])
 def test_of_each_phase_with_a_missed_bound_it_is_said_what_the_machine_did(
-    share: float, lines: int, played: PlayedRun, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    share: float,
+    lines: int,
+    played: PlayedRun,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     ends_with(monkeypatch, lambda: played(delivered_share=share))
     said = [line for line in capsys.readouterr().out.splitlines() if {60, 7} <= numbers(line)]
     assert len(said) == lines
 
 
-def test_a_quota_that_came_too_late_is_exit_code_1(played: PlayedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quota_that_came_too_late_is_exit_code_1(
+    played: PlayedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert ends_with(monkeypatch, lambda: played(seconds_after_election=5.1)) == 1
 
 
-def test_the_report_of_a_missed_bound_is_written_all_the_same(played: PlayedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_of_a_missed_bound_is_written_all_the_same(
+    played: PlayedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ends_with(monkeypatch, lambda: played(delivered_share=0.8))
     assert (program.OUTPUT / "report.html").read_text() == "the report"
 
@@ -75,16 +87,24 @@ def is_interrupted() -> Outcome:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize(("end", "code", "said"), [(fails, 1, "broker-1 ended with code 1"), (is_interrupted, 130, "")])
+@pytest.mark.parametrize(
+    ("end", "code", "said"), [(fails, 1, "broker-1 ended with code 1"), (is_interrupted, 130, "")]
+)
 def test_without_a_result_nothing_is_reported(
-    end: Callable[[], Outcome], code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    end: Callable[[], Outcome],
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert ends_with(monkeypatch, end) == code
     assert said in capsys.readouterr().out
     assert list(program.OUTPUT.iterdir()) == []
 
 
-def test_what_an_earlier_run_left_is_not_taken_for_this_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_an_earlier_run_left_is_not_taken_for_this_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     program.OUTPUT.mkdir(parents=True)
     rolls_up()
     for name in ("report.html", "summary.json", "audit.jsonl", "operator.log"):
@@ -98,7 +118,9 @@ def test_what_an_earlier_run_left_is_not_taken_for_this_ones(monkeypatch: pytest
     assert program.main() == 1
 
 
-def test_an_unknown_demo_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_demo_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("DEMO", "fast")
     assert ends_with(monkeypatch, fails) == 2
     assert "DEMO=quick" in capsys.readouterr().out

@@ -1,4 +1,6 @@
-"""The report of all experiments: it has everything a stranger needs, and needs nothing but itself."""
+"""The report of all experiments: it has everything a stranger needs, and needs nothing but
+itself.
+"""
 
 import json
 import re
@@ -58,7 +60,10 @@ def test_every_tag_is_closed_where_it_was_opened(name: str, request: pytest.Fixt
 
 
 def test_nothing_is_loaded_from_anywhere(page: str) -> None:
-    assert re.findall(r'(?:src|href|url)\s*[=(]\s*"?(?!#)[^\s>"]*', page.replace('xlink:href="#', "")) == []
+    assert (
+        re.findall(r'(?:src|href|url)\s*[=(]\s*"?(?!#)[^\s>"]*', page.replace('xlink:href="#', ""))
+        == []
+    )
     assert "<script" not in page
 
 
@@ -131,7 +136,9 @@ def test_the_quick_demo_says_what_it_left_out(played_throttling: PlayedThrottlin
     assert cells(section, "longest silence of L3")[1] == "not played"
 
 
-def test_the_bounds_of_all_experiments_decide_together(played: PlayedRun, played_throttling: PlayedThrottling) -> None:
+def test_the_bounds_of_all_experiments_decide_together(
+    played: PlayedRun, played_throttling: PlayedThrottling
+) -> None:
     first = played()
     assert replace(first, throttling=played_throttling()).passed
     missed = replace(first, throttling=played_throttling(silence={"L3": 40}))
@@ -139,13 +146,17 @@ def test_the_bounds_of_all_experiments_decide_together(played: PlayedRun, played
     assert list(missed.processors_of_missed()) == ["experiments 2 and 3"]
 
 
-def test_the_whole_page_and_the_summary_hold_them(played: PlayedRun, played_throttling: PlayedThrottling) -> None:
+def test_the_whole_page_and_the_summary_hold_them(
+    played: PlayedRun, played_throttling: PlayedThrottling
+) -> None:
     outcome = replace(played(), throttling=played_throttling())
     assert report_html(outcome).count('<td class="kept">') == len(outcome.checks())
     throttling = json.loads(json.dumps(summary(outcome)))["throttling"]
     assert throttling["published_way"]["levels"]["L3"]["longest_silence_seconds"] == 250
     assert throttling["tidegate"]["levels"]["L0"]["quota_at_end"] == 60_000_000
-    assert [step["to"] for step in throttling["tidegate"]["quota_steps"] if step["level"] == "L2"] == [
+    assert [
+        step["to"] for step in throttling["tidegate"]["quota_steps"] if step["level"] == "L2"
+    ] == [
         60_000_000,
         12_000_000,
         5_000_000,
@@ -159,14 +170,18 @@ def test_the_whole_page_and_the_summary_hold_them(played: PlayedRun, played_thro
 
 
 def rows(section: str) -> list[list[str]]:
-    return [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(<td>.*?)</tr>", section)]
+    return [
+        re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(<td>.*?)</tr>", section)
+    ]
 
 
 def test_it_leads_to_the_usage_report_of_the_same_run(rolled_up: RolledUp) -> None:
     assert '<a href="usage/report.html">' in usage_html(rolled_up())
 
 
-def test_every_user_has_a_line_with_its_tier_and_who_has_none_comes_last(rolled_up: RolledUp) -> None:
+def test_every_user_has_a_line_with_its_tier_and_who_has_none_comes_last(
+    rolled_up: RolledUp,
+) -> None:
     found = rows(usage_html(rolled_up()))
     assert [line[:2] for line in found] == [
         ["accounting", "alice"],

@@ -1,4 +1,6 @@
-"""The script of the experiments: its arithmetic, the size that a machine can carry, and what is declared to the operator."""
+"""The script of the experiments: its arithmetic, the size that a machine can carry, and what is
+declared to the operator.
+"""
 
 import json
 from collections.abc import Callable
@@ -36,11 +38,19 @@ OFFERED = 25_000_000
 
 @pytest.mark.parametrize(
     ("phase", "total"),
-    [("fixed-before", 30e6), ("fixed-killed", 20e6), ("max-before", 30e6), ("max-killed", 40e6), ("mean-killed", 30e6)],
+    [
+        ("fixed-before", 30e6),
+        ("fixed-killed", 20e6),
+        ("max-before", 30e6),
+        ("max-killed", 40e6),
+        ("mean-killed", 30e6),
+    ],
 )
 def test_totals_are_those_of_leaders_times_quota(phase: str, total: float) -> None:
     played = next(one for one in PHASES if one.key == phase)
-    expected = expected_by_broker(played.leaders, quota_of(played, PER_PARTITION), offered_bytes_per_second=OFFERED)
+    expected = expected_by_broker(
+        played.leaders, quota_of(played, PER_PARTITION), offered_bytes_per_second=OFFERED
+    )
     assert sum(expected.values()) == total
 
 
@@ -59,12 +69,19 @@ def test_the_offer_is_above_the_quota_of_every_broker_in_every_phase() -> None:
 # The size of the experiment follows from what the machine carried.
 
 
-@pytest.mark.parametrize(("carried", "contract"), [(49e6, SMALL_CONTRACT), (50e6, FULL_CONTRACT), (0, SMALL_CONTRACT)])
+@pytest.mark.parametrize(
+    ("carried", "contract"), [(49e6, SMALL_CONTRACT), (50e6, FULL_CONTRACT), (0, SMALL_CONTRACT)]
+)
 def test_a_weak_machine_plays_three_megabytes_per_partition(carried: float, contract: int) -> None:
-    assert scale_for(carried, tried_bytes_per_second=90e6, cores=2).contract_bytes_per_second == contract
+    assert (
+        scale_for(carried, tried_bytes_per_second=90e6, cores=2).contract_bytes_per_second
+        == contract
+    )
 
 
-def test_the_reason_names_what_the_machine_carried_and_what_was_needed(golden: Callable[[str], None]) -> None:
+def test_the_reason_names_what_the_machine_carried_and_what_was_needed(
+    golden: Callable[[str], None],
+) -> None:
     reason = scale_for(41.4e6, tried_bytes_per_second=90e6, cores=2).reason
     assert numbers(reason) >= {41, 90, 50, 3}
     golden(reason)
@@ -86,7 +103,11 @@ def test_each_business_is_declared_as_it_is_played(business: Business) -> None:
     assert member.contract is not None
     assert member.contract.per_partition is not None
     assert member.contract.per_partition.fetch == CONTRACT
-    throttled = spec.throttled_rates.per_partition.fetch if spec.throttled_rates and spec.throttled_rates.per_partition else None
+    throttled = (
+        spec.throttled_rates.per_partition.fetch
+        if spec.throttled_rates and spec.throttled_rates.per_partition
+        else None
+    )
     assert throttled == business.throttled
 
 
@@ -96,7 +117,10 @@ def test_the_limit_starts_far_away_and_is_patched_in_the_words_of_the_resource()
     assert brokers.egress is not None
     assert brokers.egress.limit == HIGH_LIMIT
     for limit in (LIMIT, HIGH_LIMIT):
-        assert parse_byte_rate(json.loads(limit_patch(limit))["spec"]["brokers"]["egress"]["limit"]) == limit
+        assert (
+            parse_byte_rate(json.loads(limit_patch(limit))["spec"]["brokers"]["egress"]["limit"])
+            == limit
+        )
 
 
 def test_every_lower_tier_has_to_give_something_and_together_they_can_give_enough() -> None:

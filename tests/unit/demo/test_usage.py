@@ -1,4 +1,6 @@
-"""Usage at the end of the demo: the commands and when they run, and the bounds that their tables are held against."""
+"""Usage at the end of the demo: the commands and when they run, and the bounds that their tables
+are held against.
+"""
 
 import io
 from collections.abc import Sequence
@@ -25,7 +27,15 @@ from demo.usage_outcome import (
 )
 from lab.prometheus import PrometheusLab
 from tests.goldens.golden import numbers
-from tests.unit.demo.conftest import ENDED, FIRST_WRITE, LADDER, RAISED, PlayedEpisode, PlayedThrottling, RolledUp
+from tests.unit.demo.conftest import (
+    ENDED,
+    FIRST_WRITE,
+    LADDER,
+    RAISED,
+    PlayedEpisode,
+    PlayedThrottling,
+    RolledUp,
+)
 from tidegate.cli import app
 
 # --- the run --------------------------------------------------------------------------------------
@@ -58,7 +68,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def ended(
-    monkeypatch: pytest.MonkeyPatch, played_throttling: PlayedThrottling, tmp_path: Path, *, codes: Sequence[int]
+    monkeypatch: pytest.MonkeyPatch,
+    played_throttling: PlayedThrottling,
+    tmp_path: Path,
+    *,
+    codes: Sequence[int],
 ) -> tuple[UsageOutcome, list[str], str]:
     run: list[str] = []
 
@@ -69,7 +83,9 @@ def ended(
     stored = SimpleNamespace(end_ms=OVER * 1000)
     monkeypatch.setattr(usage_run, "carry_out", carry_out)
     monkeypatch.setattr("demo.usage_run.stored_usage", lambda folder: stored)
-    monkeypatch.setattr(usage_run, "witnesses", lambda *_, until_ms, longest_seconds: (until_ms, longest_seconds))
+    monkeypatch.setattr(
+        usage_run, "witnesses", lambda *_, until_ms, longest_seconds: (until_ms, longest_seconds)
+    )
     parts: Any = SimpleNamespace(
         prometheus=SimpleNamespace(ready=lambda: SimpleNamespace(url="http://127.0.0.1:9090")),
         kafka=SimpleNamespace(network=None, run=SimpleNamespace(path=tmp_path)),
@@ -77,13 +93,21 @@ def ended(
     interruption: Any = SimpleNamespace(reported=lambda: Console().status(""))
     out = io.StringIO()
     usage = usage_run.run_usage(
-        Console(file=out, width=200), parts, played_throttling(), began_seconds=ENDED - 500, output=tmp_path, interruption=interruption
+        Console(file=out, width=200),
+        parts,
+        played_throttling(),
+        began_seconds=ENDED - 500,
+        output=tmp_path,
+        interruption=interruption,
     )
     return usage, run, out.getvalue()
 
 
 def test_all_three_run_after_the_last_window_is_over(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, played_throttling: PlayedThrottling, tmp_path: Path
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    played_throttling: PlayedThrottling,
+    tmp_path: Path,
 ) -> None:
     usage, run, said = ended(monkeypatch, played_throttling, tmp_path, codes=[0, 0, 0])
     assert run == ["rollup run", "rollup verify", "report --store"]
@@ -95,7 +119,10 @@ def test_all_three_run_after_the_last_window_is_over(
 
 
 def test_what_comes_after_a_command_that_failed_is_not_run(
-    clock: Clock, monkeypatch: pytest.MonkeyPatch, played_throttling: PlayedThrottling, tmp_path: Path
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    played_throttling: PlayedThrottling,
+    tmp_path: Path,
 ) -> None:
     usage, run, said = ended(monkeypatch, played_throttling, tmp_path, codes=[0, 1])
     assert run == ["rollup run", "rollup verify"]
@@ -106,7 +133,12 @@ def test_what_comes_after_a_command_that_failed_is_not_run(
 
 @pytest.mark.parametrize(("later", "waited"), [(400.0, 0.0), (301.0, 3.0)])
 def test_a_window_that_is_over_already_is_waited_for_only_until_its_end_was_scraped(
-    later: float, waited: float, clock: Clock, monkeypatch: pytest.MonkeyPatch, played_throttling: PlayedThrottling, tmp_path: Path
+    later: float,
+    waited: float,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    played_throttling: PlayedThrottling,
+    tmp_path: Path,
 ) -> None:
     clock.now = OVER + later
     ended(monkeypatch, played_throttling, tmp_path, codes=[0, 0, 0])
@@ -130,7 +162,9 @@ def test_each_is_a_command_that_there_is(has_nics: bool) -> None:
     for arguments in (asked.roll_up, asked.verify, asked.report):
         context = typer.main.get_command(app).make_context("tidegate", list(arguments))
         while hasattr(context.command, "resolve_command"):
-            _, command, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
+            _, command, rest = context.command.resolve_command(
+                context, [*context._protected_args, *context.args]
+            )
             assert command is not None
             context = command.make_context(command.name, rest, parent=context)
         assert context.params
@@ -143,8 +177,12 @@ def test_files_that_are_named_are_there() -> None:
     assert all(file.is_file() for file in files)
 
 
-@pytest.mark.parametrize(("end", "until"), [(END, "2026-11-22T15:00:00Z"), (1_795_359_600.0, "2026-11-22T15:00:00Z")])
-def test_the_report_is_until_the_end_of_the_hour_in_which_the_tables_end(end: float, until: str) -> None:
+@pytest.mark.parametrize(
+    ("end", "until"), [(END, "2026-11-22T15:00:00Z"), (1_795_359_600.0, "2026-11-22T15:00:00Z")]
+)
+def test_the_report_is_until_the_end_of_the_hour_in_which_the_tables_end(
+    end: float, until: str
+) -> None:
     words = words_of(commands(end=end).report)
     assert f"--from 2026-11-22T14:00:50Z --to {until}" in words
     assert words.startswith("tidegate report --store out/demo/usage-tables ")
@@ -156,8 +194,12 @@ def test_what_a_command_says_is_kept_with_its_exit_code(tmp_path: Path) -> None:
     assert done.said[0].startswith("error: ftp://nowhere is no storage")
 
 
-def test_one_that_does_not_end_is_ended_and_has_no_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usage_outcome, "_LONGEST_SECONDS", 0.01)  # Python itself takes longer to start
+def test_one_that_does_not_end_is_ended_and_has_no_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        usage_outcome, "_LONGEST_SECONDS", 0.01
+    )  # Python itself takes longer to start
     assert carry_out(["rollup", "verify", "--store", str(tmp_path)], tmp_path).exit_code is None
 
 
@@ -172,12 +214,16 @@ READINGS: list[Reading] = [(1000, 100), (2000, 130), (3000, 170), (4000, 171)]
     ("until_ms", "grown"),
     [(900, 0), (1000, 0), (2000, 30), (2400, 30 + 16), (2999, 30 + 39), (3000, 70), (9000, 71)],
 )
-def test_a_byte_between_two_samples_is_shared_out_by_time_in_whole_bytes(until_ms: int, grown: int) -> None:
+def test_a_byte_between_two_samples_is_shared_out_by_time_in_whole_bytes(
+    until_ms: int, grown: int
+) -> None:
     assert grown_until(READINGS, until_ms) == grown
 
 
 def test_a_counter_that_fell_began_anew() -> None:
-    assert grown_until([(1000, 500), (2000, 600), (9000, 40), (10_000, 50)], 20_000) == 100 + 40 + 10
+    assert (
+        grown_until([(1000, 500), (2000, 600), (9000, 40), (10_000, 50)], 20_000) == 100 + 40 + 10
+    )
 
 
 @pytest.mark.parametrize("readings", [[], [(1000, 7)]])
@@ -204,12 +250,16 @@ def test_each_broker_and_direction_is_counted_by_itself(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(("level", "back_after"), [("L3", 5), ("L2", 5), ("L1", 20)])
-def test_it_is_what_the_quotas_were_below_the_rate_before_them(level: str, back_after: int, played_episode: PlayedEpisode) -> None:
+def test_it_is_what_the_quotas_were_below_the_rate_before_them(
+    level: str, back_after: int, played_episode: PlayedEpisode
+) -> None:
     rungs = LADDER[level]
     ends = [*(after for after, _ in rungs[1:]), RAISED + back_after - FIRST_WRITE]
     episode = played_episode(back_after_seconds=back_after)
     wanted = episode.business_of(level).demand
-    expected = sum((wanted - quota) * (end - begin) for (begin, quota), end in zip(rungs, ends, strict=True))
+    expected = sum(
+        (wanted - quota) * (end - begin) for (begin, quota), end in zip(rungs, ends, strict=True)
+    )
     assert held_back_by_quotas(episode, level) == pytest.approx(expected)
 
 
@@ -255,12 +305,16 @@ def test_tables_that_say_what_was_seen_keep_every_bound(rolled_up: RolledUp) -> 
         ({"held": {"checkout": 1.0}}, ["held back from L0 in experiment 2"]),
     ],
 )
-def test_what_is_wrong_misses_its_bound_and_no_other(spoilt: dict[str, Any], names: list[str], rolled_up: RolledUp) -> None:
+def test_what_is_wrong_misses_its_bound_and_no_other(
+    spoilt: dict[str, Any], names: list[str], rolled_up: RolledUp
+) -> None:
     assert missed(rolled_up, **spoilt) == names
 
 
 @pytest.mark.parametrize("code", [1, None])
-def test_a_command_that_failed_or_never_ended_misses_everything(code: int | None, rolled_up: RolledUp) -> None:
+def test_a_command_that_failed_or_never_ended_misses_everything(
+    code: int | None, rolled_up: RolledUp
+) -> None:
     checks = rolled_up(code=code).checks()
     assert [check.kept for check in checks] == [False] * len(rolled_up().checks())
     assert {check.measured for check in checks} <= {None, 1}

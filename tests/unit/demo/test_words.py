@@ -13,14 +13,33 @@ from demo.words import Interruption, exact_check, rate_check, rate_checks, react
 
 
 @pytest.mark.parametrize(
-    ("measured", "kept"), [(8_990_000, False), (9_000_000, True), (10_000_000, True), (10_500_000, True), (10_510_000, False)]
+    ("measured", "kept"),
+    [
+        (8_990_000, False),
+        (9_000_000, True),
+        (10_000_000, True),
+        (10_500_000, True),
+        (10_510_000, False),
+    ],
 )
 def test_a_rate_may_be_ten_percent_below_and_five_above(measured: float, kept: bool) -> None:
-    assert rate_check("phase", "total", expected_bytes_per_second=10_000_000, measured_bytes_per_second=measured).kept is kept
+    assert (
+        rate_check(
+            "phase",
+            "total",
+            expected_bytes_per_second=10_000_000,
+            measured_bytes_per_second=measured,
+        ).kept
+        is kept
+    )
 
 
-@pytest.mark.parametrize(("seconds", "kept"), [(-0.2, True), (0.6, True), (5.0, True), (5.01, False), (None, False)])
-def test_the_corrected_quota_must_come_within_five_seconds_after_the_election(seconds: float | None, kept: bool) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "kept"), [(-0.2, True), (0.6, True), (5.0, True), (5.01, False), (None, False)]
+)
+def test_the_corrected_quota_must_come_within_five_seconds_after_the_election(
+    seconds: float | None, kept: bool
+) -> None:
     assert reaction_check(seconds).kept is kept
 
 
@@ -48,7 +67,9 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @pytest.fixture
 def handlers_come_back() -> Iterator[None]:
-    """Signals are as in a terminal, whatever started this process (`nohup`); it has its own handlers back afterwards."""
+    """Signals are as in a terminal, whatever started this process (`nohup`); it has its own
+    handlers back afterwards.
+    """
     before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
     signal.signal(signal.SIGINT, signal.default_int_handler)
     yield

@@ -1,4 +1,6 @@
-"""The health scripts for Argo CD and their samples, in the layout of Argo CD's own: a folder for each group and kind."""
+"""The health scripts for Argo CD and their samples, in the layout of Argo CD's own: a folder for
+each group and kind.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ _TextForTimes.yaml_implicit_resolvers = {
 def _samples() -> Iterator[Sample]:
     """Every sample of the `health_test.yaml` files."""
     for script in SCRIPTS:
-        for test in yaml.safe_load((script.parent / "health_test.yaml").read_text(encoding="utf-8"))["tests"]:
+        for test in yaml.safe_load(
+            (script.parent / "health_test.yaml").read_text(encoding="utf-8")
+        )["tests"]:
             yield Sample(script, script.parent / test["inputPath"], test["healthStatus"])
 
 

@@ -1,4 +1,6 @@
-"""The health scripts for Argo CD: each sample gets its expected health, and so do statuses that a whole operator wrote in memory."""
+"""The health scripts for Argo CD: each sample gets its expected health, and so do statuses that a
+whole operator wrote in memory.
+"""
 
 from __future__ import annotations
 
@@ -41,13 +43,19 @@ def test_every_sample_is_used() -> None:
     assert {sample.path for sample in SAMPLES} == set(CUSTOMIZATIONS.glob("*/*/testdata/*.yaml"))
 
 
-@pytest.mark.parametrize("sample", [one for one in SAMPLES if one.document["kind"] in OURS], ids=lambda sample: sample.name)
+@pytest.mark.parametrize(
+    "sample",
+    [one for one in SAMPLES if one.document["kind"] in OURS],
+    ids=lambda sample: sample.name,
+)
 def test_a_sample_is_an_object_as_the_operator_leaves_it(sample: Sample) -> None:
     document = sample.document
     parse_object(document, strict=True)
     kind = next(kind for kind in KINDS if kind.kind == document["kind"])
     kind.status.model_validate_json(json.dumps(document.get("status") or {}))
-    assert {one["reason"] for one in (document.get("status") or {}).get("conditions", [])} <= set(Reason)
+    assert {one["reason"] for one in (document.get("status") or {}).get("conditions", [])} <= set(
+        Reason
+    )
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.parent.name)
@@ -59,8 +67,13 @@ def test_the_reasons_that_a_script_names_are_the_operators(script: Any) -> None:
 
 @each_kind
 @pytest.mark.parametrize("truth", ["False", "Unknown"])
-def test_what_is_not_ready_is_never_shown_healthy_but_an_override_that_is_over(kind: str, truth: str) -> None:
-    shown = {reason: health_of(script_of(kind), with_condition(kind, truth, reason))["status"] for reason in Reason}
+def test_what_is_not_ready_is_never_shown_healthy_but_an_override_that_is_over(
+    kind: str, truth: str
+) -> None:
+    shown = {
+        reason: health_of(script_of(kind), with_condition(kind, truth, reason))["status"]
+        for reason in Reason
+    }
     assert {reason for reason, status in shown.items() if status == "Healthy"} == (
         {Reason.OVERRIDE_EXPIRED} if kind == "QuotaOverride" else set()
     )
@@ -69,8 +82,17 @@ def test_what_is_not_ready_is_never_shown_healthy_but_an_override_that_is_over(k
 
 @each_kind
 def test_what_waits_for_a_person_is_degraded(kind: str) -> None:
-    assert {health_of(script_of(kind), with_condition(kind, "False", reason))["status"] for reason in STALLED} == {"Degraded"}
-    stalled = {"type": "Stalled", "status": "True", "observedGeneration": 1, "reason": "Starting", "message": "Because."}
+    assert {
+        health_of(script_of(kind), with_condition(kind, "False", reason))["status"]
+        for reason in STALLED
+    } == {"Degraded"}
+    stalled = {
+        "type": "Stalled",
+        "status": "True",
+        "observedGeneration": 1,
+        "reason": "Starting",
+        "message": "Because.",
+    }
     document = with_condition(kind, "False", Reason.STARTING)
     assert health_of(script_of(kind), document)["status"] == "Progressing"
     document["status"]["conditions"].append(stalled)
@@ -86,7 +108,13 @@ def test_a_status_of_an_older_spec_does_not_count(kind: str) -> None:
 
 @each_kind
 @pytest.mark.parametrize(
-    "status", [None, {}, {"conditions": []}, {"observedGeneration": 1, "conditions": [{"type": "Other", "status": "True"}]}]
+    "status",
+    [
+        None,
+        {},
+        {"conditions": []},
+        {"observedGeneration": 1, "conditions": [{"type": "Other", "status": "True"}]},
+    ],
 )
 def test_an_object_without_a_status_is_progressing(kind: str, status: Any) -> None:
     document = with_condition(kind, "True", Reason.IN_SYNC) | {"status": status}
@@ -94,7 +122,14 @@ def test_an_object_without_a_status_is_progressing(kind: str, status: Any) -> No
 
 
 @pytest.mark.parametrize(
-    "outlawed", ["string.upper('a')", "('a'):upper()", "io.open('/etc/passwd')", "os.execute('true')", "math.max(1, 2)"]
+    "outlawed",
+    [
+        "string.upper('a')",
+        "('a'):upper()",
+        "io.open('/etc/passwd')",
+        "os.execute('true')",
+        "math.max(1, 2)",
+    ],
 )
 def test_the_lua_of_these_tests_has_nothing_that_argo_cds_lacks(outlawed: str) -> None:
     with pytest.raises(LuaError):
@@ -106,14 +141,27 @@ def test_argo_cds_settings_hold_every_script_word_for_word() -> None:
     for path in sorted((CUSTOMIZATIONS.parent).glob("argocd-cm*.yaml")):
         found |= yaml.safe_load(path.read_text(encoding="utf-8"))["data"]
     assert found == {
-        f"resource.customizations.health.{script.parts[-3]}_{script.parts[-2]}": script.read_text(encoding="utf-8") for script in SCRIPTS
+        f"resource.customizations.health.{script.parts[-3]}_{script.parts[-2]}": script.read_text(
+            encoding="utf-8"
+        )
+        for script in SCRIPTS
     }
 
 
 def with_condition(kind: str, truth: str, reason: str) -> dict[str, Any]:
     """An object whose status has this Ready condition."""
-    ready = {"type": "Ready", "status": truth, "observedGeneration": 1, "reason": str(reason), "message": "Because."}
-    return {"kind": kind, "metadata": {"name": "x", "generation": 1}, "status": {"observedGeneration": 1, "conditions": [ready]}}
+    ready = {
+        "type": "Ready",
+        "status": truth,
+        "observedGeneration": 1,
+        "reason": str(reason),
+        "message": "Because.",
+    }
+    return {
+        "kind": kind,
+        "metadata": {"name": "x", "generation": 1},
+        "status": {"observedGeneration": 1, "conditions": [ready]},
+    }
 
 
 # --- real statuses --------------------------------------------------------------------------------
@@ -141,9 +189,13 @@ def override(stage: Stage, user: str = "alice") -> ObjectRef:
     rates = {"action": "SetRates", "rates": {"perPartition": {"produce": "20M"}}}
     ends = {"expiresAt": "2026-11-22T12:00:00Z", "reason": "agreed"}
     said = {"policyRef": {"name": "orders"}, "target": {"user": user}, **rates, **ends}
-    raw = stage.kubernetes.create(QUOTA_OVERRIDES, {"metadata": {"name": "more", "namespace": "streaming"}, "spec": said})
+    raw = stage.kubernetes.create(
+        QUOTA_OVERRIDES, {"metadata": {"name": "more", "namespace": "streaming"}, "spec": said}
+    )
     ref = ObjectRef.of(QUOTA_OVERRIDES, raw)
-    stage.kubernetes.edit(ref, lambda obj: obj["metadata"].update(creationTimestamp="2026-11-21T12:00:00Z"))
+    stage.kubernetes.edit(
+        ref, lambda obj: obj["metadata"].update(creationTimestamp="2026-11-21T12:00:00Z")
+    )
     return ref
 
 
@@ -200,7 +252,8 @@ def nothing(_: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arranged", "second_tier", "expected"), [(without_topic, False, ["Progressing"]), (nothing, True, ["Healthy", "Degraded"])]
+    ("arranged", "second_tier", "expected"),
+    [(without_topic, False, ["Progressing"]), (nothing, True, ["Healthy", "Degraded"])],
 )
 def test_a_tier_waits_for_a_topic_and_is_degraded_by_a_conflict(
     stage: Stage, arranged: Callable[[Stage], None], second_tier: bool, expected: list[str]
@@ -212,7 +265,9 @@ def test_a_tier_waits_for_a_topic_and_is_degraded_by_a_conflict(
     assert shown_all(stage, *tiers) == expected
 
 
-def test_an_override_without_a_member_waits_and_one_that_does_not_fit_is_degraded(stage: Stage) -> None:
+def test_an_override_without_a_member_waits_and_one_that_does_not_fit_is_degraded(
+    stage: Stage,
+) -> None:
     stage.policy()
     stage.tier()
     no_one = override(stage, user="missing")
@@ -221,4 +276,7 @@ def test_an_override_without_a_member_waits_and_one_that_does_not_fit_is_degrade
     unfit = {"target": {"user": "alice"}, "rates": {"perBroker": {"fetch": "1M"}}}
     stage.kubernetes.edit(no_one, lambda raw: raw["spec"].update(unfit))
     stage.run()
-    assert (shown(stage, no_one), stage.condition(no_one)) == ("Degraded", ("False", "OverrideUnfit"))
+    assert (shown(stage, no_one), stage.condition(no_one)) == (
+        "Degraded",
+        ("False", "OverrideUnfit"),
+    )

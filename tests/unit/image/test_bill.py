@@ -1,4 +1,6 @@
-"""The bill of materials: packages and jars are named as scanners and advisories name them, and CycloneDX's own validator agrees."""
+"""The bill of materials: packages and jars are named as scanners and advisories name them, and
+CycloneDX's own validator agrees.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,14 @@ from image.layers import BuiltImage, Layer
 # Packages are named as scanners and advisories name them, and CycloneDX's own validator agrees.
 
 
-CONTROL = "Package: libc6\nSource: glibc (2.36-9)\nVersion: 1:2.36-9+deb12u1\nArchitecture: amd64\nDescription: C library\n more of it\n"
-METADATA = "Name: Typing_Extensions\nVersion: 4.16.0\nSummary: Backports\nLicense-Expression: PSF-2.0\n\nNot a header\n"
+CONTROL = (
+    "Package: libc6\nSource: glibc (2.36-9)\nVersion: 1:2.36-9+deb12u1\nArchitecture: "
+    "amd64\nDescription: C library\n more of it\n"
+)
+METADATA = (
+    "Name: Typing_Extensions\nVersion: 4.16.0\nSummary: Backports\nLicense-Expression: "
+    "PSF-2.0\n\nNot a header\n"
+)
 
 
 def layer(place: Path, files: dict[str, str]) -> Layer:
@@ -45,16 +53,26 @@ def image(place: Path) -> BuiltImage:
 
 def test_a_debian_package_names_its_source_by_which_advisories_are_filed() -> None:
     component = debian_component(message_from_string(CONTROL))
-    assert str(component.purl) == "pkg:deb/debian/libc6@1:2.36-9%2Bdeb12u1?arch=amd64&distro=debian-12&upstream=glibc"
+    assert (
+        str(component.purl)
+        == "pkg:deb/debian/libc6@1:2.36-9%2Bdeb12u1?arch=amd64&distro=debian-12&upstream=glibc"
+    )
     assert component.description == "C library"
 
 
 def test_a_python_package_is_named_as_the_index_names_it() -> None:
-    assert str(python_component(message_from_string(METADATA)).purl) == "pkg:pypi/typing-extensions@4.16.0"
+    assert (
+        str(python_component(message_from_string(METADATA)).purl)
+        == "pkg:pypi/typing-extensions@4.16.0"
+    )
 
 
-@pytest.mark.parametrize(("group", "purl"), [("org.example", "pkg:maven/org.example/a@1.0"), ("", None)])
-def test_a_jar_has_its_hashes_and_its_coordinates_where_it_names_them(group: str, purl: str | None) -> None:
+@pytest.mark.parametrize(
+    ("group", "purl"), [("org.example", "pkg:maven/org.example/a@1.0"), ("", None)]
+)
+def test_a_jar_has_its_hashes_and_its_coordinates_where_it_names_them(
+    group: str, purl: str | None
+) -> None:
     component = jar_component(Jar(group, "a", "1.0", "11" * 20, "22" * 32))
     assert (str(component.purl) if component.purl else None) == purl
     assert {one.content for one in component.hashes} == {"11" * 20, "22" * 32}
@@ -65,23 +83,36 @@ def test_a_jar_has_its_hashes_and_its_coordinates_where_it_names_them(group: str
     [
         ("License-Expression: MIT AND Apache-2.0\n", "MIT AND Apache-2.0"),
         ("License: MIT\n", "MIT"),
-        (f"License: {'a whole text ' * 20}\nClassifier: License :: OSI Approved :: MIT License\n", "MIT License"),
+        (
+            f"License: {'a whole text ' * 20}\nClassifier: License :: OSI Approved :: MIT "
+            f"License\n",
+            "MIT License",
+        ),
         ("Classifier: Framework :: AsyncIO\n", None),
     ],
 )
-def test_a_licence_is_named_where_it_is_declared_in_few_words(headers: str, licence: str | None) -> None:
+def test_a_licence_is_named_where_it_is_declared_in_few_words(
+    headers: str, licence: str | None
+) -> None:
     component = python_component(message_from_string(f"Name: a\nVersion: 1\n{headers}"))
-    named = [getattr(found, "value", None) or found.id or found.name for found in component.licenses]
+    named = [
+        getattr(found, "value", None) or found.id or found.name for found in component.licenses
+    ]
     assert named == ([licence] if licence else [])
 
 
-def test_the_bill_names_every_package_and_nothing_else_and_is_the_same_each_time(tmp_path: Path) -> None:
+def test_the_bill_names_every_package_and_nothing_else_and_is_the_same_each_time(
+    tmp_path: Path,
+) -> None:
     built = image(tmp_path)
     assert write_bill(built, tmp_path / "one.json") == 2
     write_bill(built, tmp_path / "two.json")
     assert (tmp_path / "one.json").read_bytes() == (tmp_path / "two.json").read_bytes()
     document = json.loads((tmp_path / "one.json").read_text())
-    assert [component["name"] for component in document["components"]] == ["Typing_Extensions", "libc6"]
+    assert [component["name"] for component in document["components"]] == [
+        "Typing_Extensions",
+        "libc6",
+    ]
     assert document["metadata"]["component"]["name"] == "tidegate"
 
 
@@ -103,7 +134,11 @@ def packed(*names: str) -> bytes:
         ("guava-33.6.0-jre.jar", "guava", "33.6.0-jre"),
         ("spark-core_2.13-4.3.0.jar", "spark-core_2.13", "4.3.0"),
         ("log4j-slf4j2-impl-2.25.4.jar", "log4j-slf4j2-impl", "2.25.4"),
-        ("netty-transport-native-epoll-4.2.13.Final-linux-x86_64.jar", "netty-transport-native-epoll", "4.2.13.Final-linux-x86_64"),
+        (
+            "netty-transport-native-epoll-4.2.13.Final-linux-x86_64.jar",
+            "netty-transport-native-epoll",
+            "4.2.13.Final-linux-x86_64",
+        ),
         ("nameless.jar", "nameless", ""),
     ],
 )

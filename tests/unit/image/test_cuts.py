@@ -21,7 +21,13 @@ from image.layers import Layer
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    for name, size in {"doc/a/changelog": 10, "doc/a/copyright": 7, "doc/b/copyright": 5, "man/1": 3, "man/2/3": 4}.items():
+    for name, size in {
+        "doc/a/changelog": 10,
+        "doc/a/copyright": 7,
+        "doc/b/copyright": 5,
+        "man/1": 3,
+        "man/2/3": 4,
+    }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"x" * size)
     return tmp_path
@@ -32,12 +38,16 @@ def files(tree: Path) -> set[str]:
 
 
 def test_a_directory_goes_with_all_that_is_in_it(tree: Path) -> None:
-    assert cuts.apply([Cut("manuals", ("man",))], tree) == [Saving("manuals", files=2, saved_bytes=7)]
+    assert cuts.apply([Cut("manuals", ("man",))], tree) == [
+        Saving("manuals", files=2, saved_bytes=7)
+    ]
     assert files(tree) == {"doc/a/changelog", "doc/a/copyright", "doc/b/copyright"}
 
 
 def test_what_is_excepted_stays(tree: Path) -> None:
-    assert cuts.apply([Cut("documents", ("doc/*/*",), but=("doc/*/copyright",))], tree) == [Saving("documents", files=1, saved_bytes=10)]
+    assert cuts.apply([Cut("documents", ("doc/*/*",), but=("doc/*/copyright",))], tree) == [
+        Saving("documents", files=1, saved_bytes=10)
+    ]
     assert {"doc/a/copyright", "doc/b/copyright"} <= files(tree)
 
 
@@ -56,9 +66,15 @@ def test_a_link_goes_and_what_it_points_to_stays(tree: Path) -> None:
     assert "man/1" in files(tree)
 
 
-@pytest.mark.parametrize("name", ["copyright", "LICENSE", "METADATA", "RECORD", "status.d", "common-licenses"])
+@pytest.mark.parametrize(
+    "name", ["copyright", "LICENSE", "METADATA", "RECORD", "status.d", "common-licenses"]
+)
 def test_no_cut_names_what_people_and_scanners_need(name: str) -> None:
-    globs = [glob for cut in (*cuts.DEBIAN, *cuts.PACKAGES, *cuts.OWN, *java.JARS, *java.PACKAGES) for glob in cut.globs]
+    globs = [
+        glob
+        for cut in (*cuts.DEBIAN, *cuts.PACKAGES, *cuts.OWN, *java.JARS, *java.PACKAGES)
+        for glob in cut.globs
+    ]
     assert not [glob for glob in globs if name in glob]
 
 
@@ -84,7 +100,9 @@ def test_they_are_where_they_are_looked_for(name: str) -> None:
 def module(site: Path, name: str, *kinds: str) -> None:
     path = site / "kubernetes/client" / f"{name}.py"
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(f"    from kubernetes.client.models.{kind} import Kind\n" for kind in kinds))
+    path.write_text(
+        "".join(f"    from kubernetes.client.models.{kind} import Kind\n" for kind in kinds)
+    )
 
 
 def left(site: Path) -> set[str]:
@@ -106,7 +124,9 @@ def test_kinds_that_a_kept_kind_names_are_kept_and_others_go(tmp_path: Path) -> 
 
 def test_nothing_to_take_out_saves_nothing(tmp_path: Path) -> None:
     module(tmp_path, "api/custom_objects_api")
-    assert take_out_the_rest(tmp_path) == Saving(take_out_the_rest(tmp_path).name, files=0, saved_bytes=0)
+    assert take_out_the_rest(tmp_path) == Saving(
+        take_out_the_rest(tmp_path).name, files=0, saved_bytes=0
+    )
 
 
 # --- records of packages --------------------------------------------------------------------------
@@ -116,7 +136,9 @@ def test_nothing_to_take_out_saves_nothing(tmp_path: Path) -> None:
 def test_files_that_are_gone_go_and_changed_ones_have_their_new_hash(tmp_path: Path) -> None:
     record = tmp_path / "thing-1.dist-info/RECORD"
     record.parent.mkdir()
-    record.write_text("thing.so,sha256=old,999\nthing-1.dist-info/RECORD,,\n../../bin/thing,sha256=old,1\nthing.pyi,sha256=old,1\n")
+    record.write_text(
+        "thing.so,sha256=old,999\nthing-1.dist-info/RECORD,,\n../../bin/thing,sha256=old,1\nthing.pyi,sha256=old,1\n"
+    )
     (tmp_path / "thing.so").write_bytes(b"stripped")
     build_tools.correct(tmp_path)
     digest = base64.urlsafe_b64encode(hashlib.sha256(b"stripped").digest()).rstrip(b"=").decode()
@@ -137,8 +159,22 @@ def test_a_name_with_a_comma_stays_one_name(tmp_path: Path) -> None:
 
 
 LAYERS = [
-    Layer("base", Path("a"), "aa", 30_000_000, 10_000_000, (Saving("manuals", files=3, saved_bytes=1_000_000),)),
-    Layer("own", Path("b"), "bb", 3_000_000, 1_234_567, (Saving("tests", files=1, saved_bytes=2_500_000),)),
+    Layer(
+        "base",
+        Path("a"),
+        "aa",
+        30_000_000,
+        10_000_000,
+        (Saving("manuals", files=3, saved_bytes=1_000_000),),
+    ),
+    Layer(
+        "own",
+        Path("b"),
+        "bb",
+        3_000_000,
+        1_234_567,
+        (Saving("tests", files=1, saved_bytes=2_500_000),),
+    ),
 ]
 
 
@@ -153,7 +189,10 @@ def test_layers_are_added_up() -> None:
 
 def test_the_largest_saving_comes_first() -> None:
     savings = [saving for layer in LAYERS for saving in layer.savings]
-    assert savings_list(savings).splitlines() == ["   2.50 MB in     1 files  tests", "   1.00 MB in     3 files  manuals"]
+    assert savings_list(savings).splitlines() == [
+        "   2.50 MB in     1 files  tests",
+        "   1.00 MB in     3 files  manuals",
+    ]
 
 
 def test_nothing_left_out_says_nothing() -> None:

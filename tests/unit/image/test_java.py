@@ -1,4 +1,6 @@
-"""Java and Spark in the rollup image: how they are started, which classes are recorded, which jars are left out."""
+"""Java and Spark in the rollup image: how they are started, which classes are recorded, which jars
+are left out.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ import pytest
 
 from image import java, packages, spark_start
 from image.java import in_order, recording_command
-from image.spark_start import ARCHIVE_OPTIONS, LEFT_OUT_MODULE, MODULE_OPTIONS, SPARK_HOME, driver_command, executor_command
+from image.spark_start import (
+    ARCHIVE_OPTIONS,
+    LEFT_OUT_MODULE,
+    MODULE_OPTIONS,
+    SPARK_HOME,
+    driver_command,
+    executor_command,
+)
 
 # --- starting -------------------------------------------------------------------------------------
 # How Java is started in the rollup image: as Spark's own scripts would, which need a shell.
@@ -44,18 +53,27 @@ def class_path_of(command: list[str]) -> list[str]:
 
 
 def test_jars_come_in_one_order_whatever_the_file_system_thinks(root: str) -> None:
-    assert class_path_of(driver_command(["pyspark-shell"], root)) == [f"{SPARK_HOME}/jars/a-2.jar", f"{SPARK_HOME}/jars/b-1.jar"]
+    assert class_path_of(driver_command(["pyspark-shell"], root)) == [
+        f"{SPARK_HOME}/jars/a-2.jar",
+        f"{SPARK_HOME}/jars/b-1.jar",
+    ]
 
 
-def test_what_others_add_to_the_class_path_comes_after_what_the_archive_was_made_of(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_add_to_the_class_path_comes_after_what_the_archive_was_made_of(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", "/opt/spark/conf")
-    assert class_path_of(executor_command({**ENVIRONMENT, "SPARK_CLASSPATH": "/own/more.jar"}, root))[-2:] == [
+    assert class_path_of(
+        executor_command({**ENVIRONMENT, "SPARK_CLASSPATH": "/own/more.jar"}, root)
+    )[-2:] == [
         "/own/more.jar",
         "/opt/spark/conf",
     ]
 
 
-def test_driver_and_executor_begin_with_the_same_java_the_same_archive_and_the_same_jars(root: str) -> None:
+def test_driver_and_executor_begin_with_the_same_java_the_same_archive_and_the_same_jars(
+    root: str,
+) -> None:
     driver, executor = driver_command(["pyspark-shell"], root), executor_command(ENVIRONMENT, root)
     shared = 1 + len(ARCHIVE_OPTIONS) + len(["-cp", "path"])
     assert driver[:shared] == executor[:shared]
@@ -64,14 +82,26 @@ def test_driver_and_executor_begin_with_the_same_java_the_same_archive_and_the_s
 
 @pytest.mark.parametrize(
     ("settings", "memory"),
-    [([], "-Xmx1g"), (["--conf", "spark.driver.memory=768m"], "-Xmx768m"), (["--conf", "spark.driver.memory="], "-Xmx1g")],
+    [
+        ([], "-Xmx1g"),
+        (["--conf", "spark.driver.memory=768m"], "-Xmx768m"),
+        (["--conf", "spark.driver.memory="], "-Xmx1g"),
+    ],
 )
-def test_a_driver_has_the_heap_that_it_was_given(root: str, settings: list[str], memory: str) -> None:
+def test_a_driver_has_the_heap_that_it_was_given(
+    root: str, settings: list[str], memory: str
+) -> None:
     assert memory in driver_command([*settings, "pyspark-shell"], root)
 
 
 def test_a_driver_hands_all_its_arguments_to_spark(root: str) -> None:
-    arguments = ["--conf", "spark.driver.extraJavaOptions=-Da='b c' -XX:+UseParallelGC", "--conf", "spark.app.name=x=y", "pyspark-shell"]
+    arguments = [
+        "--conf",
+        "spark.driver.extraJavaOptions=-Da='b c' -XX:+UseParallelGC",
+        "--conf",
+        "spark.app.name=x=y",
+        "pyspark-shell",
+    ]
     command = driver_command(arguments, root)
     assert command[-len(arguments) - 1 :] == ["org.apache.spark.deploy.SparkSubmit", *arguments]
     assert command[command.index("-Da=b c") :][:2] == ["-Da=b c", "-XX:+UseParallelGC"]
@@ -99,13 +129,17 @@ def test_an_executor_s_options_stay_in_their_order_beyond_the_tenth(root: str) -
 
 
 def test_the_module_of_machine_learning_is_not_asked_for(root: str) -> None:
-    assert LEFT_OUT_MODULE not in executor_command({**ENVIRONMENT, "SPARK_JAVA_OPT_0": LEFT_OUT_MODULE}, root)
+    assert LEFT_OUT_MODULE not in executor_command(
+        {**ENVIRONMENT, "SPARK_JAVA_OPT_0": LEFT_OUT_MODULE}, root
+    )
     assert LEFT_OUT_MODULE not in MODULE_OPTIONS
 
 
 def test_an_executor_without_a_driver_says_what_is_missing(root: str) -> None:
     with pytest.raises(KeyError, match="SPARK_DRIVER_URL"):
-        executor_command({name: value for name, value in ENVIRONMENT.items() if name != "SPARK_DRIVER_URL"}, root)
+        executor_command(
+            {name: value for name, value in ENVIRONMENT.items() if name != "SPARK_DRIVER_URL"}, root
+        )
 
 
 def test_java_is_opened_as_far_as_spark_s_own_launcher_opens_it() -> None:
@@ -120,7 +154,9 @@ def test_spark_lies_where_packages_are_installed() -> None:
     assert f"{packages.SITE}/pyspark" == SPARK_HOME
 
 
-def test_spark_s_scratch_is_taken_away_and_what_links_in_it_lead_to_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spark_s_scratch_is_taken_away_and_what_links_in_it_lead_to_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     scratch, kept = tmp_path / "blockmgr", tmp_path / "kept"
     (scratch / "0a").mkdir(parents=True)
     kept.mkdir()
@@ -143,7 +179,9 @@ def test_classes_of_other_loaders_than_the_program_s_are_left_out() -> None:
     assert in_order("A\nx/Generated id: 7 super: 1 source: /somewhere/else.jar\n") == "A\n"
 
 
-def test_classes_are_recorded_with_what_the_image_starts_but_for_the_archive(tmp_path: Path) -> None:
+def test_classes_are_recorded_with_what_the_image_starts_but_for_the_archive(
+    tmp_path: Path,
+) -> None:
     (tmp_path / SPARK_HOME / "jars").mkdir(parents=True)
     command = recording_command(["pyspark-shell"], str(tmp_path), record="/recorded/classes")
     assert command[1] == "-XX:DumpLoadedClassList=/recorded/classes"
@@ -165,15 +203,30 @@ def test_each_kind_of_jar_that_is_left_out_is_one_of_spark_s(glob: str) -> None:
     assert list(JARS.glob(glob))
 
 
-@pytest.mark.parametrize("name", ["hive-storage-api", "scala-reflect", "jakarta.ws.rs-api", "icu4j", "kubernetes-client", "parquet-hadoop"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hive-storage-api",
+        "scala-reflect",
+        "jakarta.ws.rs-api",
+        "icu4j",
+        "kubernetes-client",
+        "parquet-hadoop",
+    ],
+)
 def test_jars_that_a_session_cannot_open_without_stay(name: str) -> None:
     left_out = {jar for glob in GLOBS for jar in JARS.glob(glob)}
     assert set(JARS.glob(f"{name}-[0-9]*.jar")) - left_out
 
 
-def test_what_the_operator_has_already_is_not_installed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_operator_has_already_is_not_installed_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     common = "click==8.3 \\\n    --hash=sha256:aa\nsix==1.17 \\\n    --hash=sha256:bb\n"
-    further = "numpy==2.4 ; python_full_version < '3.12' \\\n    --hash=sha256:cc \\\n    --hash=sha256:dd\n"
+    further = (
+        "numpy==2.4 ; python_full_version < '3.12' \\\n    --hash=sha256:cc \\\n    "
+        "--hash=sha256:dd\n"
+    )
     locked = {"": common, "rollup": common.replace("six==", f"{further}six==")}
     monkeypatch.setattr(packages, "locked_requirements", lambda extra="": locked[extra])
     assert packages.rollup_requirements() == further

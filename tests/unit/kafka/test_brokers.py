@@ -1,4 +1,6 @@
-"""Leaders are read from a Metadata answer without guessing: absent, leaderless and unknown are three different things."""
+"""Leaders are read from a Metadata answer without guessing: absent, leaderless and unknown are
+three different things.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ Partition = Topic.MetadataResponsePartition
 def topic(name: str, *partitions: tuple[int, int], error_code: int = 0) -> Any:
     """A topic with (leader, error code) for each partition."""
     made = [
-        Partition(error_code=code, partition_index=index, leader_id=leader, replica_nodes=[], isr_nodes=[])
+        Partition(
+            error_code=code, partition_index=index, leader_id=leader, replica_nodes=[], isr_nodes=[]
+        )
         for index, (leader, code) in enumerate(partitions)
     ]
     return Topic(error_code=error_code, name=name, is_internal=False, partitions=made)
@@ -27,19 +31,25 @@ def topic(name: str, *partitions: tuple[int, int], error_code: int = 0) -> Any:
 def answer(*topics: Any, brokers: tuple[int, ...] = (1, 2, 3)) -> Any:
     """An answer as a broker would send it, through bytes and back."""
     made = [Broker(node_id=broker, host="b", port=9092, rack=None) for broker in brokers]
-    sent = MetadataResponse(throttle_time_ms=0, brokers=made, cluster_id="c", controller_id=1, topics=list(topics))
+    sent = MetadataResponse(
+        throttle_time_ms=0, brokers=made, cluster_id="c", controller_id=1, topics=list(topics)
+    )
     return MetadataResponse.decode(sent.encode(version=4), version=4)
 
 
 def test_leaders_are_counted_for_each_broker_and_topic() -> None:
-    topology = topology_of(answer(topic("a", (1, 0), (2, 0), (1, 9)), topic("b", (3, 0))), read_at_seconds=5.0)
+    topology = topology_of(
+        answer(topic("a", (1, 0), (2, 0), (1, 9)), topic("b", (3, 0))), read_at_seconds=5.0
+    )
     assert topology.brokers == {1, 2, 3}
     assert topology.topics == {"a": TopicLeaders({1: 2, 2: 1}), "b": TopicLeaders({3: 1})}
     assert topology.read_at_seconds == 5.0
     assert topology.cluster_id == "c"
 
 
-@pytest.mark.parametrize("partition", [(-1, 5), (-1, 0), (9, 0)], ids=["not available", "none", "a broker that is gone"])
+@pytest.mark.parametrize(
+    "partition", [(-1, 5), (-1, 0), (9, 0)], ids=["not available", "none", "a broker that is gone"]
+)
 def test_a_partition_without_a_living_leader_is_leaderless(partition: tuple[int, int]) -> None:
     topology = topology_of(answer(topic("a", (1, 0), partition)), read_at_seconds=0.0)
     assert topology.topics["a"] == TopicLeaders({1: 1}, leaderless=1)
@@ -61,7 +71,9 @@ def test_a_topic_that_does_not_exist_is_left_out(code: int) -> None:
     ],
     ids=["topic not ready", "topic error", "partition error", "no brokers", "not authorized"],
 )
-def test_an_answer_that_says_nothing_for_certain_is_refused(wrong: Any, error: type[TidegateError]) -> None:
+def test_an_answer_that_says_nothing_for_certain_is_refused(
+    wrong: Any, error: type[TidegateError]
+) -> None:
     with pytest.raises(error):
         topology_of(wrong, read_at_seconds=0.0)
 

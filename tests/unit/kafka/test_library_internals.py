@@ -1,4 +1,6 @@
-"""What Tidegate uses of kazoo and kafka-python beyond their public interface: a release that takes it away fails here, not in a cluster."""
+"""What Tidegate uses of kazoo and kafka-python beyond their public interface: a release that takes
+it away fails here, not in a cluster.
+"""
 
 import pytest
 from kazoo.client import KazooClient
@@ -21,9 +23,17 @@ def test_kazoo_takes_a_request_that_is_not_its_own() -> None:
 
 def test_kazoo_serializes_every_operation_and_null_data_stays_null() -> None:
     acl = tuple(AclEntry(entry.perms, entry.id.scheme, entry.id.id) for entry in OPEN_ACL_UNSAFE)
-    operations = [Create("/a", None, acl), CreateSequential("/b", b"x", acl), SetData("/c", b"y", 3), Delete("/d", 4), Check("/e", 5)]
+    operations = [
+        Create("/a", None, acl),
+        CreateSequential("/b", b"x", acl),
+        SetData("/c", b"y", 3),
+        Delete("/d", 4),
+        Check("/e", 5),
+    ]
     body = bytes(Transaction(requests(operations, "/root")).serialize())
-    assert [path in body for path in (b"/root/a", b"/root/b", b"/root/c", b"/root/d", b"/root/e")] == [True] * 5
+    assert [
+        path in body for path in (b"/root/a", b"/root/b", b"/root/c", b"/root/d", b"/root/e")
+    ] == [True] * 5
     assert b"/root/a" + (-1).to_bytes(4, "big", signed=True) in body
 
 
@@ -39,15 +49,25 @@ def test_kafka_python_writes_a_metadata_request_as_brokers_since_0_11_read_it() 
     request.with_header(correlation_id=7, client_id="tidegate")
     header = b"\x00\x03" + b"\x00\x04" + b"\x00\x00\x00\x07" + b"\x00\x08tidegate"
     body = b"\x00\x00\x00\x01" + b"\x00\x06orders" + b"\x00"
-    assert bytes(request.encode(version=4, header=True, framed=True)) == len(header + body).to_bytes(4, "big") + header + body
+    assert (
+        bytes(request.encode(version=4, header=True, framed=True))
+        == len(header + body).to_bytes(4, "big") + header + body
+    )
 
 
 def test_kafka_python_reads_a_metadata_answer_into_the_names_that_are_asked_for() -> None:
     broker = b"\x00\x00\x00\x01" + b"\x00\x02k1" + b"\x00\x00\x23\x84" + b"\xff\xff"
-    partition = b"\x00\x00" + b"\x00\x00\x00\x00" + b"\x00\x00\x00\x01" + 2 * (b"\x00\x00\x00\x01" + b"\x00\x00\x00\x01")
+    partition = (
+        b"\x00\x00"
+        + b"\x00\x00\x00\x00"
+        + b"\x00\x00\x00\x01"
+        + 2 * (b"\x00\x00\x00\x01" + b"\x00\x00\x00\x01")
+    )
     topic = b"\x00\x00" + b"\x00\x06orders" + b"\x00" + b"\x00\x00\x00\x01" + partition
     throttle, cluster, controller = b"\x00\x00\x00\x00", b"\x00\x03abc", b"\x00\x00\x00\x01"
-    answer = throttle + b"\x00\x00\x00\x01" + broker + cluster + controller + b"\x00\x00\x00\x01" + topic
+    answer = (
+        throttle + b"\x00\x00\x00\x01" + broker + cluster + controller + b"\x00\x00\x00\x01" + topic
+    )
     read = brokers.MetadataResponse.decode(b"\x00\x00\x00\x07" + answer, version=4, header=True)
     assert (read.header.correlation_id, read.cluster_id, read.brokers[0].node_id) == (7, "abc", 1)
     (orders,) = read.topics
@@ -55,15 +75,22 @@ def test_kafka_python_reads_a_metadata_answer_into_the_names_that_are_asked_for(
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_kafka_python_has_the_mechanisms_of_login_and_they_begin_with_the_user(mechanism: str) -> None:
+def test_kafka_python_has_the_mechanisms_of_login_and_they_begin_with_the_user(
+    mechanism: str,
+) -> None:
     made = brokers.get_sasl_mechanism(mechanism)(
-        sasl_mechanism=mechanism, sasl_plain_username="alice", sasl_plain_password="secret", security_protocol="SASL_SSL"
+        sasl_mechanism=mechanism,
+        sasl_plain_username="alice",
+        sasl_plain_password="secret",
+        security_protocol="SASL_SSL",
     )
     assert not made.is_done()
     assert b"alice" in made.auth_bytes()
 
 
-@pytest.mark.parametrize("name", ["DescribeConfigsRequest", "SaslHandshakeRequest", "SaslAuthenticateRequest"])
+@pytest.mark.parametrize(
+    "name", ["DescribeConfigsRequest", "SaslHandshakeRequest", "SaslAuthenticateRequest"]
+)
 def test_kafka_python_still_has_the_other_requests_with_their_answers(name: str) -> None:
     assert hasattr(brokers, name)
     assert hasattr(brokers, name.replace("Request", "Response"))

@@ -1,4 +1,6 @@
-"""The in-memory twin keeps the store's promise, and its own extras do what tests believe they do."""
+"""The in-memory twin keeps the store's promise, and its own extras do what tests believe they
+do.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,12 @@ import pytest
 
 from controller_logic.model import Entity, QuotaKey
 from controller_logic.reasons import Reason
-from tests.contract.quota_store_contract import OtherWriter, QuotaStoreContract, first, lay_out_kafka
+from tests.contract.quota_store_contract import (
+    OtherWriter,
+    QuotaStoreContract,
+    first,
+    lay_out_kafka,
+)
 from tests.doubles.quota_store import OPEN_ACL, FaultyTree, MemoryQuotaStore, MemoryTree
 from tidegate.errors import Unreachable
 from tidegate.kafka.zookeeper.tree import Create, Delete, SetData
@@ -66,7 +73,11 @@ def test_the_twin_starts_as_a_kafka_that_can_be_written() -> None:
     seen = store.read([Entity("alice")])[Entity("alice")]
     (outcome,) = store.write([first(seen, {QuotaKey.PRODUCER_BYTE_RATE: "2048"})], "c")
     assert outcome.applied
-    assert (store.transactions, store.notifications, store.topic_names()) == (1, ("users/alice",), {"orders"})
+    assert (store.transactions, store.notifications, store.topic_names()) == (
+        1,
+        ("users/alice",),
+        {"orders"},
+    )
 
 
 def test_an_ordered_fault_hits_the_next_request_only() -> None:

@@ -1,4 +1,6 @@
-"""Names and quota znodes as Kafka writes them: spelled by its Sanitizer, read strictly, changed only in our keys."""
+"""Names and quota znodes as Kafka writes them: spelled by its Sanitizer, read strictly, changed
+only in our keys.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ def test_names_that_no_znode_can_have_are_refused(name: str) -> None:
         encode_name(name)
 
 
-@pytest.mark.parametrize("node", ["", ".", "a b", "a+b", "a%zz", "a%2", "%41", "%2f", "%ff", "a~b", "a/b"])
+@pytest.mark.parametrize(
+    "node", ["", ".", "a b", "a+b", "a%zz", "a%2", "%41", "%2f", "%ff", "a~b", "a/b"]
+)
 def test_node_names_that_do_not_come_from_encoding_are_foreign(node: str) -> None:
     with pytest.raises(ForeignContent):
         decode_name(node)
@@ -89,7 +93,10 @@ def test_no_two_entities_share_a_ledger_node() -> None:
     assert len({ledger_node(entity) for entity, _ in ENTITIES}) == len(ENTITIES)
 
 
-@pytest.mark.parametrize("path", ["users", "users/a/clients", "users/a/other/b", "topics/t", "brokers/1", "users/a/clients/b/c"])
+@pytest.mark.parametrize(
+    "path",
+    ["users", "users/a/clients", "users/a/other/b", "topics/t", "brokers/1", "users/a/clients/b/c"],
+)
 def test_other_paths_are_of_no_entity(path: str) -> None:
     with pytest.raises(ForeignContent):
         entity_of_path(path)
@@ -104,7 +111,13 @@ PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 
 @pytest.mark.parametrize(
     ("data", "child_count"),
-    [(None, 0), (None, 1), (b"", 1), (b'{"version":1,"config":{}}', 0), (b' { "config" : { } , "version" : 1 } ', 0)],
+    [
+        (None, 0),
+        (None, 1),
+        (b"", 1),
+        (b'{"version":1,"config":{}}', 0),
+        (b' { "config" : { } , "version" : 1 } ', 0),
+    ],
 )
 def test_what_holds_nothing_reads_as_nothing(data: bytes | None, child_count: int) -> None:
     assert parse_quota(data, child_count=child_count).settings == ()
@@ -127,9 +140,18 @@ def test_an_equal_value_is_no_change() -> None:
     assert content.changed({PRODUCE: "2048", QuotaKey.CONSUMER_BYTE_RATE: None}) == content
 
 
-@given(st.dictionaries(st.text(min_size=1).filter(lambda key: key not in set(QuotaKey)), st.text(), max_size=6), st.booleans())
-def test_any_foreign_settings_keep_their_tokens_and_order(foreign: dict[str, str], ascii_only: bool) -> None:
-    text = json.dumps({"version": 1, "config": foreign}, ensure_ascii=ascii_only, separators=(",", ":"))
+@given(
+    st.dictionaries(
+        st.text(min_size=1).filter(lambda key: key not in set(QuotaKey)), st.text(), max_size=6
+    ),
+    st.booleans(),
+)
+def test_any_foreign_settings_keep_their_tokens_and_order(
+    foreign: dict[str, str], ascii_only: bool
+) -> None:
+    text = json.dumps(
+        {"version": 1, "config": foreign}, ensure_ascii=ascii_only, separators=(",", ":")
+    )
     try:
         data = text.encode()
     except UnicodeEncodeError:

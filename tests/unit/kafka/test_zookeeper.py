@@ -15,7 +15,14 @@ from controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, Unauthorized, Unreachable
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection
 from tidegate.kafka.zookeeper import session
-from tidegate.kafka.zookeeper.nodes import Claim, claim_to_bytes, ledger_path, parse_claim, parse_record, record_to_bytes
+from tidegate.kafka.zookeeper.nodes import (
+    Claim,
+    claim_to_bytes,
+    ledger_path,
+    parse_claim,
+    parse_record,
+    record_to_bytes,
+)
 from tidegate.kafka.zookeeper.session import start_client
 
 # --- records and claims ---------------------------------------------------------------------------
@@ -23,7 +30,9 @@ from tidegate.kafka.zookeeper.session import start_client
 
 
 ALICE = Entity("alice", "app 1")
-ENTRY = LedgerEntry("500", "2048", None, 1795265242.25, Reason.LEADERS_MOVED, "perPartition 10 MB/s, Größe ≤ 3")
+ENTRY = LedgerEntry(
+    "500", "2048", None, 1795265242.25, Reason.LEADERS_MOVED, "perPartition 10 MB/s, Größe ≤ 3"
+)
 RECORD = LedgerRecord(ALICE, "streaming/orders", "uid-1", {QuotaKey.PRODUCER_BYTE_RATE: ENTRY})
 
 
@@ -33,7 +42,9 @@ def test_a_record_reads_back_exactly() -> None:
 
 
 def test_a_throttle_reads_back_with_its_contract_and_a_contract_has_no_word_of_it() -> None:
-    throttled = replace(RECORD, entries={QuotaKey.PRODUCER_BYTE_RATE: replace(ENTRY, of_contract=60_000_000)})
+    throttled = replace(
+        RECORD, entries={QuotaKey.PRODUCER_BYTE_RATE: replace(ENTRY, of_contract=60_000_000)}
+    )
     assert parse_record(ALICE, record_to_bytes(throttled)) == throttled
     assert b"of_contract" not in record_to_bytes(RECORD)
 
@@ -68,7 +79,12 @@ def test_a_record_of_another_shape_reads_like_this(golden: Callable[[str], None]
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("reason", "Whim"), ("written_at_seconds", True), ("written_at_seconds", -1), ("written", 2048)]
+    [
+        ("reason", "Whim"),
+        ("written_at_seconds", True),
+        ("written_at_seconds", -1),
+        ("written", 2048),
+    ]
     + [("of_contract", value) for value in (0, -1, True, "60", None, 1.5)],
 )
 def test_an_entry_with_a_wrong_field_is_refused(field: str, value: object) -> None:
@@ -78,7 +94,9 @@ def test_an_entry_with_a_wrong_field_is_refused(field: str, value: object) -> No
         parse_record(ALICE, json.dumps(content).encode())
 
 
-@pytest.mark.parametrize("data", [None, b"", b"{", b"[]", b"\xff", b"[" * 100_000], ids=lambda data: repr(data)[:20])
+@pytest.mark.parametrize(
+    "data", [None, b"", b"{", b"[]", b"\xff", b"[" * 100_000], ids=lambda data: repr(data)[:20]
+)
 def test_what_is_no_json_object_is_refused(data: bytes | None) -> None:
     with pytest.raises(ForeignContent):
         parse_record(ALICE, data)
@@ -104,7 +122,10 @@ LOGIN = SaslLogin(SaslMechanism.DIGEST_MD5, "kafka", "wrong")
     ],
 )
 def test_a_refused_login_is_distinguished_from_silence(
-    login: SaslLogin | None, error: KazooException, raised: type[Exception], monkeypatch: pytest.MonkeyPatch
+    login: SaslLogin | None,
+    error: KazooException,
+    raised: type[Exception],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fails(*_: Any) -> None:
         raise error
@@ -114,7 +135,9 @@ def test_a_refused_login_is_distinguished_from_silence(
         start_client(ZooKeeperConnection("127.0.0.1:1", sasl=login), lambda _: None)
 
 
-def test_a_refused_login_reads_like_this(monkeypatch: pytest.MonkeyPatch, golden: Callable[[str], None]) -> None:
+def test_a_refused_login_reads_like_this(
+    monkeypatch: pytest.MonkeyPatch, golden: Callable[[str], None]
+) -> None:
     def fails(*_: Any) -> None:
         raise AuthFailedError
 

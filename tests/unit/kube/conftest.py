@@ -1,4 +1,6 @@
-"""Fixtures of the tests of the Kubernetes adapter: an API server in memory, and a clock that a test sets."""
+"""Fixtures of the tests of the Kubernetes adapter: an API server in memory, and a clock that a test
+sets.
+"""
 
 import pytest
 

@@ -27,7 +27,9 @@ class Watched:
         self.wakes = 0
         self.now = 100.0
         self.forgotten: list[str] = []
-        self.cache = ResourceCache(self._wake, forget=self.forgotten.append, monotonic=lambda: self.now)
+        self.cache = ResourceCache(
+            self._wake, forget=self.forgotten.append, monotonic=lambda: self.now
+        )
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -72,7 +74,10 @@ def test_a_watch_event_during_a_list_wins_over_the_list(watched: Watched) -> Non
     watched.put(tier("created", "8"))
     watched.cache.remove(BUSINESS_TIERS, "uid-deleted")
     watched.cache.replace_all(start, [tier("changed"), tier("deleted")])
-    assert [(obj["metadata"]["name"], obj["spec"]["level"]) for obj in watched.cache.snapshot(BUSINESS_TIERS)] == [
+    assert [
+        (obj["metadata"]["name"], obj["spec"]["level"])
+        for obj in watched.cache.snapshot(BUSINESS_TIERS)
+    ] == [
         ("changed", "L3"),
         ("created", "L0"),
     ]
@@ -101,7 +106,10 @@ def test_a_watch_that_lags_behind_our_write_brings_no_older_spec_back(watched: W
     watched.put(generation(3, "L2"))
     wakes = watched.wakes
     watched.put(generation(2, "L1"))
-    assert ([obj["spec"]["level"] for obj in watched.cache.snapshot(BUSINESS_TIERS)], watched.wakes) == (["L2"], wakes)
+    assert (
+        [obj["spec"]["level"] for obj in watched.cache.snapshot(BUSINESS_TIERS)],
+        watched.wakes,
+    ) == (["L2"], wakes)
 
 
 def test_an_object_that_is_gone_by_watch_or_by_list_is_forgotten(watched: Watched) -> None:
@@ -121,7 +129,9 @@ def test_an_object_that_is_gone_by_watch_or_by_list_is_forgotten(watched: Watche
     ],
     ids=["same-version", "status-only", "spec", "another-object"],
 )
-def test_only_what_a_decision_could_depend_on_wakes(watched: Watched, after: JsonObject, wakes: int) -> None:
+def test_only_what_a_decision_could_depend_on_wakes(
+    watched: Watched, after: JsonObject, wakes: int
+) -> None:
     watched.list(tier("a"))
     watched.wakes = 0
     watched.put(after)
@@ -135,7 +145,9 @@ def test_a_finalizer_does_not_wake_and_is_cached(watched: Watched) -> None:
     marked["metadata"]["finalizers"] = ["tidegate.io/restore"]
     watched.put(marked)
     assert watched.wakes == 0
-    assert watched.cache.snapshot(BUSINESS_TIERS)[0]["metadata"]["finalizers"] == ["tidegate.io/restore"]
+    assert watched.cache.snapshot(BUSINESS_TIERS)[0]["metadata"]["finalizers"] == [
+        "tidegate.io/restore"
+    ]
 
 
 def test_a_list_without_a_change_does_not_wake(watched: Watched) -> None:
@@ -156,7 +168,9 @@ def test_an_annotation_wakes(watched: Watched) -> None:
 
 def test_a_failed_list_leaves_the_cache_as_it_is(watched: Watched) -> None:
     kubernetes = InMemoryKubernetes()
-    kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": "a", "namespace": "streaming"}, "spec": {}})
+    kubernetes.create(
+        BUSINESS_TIERS, {"metadata": {"name": "a", "namespace": "streaming"}, "spec": {}}
+    )
     relist(watched.cache, kubernetes, BUSINESS_TIERS)
     kubernetes.fail_with(TimeoutError())  # type: ignore[arg-type]
     with pytest.raises(TimeoutError):

@@ -1,4 +1,6 @@
-"""The client of the API server: failed requests become errors with their outcome and a remedy, and it sends who it is."""
+"""The client of the API server: failed requests become errors with their outcome and a remedy, and
+it sends who it is.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from tidegate.kube.client import connect, failure_of
 
 
 def refused(status: int) -> ApiException:
-    return ApiException(status=status, reason="why", body='{"kind":"Status","message":"the words of the server"}')
+    return ApiException(
+        status=status, reason="why", body='{"kind":"Status","message":"the words of the server"}'
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,20 +44,40 @@ def test_a_refusal_names_the_outcome_of_the_request(
     status: int, on_read: type[errors.TidegateError], on_write: type[errors.TidegateError]
 ) -> None:
     for is_write, kind in ((False, on_read), (True, on_write)):
-        failure = failure_of(refused(status), what="read Lease a/b", reason=Reason.LIST_INCOMPLETE, is_write=is_write)
+        failure = failure_of(
+            refused(status), what="read Lease a/b", reason=Reason.LIST_INCOMPLETE, is_write=is_write
+        )
         assert type(failure) is kind
         assert "read Lease a/b" in failure.message
         assert "the words of the server" in failure.message
 
 
-@pytest.mark.parametrize("error", [refused(503), refused(429), ConnectTimeoutError("timed out"), ReadTimeoutError(None, "/", "timed out")])  # type: ignore[arg-type]
-def test_a_server_that_is_away_or_at_fault_is_named_as_such_whatever_was_asked(error: ApiException | HTTPError) -> None:
-    assert failure_of(error, what="x", reason=Reason.SECRET_UNREADABLE, is_write=False).reason is Reason.KUBERNETES_UNREACHABLE
+@pytest.mark.parametrize(
+    "error",
+    [
+        refused(503),
+        refused(429),
+        ConnectTimeoutError("timed out"),
+        ReadTimeoutError(None, "/", "timed out"),
+    ],
+)  # type: ignore[arg-type]
+def test_a_server_that_is_away_or_at_fault_is_named_as_such_whatever_was_asked(
+    error: ApiException | HTTPError,
+) -> None:
+    assert (
+        failure_of(error, what="x", reason=Reason.SECRET_UNREADABLE, is_write=False).reason
+        is Reason.KUBERNETES_UNREACHABLE
+    )
 
 
 @pytest.mark.parametrize("status", [404, 410])
 def test_an_answer_that_something_is_missing_means_what_was_asked_for(status: int) -> None:
-    assert failure_of(refused(status), what="x", reason=Reason.SECRET_UNREADABLE, is_write=False).reason is Reason.SECRET_UNREADABLE
+    assert (
+        failure_of(
+            refused(status), what="x", reason=Reason.SECRET_UNREADABLE, is_write=False
+        ).reason
+        is Reason.SECRET_UNREADABLE
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,24 +88,42 @@ def test_an_answer_that_something_is_missing_means_what_was_asked_for(status: in
         (ProtocolError("reset"), errors.OutcomeUnknown),
     ],
 )
-def test_only_a_write_that_never_left_is_known_not_to_have_happened(error: HTTPError, on_write: type[errors.TidegateError]) -> None:
-    assert type(failure_of(error, what="x", reason=Reason.LIST_INCOMPLETE, is_write=True)) is on_write
-    assert type(failure_of(error, what="x", reason=Reason.LIST_INCOMPLETE, is_write=False)) is errors.Unreachable
+def test_only_a_write_that_never_left_is_known_not_to_have_happened(
+    error: HTTPError, on_write: type[errors.TidegateError]
+) -> None:
+    assert (
+        type(failure_of(error, what="x", reason=Reason.LIST_INCOMPLETE, is_write=True)) is on_write
+    )
+    assert (
+        type(failure_of(error, what="x", reason=Reason.LIST_INCOMPLETE, is_write=False))
+        is errors.Unreachable
+    )
 
 
 def test_an_untrusted_certificate_is_not_an_unknown_outcome() -> None:
-    error = ApiException(status=0, reason="SSLError\n[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate")
-    assert type(failure_of(error, what="x", reason=Reason.LIST_INCOMPLETE, is_write=True)) is errors.Unreachable
+    error = ApiException(
+        status=0, reason="SSLError\n[SSL: CERTIFICATE_VERIFY_FAILED] self-signed certificate"
+    )
+    assert (
+        type(failure_of(error, what="x", reason=Reason.LIST_INCOMPLETE, is_write=True))
+        is errors.Unreachable
+    )
 
 
 # --- who it is ------------------------------------------------------------------------------------
 # The identity that Tidegate sends to the API server.
 
 
-def test_the_server_learns_who_asks_because_managed_fields_and_audit_logs_show_it(tmp_path: Path) -> None:
+def test_the_server_learns_who_asks_because_managed_fields_and_audit_logs_show_it(
+    tmp_path: Path,
+) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
     user = {"name": "u", "user": {}}
-    kubeconfig.write_text(json.dumps({"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "c"}))
+    kubeconfig.write_text(
+        json.dumps(
+            {"clusters": [cluster], "contexts": [context], "users": [user], "current-context": "c"}
+        )
+    )
     assert connect(kubeconfig).user_agent == f"tidegate/{__version__}"

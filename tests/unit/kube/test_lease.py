@@ -13,11 +13,22 @@ from tidegate.kube.lease import PolicyLease
 AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
 
 
-def replica(kubernetes: InMemoryKubernetes, clock: Hands, identity: str, wall: float = 0.0) -> PolicyLease:
-    return PolicyLease(kubernetes, identity, namespace="streaming", policy_name="orders", monotonic=clock, wall=lambda: wall + clock.now)
+def replica(
+    kubernetes: InMemoryKubernetes, clock: Hands, identity: str, wall: float = 0.0
+) -> PolicyLease:
+    return PolicyLease(
+        kubernetes,
+        identity,
+        namespace="streaming",
+        policy_name="orders",
+        monotonic=clock,
+        wall=lambda: wall + clock.now,
+    )
 
 
-def test_the_first_replica_holds_it_for_the_duration_less_the_margin(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+def test_the_first_replica_holds_it_for_the_duration_less_the_margin(
+    kubernetes: InMemoryKubernetes, clock: Hands
+) -> None:
     first = replica(kubernetes, clock, "a")
     assert first.attend()
     assert first.remaining_seconds() == 10.0
@@ -33,7 +44,9 @@ def test_a_renewing_holder_is_never_replaced(kubernetes: InMemoryKubernetes, clo
 
 
 @pytest.mark.parametrize("lived_ticks", range(24))
-def test_a_silent_holder_is_replaced_within_15_seconds(kubernetes: InMemoryKubernetes, clock: Hands, lived_ticks: int) -> None:
+def test_a_silent_holder_is_replaced_within_15_seconds(
+    kubernetes: InMemoryKubernetes, clock: Hands, lived_ticks: int
+) -> None:
     first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
     first.attend()
     for _ in range(lived_ticks):
@@ -47,7 +60,9 @@ def test_a_silent_holder_is_replaced_within_15_seconds(kubernetes: InMemoryKuber
     assert (first.remaining_seconds(), second.holder) == (0.0, "b")
 
 
-def test_the_next_look_comes_when_the_silent_holders_turn_ends(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+def test_the_next_look_comes_when_the_silent_holders_turn_ends(
+    kubernetes: InMemoryKubernetes, clock: Hands
+) -> None:
     first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
     first.attend()
     second.attend()
@@ -57,12 +72,16 @@ def test_the_next_look_comes_when_the_silent_holders_turn_ends(kubernetes: InMem
 
 
 @pytest.mark.parametrize("wall", [-1e6, 1e6])
-def test_the_remote_clock_does_not_matter(kubernetes: InMemoryKubernetes, clock: Hands, wall: float) -> None:
+def test_the_remote_clock_does_not_matter(
+    kubernetes: InMemoryKubernetes, clock: Hands, wall: float
+) -> None:
     replica(kubernetes, clock, "a", wall=wall).attend()
     assert not replica(kubernetes, clock, "b").attend()
 
 
-def test_a_lost_holder_may_not_write_when_it_wakes_up(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+def test_a_lost_holder_may_not_write_when_it_wakes_up(
+    kubernetes: InMemoryKubernetes, clock: Hands
+) -> None:
     first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
     first.attend()
     second.attend()
@@ -72,7 +91,9 @@ def test_a_lost_holder_may_not_write_when_it_wakes_up(kubernetes: InMemoryKubern
 
 
 @pytest.mark.parametrize("error", [AWAY, OutcomeUnknown("The connection broke.")])
-def test_an_outage_lets_the_turn_run_out_and_then_come_back(kubernetes: InMemoryKubernetes, clock: Hands, error: TidegateError) -> None:
+def test_an_outage_lets_the_turn_run_out_and_then_come_back(
+    kubernetes: InMemoryKubernetes, clock: Hands, error: TidegateError
+) -> None:
     first = replica(kubernetes, clock, "a")
     first.attend()
     kubernetes.fail_with(error)
@@ -85,7 +106,9 @@ def test_an_outage_lets_the_turn_run_out_and_then_come_back(kubernetes: InMemory
     assert first.attend()
 
 
-def test_a_renewal_that_failed_is_tried_again_before_the_next_is_due(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+def test_a_renewal_that_failed_is_tried_again_before_the_next_is_due(
+    kubernetes: InMemoryKubernetes, clock: Hands
+) -> None:
     first = replica(kubernetes, clock, "a")
     first.attend()
     kubernetes.fail_with(AWAY)
@@ -97,7 +120,9 @@ def test_a_renewal_that_failed_is_tried_again_before_the_next_is_due(kubernetes:
     assert clock.now == 1005.5
 
 
-def test_a_process_started_again_waits_for_its_predecessors_turn_to_end(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+def test_a_process_started_again_waits_for_its_predecessors_turn_to_end(
+    kubernetes: InMemoryKubernetes, clock: Hands
+) -> None:
     replica(kubernetes, clock, "pod-0_7_aaaa").attend()
     again = replica(kubernetes, clock, "pod-0_7_bbbb")
     assert not again.attend()
@@ -107,7 +132,9 @@ def test_a_process_started_again_waits_for_its_predecessors_turn_to_end(kubernet
     assert again.attend()
 
 
-def test_a_process_started_again_after_a_clean_end_begins_at_once(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+def test_a_process_started_again_after_a_clean_end_begins_at_once(
+    kubernetes: InMemoryKubernetes, clock: Hands
+) -> None:
     predecessor = replica(kubernetes, clock, "pod-0_7_aaaa")
     predecessor.attend()
     predecessor.release()
@@ -120,7 +147,9 @@ def test_a_missing_right_is_raised(kubernetes: InMemoryKubernetes, clock: Hands)
         replica(kubernetes, clock, "a").attend()
 
 
-def test_a_lease_given_back_is_taken_at_the_next_look(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+def test_a_lease_given_back_is_taken_at_the_next_look(
+    kubernetes: InMemoryKubernetes, clock: Hands
+) -> None:
     first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
     first.attend()
     assert first.release()
@@ -128,7 +157,9 @@ def test_a_lease_given_back_is_taken_at_the_next_look(kubernetes: InMemoryKubern
     assert not first.release()
 
 
-def test_a_lease_that_a_person_deleted_is_not_taken_while_its_holder_may_write(kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+def test_a_lease_that_a_person_deleted_is_not_taken_while_its_holder_may_write(
+    kubernetes: InMemoryKubernetes, clock: Hands
+) -> None:
     first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
     first.attend()
     second.attend()

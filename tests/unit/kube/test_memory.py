@@ -19,10 +19,16 @@ class MemoryPerson:
     namespace: str
 
     def create(self, name: str) -> JsonObject:
-        return self.kubernetes.create(BUSINESS_TIERS, {"metadata": {"name": name, "namespace": self.namespace}, "spec": TIER_SPEC})
+        return self.kubernetes.create(
+            BUSINESS_TIERS,
+            {"metadata": {"name": name, "namespace": self.namespace}, "spec": TIER_SPEC},
+        )
 
     def create_policy(self, name: str) -> JsonObject:
-        return self.kubernetes.create(BROKER_BANDWIDTH_POLICIES, {**policy(), "metadata": {"name": name, "namespace": self.namespace}})
+        return self.kubernetes.create(
+            BROKER_BANDWIDTH_POLICIES,
+            {**policy(), "metadata": {"name": name, "namespace": self.namespace}},
+        )
 
     def edit(self, ref: ObjectRef, change: Callable[[JsonObject], object]) -> JsonObject:
         return self.kubernetes.edit(ref, change)

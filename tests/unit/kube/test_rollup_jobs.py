@@ -14,7 +14,13 @@ from tests.contract.kubernetes_contract import POD, POLICY, rollup_job
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.errors import Conflict
 from tidegate.kube.api import JsonObject
-from tidegate.kube.rollup_jobs import LONGEST_NAME, RollupResult, job_name, read_result, record_result
+from tidegate.kube.rollup_jobs import (
+    LONGEST_NAME,
+    RollupResult,
+    job_name,
+    read_result,
+    record_result,
+)
 
 # --- the manifest ---------------------------------------------------------------------------------
 # The manifest of a rollup Job: a name that always fits, a Pod that a restricted namespace admits,
@@ -27,7 +33,10 @@ HOUR_MS = 3_600_000
 
 @pytest.mark.parametrize(
     ("policy", "expected"),
-    [("orders", "orders-rollup-202611220700-60m"), ("a" * 32, f"{'a' * 32}-rollup-202611220700-60m")],
+    [
+        ("orders", "orders-rollup-202611220700-60m"),
+        ("a" * 32, f"{'a' * 32}-rollup-202611220700-60m"),
+    ],
 )
 def test_a_job_is_named_after_its_policy_and_window(policy: str, expected: str) -> None:
     assert job_name(policy, START_MS, START_MS + HOUR_MS) == expected
@@ -55,7 +64,11 @@ def test_the_pod_is_let_in_where_only_restricted_pods_are() -> None:
 
 def test_the_job_ends_by_itself_whatever_happens() -> None:
     spec = rollup_job("streaming")["spec"]
-    assert (spec["activeDeadlineSeconds"], spec["backoffLimit"], spec["template"]["spec"]["restartPolicy"]) == (1800, 2, "Never")
+    assert (
+        spec["activeDeadlineSeconds"],
+        spec["backoffLimit"],
+        spec["template"]["spec"]["restartPolicy"],
+    ) == (1800, 2, "Never")
     assert spec["ttlSecondsAfterFinished"] > 0
 
 
@@ -68,7 +81,13 @@ def test_the_command_names_policy_and_window_and_the_pod_has_its_own_fields() ->
         "--window-start=2026-11-22T07:00:00Z",
         "--window-end=2026-11-22T07:05:00Z",
     ]
-    assert {entry["name"] for entry in container["env"]} >= {"POD_NAME", "POD_NAMESPACE", "POD_IP", "NODE", "MEMORY_LIMIT_MIB"}
+    assert {entry["name"] for entry in container["env"]} >= {
+        "POD_NAME",
+        "POD_NAMESPACE",
+        "POD_IP",
+        "NODE",
+        "MEMORY_LIMIT_MIB",
+    }
     assert container["resources"]["limits"] == {"cpu": str(POD.cores), "memory": POD.memory}
 
 
@@ -80,10 +99,23 @@ OURS = {**POLICY, "metadata": {**POLICY["metadata"], "namespace": "streaming"}}
 FIGURES = {(Entity("alice"), QuotaKey.CONSUMER_BYTE_RATE): DirectionUsage(1e6, 1e6, 1, 1.0, 0.0)}
 
 
-def record(kubernetes: InMemoryKubernetes, start_ms: int, *, until_seconds: float | None = None, now_ms: int = 1000) -> RollupResult:
+def record(
+    kubernetes: InMemoryKubernetes,
+    start_ms: int,
+    *,
+    until_seconds: float | None = None,
+    now_ms: int = 1000,
+) -> RollupResult:
     usage = None if until_seconds is None else Usage(7, until_seconds, FIGURES)
     window = Window(start_ms, start_ms + 100)
-    return record_result(kubernetes, OURS, published=[window], usage=usage, now_ms=now_ms, valid_until_ms=now_ms + 500)
+    return record_result(
+        kubernetes,
+        OURS,
+        published=[window],
+        usage=usage,
+        now_ms=now_ms,
+        valid_until_ms=now_ms + 500,
+    )
 
 
 def test_windows_add_up_and_the_newest_figures_stay() -> None:
@@ -93,7 +125,13 @@ def test_windows_add_up_and_the_newest_figures_stay() -> None:
     record(kubernetes, 300)
     result, problem = read_result(kubernetes, OURS)
     assert (result, problem) == (
-        RollupResult(OURS["metadata"]["uid"], 1000, 1500, (Window(0, 200), Window(300, 400)), Usage(7, 2.0, FIGURES)),
+        RollupResult(
+            OURS["metadata"]["uid"],
+            1000,
+            1500,
+            (Window(0, 200), Window(300, 400)),
+            Usage(7, 2.0, FIGURES),
+        ),
         None,
     )
 
@@ -102,7 +140,13 @@ def test_empty_time_adds_up_too() -> None:
     kubernetes = InMemoryKubernetes()
     for start_ms in (100, 0):
         record_result(
-            kubernetes, OURS, published=(), empty=[Window(start_ms, start_ms + 100)], usage=None, now_ms=1000, valid_until_ms=1500
+            kubernetes,
+            OURS,
+            published=(),
+            empty=[Window(start_ms, start_ms + 100)],
+            usage=None,
+            now_ms=1000,
+            valid_until_ms=1500,
         )
     result, _ = read_result(kubernetes, OURS)
     assert result is not None
@@ -135,7 +179,9 @@ def test_a_writer_that_is_always_slower_raises_conflict() -> None:
 @pytest.mark.parametrize("text", ["", "{}", '{"schemaVersion":99}'])
 def test_an_unreadable_result_is_reported_and_written_over(text: str) -> None:
     kubernetes = InMemoryKubernetes()
-    kubernetes.write_config_map("streaming", {"metadata": {"name": "orders-rollup"}, "data": {"result.json": text}})
+    kubernetes.write_config_map(
+        "streaming", {"metadata": {"name": "orders-rollup"}, "data": {"result.json": text}}
+    )
     assert read_result(kubernetes, OURS)[1]
     assert record(kubernetes, 0).published == (Window(0, 100),)
     assert read_result(kubernetes, OURS)[1] is None

@@ -82,7 +82,9 @@ def has_a_torn_mark(content: Path) -> None:
     (content.parent / "complete.json").write_text('{"name": "ja')
 
 
-@pytest.mark.parametrize("breaks", [truncates, loses_a_file, gains_a_file, loses_its_mark, has_a_torn_mark])
+@pytest.mark.parametrize(
+    "breaks", [truncates, loses_a_file, gains_a_file, loses_its_mark, has_a_torn_mark]
+)
 def test_a_broken_entry_is_never_used_but_built_again(breaks: Callable[[Path], None]) -> None:
     breaks(cache.entry("jars", ["pom"], build=writes("one")))
     assert cache.find("jars", ["pom"]) is None
@@ -114,7 +116,9 @@ def test_two_builders_at_once_build_once() -> None:
 def test_the_list_shows_what_is_whole_and_how_large() -> None:
     cache.entry("jars", ["pom"], build=writes("12345"))
     loses_its_mark(cache.entry("broken", ["pom"], build=writes("1")))
-    assert [(entry.name, entry.files, entry.total_bytes) for entry in cache.entries()] == [("jars", 1, 5)]
+    assert [(entry.name, entry.files, entry.total_bytes) for entry in cache.entries()] == [
+        ("jars", 1, 5)
+    ]
 
 
 # --- directories of runs --------------------------------------------------------------------------
@@ -123,7 +127,9 @@ def test_the_list_shows_what_is_whole_and_how_large() -> None:
 
 
 def interrupted_run(undo: list[list[str]]) -> Path:
-    """A run whose owner had this process's pid but started at another time, so that the pid was reused since."""
+    """A run whose owner had this process's pid but started at another time, so that the pid was
+    reused since.
+    """
     path = cache.runs_root() / "dead"
     path.mkdir(parents=True)
     stranger = replace(ProcessIdentity.own(), start_ticks=1)

@@ -1,4 +1,6 @@
-"""The doctor names what is missing, what that means and the command that fixes it, on a machine that has nothing."""
+"""The doctor names what is missing, what that means and the command that fixes it, on a machine
+that has nothing.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ REPOSITORY = Path(__file__).parents[3]
 
 
 def lab_on_a_bare_machine(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The lab under an interpreter without site-packages, with nothing on its PATH and an empty home."""
+    """The lab under an interpreter without site-packages, with nothing on its PATH and an empty
+    home.
+    """
     return subprocess.run(
         [sys.executable, "-S", "-m", "lab", *arguments],
         env={"HOME": str(home), "PATH": str(home)},
@@ -59,7 +63,13 @@ def test_quiet_prints_only_what_is_missing(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_limit_is_reported_but_is_no_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor.report([Finding("namespaces", State.LIMITED, "not root", "loopback only", "run as root")], quiet=False) == 0
+    assert (
+        doctor.report(
+            [Finding("namespaces", State.LIMITED, "not root", "loopback only", "run as root")],
+            quiet=False,
+        )
+        == 0
+    )
     assert "loopback only" in capsys.readouterr().out
 
 
@@ -73,9 +83,13 @@ def test_starting_without_a_needed_part_fails_with_the_doctors_words(
     golden(line_with(str(refused.value), "openjdk-17"))
 
 
-def test_java_is_found_where_the_environment_has_options_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_java_is_found_where_the_environment_has_options_for_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     java = tmp_path / "java"
-    java.write_text("""#!/bin/sh\necho 'NOTE: Picked up JDK_JAVA_OPTIONS: -Xmx64m' >&2\necho 'openjdk version "17.0.15"' >&2\n""")
+    java.write_text(
+        """#!/bin/sh\necho 'NOTE: Picked up JDK_JAVA_OPTIONS: -Xmx64m' >&2\necho 'openjdk version "17.0.15"' >&2\n"""
+    )
     java.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     (found,) = (one for one in doctor.examine() if one.part == "java")

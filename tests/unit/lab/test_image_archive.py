@@ -14,7 +14,9 @@ from lab.image_archive import ImageConfig, architecture, write_archive, write_la
 
 
 def tree(place: Path, *, backwards: bool = False) -> Path:
-    """Three files, two directories and a link; made in the other order on request, which file systems remember."""
+    """Three files, two directories and a link; made in the other order on request, which file
+    systems remember.
+    """
     files = {"usr/bin/run": "#!/bin/sh\n", "usr/lib/data": "data", "usr/lib-64": "sorts between"}
     for name in sorted(files, reverse=backwards):
         path = place / name
@@ -51,7 +53,14 @@ def test_place_order_umask_and_time_leave_no_trace_in_a_layer(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("name", "mode"), [("usr", 0o755), ("usr/bin/run", 0o755), ("usr/lib/data", 0o644), ("tmp", 0o1777), ("bin", 0o777)]
+    ("name", "mode"),
+    [
+        ("usr", 0o755),
+        ("usr/bin/run", 0o755),
+        ("usr/lib/data", 0o644),
+        ("tmp", 0o1777),
+        ("bin", 0o777),
+    ],
 )
 def test_modes_are_those_that_everybody_can_read(tmp_path: Path, name: str, mode: int) -> None:
     layer(tmp_path, "layer")
@@ -71,7 +80,16 @@ def test_a_program_that_runs_as_its_owner_still_does(tmp_path: Path) -> None:
 def test_a_directory_comes_before_its_content_and_links_stay_links(tmp_path: Path) -> None:
     layer(tmp_path, "layer")
     found = members(tmp_path / "layer.tar")
-    assert list(found) == ["bin", "tmp", "usr", "usr/bin", "usr/bin/run", "usr/lib", "usr/lib/data", "usr/lib-64"]
+    assert list(found) == [
+        "bin",
+        "tmp",
+        "usr",
+        "usr/bin",
+        "usr/bin/run",
+        "usr/lib",
+        "usr/lib/data",
+        "usr/lib-64",
+    ]
     assert found["bin"].linkname == "usr/bin"
 
 
@@ -96,19 +114,28 @@ def read_json(archive: Path, name: str) -> object:
 
 
 def test_an_archive_names_its_layers_by_what_is_in_them(tmp_path: Path, one_layer: Path) -> None:
-    image_id = write_archive(tmp_path / "image.tar", "tidegate:1", [one_layer], ImageConfig(("/usr/bin/run",), user="65532"))
+    image_id = write_archive(
+        tmp_path / "image.tar",
+        "tidegate:1",
+        [one_layer],
+        ImageConfig(("/usr/bin/run",), user="65532"),
+    )
     digest = hashlib.sha256(one_layer.read_bytes()).hexdigest()
     config_name = image_id.removeprefix("sha256:") + ".json"
     assert read_json(tmp_path / "image.tar", "manifest.json") == [
         {"Config": config_name, "RepoTags": ["tidegate:1"], "Layers": [f"{digest}/layer.tar"]}
     ]
     with tarfile.open(tmp_path / "image.tar") as tar:
-        assert hashlib.sha256(tar.extractfile(config_name).read()).hexdigest() == image_id.removeprefix("sha256:")
+        assert hashlib.sha256(
+            tar.extractfile(config_name).read()
+        ).hexdigest() == image_id.removeprefix("sha256:")
         assert tar.extractfile(f"{digest}/layer.tar").read() == one_layer.read_bytes()
 
 
 def test_the_configuration_says_how_to_run(tmp_path: Path, one_layer: Path) -> None:
-    config = ImageConfig(("/usr/bin/run", "--now"), environment={"ZONE": "out"}, user="65532", labels={"a": "b"})
+    config = ImageConfig(
+        ("/usr/bin/run", "--now"), environment={"ZONE": "out"}, user="65532", labels={"a": "b"}
+    )
     image_id = write_archive(tmp_path / "image.tar", "tidegate:1", [one_layer], config)
     described = read_json(tmp_path / "image.tar", image_id.removeprefix("sha256:") + ".json")
     assert isinstance(described, dict)
@@ -122,10 +149,14 @@ def test_the_configuration_says_how_to_run(tmp_path: Path, one_layer: Path) -> N
     assert (described["os"], described["architecture"]) == ("linux", architecture())
 
 
-def test_an_archive_is_the_same_each_time_and_another_with_another_name_or_user(tmp_path: Path, one_layer: Path) -> None:
+def test_an_archive_is_the_same_each_time_and_another_with_another_name_or_user(
+    tmp_path: Path, one_layer: Path
+) -> None:
     def archive(name: str, user: str) -> tuple[str, bytes]:
         out = tmp_path / "image.tar"
-        return write_archive(out, name, [one_layer], ImageConfig(("/usr/bin/run",), user=user)), out.read_bytes()
+        return write_archive(
+            out, name, [one_layer], ImageConfig(("/usr/bin/run",), user=user)
+        ), out.read_bytes()
 
     assert archive("tidegate:1", "1") == archive("tidegate:1", "1")
     assert archive("tidegate:1", "1")[0] != archive("tidegate:1", "2")[0]
@@ -133,11 +164,15 @@ def test_an_archive_is_the_same_each_time_and_another_with_another_name_or_user(
 
 
 def test_a_layer_that_is_there_twice_is_kept_once(tmp_path: Path, one_layer: Path) -> None:
-    write_archive(tmp_path / "image.tar", "tidegate:1", [one_layer, one_layer], ImageConfig(("/usr/bin/run",)))
+    write_archive(
+        tmp_path / "image.tar", "tidegate:1", [one_layer, one_layer], ImageConfig(("/usr/bin/run",))
+    )
     with tarfile.open(tmp_path / "image.tar") as tar:
         assert sum(name.endswith("layer.tar") for name in tar.getnames()) == 1
 
 
-@pytest.mark.parametrize(("machine", "word"), [("x86_64", "amd64"), ("aarch64", "arm64"), ("riscv64", "riscv64")])
+@pytest.mark.parametrize(
+    ("machine", "word"), [("x86_64", "amd64"), ("aarch64", "arm64"), ("riscv64", "riscv64")]
+)
 def test_processors_are_called_as_images_call_them(machine: str, word: str) -> None:
     assert architecture(machine) == word

@@ -30,7 +30,9 @@ def jars(tmp_path: Path) -> Path:
 @pytest.fixture
 def recorded(jars: Path) -> Path:
     """The jars for which PROGRAM was recorded."""
-    java.entry(jars, record=lambda content: java.place(PROGRAM, content).write_text("classes") and None)
+    java.entry(
+        jars, record=lambda content: java.place(PROGRAM, content).write_text("classes") and None
+    )
     return jars
 
 
@@ -75,17 +77,23 @@ def gets_company(jars: Path) -> None:
 
 
 @pytest.mark.parametrize("changes", [is_touched, grows, gets_company])
-def test_an_archive_of_other_jars_is_not_offered(recorded: Path, changes: Callable[[Path], None]) -> None:
+def test_an_archive_of_other_jars_is_not_offered(
+    recorded: Path, changes: Callable[[Path], None]
+) -> None:
     changes(recorded)
     assert java.find(PROGRAM, recorded) is None
 
 
-def test_an_archive_of_another_java_is_not_offered(recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_of_another_java_is_not_offered(
+    recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prints_version(tmp_path / "other" / "java", 'openjdk version "99"')
     monkeypatch.setenv("PATH", f"{tmp_path / 'other'}:{os.environ['PATH']}")
     assert java.find(PROGRAM, recorded) is None
 
 
-def test_no_java_is_no_archive_and_no_error(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_java_is_no_archive_and_no_error(
+    recorded: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "")
     assert java.find(PROGRAM, recorded) is None

@@ -1,4 +1,6 @@
-"""Proof that a broker applied a quota: the newest line of its log about exactly that entity and kind."""
+"""Proof that a broker applied a quota: the newest line of its log about exactly that entity and
+kind.
+"""
 
 from __future__ import annotations
 

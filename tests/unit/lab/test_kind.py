@@ -1,4 +1,6 @@
-"""A kind cluster of the lab: what its node is made of and configured with, as far as that needs no root."""
+"""A kind cluster of the lab: what its node is made of and configured with, as far as that needs no
+root.
+"""
 
 from __future__ import annotations
 
@@ -26,29 +28,46 @@ def runc_that_only_ends(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{runc.parent}{os.pathsep}{os.environ['PATH']}"}
 
 
-@pytest.mark.parametrize("capabilities", [CAPABILITIES, CAPABILITIES[:2], CAPABILITIES[1:]], ids=["amid", "last", "first"])
+@pytest.mark.parametrize(
+    "capabilities",
+    [CAPABILITIES, CAPABILITIES[:2], CAPABILITIES[1:]],
+    ids=["amid", "last", "first"],
+)
 def test_a_privileged_container_asks_for_all_but_the_capability_that_the_machine_lacks(
     tmp_path: Path, runc_that_only_ends: dict[str, str], capabilities: list[str]
 ) -> None:
     config = tmp_path / "config.json"
-    config.write_text(json.dumps({"process": {"capabilities": {"bounding": capabilities}}}, separators=(",", ":")))
+    config.write_text(
+        json.dumps({"process": {"capabilities": {"bounding": capabilities}}}, separators=(",", ":"))
+    )
     command = [str(RUNC_BOUNDED), "create", "--bundle", str(tmp_path), "name"]
-    said = subprocess.run(command, env=runc_that_only_ends, capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        command, env=runc_that_only_ends, capture_output=True, text=True, check=True
+    ).stdout
     left = [name for name in capabilities if name != "CAP_SYS_RESOURCE"]
     assert json.loads(config.read_text()) == {"process": {"capabilities": {"bounding": left}}}
     assert said == f"create --bundle {tmp_path} name\n"
 
 
-def test_what_is_run_in_a_container_asks_for_no_more_than_the_container(tmp_path: Path, runc_that_only_ends: dict[str, str]) -> None:
+def test_what_is_run_in_a_container_asks_for_no_more_than_the_container(
+    tmp_path: Path, runc_that_only_ends: dict[str, str]
+) -> None:
     asked = tmp_path / "process.json"
     asked.write_text('{"capabilities":{"effective":["CAP_CHOWN","CAP_SYS_RESOURCE"]}}')
-    subprocess.run([str(RUNC_BOUNDED), "exec", "--process", str(asked), "name"], env=runc_that_only_ends, capture_output=True, check=True)
+    subprocess.run(
+        [str(RUNC_BOUNDED), "exec", "--process", str(asked), "name"],
+        env=runc_that_only_ends,
+        capture_output=True,
+        check=True,
+    )
     assert json.loads(asked.read_text()) == {"capabilities": {"effective": ["CAP_CHOWN"]}}
 
 
 @pytest.mark.parametrize("value", ["bookworm", '"bookworm"', "'bookworm'"])
 def test_the_release_is_read_as_the_machine_names_it(value: str) -> None:
-    assert codename_of(f'ID=debian\nVERSION_CODENAME={value}\nNAME="Debian GNU/Linux"\n') == "bookworm"
+    assert (
+        codename_of(f'ID=debian\nVERSION_CODENAME={value}\nNAME="Debian GNU/Linux"\n') == "bookworm"
+    )
 
 
 def test_a_machine_that_is_no_debian_gets_an_error() -> None:
@@ -78,8 +97,13 @@ def test_the_node_starts_pods_with_the_pause_image_that_it_holds() -> None:
     assert with_pause_image(settings, "registry/pause:2") == settings.replace("pause:1", "pause:2")
 
 
-def test_a_container_begins_with_containerds_own_settings_and_no_limit_that_the_machine_may_refuse() -> None:
-    spec = {"ociVersion": "1.0", "process": {"cwd": "/", "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 1024, "soft": 1024}]}}
+def test_a_container_begins_with_containerds_own_settings_and_no_limit_that_the_machine_may_refuse() -> (
+    None
+):
+    spec = {
+        "ociVersion": "1.0",
+        "process": {"cwd": "/", "rlimits": [{"type": "RLIMIT_NOFILE", "hard": 1024, "soft": 1024}]},
+    }
     base = container_base(json.dumps(spec))
     assert base["process"] == {"cwd": "/"}
     assert base["ociVersion"] == "1.0"

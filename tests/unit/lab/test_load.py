@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from lab.load import LoadClient, LoadPlan, Meter, Pacing, ProcessorShare, ProcessorTimes, RateStep, read_rows, refuse_foreign_addresses
+from lab.load import (
+    LoadClient,
+    LoadPlan,
+    Meter,
+    Pacing,
+    ProcessorShare,
+    ProcessorTimes,
+    RateStep,
+    read_rows,
+    refuse_foreign_addresses,
+)
 
 # --- addresses and rows ---------------------------------------------------------------------------
 # Load stays on this machine, and its rows add up.
@@ -29,12 +39,18 @@ def plan_for(bootstrap_servers: str) -> LoadPlan:
     )
 
 
-@pytest.mark.parametrize("servers", ["127.0.0.1:9092", "localhost:9092,127.0.0.9:1", "198.18.7.11:9092,198.19.255.12:9093"])
+@pytest.mark.parametrize(
+    "servers",
+    ["127.0.0.1:9092", "localhost:9092,127.0.0.9:1", "198.18.7.11:9092,198.19.255.12:9093"],
+)
 def test_addresses_of_the_lab_are_allowed(servers: str) -> None:
     refuse_foreign_addresses(servers)
 
 
-@pytest.mark.parametrize("servers", ["10.0.0.1:9092", "kafka.example.com:9092", "127.0.0.1:9092,198.20.0.1:9092", "[::1]:9092", ""])
+@pytest.mark.parametrize(
+    "servers",
+    ["10.0.0.1:9092", "kafka.example.com:9092", "127.0.0.1:9092,198.20.0.1:9092", "[::1]:9092", ""],
+)
 def test_any_other_address_is_refused_before_anything_starts(servers: str, tmp_path: Path) -> None:
     with pytest.raises(LabError) as refused:
         LoadClient(plan_for(servers), tmp_path)
@@ -65,7 +81,9 @@ def test_every_second_has_a_row_also_one_without_bytes(tmp_path: Path) -> None:
     meter.close(102.9)
     (tmp_path / "rows").write_text(out.getvalue() + '{"unix_seconds": 103, "cli')
     rows = read_rows(tmp_path / "rows")
-    assert [(row.unix_seconds, row.moved_bytes, row.throttle_milliseconds, row.failed) for row in rows] == [
+    assert [
+        (row.unix_seconds, row.moved_bytes, row.throttle_milliseconds, row.failed) for row in rows
+    ] == [
         (100, 15, 900, 0),
         (101, 0, 0, 0),
         (102, 0, 0, 1),
@@ -85,7 +103,9 @@ MESSAGE = 10_000
 
 
 def moved_bytes(pacing: Pacing, *, seconds: float, served: tuple[float, float] = (0, 1e9)) -> int:
-    """Bytes that a client moves that asks every millisecond and is served only between the two moments of `served`."""
+    """Bytes that a client moves that asks every millisecond and is served only between the two
+    moments of `served`.
+    """
     moved = 0
     for millisecond in range(int(seconds * 1000)):
         now = millisecond / 1000
@@ -98,7 +118,9 @@ def moved_bytes(pacing: Pacing, *, seconds: float, served: tuple[float, float] =
 
 @pytest.mark.parametrize("rate", [50_000, 1_000_000, 25_000_000])
 def test_a_served_client_moves_its_rate(rate: int) -> None:
-    assert moved_bytes(Pacing([RateStep(0, rate)], catch_up_seconds=2), seconds=2) == pytest.approx(2 * rate, abs=2 * MESSAGE)
+    assert moved_bytes(Pacing([RateStep(0, rate)], catch_up_seconds=2), seconds=2) == pytest.approx(
+        2 * rate, abs=2 * MESSAGE
+    )
 
 
 def test_a_client_flat_out_never_waits() -> None:
@@ -112,12 +134,16 @@ def test_no_demand_moves_nothing() -> None:
 
 
 def test_steps_change_the_demand() -> None:
-    pacing = Pacing([RateStep(0, 1_000_000), RateStep(1, 0), RateStep(2, 3_000_000)], catch_up_seconds=0)
+    pacing = Pacing(
+        [RateStep(0, 1_000_000), RateStep(1, 0), RateStep(2, 3_000_000)], catch_up_seconds=0
+    )
     assert moved_bytes(pacing, seconds=3) == pytest.approx(4_000_000, rel=0.02)
 
 
 @pytest.mark.parametrize(("catch_up_seconds", "made_up_for"), [(0, 0), (1, 1), (60, 3)])
-def test_missed_demand_is_made_up_for_within_the_backlog(catch_up_seconds: float, made_up_for: float) -> None:
+def test_missed_demand_is_made_up_for_within_the_backlog(
+    catch_up_seconds: float, made_up_for: float
+) -> None:
     pacing = Pacing([RateStep(0, 1_000_000)], catch_up_seconds=catch_up_seconds)
     moved = moved_bytes(pacing, seconds=4, served=(3, 4))
     assert moved == pytest.approx((1 + made_up_for) * 1_000_000, abs=3 * MESSAGE)
@@ -136,7 +162,9 @@ def times(tmp_path: Path, counters: str) -> ProcessorTimes:
 def test_what_the_host_took_is_neither_busy_nor_idle(tmp_path: Path) -> None:
     before = times(tmp_path, "100 10 50 1000 40 0 5 20 7 7")
     after = times(tmp_path, "130 20 60 1030 50 0 5 30 7 7")
-    assert ProcessorShare.between(before, after) == ProcessorShare(busy_percent=50.0, stolen_percent=10.0)
+    assert ProcessorShare.between(before, after) == ProcessorShare(
+        busy_percent=50.0, stolen_percent=10.0
+    )
 
 
 def test_no_time_is_no_share(tmp_path: Path) -> None:

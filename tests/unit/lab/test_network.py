@@ -43,12 +43,19 @@ def test_a_port_somebody_listens_on_is_not_given() -> None:
 
 def test_another_process_does_not_get_a_port_of_ours() -> None:
     ours = {network.free_port(HOST) for _ in range(3)}
-    asks = f"from lab import network; network._candidates = lambda: {PORTS}; print(network.free_port({HOST!r}))"
-    theirs = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True)
+    asks = (
+        f"from lab import network; network._candidates = lambda: {PORTS}; "
+        f"print(network.free_port({HOST!r}))"
+    )
+    theirs = subprocess.run(
+        [sys.executable, "-c", asks], capture_output=True, text=True, check=True
+    )
     assert int(theirs.stdout) not in ours
 
 
-def test_a_given_port_is_outside_what_the_kernel_hands_to_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_port_is_outside_what_the_kernel_hands_to_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.undo()
     first_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert network.free_port() < max(first_ephemeral, 32000)

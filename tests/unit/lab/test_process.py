@@ -27,7 +27,9 @@ def lines_of(path: Path) -> list[str]:
 
 
 def await_lines(path: Path, count: int) -> list[str]:
-    wait_until(lambda: len(lines_of(path)) >= count, f"{count} lines in {path.name}", timeout_seconds=10)
+    wait_until(
+        lambda: len(lines_of(path)) >= count, f"{count} lines in {path.name}", timeout_seconds=10
+    )
     return lines_of(path)
 
 
@@ -51,13 +53,17 @@ def test_a_child_that_outlived_its_parent_ends_with_it(tmp_path: Path) -> None:
 
 def test_a_process_deaf_to_sigterm_is_killed_after_its_grace(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    deaf = process.start("deaf", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"], log_path=log)
+    deaf = process.start(
+        "deaf", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 1; done"], log_path=log
+    )
     await_lines(log, 1)
     deaf.stop(grace_seconds=0.1)
     assert deaf.exit_code == -signal.SIGKILL
 
 
-@pytest.mark.parametrize(("script", "exit_code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", -9)])
+@pytest.mark.parametrize(
+    ("script", "exit_code"), [("exit 0", 0), ("exit 3", 3), ("kill -9 $$", -9)]
+)
 def test_the_exit_code_is_reported(script: str, exit_code: int, tmp_path: Path) -> None:
     with process.start("short", ["sh", "-c", script], log_path=tmp_path / "log") as short:
         assert short.wait(5) == exit_code
@@ -65,7 +71,9 @@ def test_the_exit_code_is_reported(script: str, exit_code: int, tmp_path: Path) 
 
 def test_a_failure_shows_the_end_of_the_log(tmp_path: Path, golden: Callable[[str], None]) -> None:
     with (
-        process.start("broken", ["sh", "-c", "echo out of cheese; exit 2"], log_path=tmp_path / "log") as broken,
+        process.start(
+            "broken", ["sh", "-c", "echo out of cheese; exit 2"], log_path=tmp_path / "log"
+        ) as broken,
         pytest.raises(LabError) as failed,
     ):
         broken.expect_success(5)
@@ -75,20 +83,28 @@ def test_a_failure_shows_the_end_of_the_log(tmp_path: Path, golden: Callable[[st
     golden(str(failed.value).replace(str(tmp_path), "FOLDER"))
 
 
-def test_a_process_that_takes_too_long_is_an_error(tmp_path: Path, golden: Callable[[str], None]) -> None:
-    with process.start("slow", ["sleep", "600"], log_path=tmp_path / "log") as slow, pytest.raises(LabError) as failed:
+def test_a_process_that_takes_too_long_is_an_error(
+    tmp_path: Path, golden: Callable[[str], None]
+) -> None:
+    with (
+        process.start("slow", ["sleep", "600"], log_path=tmp_path / "log") as slow,
+        pytest.raises(LabError) as failed,
+    ):
         slow.wait(0.05)
     golden(re.sub(r"pid \d+", "pid 1", str(failed.value).replace(str(tmp_path), "FOLDER")))
 
 
-def test_a_program_that_is_not_there_names_the_doctor(tmp_path: Path, golden: Callable[[str], None]) -> None:
+def test_a_program_that_is_not_there_names_the_doctor(
+    tmp_path: Path, golden: Callable[[str], None]
+) -> None:
     with pytest.raises(LabError) as failed:
         process.start("ghost", ["no-such-program"], log_path=tmp_path / "log")
     assert "no-such-program" in str(failed.value)
     golden(str(failed.value))
 
 
-# started from a thread that ends at once, because the kernel ties a child to the thread that made it
+# started from a thread that ends at once, because the kernel ties a child to the thread that made
+# it
 STARTS_A_SLEEPER = """
 import sys, threading, pathlib, signal
 from lab import process
@@ -101,9 +117,14 @@ signal.pause()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_nothing_outlives_an_interpreter_that_was_killed(how: signal.Signals, tmp_path: Path) -> None:
+def test_nothing_outlives_an_interpreter_that_was_killed(
+    how: signal.Signals, tmp_path: Path
+) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", STARTS_A_SLEEPER, str(tmp_path / "log")], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        [sys.executable, "-c", STARTS_A_SLEEPER, str(tmp_path / "log")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
     ) as lab:
         assert lab.stdout is not None
         sleeper = ProcessIdentity.of(int(lab.stdout.readline()))
@@ -122,7 +143,9 @@ def test_what_the_condition_gave_is_returned() -> None:
     assert wait_until(lambda: next(answers), "it", timeout_seconds=5, poll_seconds=0) == "there"
 
 
-def test_a_condition_that_never_comes_is_an_error_that_names_it(golden: Callable[[str], None]) -> None:
+def test_a_condition_that_never_comes_is_an_error_that_names_it(
+    golden: Callable[[str], None],
+) -> None:
     with pytest.raises(LabError) as failed:
         wait_until(lambda: False, "the moon", timeout_seconds=0.01, poll_seconds=0)
     assert 0.01 in numbers(str(failed.value))
@@ -130,8 +153,12 @@ def test_a_condition_that_never_comes_is_an_error_that_names_it(golden: Callable
     golden(str(failed.value))
 
 
-def test_a_process_that_ended_is_reported_at_once_with_its_log(tmp_path: Path, golden: Callable[[str], None]) -> None:
-    with process.start("broker", ["sh", "-c", "echo no port left; exit 1"], log_path=tmp_path / "log") as broker:
+def test_a_process_that_ended_is_reported_at_once_with_its_log(
+    tmp_path: Path, golden: Callable[[str], None]
+) -> None:
+    with process.start(
+        "broker", ["sh", "-c", "echo no port left; exit 1"], log_path=tmp_path / "log"
+    ) as broker:
         broker.wait(5)
         with pytest.raises(LabError) as failed:
             wait_until(lambda: False, "its port", timeout_seconds=60, processes=[broker])

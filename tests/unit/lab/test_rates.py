@@ -8,17 +8,24 @@ from tests.goldens.golden import numbers
 TENTH = 0.1
 
 
-def sawtooth(period_seconds: float, *, mean: float, seconds: int, busy_share: float = 0.4) -> ByteSeries:
+def sawtooth(
+    period_seconds: float, *, mean: float, seconds: int, busy_share: float = 0.4
+) -> ByteSeries:
     """A client that sends only in the first part of each period; ten samples a second."""
     burst = mean / busy_share
     ticks = [tick * TENTH for tick in range(1, seconds * 10 + 1)]
-    return ByteSeries(Sample(at, round(burst * TENTH) if at % period_seconds < busy_share * period_seconds else 0) for at in ticks)
+    return ByteSeries(
+        Sample(at, round(burst * TENTH) if at % period_seconds < busy_share * period_seconds else 0)
+        for at in ticks
+    )
 
 
 @pytest.mark.parametrize("start", [12.0, 15.5, 18.0, 21.3])
 @pytest.mark.parametrize("period", [11.4, 11.7, 12.0])
 @pytest.mark.parametrize("length", [24, 48])
-def test_steady_mean_does_not_depend_on_the_phase_of_the_sawtooth(start: float, period: float, length: int) -> None:
+def test_steady_mean_does_not_depend_on_the_phase_of_the_sawtooth(
+    start: float, period: float, length: int
+) -> None:
     series = sawtooth(period, mean=10e6, seconds=100)
     assert steady_mean(series, start, length) == pytest.approx(10e6, rel=0.02)
 

@@ -1,4 +1,6 @@
-"""A lab that stays up: its keeper is ended and no other process, and its tools work in any shell."""
+"""A lab that stays up: its keeper is ended and no other process, and its tools work in any
+shell.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,12 @@ def bystander() -> Iterator[ProcessIdentity]:
 
 
 def recorded(keeper: ProcessIdentity) -> StandingLab:
-    lab = StandingLab("orders", keeper, Wanted(parts=("kafka",), users=("alice",)), addresses={"kafka": {"jmx": "here"}})
+    lab = StandingLab(
+        "orders",
+        keeper,
+        Wanted(parts=("kafka",), users=("alice",)),
+        addresses={"kafka": {"jmx": "here"}},
+    )
     standing.directory_of("orders").mkdir(parents=True)
     lab.write()
     return lab
@@ -45,7 +52,12 @@ def test_a_record_reads_back_as_it_was_written(bystander: ProcessIdentity) -> No
 
 
 def recorded_again(keeper: ProcessIdentity) -> StandingLab:
-    return StandingLab("orders", keeper, Wanted(parts=("kafka",), users=("alice",)), addresses={"kafka": {"jmx": "here"}})
+    return StandingLab(
+        "orders",
+        keeper,
+        Wanted(parts=("kafka",), users=("alice",)),
+        addresses={"kafka": {"jmx": "here"}},
+    )
 
 
 def test_a_keeper_that_lives_is_ended(bystander: ProcessIdentity) -> None:
@@ -60,7 +72,9 @@ def test_a_stranger_with_the_keepers_pid_is_left_alone(bystander: ProcessIdentit
     assert standing.everything() == []
 
 
-def test_a_name_in_use_is_refused(bystander: ProcessIdentity, golden: Callable[[str], None]) -> None:
+def test_a_name_in_use_is_refused(
+    bystander: ProcessIdentity, golden: Callable[[str], None]
+) -> None:
     recorded(bystander)
     with pytest.raises(LabError) as refused:
         standing.bring_up("orders", Wanted(parts=("kafka",)))
@@ -74,7 +88,13 @@ def test_a_name_in_use_is_refused(bystander: ProcessIdentity, golden: Callable[[
 
 def test_a_shell_that_evaluates_it_finds_commands_and_addresses(tmp_path: Path) -> None:
     tools = tmp_path / "a b's bin"
-    write_tools(tools, {"hail": Tool(("/bin/echo", "hello $USER"), {"UNUSED": "it's"}), "greet": Tool(("/bin/echo",))})
+    write_tools(
+        tools,
+        {
+            "hail": Tool(("/bin/echo", "hello $USER"), {"UNUSED": "it's"}),
+            "greet": Tool(("/bin/echo",)),
+        },
+    )
     script = f'eval "$1"; hail "to you"; greet "$KAFKA"; echo "$PATH" | grep -c ":{tmp_path}/rest$"'
     done = subprocess.run(
         ["sh", "-c", script, "sh", exports({"KAFKA": "a 'quoted' $address"}, tools)],

@@ -1,4 +1,6 @@
-"""An HTTP server of a test's own that answers as the test says: slowly, in part, with a login page, or not at all."""
+"""An HTTP server of a test's own that answers as the test says: slowly, in part, with a login page,
+or not at all.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,17 @@ class Request(BaseHTTPRequestHandler):
         self.server.seen.append(ReceivedRequest(self.path, headers, self.client_address))
         self.server.respond(self)
 
-    def send(self, status: int, body: str | bytes, kind: str = "application/json", **headers: str) -> None:
+    def send(
+        self, status: int, body: str | bytes, kind: str = "application/json", **headers: str
+    ) -> None:
         """A whole answer."""
         content = body.encode() if isinstance(body, str) else body
         self.send_response(status)
-        for name, value in {"Content-Type": kind, "Content-Length": str(len(content)), **headers}.items():
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(content)),
+            **headers,
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(content)
@@ -53,7 +61,9 @@ class ReceivedRequest:
 
 @dataclass(eq=False)
 class LyingServer(ThreadingHTTPServer):
-    """Listens on a free loopback port while `serving`. `gone` is set at its end, for an answer that hangs until then."""
+    """Listens on a free loopback port while `serving`. `gone` is set at its end, for an answer that
+    hangs until then.
+    """
 
     respond: Respond
     seen: list[ReceivedRequest] = field(default_factory=list)
@@ -78,7 +88,9 @@ def serving(respond: Respond, *, tls: ssl.SSLContext | None = None) -> Iterator[
     server = LyingServer(respond)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
+    )
     thread.start()
     try:
         yield server

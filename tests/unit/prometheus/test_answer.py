@@ -1,4 +1,6 @@
-"""Answers of the query API: read for what they say as they arrive, and refused when they are partial, no success, or no JSON."""
+"""Answers of the query API: read for what they say as they arrive, and refused when they are
+partial, no success, or no JSON.
+"""
 
 from __future__ import annotations
 
@@ -24,33 +26,50 @@ SERIES = {"metric": {"__name__": "sent", "broker": "1"}, "values": [[1000, "1"],
 
 
 def body(*result: Any, **envelope: Any) -> dict[str, Any]:
-    return {"status": "success", "data": {"resultType": "matrix", "result": list(result)}, **envelope}
+    return {
+        "status": "success",
+        "data": {"resultType": "matrix", "result": list(result)},
+        **envelope,
+    }
 
 
 def read(document: Any) -> Answer[Series]:
     text = document if isinstance(document, bytes) else json.dumps(document).encode()
-    return read_answer((text[start : start + 7] for start in range(0, len(text), 7)), lambda series: series)
+    return read_answer(
+        (text[start : start + 7] for start in range(0, len(text), 7)), lambda series: series
+    )
 
 
 def test_samples_keep_their_own_times() -> None:
-    assert read(body(SERIES)).items == [Series({"__name__": "sent", "broker": "1"}, ((1000.0, 1.0), (1001.5, 2.5)))]
+    assert read(body(SERIES)).items == [
+        Series({"__name__": "sent", "broker": "1"}, ((1000.0, 1.0), (1001.5, 2.5)))
+    ]
 
 
 def test_what_an_exporter_said_of_no_number_is_kept_for_others_to_judge() -> None:
-    (series,) = read(body({"metric": {}, "values": [[1, "NaN"], [2, "+Inf"], [3, "-Inf"], [4, "-7"]]})).items
+    (series,) = read(
+        body({"metric": {}, "values": [[1, "NaN"], [2, "+Inf"], [3, "-Inf"], [4, "-7"]]})
+    ).items
     values = [value for _, value in series.samples]
     assert math.isnan(values[0])
     assert values[1:] == [math.inf, -math.inf, -7.0]
 
 
 def test_the_order_of_members_does_not_matter() -> None:
-    document = {"warnings": ["slow"], "data": {"result": [SERIES], "stats": {}, "resultType": "matrix"}, "infos": [], "status": "success"}
+    document = {
+        "warnings": ["slow"],
+        "data": {"result": [SERIES], "stats": {}, "resultType": "matrix"},
+        "infos": [],
+        "status": "success",
+    }
     answer = read(document)
     assert (len(answer.items), answer.warnings) == (1, ["slow"])
 
 
 def test_warnings_are_not_lost() -> None:
-    assert read(body(SERIES, warnings=["store 10.0.0.7 is away"])).warnings == ["store 10.0.0.7 is away"]
+    assert read(body(SERIES, warnings=["store 10.0.0.7 is away"])).warnings == [
+        "store 10.0.0.7 is away"
+    ]
 
 
 def test_infos_are_no_warnings() -> None:
@@ -62,7 +81,10 @@ def test_victoriametrics_partial_answers_have_a_warning() -> None:
 
 
 def test_a_series_without_a_sample_or_with_histograms_only_is_passed_over() -> None:
-    assert read(body({"metric": {}, "values": []}, {"metric": {}, "histograms": [[1, {}]]})).items == []
+    assert (
+        read(body({"metric": {}, "values": []}, {"metric": {}, "histograms": [[1, {}]]})).items
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -94,19 +116,29 @@ def test_json_of_another_kind_is_refused(document: Any) -> None:
         read(document)
 
 
-@pytest.mark.parametrize("text", [b"<html>log in</html>", b"", b"null", b"[]", b"OK", json.dumps(body(SERIES)).encode()[:-1]])
+@pytest.mark.parametrize(
+    "text",
+    [b"<html>log in</html>", b"", b"null", b"[]", b"OK", json.dumps(body(SERIES)).encode()[:-1]],
+)
 def test_what_is_no_json_object_or_ends_early_is_refused(text: bytes) -> None:
     with pytest.raises(NotJson):
         read(text)
 
 
 @given(data=st.data())
-def test_whatever_stands_in_an_answer_it_is_read_or_refused_and_nothing_else_happens(data: st.DataObject) -> None:
-    whole = json.dumps(body(SERIES, {"metric": {}, "values": [[1, "NaN"], [2, "3"]]}, warnings=["w"]))
+def test_whatever_stands_in_an_answer_it_is_read_or_refused_and_nothing_else_happens(
+    data: st.DataObject,
+) -> None:
+    whole = json.dumps(
+        body(SERIES, {"metric": {}, "values": [[1, "NaN"], [2, "3"]]}, warnings=["w"])
+    )
     start = data.draw(st.integers(0, len(whole)))
     end = data.draw(st.integers(start, len(whole)))
     put_in = data.draw(
-        st.sampled_from(["", "null", "[]", "{}", '"x"', "1e999", "-", "\\", "\x00", "[[", "true,", "9" * 400]) | st.text(max_size=5)
+        st.sampled_from(
+            ["", "null", "[]", "{}", '"x"', "1e999", "-", "\\", "\x00", "[[", "true,", "9" * 400]
+        )
+        | st.text(max_size=5)
     )
     text = (whole[:start] + put_in + whole[end:]).encode("utf-8", "replace")
     with suppress(NotJson, NotSamples):
@@ -124,8 +156,18 @@ def test_a_web_page_is_named(golden: Callable[[str], None]) -> None:
 # refused and never waited for.
 
 
-SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text())
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4), max_leaves=20)
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
 
 
 def arriving(text: str | bytes, *, piece: int = 1) -> ArrivingJson:
@@ -133,15 +175,21 @@ def arriving(text: str | bytes, *, piece: int = 1) -> ArrivingJson:
     return ArrivingJson(body[start : start + piece] for start in range(0, len(body), piece))
 
 
-@given(values=st.lists(VALUES, max_size=6), piece=st.integers(1, 40), indent=st.sampled_from([None, 1]))
-def test_a_list_reads_the_same_in_pieces_of_any_size(values: list[object], piece: int, indent: int | None) -> None:
+@given(
+    values=st.lists(VALUES, max_size=6), piece=st.integers(1, 40), indent=st.sampled_from([None, 1])
+)
+def test_a_list_reads_the_same_in_pieces_of_any_size(
+    values: list[object], piece: int, indent: int | None
+) -> None:
     text = arriving(json.dumps(values, indent=indent, ensure_ascii=False), piece=piece)
     assert list(text.items()) == values
     text.end()
 
 
 @given(members=st.dictionaries(st.text(), VALUES, max_size=6), piece=st.integers(1, 40))
-def test_an_object_reads_the_same_in_pieces_of_any_size(members: dict[str, object], piece: int) -> None:
+def test_an_object_reads_the_same_in_pieces_of_any_size(
+    members: dict[str, object], piece: int
+) -> None:
     text = arriving(json.dumps(members), piece=piece)
     assert {name: text.value() for name in text.members()} == members
     text.end()
@@ -151,7 +199,9 @@ def test_a_number_is_not_taken_before_its_last_digit_is_there() -> None:
     assert arriving("12345", piece=2).value() == 12345
 
 
-@pytest.mark.parametrize("text", ["[1, 2", "[1 2]", "[,]", "[1,]", "{", "[", "", '["no end', "[nothing]", "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["[1, 2", "[1 2]", "[,]", "[1,]", "{", "[", "", '["no end', "[nothing]", "[" * 100_000]
+)
 def test_a_list_that_is_broken_or_ends_early_is_no_json(text: str) -> None:
     with pytest.raises(NotJson):
         list(arriving(text, piece=3).items())

@@ -1,4 +1,6 @@
-"""Whatever a server does, a question ends in time, with samples or with an error that says what to do."""
+"""Whatever a server does, a question ends in time, with samples or with an error that says what to
+do.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ import pytest
 
 from controller_logic.reasons import Reason
 from tests.unit.prometheus.lying_server import LyingServer, Request, serving
-from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError, Unauthorized, Unreachable
+from tidegate.errors import (
+    Incomplete,
+    InvalidResource,
+    NotFound,
+    TidegateError,
+    Unauthorized,
+    Unreachable,
+)
 from tidegate.prometheus.client import PrometheusClient
 from tidegate.prometheus.series import Series
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer
@@ -29,12 +38,16 @@ def good(request: Request) -> None:
 def ask(server: PrometheusServer, *, seconds: float = 5.0) -> list[Series]:
     client = PrometheusClient(server, pause=lambda seconds: None)
     try:
-        return client.query("up[60s]", lambda series: series, until_monotonic_seconds=time.monotonic() + seconds)
+        return client.query(
+            "up[60s]", lambda series: series, until_monotonic_seconds=time.monotonic() + seconds
+        )
     finally:
         client.close()
 
 
-def failure(respond: Callable[[Request], None], *, seconds: float = 5.0, **settings: object) -> tuple[TidegateError, LyingServer]:
+def failure(
+    respond: Callable[[Request], None], *, seconds: float = 5.0, **settings: object
+) -> tuple[TidegateError, LyingServer]:
     with serving(respond) as server, pytest.raises(TidegateError) as raised:
         ask(replace(PrometheusServer(server.url), **settings), seconds=seconds)  # type: ignore[arg-type]
     return raised.value, server
@@ -63,14 +76,20 @@ def test_one_connection_serves_many_questions() -> None:
     with serving(good) as server:
         client = PrometheusClient(PrometheusServer(server.url))
         for _ in range(3):
-            client.query("up[60s]", lambda series: series, until_monotonic_seconds=time.monotonic() + 5)
+            client.query(
+                "up[60s]", lambda series: series, until_monotonic_seconds=time.monotonic() + 5
+            )
         client.close()
     assert len({seen.connection for seen in server.seen}) == 1
 
 
 @pytest.mark.parametrize(
     ("login", "header"),
-    [(None, None), (BearerLogin("s3cret"), "Bearer s3cret"), (BasicLogin("bob", "pässword"), "Basic Ym9iOnDDpHNzd29yZA==")],
+    [
+        (None, None),
+        (BearerLogin("s3cret"), "Bearer s3cret"),
+        (BasicLogin("bob", "pässword"), "Basic Ym9iOnDDpHNzd29yZA=="),
+    ],
 )
 def test_the_login_is_sent(login: BearerLogin | BasicLogin | None, header: str | None) -> None:
     with serving(good) as server:
@@ -92,7 +111,9 @@ def test_a_login_that_no_header_can_carry_is_refused_without_showing_it() -> Non
     assert server.seen == []
 
 
-def test_a_server_that_is_down_is_unreachable_and_the_message_has_its_address_and_a_remedy() -> None:
+def test_a_server_that_is_down_is_unreachable_and_the_message_has_its_address_and_a_remedy() -> (
+    None
+):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -123,7 +144,9 @@ def test_a_password_in_the_address_is_not_shown() -> None:
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_a_server_that_is_busy_is_asked_again(status: int) -> None:
     def busy_once(request: Request) -> None:
-        request.send(status, "busy", "text/plain") if len(request.server.seen) == 1 else good(request)
+        request.send(status, "busy", "text/plain") if len(request.server.seen) == 1 else good(
+            request
+        )
 
     with serving(busy_once) as server:
         assert len(ask(PrometheusServer(server.url))) == 1
@@ -131,7 +154,11 @@ def test_a_server_that_is_busy_is_asked_again(status: int) -> None:
 
 
 def test_a_server_that_stays_busy_is_asked_three_times_and_is_then_unreachable() -> None:
-    error, server = failure(lambda request: request.send(503, json.dumps({"status": "error", "error": "query timed out"})))
+    error, server = failure(
+        lambda request: request.send(
+            503, json.dumps({"status": "error", "error": "query timed out"})
+        )
+    )
     assert isinstance(error, Unreachable)
     assert "query timed out" in error.message
     assert len(server.seen) == 3
@@ -151,7 +178,9 @@ def test_a_broken_connection_is_tried_again() -> None:
 
 def test_a_server_that_hangs_costs_no_more_than_the_time_given() -> None:
     started = time.monotonic()
-    error, _ = failure(lambda request: request.server.gone.wait(10) and None, seconds=0.6, read_timeout_seconds=0.3)
+    error, _ = failure(
+        lambda request: request.server.gone.wait(10) and None, seconds=0.6, read_timeout_seconds=0.3
+    )
     assert isinstance(error, Unreachable)
     assert error.reason is Reason.PROMETHEUS_UNREACHABLE
     assert time.monotonic() - started < 3
@@ -188,7 +217,11 @@ def test_an_answer_that_is_too_large_is_not_read_to_its_end() -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_not_followed(status: int) -> None:
-    error, server = failure(lambda request: request.send(status, "", Location="https://login.example.com/?next=prometheus&token=abc"))
+    error, server = failure(
+        lambda request: request.send(
+            status, "", Location="https://login.example.com/?next=prometheus&token=abc"
+        )
+    )
     assert isinstance(error, Unauthorized)
     assert "https://login.example.com/" in error.message
     assert "token" not in error.message
@@ -197,7 +230,9 @@ def test_a_redirect_is_not_followed(status: int) -> None:
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_refused_login_is_unauthorized_and_not_tried_again(status: int) -> None:
-    error, server = failure(lambda request: request.send(status, "<html>log in</html>", "text/html"))
+    error, server = failure(
+        lambda request: request.send(status, "<html>log in</html>", "text/html")
+    )
     assert isinstance(error, Unauthorized)
     assert "metrics.prometheus.authentication" in error.message
     assert len(server.seen) == 1
@@ -210,7 +245,11 @@ def test_a_wrong_path_is_not_found() -> None:
 
 @pytest.mark.parametrize("status", [400, 422])
 def test_a_query_that_cannot_be_carried_out_is_an_invalid_resource(status: int) -> None:
-    error, server = failure(lambda request: request.send(status, json.dumps({"status": "error", "error": "parse error: oops"})))
+    error, server = failure(
+        lambda request: request.send(
+            status, json.dumps({"status": "error", "error": "parse error: oops"})
+        )
+    )
     assert isinstance(error, InvalidResource)
     assert error.reason is Reason.METRICS_QUERY_REFUSED
     assert "parse error: oops" in error.message
@@ -223,11 +262,16 @@ def test_a_query_that_cannot_be_carried_out_is_an_invalid_resource(status: int) 
         ("<html>log in</html>", "text/html"),
         ("", "application/json"),
         (GOOD[:-2], "application/json"),
-        ('{"status": "success", "data": {"resultType": "vector", "result": []}}', "application/json"),
+        (
+            '{"status": "success", "data": {"resultType": "vector", "result": []}}',
+            "application/json",
+        ),
         (b"\x00\xff\xfe", "application/octet-stream"),
     ],
 )
-def test_garbage_with_status_200_is_incomplete_and_the_message_says_what_came(body: str | bytes, kind: str) -> None:
+def test_garbage_with_status_200_is_incomplete_and_the_message_says_what_came(
+    body: str | bytes, kind: str
+) -> None:
     error, server = failure(lambda request: request.send(200, body, kind))
     assert isinstance(error, Incomplete)
     assert error.reason is Reason.METRICS_INCOMPLETE
@@ -256,7 +300,10 @@ def test_an_answer_with_warnings_is_not_used_and_the_warnings_are_shown() -> Non
 
 def test_a_packed_answer_counts_by_its_unpacked_size() -> None:
     bomb = gzip.compress(b" " * 5_000_000)
-    error, _ = failure(lambda request: request.send(200, bomb, **{"Content-Encoding": "gzip"}), answer_limit_bytes=1_000_000)
+    error, _ = failure(
+        lambda request: request.send(200, bomb, **{"Content-Encoding": "gzip"}),
+        answer_limit_bytes=1_000_000,
+    )
     assert isinstance(error, Incomplete)
     assert "1 MB" in error.message
 

@@ -24,12 +24,18 @@ NOW = 1000.0
 BOB = (Entity("bob"), 1)
 
 
-def gauge(*samples: tuple[float, float], broker: str = "1", user: str = "bob", **labels: str) -> Series:
+def gauge(
+    *samples: tuple[float, float], broker: str = "1", user: str = "bob", **labels: str
+) -> Series:
     return Series({"broker": broker, "user": user, **labels}, samples)
 
 
-def read(*series: Series, nan_is_zero: bool = False) -> tuple[Mapping[Who, ClientSample], tuple[ReadingProblem, ...]]:
-    each = ReadClient("fetch byte rate", broker_of=broker_of(BrokerLabel("broker")), nan_is_zero=nan_is_zero)
+def read(
+    *series: Series, nan_is_zero: bool = False
+) -> tuple[Mapping[Who, ClientSample], tuple[ReadingProblem, ...]]:
+    each = ReadClient(
+        "fetch byte rate", broker_of=broker_of(BrokerLabel("broker")), nan_is_zero=nan_is_zero
+    )
     newest, oddities = newest_of_each(map(each, series), "fetch byte rate", read_at_seconds=NOW)
     return newest, problems_of(oddities)
 
@@ -41,8 +47,14 @@ def test_the_newest_sample_counts_with_its_own_time() -> None:
 
 
 def test_clients_and_brokers_are_kept_apart() -> None:
-    newest, _ = read(gauge((990, 1.0)), gauge((990, 2.0), broker="2"), gauge((990, 3.0), client_id="app"))
-    assert {who: sample.amount for who, sample in newest.items()} == {BOB: 1.0, (Entity("bob"), 2): 2.0, (Entity("bob", "app"), 1): 3.0}
+    newest, _ = read(
+        gauge((990, 1.0)), gauge((990, 2.0), broker="2"), gauge((990, 3.0), client_id="app")
+    )
+    assert {who: sample.amount for who, sample in newest.items()} == {
+        BOB: 1.0,
+        (Entity("bob"), 2): 2.0,
+        (Entity("bob", "app"), 1): 3.0,
+    }
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
@@ -66,7 +78,11 @@ def test_a_throttle_time_that_is_no_amount_is_unknown(wrong: float) -> None:
 
 
 def test_two_series_of_a_client_at_the_same_time_are_left_out_and_others_stay() -> None:
-    newest, (problem,) = read(gauge((970, 1.0), (985, 1.0)), gauge((980, 2.0), (995, 2.0), job="twice"), gauge((990, 3.0), user="eve"))
+    newest, (problem,) = read(
+        gauge((970, 1.0), (985, 1.0)),
+        gauge((980, 2.0), (995, 2.0), job="twice"),
+        gauge((990, 3.0), user="eve"),
+    )
     assert set(newest) == {(Entity("eve"), 1)}
     assert (problem.reason, problem.broker) == (Reason.METRICS_AMBIGUOUS, 1)
     assert "user=bob" in problem.message
@@ -74,7 +90,10 @@ def test_two_series_of_a_client_at_the_same_time_are_left_out_and_others_stay() 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_series_may_take_over_from_one_that_ended(order: int) -> None:
-    series = [gauge((960, 1.0), (970, 1.0), instance="old"), gauge((980, 2.0), (995, 2.0), instance="new")]
+    series = [
+        gauge((960, 1.0), (970, 1.0), instance="old"),
+        gauge((980, 2.0), (995, 2.0), instance="new"),
+    ]
     newest, problems = read(*series[::order])
     assert newest[BOB].amount == 2.0
     assert problems == ()
@@ -86,7 +105,10 @@ def test_a_client_whose_samples_are_ahead_of_our_clock_is_unknown() -> None:
     assert problem.reason is Reason.METRICS_STALE
 
 
-@pytest.mark.parametrize("series", [gauge((990, 1.0), broker=""), gauge((990, 1.0), user=""), gauge((990, 1.0), user="a b")])
+@pytest.mark.parametrize(
+    "series",
+    [gauge((990, 1.0), broker=""), gauge((990, 1.0), user=""), gauge((990, 1.0), user="a b")],
+)
 def test_a_series_without_broker_or_client_is_left_out_and_named(series: Series) -> None:
     newest, (problem,) = read(series)
     assert newest == {}
@@ -111,14 +133,23 @@ def test_a_user_is_read_back_as_kafka_spells_it(name: str, tag: str) -> None:
     assert entity_of({"user": tag}) == Entity(user=name)
 
 
-@pytest.mark.parametrize("tag", ["a b", "a+b", "%41", "a%2fb", "%", "%zz", "%ff", "CN=x,O=y", "~", "\ud800"])
+@pytest.mark.parametrize(
+    "tag", ["a b", "a+b", "%41", "a%2fb", "%", "%zz", "%ff", "CN=x,O=y", "~", "\ud800"]
+)
 def test_a_user_that_kafka_would_spell_otherwise_is_no_entity(tag: str) -> None:
     assert entity_of({"user": tag}) is None
 
 
 @pytest.mark.parametrize(
     ("tag", "client_id"),
-    [("app-1", "app-1"), ("a b%20", "a b%20"), ('"a:b"', "a:b"), (r'"a\"b\\c\*\?\nd"', 'a"b\\c*?\nd'), ('"', '"'), (r'"a\"', r'"a\"')],
+    [
+        ("app-1", "app-1"),
+        ("a b%20", "a b%20"),
+        ('"a:b"', "a:b"),
+        (r'"a\"b\\c\*\?\nd"', 'a"b\\c*?\nd'),
+        ('"', '"'),
+        (r'"a\"', r'"a\"'),
+    ],
 )
 def test_a_client_id_is_as_it_is_and_loses_jmxs_quotes(tag: str, client_id: str) -> None:
     assert entity_of({"client_id": tag}) == Entity(client_id=client_id)
@@ -133,7 +164,9 @@ def test_a_tag_that_is_empty_is_no_part_of_the_entity() -> None:
     assert entity_of({"user": "bob", "client_id": ""}) == Entity("bob")
 
 
-@pytest.mark.parametrize("labels", [{}, {"user": "", "client_id": ""}, {"topic": "t"}, {"client_id": '""'}])
+@pytest.mark.parametrize(
+    "labels", [{}, {"user": "", "client_id": ""}, {"topic": "t"}, {"client_id": '""'}]
+)
 def test_empty_tags_are_no_entity(labels: dict[str, str]) -> None:
     assert entity_of(labels) is None
 

@@ -24,7 +24,9 @@ from tidegate.prometheus.settings import BrokerLabel
 
 
 def nic(samples: Sequence[tuple[float, float]], **labels: str) -> Series:
-    return Series({"__name__": "sent", "instance": "a:9100", "device": "eth0", **labels}, tuple(samples))
+    return Series(
+        {"__name__": "sent", "instance": "a:9100", "device": "eth0", **labels}, tuple(samples)
+    )
 
 
 def test_each_two_neighbouring_samples_make_a_span_with_the_later_ones_time() -> None:
@@ -55,7 +57,10 @@ def test_nics_of_one_scrape_are_added() -> None:
 
 
 def test_counters_of_one_scrape_that_differ_in_name_are_added() -> None:
-    client, replication = nic([(0, 0), (10, 100)], __name__="bytesout"), nic([(0, 0), (10, 300)], __name__="replicationbytesout")
+    client, replication = (
+        nic([(0, 0), (10, 100)], __name__="bytesout"),
+        nic([(0, 0), (10, 300)], __name__="replicationbytesout"),
+    )
     assert spans_of([client, replication]) == (NicSpan(10, 10, 40.0),)
 
 
@@ -73,14 +78,23 @@ def test_a_nic_that_comes_or_goes_leaves_the_sum_unknown_at_that_moment() -> Non
 def test_two_sources_are_named_in_the_same_words_whichever_was_scraped_first(later: str) -> None:
     begins = {"a:9100": 0.0, "b:9100": 0.0, later: 5.0}
     with pytest.raises(Ambiguous) as raised:
-        spans_of([nic([(at, 0), (at + 10, 100)], instance=instance) for instance, at in begins.items()])
+        spans_of(
+            [nic([(at, 0), (at + 10, 100)], instance=instance) for instance, at in begins.items()]
+        )
     in_order = str(raised.value)
     with pytest.raises(Ambiguous) as raised:
-        spans_of([nic([(at, 0), (at + 10, 100)], instance=instance) for instance, at in reversed(begins.items())])
+        spans_of(
+            [
+                nic([(at, 0), (at + 10, 100)], instance=instance)
+                for instance, at in reversed(begins.items())
+            ]
+        )
     assert str(raised.value) == in_order
 
 
-def test_two_sources_at_the_same_time_are_ambiguous_and_the_message_says_how_they_differ(golden: Callable[[str], None]) -> None:
+def test_two_sources_at_the_same_time_are_ambiguous_and_the_message_says_how_they_differ(
+    golden: Callable[[str], None],
+) -> None:
     with pytest.raises(Ambiguous) as raised:
         spans_of([nic([(0, 0), (10, 100)]), nic([(5, 0), (15, 100)], instance="b:9100")])
     for source in ("'a:9100'", "'b:9100'"):
@@ -90,7 +104,9 @@ def test_two_sources_at_the_same_time_are_ambiguous_and_the_message_says_how_the
 
 def test_two_sources_with_different_nics_are_ambiguous_too() -> None:
     with pytest.raises(Ambiguous):
-        spans_of([nic([(0, 0), (10, 100)]), nic([(0, 0), (10, 100)], instance="b:9100", device="ens5")])
+        spans_of(
+            [nic([(0, 0), (10, 100)]), nic([(0, 0), (10, 100)], instance="b:9100", device="ens5")]
+        )
 
 
 def test_a_source_may_take_over_from_another_and_no_span_lies_between_them() -> None:
@@ -103,7 +119,10 @@ def test_a_sum_beyond_all_numbers_is_unknown() -> None:
     assert spans_of([nic(huge), nic(huge, device="eth1")]) == ()
 
 
-COUNTERS = st.lists(st.tuples(st.integers(1, 60), st.one_of(st.floats(), st.integers(0, 10**15).map(float))), max_size=12)
+COUNTERS = st.lists(
+    st.tuples(st.integers(1, 60), st.one_of(st.floats(), st.integers(0, 10**15).map(float))),
+    max_size=12,
+)
 
 
 @given(first=COUNTERS, second=COUNTERS)
@@ -112,11 +131,16 @@ def test_whatever_the_counters_say_spans_are_amounts_in_order_and_never_overlap(
 ) -> None:
     spans = spans_of([nic(at_rising_times(first)), nic(at_rising_times(second), device="eth1")])
     assert all(0 <= span.bytes_per_second < math.inf and span.seconds > 0 for span in spans)
-    assert all(earlier.at_seconds <= later.at_seconds - later.seconds for earlier, later in pairwise(spans))
+    assert all(
+        earlier.at_seconds <= later.at_seconds - later.seconds for earlier, later in pairwise(spans)
+    )
 
 
 def at_rising_times(steps: list[tuple[int, float]]) -> list[tuple[float, float]]:
-    return [(float(sum(step for step, _ in steps[: n + 1])), value) for n, (_, value) in enumerate(steps)] or [(0.0, 0.0)]
+    return [
+        (float(sum(step for step, _ in steps[: n + 1])), value)
+        for n, (_, value) in enumerate(steps)
+    ] or [(0.0, 0.0)]
 
 
 # --- readings -------------------------------------------------------------------------------------
@@ -131,18 +155,28 @@ def broker_nic(*samples: tuple[float, float], broker: str = "1", **labels: str) 
 
 
 def read(*series: Series) -> tuple[NicSpans, tuple[ReadingProblem, ...]]:
-    spans, oddities = nic_spans(series, Direction.EGRESS, broker_of=broker_of(BrokerLabel("broker")), read_at_seconds=NOW)
+    spans, oddities = nic_spans(
+        series, Direction.EGRESS, broker_of=broker_of(BrokerLabel("broker")), read_at_seconds=NOW
+    )
     return spans, problems_of(oddities)
 
 
 def test_each_broker_has_its_own_spans() -> None:
-    spans, problems = read(broker_nic((980, 0), (990, 100)), broker_nic((980, 0), (990, 700), broker="2"))
-    assert {broker: [span.bytes_per_second for span in found] for broker, found in spans.items()} == {1: [10.0], 2: [70.0]}
+    spans, problems = read(
+        broker_nic((980, 0), (990, 100)), broker_nic((980, 0), (990, 700), broker="2")
+    )
+    assert {
+        broker: [span.bytes_per_second for span in found] for broker, found in spans.items()
+    } == {1: [10.0], 2: [70.0]}
     assert problems == ()
 
 
-def test_series_without_a_broker_are_one_problem_with_their_number_and_an_example(golden: Callable[[str], None]) -> None:
-    spans, (problem,) = read(*(broker_nic((990, 0), broker="", device=f"eth{n}") for n in range(30)))
+def test_series_without_a_broker_are_one_problem_with_their_number_and_an_example(
+    golden: Callable[[str], None],
+) -> None:
+    spans, (problem,) = read(
+        *(broker_nic((990, 0), broker="", device=f"eth{n}") for n in range(30))
+    )
     assert spans == {}
     assert (problem.reason, problem.broker) == (Reason.METRICS_AMBIGUOUS, None)
     assert numbers(problem.message) >= {30}
@@ -150,7 +184,9 @@ def test_series_without_a_broker_are_one_problem_with_their_number_and_an_exampl
     golden(problem.message)
 
 
-def test_a_broker_with_two_sources_has_no_spans_and_its_neighbour_keeps_its_own(golden: Callable[[str], None]) -> None:
+def test_a_broker_with_two_sources_has_no_spans_and_its_neighbour_keeps_its_own(
+    golden: Callable[[str], None],
+) -> None:
     two = [broker_nic((980, 0), (990, 100), instance=instance) for instance in ("a", "b")]
     spans, (problem,) = read(*two, broker_nic((980, 0), (990, 100), broker="2"))
     assert set(spans) == {2}
@@ -160,7 +196,9 @@ def test_a_broker_with_two_sources_has_no_spans_and_its_neighbour_keeps_its_own(
     golden(problem.message)
 
 
-def test_samples_that_are_no_amounts_are_one_problem_of_their_broker(golden: Callable[[str], None]) -> None:
+def test_samples_that_are_no_amounts_are_one_problem_of_their_broker(
+    golden: Callable[[str], None],
+) -> None:
     spans, (problem,) = read(broker_nic((970, math.nan), (980, math.nan), (990, 5.0)))
     assert spans == {1: ()}
     assert (problem.reason, problem.broker) == (Reason.METRICS_UNREADABLE, 1)
@@ -169,7 +207,9 @@ def test_samples_that_are_no_amounts_are_one_problem_of_their_broker(golden: Cal
     golden(problem.message)
 
 
-def test_a_broker_whose_samples_are_ahead_of_our_clock_has_no_spans(golden: Callable[[str], None]) -> None:
+def test_a_broker_whose_samples_are_ahead_of_our_clock_has_no_spans(
+    golden: Callable[[str], None],
+) -> None:
     spans, (problem,) = read(broker_nic((1020, 0), (1030, 100)))
     assert spans == {}
     assert (problem.reason, problem.broker) == (Reason.METRICS_STALE, 1)

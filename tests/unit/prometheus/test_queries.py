@@ -1,4 +1,6 @@
-"""Queries: the presets and queries of one's own, selectors that no value can change, and the broker that a series names."""
+"""Queries: the presets and queries of one's own, selectors that no value can change, and the broker
+that a series names.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,14 @@ from tidegate.prometheus.queries import (
     queries_of,
     selector,
 )
-from tidegate.prometheus.settings import BrokerInstances, BrokerLabel, MetricsSettings, Preset, PrometheusServer, Queries
+from tidegate.prometheus.settings import (
+    BrokerInstances,
+    BrokerLabel,
+    MetricsSettings,
+    Preset,
+    PrometheusServer,
+    Queries,
+)
 
 # --- presets --------------------------------------------------------------------------------------
 # Each preset asks for the metrics of its exporter, leaves out NICs that count bytes twice, and
@@ -42,7 +51,21 @@ def devices_left_out(query: str | None) -> re.Pattern[str]:
 
 
 @pytest.mark.parametrize("preset", [Preset.NODE_EXPORTER, Preset.CADVISOR])
-@pytest.mark.parametrize("device", ["eth0", "eth10", "ens5", "eno1", "enp3s0f1", "enp0s31f6", "ib0", "em1", "p1p1", "enx001122aabbcc"])
+@pytest.mark.parametrize(
+    "device",
+    [
+        "eth0",
+        "eth10",
+        "ens5",
+        "eno1",
+        "enp3s0f1",
+        "enp0s31f6",
+        "ib0",
+        "em1",
+        "p1p1",
+        "enx001122aabbcc",
+    ],
+)
 def test_a_real_nic_is_counted(preset: Preset, device: str) -> None:
     assert not devices_left_out(queries(preset).egress).fullmatch(device)
 
@@ -51,9 +74,46 @@ def test_a_real_nic_is_counted(preset: Preset, device: str) -> None:
 @pytest.mark.parametrize(
     "device",
     [
-        *("lo", "veth0a1b", "docker0", "br-0f1e", "br0", "cni0", "flannel.1", "cali123", "cilium_host", "lxc12ab", "tunl0", "tun0", "tap1"),
-        *("virbr0", "vxlan.calico", "genev_sys_6081", "kube-ipvs0", "nodelocaldns", "dummy0", "ifb0", "wg0", "bond0", "bond0.100", "team0"),
-        *("eth0.100", "eth0@if5", "vlan7", "ip6tnl0", "sit0", "gre0", "erspan0", "enP3p0s2", "ovs-system", "macvlan1"),
+        *(
+            "lo",
+            "veth0a1b",
+            "docker0",
+            "br-0f1e",
+            "br0",
+            "cni0",
+            "flannel.1",
+            "cali123",
+            "cilium_host",
+            "lxc12ab",
+            "tunl0",
+            "tun0",
+            "tap1",
+        ),
+        *(
+            "virbr0",
+            "vxlan.calico",
+            "genev_sys_6081",
+            "kube-ipvs0",
+            "nodelocaldns",
+            "dummy0",
+            "ifb0",
+            "wg0",
+            "bond0",
+            "bond0.100",
+            "team0",
+        ),
+        *(
+            "eth0.100",
+            "eth0@if5",
+            "vlan7",
+            "ip6tnl0",
+            "sit0",
+            "gre0",
+            "erspan0",
+            "enP3p0s2",
+            "ovs-system",
+            "macvlan1",
+        ),
     ],
 )
 def test_a_device_whose_bytes_another_nic_counts_is_left_out(preset: Preset, device: str) -> None:
@@ -69,8 +129,12 @@ def test_a_preset_asks_for_nics_rates_and_throttle_times_in_both_directions(pres
 
 
 @pytest.mark.parametrize("preset", [Preset.NODE_EXPORTER, Preset.CADVISOR, Preset.JMX_EXPORTER])
-@pytest.mark.parametrize("brokers", [BrokerLabel("kafka_id"), BrokerInstances({"10.0.0.1:9100": 1})])
-def test_every_query_of_a_preset_asks_for_series_of_brokers_only(preset: Preset, brokers: BrokerLabel | BrokerInstances) -> None:
+@pytest.mark.parametrize(
+    "brokers", [BrokerLabel("kafka_id"), BrokerInstances({"10.0.0.1:9100": 1})]
+)
+def test_every_query_of_a_preset_asks_for_series_of_brokers_only(
+    preset: Preset, brokers: BrokerLabel | BrokerInstances
+) -> None:
     found = queries(preset, brokers=brokers)
     matcher = 'kafka_id!=""' if isinstance(brokers, BrokerLabel) else 'instance=~"'
     assert all(matcher in getattr(found, field.name) for field in fields(Queries))
@@ -95,14 +159,25 @@ def test_matchers_narrow_every_query_of_a_preset_and_every_declared_one(preset: 
     narrow = {"region": "eu", "cluster": 'or"ders\\'}
     wanted = r',cluster="or\"ders\\",region="eu"}'
     for declared in (Queries(), Queries(egress="sent", fetch_rate='rates{job="a"}')):
-        found, plain = queries(preset, queries=declared, matchers=narrow), queries(preset, queries=declared)
+        found, plain = (
+            queries(preset, queries=declared, matchers=narrow),
+            queries(preset, queries=declared),
+        )
         for field in fields(Queries):
             query, before = getattr(found, field.name), getattr(plain, field.name)
-            assert query == (before.removesuffix("}") + wanted if before.endswith("}") else before + "{" + wanted[1:])
+            assert query == (
+                before.removesuffix("}") + wanted
+                if before.endswith("}")
+                else before + "{" + wanted[1:]
+            )
 
 
 def test_matchers_narrow_the_queries_of_preset_custom() -> None:
-    found = queries(Preset.CUSTOM, queries=Queries(egress="sent", ingress="{__name__=`in{}`, }"), matchers={"cluster": "a"})
+    found = queries(
+        Preset.CUSTOM,
+        queries=Queries(egress="sent", ingress="{__name__=`in{}`, }"),
+        matchers={"cluster": "a"},
+    )
     assert found == Queries(egress='sent{cluster="a"}', ingress='{__name__=`in{}`,cluster="a"}')
 
 
@@ -125,7 +200,9 @@ def test_a_matcher_is_put_into_any_plain_selector(query: str, narrow: str) -> No
 def test_series_name_their_broker_by_a_label_and_cadvisors_by_the_pod() -> None:
     assert identity_of(MetricsSettings(SERVER)) == BrokerLabel("broker")
     assert identity_of(MetricsSettings(SERVER, Preset.CADVISOR)) == BrokerLabel("pod")
-    assert identity_of(MetricsSettings(SERVER, Preset.CADVISOR, brokers=BrokerLabel("id"))) == BrokerLabel("id")
+    assert identity_of(
+        MetricsSettings(SERVER, Preset.CADVISOR, brokers=BrokerLabel("id"))
+    ) == BrokerLabel("id")
 
 
 def test_zookeepers_pods_are_not_taken_for_brokers() -> None:
@@ -140,8 +217,13 @@ def test_secrets_never_show() -> None:
     assert "hidden" not in repr(MetricsSettings(server))
 
 
-@pytest.mark.parametrize(("preset", "label"), [(Preset.NODE_EXPORTER, "broker"), (Preset.JMX_EXPORTER, "broker"), (Preset.CADVISOR, "pod")])
-def test_where_nothing_is_declared_brokers_are_distinguished_by_the_presets_own_label(preset: Preset, label: str) -> None:
+@pytest.mark.parametrize(
+    ("preset", "label"),
+    [(Preset.NODE_EXPORTER, "broker"), (Preset.JMX_EXPORTER, "broker"), (Preset.CADVISOR, "pod")],
+)
+def test_where_nothing_is_declared_brokers_are_distinguished_by_the_presets_own_label(
+    preset: Preset, label: str
+) -> None:
     assert identity_of(MetricsSettings(SERVER, preset)) == BrokerLabel(label)
 
 
@@ -150,7 +232,14 @@ def test_where_nothing_is_declared_brokers_are_distinguished_by_the_presets_own_
 
 
 @pytest.mark.parametrize(
-    ("value", "written"), [("plain", "plain"), ('a"b', r"a\"b"), ("a\\b", r"a\\b"), ("a\nb", r"a\nb"), ('"} or up{a="', r"\"} or up{a=\"")]
+    ("value", "written"),
+    [
+        ("plain", "plain"),
+        ('a"b', r"a\"b"),
+        ("a\\b", r"a\\b"),
+        ("a\nb", r"a\nb"),
+        ('"} or up{a="', r"\"} or up{a=\""),
+    ],
 )
 def test_a_value_is_escaped(value: str, written: str) -> None:
     assert is_equal("user", value) == f'user="{written}"'
@@ -173,7 +262,10 @@ def test_a_literal_escapes_nothing_that_re2_refuses_escaped() -> None:
 
 
 def test_matchers_that_say_nothing_are_left_out() -> None:
-    assert selector(is_equal("__name__", "up"), "", is_not("broker", "")) == '{__name__="up",broker!=""}'
+    assert (
+        selector(is_equal("__name__", "up"), "", is_not("broker", ""))
+        == '{__name__="up",broker!=""}'
+    )
 
 
 def test_a_range_is_whole_seconds_and_never_shorter() -> None:
@@ -185,12 +277,16 @@ def test_a_range_is_whole_seconds_and_never_shorter() -> None:
 # an id.
 
 
-@pytest.mark.parametrize(("value", "broker"), [("0", 0), ("3", 3), ("1001", 1001), ("2147483647", 2147483647)])
+@pytest.mark.parametrize(
+    ("value", "broker"), [("0", 0), ("3", 3), ("1001", 1001), ("2147483647", 2147483647)]
+)
 def test_a_label_spells_the_id(value: str, broker: int) -> None:
     assert broker_of(BrokerLabel("broker"))({"broker": value}) == broker
 
 
-@pytest.mark.parametrize("value", ["", "-1", "1.0", "one", "2147483648", "99999999999", "²", "kafka-3", "ip-10-0-0-1"])
+@pytest.mark.parametrize(
+    "value", ["", "-1", "1.0", "one", "2147483648", "99999999999", "²", "kafka-3", "ip-10-0-0-1"]
+)
 def test_a_label_that_spells_no_id_gives_no_broker(value: str) -> None:
     assert broker_of(BrokerLabel("broker"))({"broker": value}) is None
 
@@ -200,19 +296,27 @@ def test_a_series_without_the_label_has_no_broker() -> None:
 
 
 @pytest.mark.parametrize("label", ["pod", "kubernetes_pod_name"])
-@pytest.mark.parametrize(("pod", "broker"), [("orders-kafka-3", 3), ("my-pool-0", 0), ("orders-brokers-12", 12)])
+@pytest.mark.parametrize(
+    ("pod", "broker"), [("orders-kafka-3", 3), ("my-pool-0", 0), ("orders-brokers-12", 12)]
+)
 def test_a_pods_name_ends_in_the_id(label: str, pod: str, broker: int) -> None:
     assert broker_of(BrokerLabel(label))({label: pod}) == broker
 
 
-@pytest.mark.parametrize("pod", ["orders-entity-operator-6d5c7b-x2x9z", "kafka", "-3", "orders-kafka-03", "orders-kafka-3-0a"])
+@pytest.mark.parametrize(
+    "pod",
+    ["orders-entity-operator-6d5c7b-x2x9z", "kafka", "-3", "orders-kafka-03", "orders-kafka-3-0a"],
+)
 def test_a_pods_name_that_ends_otherwise_gives_no_broker(pod: str) -> None:
     assert broker_of(BrokerLabel("pod"))({"pod": pod}) is None
 
 
 def test_an_instance_on_the_list_is_its_broker_and_any_other_is_none() -> None:
     of = broker_of(BrokerInstances({"10.0.0.1:9100": 1, "10.0.0.2:9100": 2}))
-    assert [of({"instance": instance}) for instance in ("10.0.0.2:9100", "10.0.0.3:9100")] == [2, None]
+    assert [of({"instance": instance}) for instance in ("10.0.0.2:9100", "10.0.0.3:9100")] == [
+        2,
+        None,
+    ]
     assert of({}) is None
 
 
@@ -228,14 +332,22 @@ def test_with_two_brokers_on_a_host_only_the_port_distinguishes_them() -> None:
 
 def test_addresses_of_ipv6_are_not_cut_at_their_colons() -> None:
     of = broker_of(BrokerInstances({"fd00::1": 1, "[fd00::2]:9100": 2}))
-    assert [of({"instance": instance}) for instance in ("fd00::1", "[fd00::2]:7071", "fd00::3")] == [1, 2, None]
+    assert [
+        of({"instance": instance}) for instance in ("fd00::1", "[fd00::2]:7071", "fd00::3")
+    ] == [1, 2, None]
 
 
 def test_matchers_ask_for_series_with_a_broker() -> None:
     assert broker_matcher(BrokerLabel("broker")) == 'broker!=""'
     assert broker_matcher(BrokerLabel("pod")) == 'pod=~".+-[0-9]+"'
-    assert broker_matcher(BrokerInstances({"10.0.0.1:9100": 1, "b": 2})) == r'instance=~"10\\.0\\.0\\.1(:[0-9]+)?|b(:[0-9]+)?"'
+    assert (
+        broker_matcher(BrokerInstances({"10.0.0.1:9100": 1, "b": 2}))
+        == r'instance=~"10\\.0\\.0\\.1(:[0-9]+)?|b(:[0-9]+)?"'
+    )
 
 
 def test_a_long_list_does_not_make_an_address_that_a_proxy_refuses() -> None:
-    assert broker_matcher(BrokerInstances({f"broker-{n}.example.com:9100": n for n in range(500)})) == 'instance!=""'
+    assert (
+        broker_matcher(BrokerInstances({f"broker-{n}.example.com:9100": n for n in range(500)}))
+        == 'instance!=""'
+    )

@@ -1,4 +1,6 @@
-"""A reading never fails: what cannot be known is absent, and said once, however many queries met it."""
+"""A reading never fails: what cannot be known is absent, and said once, however many queries met
+it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from controller_logic.reasons import Reason
 from tests.unit.hands import Hands
 from tests.unit.prometheus.lying_server import LyingServer, Request, serving
 from tidegate.prometheus.reader import PrometheusReader
-from tidegate.prometheus.settings import BearerLogin, MetricsSettings, Preset, PrometheusServer, Queries
+from tidegate.prometheus.settings import (
+    BearerLogin,
+    MetricsSettings,
+    Preset,
+    PrometheusServer,
+    Queries,
+)
 
 NOW = 1000.0
 QUERIES = Queries("sent", "received", "fetched", "produced", "fetch_throttle", "produce_throttle")
@@ -41,16 +49,24 @@ def metric(request: Request) -> str:
 
 def answering(answers: Answers, **envelope: object) -> Callable[[Request], None]:
     def respond(request: Request) -> None:
-        document = {"status": "success", "data": {"resultType": "matrix", "result": answers[metric(request)]}, **envelope}
+        document = {
+            "status": "success",
+            "data": {"resultType": "matrix", "result": answers[metric(request)]},
+            **envelope,
+        }
         request.send(200, json.dumps(document))
 
     return respond
 
 
-def read(respond: Callable[[Request], None], brokers: Collection[int] = (1, 2), **settings: object) -> tuple[Readings, LyingServer]:
+def read(
+    respond: Callable[[Request], None], brokers: Collection[int] = (1, 2), **settings: object
+) -> tuple[Readings, LyingServer]:
     with serving(respond) as server:
         given = {"preset": Preset.CUSTOM, "queries": QUERIES, **settings}
-        reader = PrometheusReader(MetricsSettings(PrometheusServer(server.url), **given), clock=Hands(NOW))  # type: ignore[arg-type]
+        reader = PrometheusReader(
+            MetricsSettings(PrometheusServer(server.url), **given), clock=Hands(NOW)
+        )  # type: ignore[arg-type]
         readings = reader.read(brokers)
         reader.close()
     return readings, server
@@ -76,16 +92,31 @@ def test_a_throttle_time_that_is_missing_is_not_zero() -> None:
     assert readings.clients[Entity("bob"), 2, Direction.EGRESS].throttle_milliseconds is None
 
 
-def test_nics_are_asked_for_long_enough_to_see_k_of_n_and_clients_for_as_long_as_they_are_fresh() -> None:
+def test_nics_are_asked_for_long_enough_to_see_k_of_n_and_clients_for_as_long_as_they_are_fresh() -> (
+    None
+):
     _, server = read(answering(WHOLE), scrape_interval_seconds=30, stale_after_seconds=90)
-    assert [seen.query for seen in server.seen[:3]] == ["sent[150s]", "received[150s]", "fetched[90s]"]
+    assert [seen.query for seen in server.seen[:3]] == [
+        "sent[150s]",
+        "received[150s]",
+        "fetched[90s]",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("status", "reason"), [(503, Reason.PROMETHEUS_UNREACHABLE), (401, Reason.NOT_AUTHORIZED), (302, Reason.NOT_AUTHORIZED)]
+    ("status", "reason"),
+    [
+        (503, Reason.PROMETHEUS_UNREACHABLE),
+        (401, Reason.NOT_AUTHORIZED),
+        (302, Reason.NOT_AUTHORIZED),
+    ],
 )
-def test_a_server_that_cannot_be_asked_is_asked_one_query_and_reported_once(status: int, reason: Reason) -> None:
-    readings, server = read(lambda request: request.send(status, "", Location="https://login.example.com"))
+def test_a_server_that_cannot_be_asked_is_asked_one_query_and_reported_once(
+    status: int, reason: Reason
+) -> None:
+    readings, server = read(
+        lambda request: request.send(status, "", Location="https://login.example.com")
+    )
     assert (readings.nic, readings.clients) == ({}, {})
     assert reasons(readings) == [reason]
     assert {seen.query for seen in server.seen} == {"sent[75s]"}
@@ -100,7 +131,9 @@ def test_a_partial_answer_is_no_answer_and_is_reported_once() -> None:
 
 def test_a_query_that_fails_leaves_the_answers_of_the_others() -> None:
     def fails_one(request: Request) -> None:
-        request.send(400, '{"error": "no"}') if metric(request) == "fetch_throttle" else answering(WHOLE)(request)
+        request.send(400, '{"error": "no"}') if metric(request) == "fetch_throttle" else answering(
+            WHOLE
+        )(request)
 
     readings, _ = read(fails_one)
     assert reasons(readings) == [Reason.METRICS_QUERY_REFUSED]
@@ -129,20 +162,32 @@ def test_one_direction_of_one_broker_is_missed_by_name() -> None:
 
 
 def test_one_sample_is_not_a_reading() -> None:
-    readings, _ = read(answering({**WHOLE, "sent": [of_broker(broker, NIC[:1]) for broker in (1, 2)]}))
-    assert [(problem.reason, problem.broker) for problem in readings.problems] == [(Reason.METRICS_MISSING, None)]
+    readings, _ = read(
+        answering({**WHOLE, "sent": [of_broker(broker, NIC[:1]) for broker in (1, 2)]})
+    )
+    assert [(problem.reason, problem.broker) for problem in readings.problems] == [
+        (Reason.METRICS_MISSING, None)
+    ]
 
 
 def test_old_samples_are_stale_and_keep_their_times() -> None:
-    readings, _ = read(answering({**WHOLE, "sent": [of_broker(broker, [[930, "0"], [945, "15"]]) for broker in (1, 2)]}))
-    assert [(problem.reason, problem.broker) for problem in readings.problems] == [(Reason.METRICS_STALE, None)]
+    readings, _ = read(
+        answering(
+            {**WHOLE, "sent": [of_broker(broker, [[930, "0"], [945, "15"]]) for broker in (1, 2)]}
+        )
+    )
+    assert [(problem.reason, problem.broker) for problem in readings.problems] == [
+        (Reason.METRICS_STALE, None)
+    ]
     assert readings.nic[1, Direction.EGRESS][-1].at_seconds == 945
 
 
 def test_a_broker_of_which_something_worse_is_known_is_not_missed_as_well() -> None:
     twice = [of_broker(1, NIC, instance=instance) for instance in ("a", "b")]
     readings, _ = read(answering({**WHOLE, "sent": [*twice, of_broker(2, NIC)]}))
-    assert [(problem.reason, problem.broker) for problem in readings.problems] == [(Reason.METRICS_AMBIGUOUS, 1)]
+    assert [(problem.reason, problem.broker) for problem in readings.problems] == [
+        (Reason.METRICS_AMBIGUOUS, 1)
+    ]
 
 
 def test_what_is_odd_in_one_direction_does_not_hide_that_the_other_is_missing() -> None:
@@ -156,7 +201,9 @@ def test_what_is_odd_in_one_direction_does_not_hide_that_the_other_is_missing() 
 
 def test_a_broker_whose_clients_could_not_be_asked_for_is_not_said_to_have_none() -> None:
     def fails_one(request: Request) -> None:
-        request.send(400, '{"error": "no"}') if metric(request) == "fetched" else answering(WHOLE)(request)
+        request.send(400, '{"error": "no"}') if metric(request) == "fetched" else answering(WHOLE)(
+            request
+        )
 
     readings, _ = read(fails_one)
     assert reasons(readings) == [Reason.METRICS_QUERY_REFUSED]
@@ -180,7 +227,9 @@ def test_all_queries_together_have_one_time_limit() -> None:
         answering(WHOLE)(request)
 
     with serving(slow) as server:
-        settings = MetricsSettings(PrometheusServer(server.url, reading_timeout_seconds=0.5), Preset.CUSTOM, QUERIES)
+        settings = MetricsSettings(
+            PrometheusServer(server.url, reading_timeout_seconds=0.5), Preset.CUSTOM, QUERIES
+        )
         started = time.monotonic()
         readings = PrometheusReader(settings, clock=Hands(NOW)).read((1, 2))
     assert time.monotonic() - started < 2
@@ -189,7 +238,12 @@ def test_all_queries_together_have_one_time_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    "server", [PrometheusServer("nonsense"), PrometheusServer("http://[::1"), PrometheusServer("http://127.0.0.1:1", BearerLogin("a\nb"))]
+    "server",
+    [
+        PrometheusServer("nonsense"),
+        PrometheusServer("http://[::1"),
+        PrometheusServer("http://127.0.0.1:1", BearerLogin("a\nb")),
+    ],
 )
 def test_settings_that_cannot_work_are_a_problem_and_no_exception(server: PrometheusServer) -> None:
     readings = PrometheusReader(MetricsSettings(server)).read((1,))

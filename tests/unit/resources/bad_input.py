@@ -16,7 +16,9 @@ from tidegate.resources import parse_object
 
 @dataclass(frozen=True)
 class BadInput:
-    """One wrong object. `field` is the path that must be named; `server_says` defaults to the models' words for it."""
+    """One wrong object. `field` is the path that must be named; `server_says` defaults to the
+    models' words for it.
+    """
 
     name: str
     document: Document
@@ -94,8 +96,18 @@ UNKNOWN_AND_MISTYPED = (
         f"{MEMBER}.usr",
         server_says='unknown field "spec.members[0].usr"',
     ),
-    BadInput("number for a name", tier({"members.0.user": 7}), f"{MEMBER}.user", server_says="must be of type string"),
-    BadInput("text for a list", tier({"members": "all"}), "spec.members", server_says="must be of type array"),
+    BadInput(
+        "number for a name",
+        tier({"members.0.user": 7}),
+        f"{MEMBER}.user",
+        server_says="must be of type string",
+    ),
+    BadInput(
+        "text for a list",
+        tier({"members": "all"}),
+        "spec.members",
+        server_says="must be of type array",
+    ),
     BadInput(
         "text for a number",
         policy({"escalation.holdSeconds": "45"}),
@@ -109,15 +121,37 @@ UNKNOWN_AND_MISTYPED = (
         server_says="must be of type integer",
     ),
     BadInput("boolean byte rate", tier({FETCH: True}), FETCH_FIELD, server_says="must be of type"),
-    BadInput("fractional byte rate", tier({FETCH: 1048576.5}), FETCH_FIELD, server_says="must be of type"),
-    BadInput("unknown level", tier({"level": "L4"}), "spec.level", server_says='supported values: "L0", "L1", "L2", "L3"'),
+    BadInput(
+        "fractional byte rate", tier({FETCH: 1048576.5}), FETCH_FIELD, server_says="must be of type"
+    ),
+    BadInput(
+        "unknown level",
+        tier({"level": "L4"}),
+        "spec.level",
+        server_says='supported values: "L0", "L1", "L2", "L3"',
+    ),
     BadInput("no mode", policy({"mode": ABSENT}), "spec.mode", server_says="Required value"),
-    BadInput("unknown mode", policy({"mode": "DryRun"}), "spec.mode", server_says='supported values: "Observe", "Enforce"'),
+    BadInput(
+        "unknown mode",
+        policy({"mode": "DryRun"}),
+        "spec.mode",
+        server_says='supported values: "Observe", "Enforce"',
+    ),
 )
 
 NAMES = (
-    BadInput("empty user", tier({"members.0.user": ""}), f"{MEMBER}.user", server_says="at least 1 chars long"),
-    BadInput("user over 256", tier({"members.0.user": "x" * 257}), f"{MEMBER}.user", server_says="may not be more than 256"),
+    BadInput(
+        "empty user",
+        tier({"members.0.user": ""}),
+        f"{MEMBER}.user",
+        server_says="at least 1 chars long",
+    ),
+    BadInput(
+        "user over 256",
+        tier({"members.0.user": "x" * 257}),
+        f"{MEMBER}.user",
+        server_says="may not be more than 256",
+    ),
     BadInput(
         "client id over 256",
         tier({"members.0.clientId": "x" * 257}),
@@ -129,7 +163,12 @@ NAMES = (
     BadInput("user .", tier({"members.0.user": "."}), f"{MEMBER}.user"),
     BadInput("client id ..", tier({"members.0.clientId": ".."}), f"{MEMBER}.clientId"),
     BadInput("user <default>", tier({"members.0.user": "<default>"}), f"{MEMBER}.user"),
-    BadInput("empty member name", tier({"members.0.name": ""}), f"{MEMBER}.name", server_says="at least 1 chars long"),
+    BadInput(
+        "empty member name",
+        tier({"members.0.name": ""}),
+        f"{MEMBER}.name",
+        server_says="at least 1 chars long",
+    ),
     BadInput("member name with a space", tier({"members.0.name": "a b"}), f"{MEMBER}.name"),
     BadInput(
         "topic with a slash",
@@ -143,9 +182,19 @@ NAMES = (
         f"{MEMBER}.topics[0]",
         server_says="should match '^[A-Za-z0-9._-]*[*]?$'",
     ),
-    BadInput("empty topic", tier({"members.0.topics.0": ""}), f"{MEMBER}.topics[0]", server_says="at least 1 chars long"),
+    BadInput(
+        "empty topic",
+        tier({"members.0.topics.0": ""}),
+        f"{MEMBER}.topics[0]",
+        server_says="at least 1 chars long",
+    ),
     BadInput("topic ..", tier({"members.0.topics.0": ".."}), f"{MEMBER}.topics[0]"),
-    BadInput("topic over 249", tier({"members.0.topics.0": "t" * 250}), f"{MEMBER}.topics[0]", server_says="may not be more than 249"),
+    BadInput(
+        "topic over 249",
+        tier({"members.0.topics.0": "t" * 250}),
+        f"{MEMBER}.topics[0]",
+        server_says="may not be more than 249",
+    ),
     BadInput("upper case policy name", tier({"policyRef.name": "Orders"}), "spec.policyRef.name"),
 )
 
@@ -163,7 +212,12 @@ MEMBERS = (
         "spec.members",
         server_says="Duplicate value",
     ),
-    BadInput("same topic twice", tier({"members.0.topics": ["a", "a"]}), f"{MEMBER}.topics", server_says="Duplicate value"),
+    BadInput(
+        "same topic twice",
+        tier({"members.0.topics": ["a", "a"]}),
+        f"{MEMBER}.topics",
+        server_says="Duplicate value",
+    ),
     BadInput("neither user nor client id", tier({"members.0": {"name": "empty"}}), MEMBER),
     BadInput(
         "topics missing for perPartition",
@@ -239,9 +293,19 @@ BAD_TIERS = (*BYTE_RATES, *UNKNOWN_AND_MISTYPED, *NAMES, *MEMBERS, *THROTTLED)
 
 
 KAFKA = (
-    BadInput("servers without port", policy({"kafka.bootstrapServers": "kafka-1"}), "spec.kafka.bootstrapServers"),
-    BadInput("servers with a space", policy({"kafka.bootstrapServers": "a:1, b:2"}), "spec.kafka.bootstrapServers"),
-    BadInput("ZooKeeper without zookeeper", policy({"kafka.zookeeper": ABSENT}), "spec.kafka.zookeeper"),
+    BadInput(
+        "servers without port",
+        policy({"kafka.bootstrapServers": "kafka-1"}),
+        "spec.kafka.bootstrapServers",
+    ),
+    BadInput(
+        "servers with a space",
+        policy({"kafka.bootstrapServers": "a:1, b:2"}),
+        "spec.kafka.bootstrapServers",
+    ),
+    BadInput(
+        "ZooKeeper without zookeeper", policy({"kafka.zookeeper": ABSENT}), "spec.kafka.zookeeper"
+    ),
     BadInput(
         "a quota store of a later version",
         policy({"kafka.quotaStore": "AdminApi", "kafka.zookeeper": ABSENT}),
@@ -295,18 +359,37 @@ LOGINS = (
     ),
     BadInput(
         "tls with a user",
-        policy({"kafka.authentication": {"type": "tls", "username": "orders", "certificateAndKey": _CERTIFICATE}}),
+        policy(
+            {
+                "kafka.authentication": {
+                    "type": "tls",
+                    "username": "orders",
+                    "certificateAndKey": _CERTIFICATE,
+                }
+            }
+        ),
         "spec.kafka.authentication.username",
         "username must be left out with type tls",
     ),
     BadInput(
         "tls with a password",
-        policy({"kafka.authentication": {"type": "tls", "passwordSecret": _PASSWORD, "certificateAndKey": _CERTIFICATE}}),
+        policy(
+            {
+                "kafka.authentication": {
+                    "type": "tls",
+                    "passwordSecret": _PASSWORD,
+                    "certificateAndKey": _CERTIFICATE,
+                }
+            }
+        ),
         "spec.kafka.authentication.passwordSecret",
         "passwordSecret must be left out with type tls",
     ),
     BadInput(
-        "a login that brokers do not have", policy({"kafka.authentication.type": "digest"}), "spec.kafka.authentication.type", "plain"
+        "a login that brokers do not have",
+        policy({"kafka.authentication.type": "digest"}),
+        "spec.kafka.authentication.type",
+        "plain",
     ),
     BadInput(
         "a login that ZooKeeper does not have",
@@ -386,7 +469,10 @@ LOGINS = (
             {
                 "metrics.prometheus.url": "http://prometheus:9090",
                 "metrics.prometheus.tls": ABSENT,
-                "metrics.prometheus.authentication": {"type": "tls", "certificateAndKey": _CERTIFICATE},
+                "metrics.prometheus.authentication": {
+                    "type": "tls",
+                    "certificateAndKey": _CERTIFICATE,
+                },
             }
         ),
         "spec.metrics.prometheus.url",
@@ -417,7 +503,13 @@ METRICS_AND_BROKERS = (
     ),
     BadInput(
         "released before readings are stale where unset",
-        policy({"metrics.staleAfterSeconds": ABSENT, "metrics.scrapeIntervalSeconds": 300, "metrics.whenStale": {"action": "Release"}}),
+        policy(
+            {
+                "metrics.staleAfterSeconds": ABSENT,
+                "metrics.scrapeIntervalSeconds": 300,
+                "metrics.whenStale": {"action": "Release"},
+            }
+        ),
         "spec.metrics.whenStale.afterSeconds",
     ),
     BadInput(
@@ -454,7 +546,12 @@ METRICS_AND_BROKERS = (
             "blank": "  ",
         }.items()
     ),
-    BadInput("no matchers", policy({"metrics.matchers": {}}), "spec.metrics.matchers", server_says="should have at least 1 properties"),
+    BadInput(
+        "no matchers",
+        policy({"metrics.matchers": {}}),
+        "spec.metrics.matchers",
+        server_says="should have at least 1 properties",
+    ),
     BadInput(
         "a matcher for no label",
         policy({"metrics.matchers": {"my-cluster": "a"}}),
@@ -484,7 +581,13 @@ METRICS_AND_BROKERS = (
     ),
     BadInput(
         "one broker twice",
-        policy({"metrics.brokerIdentity": {"instances": [{"instance": "a:1", "id": 1}, {"instance": "b:1", "id": 1}]}}),
+        policy(
+            {
+                "metrics.brokerIdentity": {
+                    "instances": [{"instance": "a:1", "id": 1}, {"instance": "b:1", "id": 1}]
+                }
+            }
+        ),
         "spec.metrics.brokerIdentity.instances",
     ),
     *(
@@ -506,7 +609,14 @@ METRICS_AND_BROKERS = (
     ),
     BadInput(
         "broker in two overrides",
-        policy({"brokers.overrides": [{"ids": [1, 2], "egress": {"limit": "1G"}}, {"ids": [2], "egress": {"limit": "2G"}}]}),
+        policy(
+            {
+                "brokers.overrides": [
+                    {"ids": [1, 2], "egress": {"limit": "1G"}},
+                    {"ids": [2], "egress": {"limit": "2G"}},
+                ]
+            }
+        ),
         "spec.brokers.overrides",
     ),
     BadInput(
@@ -528,10 +638,16 @@ MOTION = (
         "spec.escalation",
     ),
     BadInput(
-        "mute of 1 s", policy({"escalation.maxMuteSeconds": 1}), "spec.escalation.maxMuteSeconds", server_says="greater than or equal to 2"
+        "mute of 1 s",
+        policy({"escalation.maxMuteSeconds": 1}),
+        "spec.escalation.maxMuteSeconds",
+        server_says="greater than or equal to 2",
     ),
     BadInput(
-        "removal of 0 percent", policy({"removal.maxPercent": 0}), "spec.removal.maxPercent", server_says="greater than or equal to 1"
+        "removal of 0 percent",
+        policy({"removal.maxPercent": 0}),
+        "spec.removal.maxPercent",
+        server_says="greater than or equal to 1",
     ),
     BadInput("empty default", policy({"defaults.user": {}}), "spec.defaults.user"),
     BadInput("empty defaults", policy({"defaults": {}}), "spec.defaults"),
@@ -564,11 +680,30 @@ BAD_ROLLUPS = (
         "spec.rollup.intervalSeconds",
         server_says="greater than or equal to 300",
     ),
-    BadInput("no storage", policy({"rollup.storage": ABSENT}), "spec.rollup.storage", server_says="Required value"),
-    BadInput("tables on the web", policy({"rollup.storage.url": "https://tables"}), "spec.rollup.storage.url"),
-    BadInput("a path that climbs", policy({"rollup.storage.url": "file:///var/../etc"}), "spec.rollup.storage.url"),
-    BadInput("the root of a Pod", policy({"rollup.storage.url": "file:///"}), "spec.rollup.storage.url"),
-    BadInput("credentials of a bucket", policy({"rollup.storage.url": "s3://me:pw@b/x"}), "spec.rollup.storage.url"),
+    BadInput(
+        "no storage",
+        policy({"rollup.storage": ABSENT}),
+        "spec.rollup.storage",
+        server_says="Required value",
+    ),
+    BadInput(
+        "tables on the web",
+        policy({"rollup.storage.url": "https://tables"}),
+        "spec.rollup.storage.url",
+    ),
+    BadInput(
+        "a path that climbs",
+        policy({"rollup.storage.url": "file:///var/../etc"}),
+        "spec.rollup.storage.url",
+    ),
+    BadInput(
+        "the root of a Pod", policy({"rollup.storage.url": "file:///"}), "spec.rollup.storage.url"
+    ),
+    BadInput(
+        "credentials of a bucket",
+        policy({"rollup.storage.url": "s3://me:pw@b/x"}),
+        "spec.rollup.storage.url",
+    ),
     BadInput(
         "a folder without a volume",
         policy({"rollup.storage.claimName": ABSENT}),
@@ -579,14 +714,26 @@ BAD_ROLLUPS = (
         policy({"rollup.storage.url": "s3://usage/tidegate"}),
         "spec.rollup.storage.claimName",
     ),
-    BadInput("memory without a unit", policy({"rollup.driver.memory": "3000000000"}), "spec.rollup.driver.memory"),
-    BadInput("memory of a phone", policy({"rollup.executors.memory": "512Mi"}), "spec.rollup.executors.memory"),
+    BadInput(
+        "memory without a unit",
+        policy({"rollup.driver.memory": "3000000000"}),
+        "spec.rollup.driver.memory",
+    ),
+    BadInput(
+        "memory of a phone",
+        policy({"rollup.executors.memory": "512Mi"}),
+        "spec.rollup.executors.memory",
+    ),
     BadInput(
         "five minutes kept longer than hours",
         policy({"rollup.retentionDays": {"fiveMinutes": 401}}),
         "spec.rollup.retentionDays",
     ),
-    BadInput("a price with a currency", policy({"rollup.pricePerGiB.fetch": "2 EUR"}), "spec.rollup.pricePerGiB.fetch"),
+    BadInput(
+        "a price with a currency",
+        policy({"rollup.pricePerGiB.fetch": "2 EUR"}),
+        "spec.rollup.pricePerGiB.fetch",
+    ),
     BadInput("no price at all", policy({"rollup.pricePerGiB": {}}), "spec.rollup.pricePerGiB"),
     BadInput(
         "recommendations applied without a bound",
@@ -633,10 +780,28 @@ MOMENTS = (
 
 BAD_OVERRIDES = (
     BadInput("override without a target", override({"target": {}}), "spec.target"),
-    BadInput("override for a level and a user", override({"target": {"level": "L2", "user": "a"}}), "spec.target"),
-    BadInput("override for a level and a client id", override({"target": {"level": "L2", "clientId": "a"}}), "spec.target"),
-    BadInput("override without a target", override({"target": ABSENT}), "spec.target", server_says="Required value"),
-    BadInput("override without an action", override({"action": ABSENT}), "spec.action", server_says="Required value"),
+    BadInput(
+        "override for a level and a user",
+        override({"target": {"level": "L2", "user": "a"}}),
+        "spec.target",
+    ),
+    BadInput(
+        "override for a level and a client id",
+        override({"target": {"level": "L2", "clientId": "a"}}),
+        "spec.target",
+    ),
+    BadInput(
+        "override without a target",
+        override({"target": ABSENT}),
+        "spec.target",
+        server_says="Required value",
+    ),
+    BadInput(
+        "override without an action",
+        override({"action": ABSENT}),
+        "spec.action",
+        server_says="Required value",
+    ),
     BadInput(
         "unknown action",
         override({"action": "Mute"}),
@@ -653,7 +818,9 @@ BAD_OVERRIDES = (
     BadInput("rates without a form", override({"rates": {}}), "spec.rates"),
     BadInput("rates in two forms", override({"rates.total": {"fetch": "1Mi"}}), "spec.rates"),
     BadInput("rates without a direction", override({"rates": {"total": {}}}), "spec.rates.total"),
-    BadInput("rates of 0", override({"rates.perPartition.fetch": "0"}), "spec.rates.perPartition.fetch"),
+    BadInput(
+        "rates of 0", override({"rates.perPartition.fetch": "0"}), "spec.rates.perPartition.fetch"
+    ),
     BadInput(
         "rates with a request percentage",
         override({"rates.requestPercentage": 200}),
@@ -666,16 +833,47 @@ BAD_OVERRIDES = (
         "spec.target.level",
         server_says='supported values: "L0", "L1", "L2", "L3"',
     ),
-    BadInput("override of the default user", override({"target.user": "<default>"}), "spec.target.user"),
-    BadInput("override without a policy", override({"policyRef": ABSENT}), "spec.policyRef", server_says="Required value"),
-    BadInput("override without an end", override({"expiresAt": ABSENT}), "spec.expiresAt", server_says="Required value"),
-    BadInput("list for an end", override({"expiresAt": []}), "spec.expiresAt", server_says="must be of type string"),
-    BadInput("empty end", override({"expiresAt": ""}), "spec.expiresAt", server_says="at least 1 chars long"),
-    BadInput("override without a reason", override({"reason": ABSENT}), "spec.reason", server_says="Required value"),
+    BadInput(
+        "override of the default user", override({"target.user": "<default>"}), "spec.target.user"
+    ),
+    BadInput(
+        "override without a policy",
+        override({"policyRef": ABSENT}),
+        "spec.policyRef",
+        server_says="Required value",
+    ),
+    BadInput(
+        "override without an end",
+        override({"expiresAt": ABSENT}),
+        "spec.expiresAt",
+        server_says="Required value",
+    ),
+    BadInput(
+        "list for an end",
+        override({"expiresAt": []}),
+        "spec.expiresAt",
+        server_says="must be of type string",
+    ),
+    BadInput(
+        "empty end",
+        override({"expiresAt": ""}),
+        "spec.expiresAt",
+        server_says="at least 1 chars long",
+    ),
+    BadInput(
+        "override without a reason",
+        override({"reason": ABSENT}),
+        "spec.reason",
+        server_says="Required value",
+    ),
     BadInput("blank reason", override({"reason": "   "}), "spec.reason"),
-    BadInput("empty reason", override({"reason": ""}), "spec.reason", server_says="at least 1 chars long"),
+    BadInput(
+        "empty reason", override({"reason": ""}), "spec.reason", server_says="at least 1 chars long"
+    ),
     BadInput("reason of two lines", override({"reason": "a\nb"}), "spec.reason"),
-    BadInput("endless reason", override({"reason": "x" * 513}), "spec.reason", server_says="Too long"),
+    BadInput(
+        "endless reason", override({"reason": "x" * 513}), "spec.reason", server_says="Too long"
+    ),
     *MOMENTS,
 )
 

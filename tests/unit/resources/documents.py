@@ -20,28 +20,47 @@ _POLICY: Document = {
             "quotaStore": "ZooKeeper",
             "zookeeper": {
                 "connect": "zk-1:2181,zk-2:2181/kafka",
-                "tls": {"trustedCertificates": [{"secretName": "zookeeper-ca", "pattern": "*.crt"}]},
+                "tls": {
+                    "trustedCertificates": [{"secretName": "zookeeper-ca", "pattern": "*.crt"}]
+                },
                 "authentication": {
                     "type": "digest",
                     "username": "kafka",
                     "passwordSecret": {"secretName": "zookeeper", "password": "password"},
-                    "certificateAndKey": {"secretName": "zookeeper", "certificate": "tls.crt", "key": "tls.key"},
+                    "certificateAndKey": {
+                        "secretName": "zookeeper",
+                        "certificate": "tls.crt",
+                        "key": "tls.key",
+                    },
                 },
             },
-            "tls": {"trustedCertificates": [{"secretName": "kafka-cluster-ca-cert", "certificate": "ca.crt"}]},
+            "tls": {
+                "trustedCertificates": [
+                    {"secretName": "kafka-cluster-ca-cert", "certificate": "ca.crt"}
+                ]
+            },
             "authentication": {
                 "type": "scram-sha-512",
                 "username": "tidegate",
                 "passwordSecret": {"secretName": "tidegate", "password": "password"},
-                "certificateAndKey": {"secretName": "tidegate", "certificate": "user.crt", "key": "user.key"},
+                "certificateAndKey": {
+                    "secretName": "tidegate",
+                    "certificate": "user.crt",
+                    "key": "user.key",
+                },
             },
             "quotaWindow": {"samples": 11, "sampleSeconds": 1},
         },
         "metrics": {
             "prometheus": {
                 "url": "https://prometheus:9090",
-                "tls": {"trustedCertificates": [{"secretName": "authority", "certificate": "ca.crt"}]},
-                "authentication": {"type": "bearer", "tokenSecret": {"secretName": "prometheus", "token": "token"}},
+                "tls": {
+                    "trustedCertificates": [{"secretName": "authority", "certificate": "ca.crt"}]
+                },
+                "authentication": {
+                    "type": "bearer",
+                    "tokenSecret": {"secretName": "prometheus", "token": "token"},
+                },
             },
             "preset": "NodeExporter",
             "queries": {"egress": "node_network_transmit_bytes_total"},
@@ -57,7 +76,13 @@ _POLICY: Document = {
             "overrides": [{"ids": [7, 8], "egress": {"limit": "3125M"}}],
         },
         "leaderScaling": {"method": "Max", "minimumChangePercent": 10},
-        "escalation": {"speed": "Ladder", "maxMuteSeconds": 12, "cutToPercent": 97, "raiseToPercent": 95, "holdSeconds": 45},
+        "escalation": {
+            "speed": "Ladder",
+            "maxMuteSeconds": 12,
+            "cutToPercent": 97,
+            "raiseToPercent": 95,
+            "holdSeconds": 45,
+        },
         "defaults": {
             "user": {"fetch": "50Mi", "produce": "50Mi", "requestPercentage": 200},
             "clientId": {"fetch": "20Mi"},
@@ -119,12 +144,16 @@ _OVERRIDE: Document = {
 
 
 def policy(changes: Mapping[str, object] | None = None) -> Document:
-    """A sound policy that uses every field; `changes` maps dotted paths below spec to values, ABSENT to leave out."""
+    """A sound policy that uses every field; `changes` maps dotted paths below spec to values,
+    ABSENT to leave out.
+    """
     return _changed(_POLICY, changes or {})
 
 
 def tier(changes: Mapping[str, object] | None = None) -> Document:
-    """A sound tier of one member that uses every field; `changes` as for `policy`, list items by number."""
+    """A sound tier of one member that uses every field; `changes` as for `policy`, list items by
+    number.
+    """
     return _changed(_TIER, changes or {})
 
 

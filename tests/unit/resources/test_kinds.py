@@ -1,4 +1,6 @@
-"""Documents become resources, or one sentence that names the object, the field and what must hold."""
+"""Documents become resources, or one sentence that names the object, the field and what must
+hold.
+"""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,7 +13,13 @@ from tests.goldens.golden import numbers
 from tests.unit.resources.bad_input import BAD_INPUT, BadInput
 from tests.unit.resources.documents import ABSENT, member, override, policy, tier
 from tidegate.errors import InvalidResource
-from tidegate.resources import BrokerBandwidthPolicy, BusinessTier, parse_object, parse_policy, parse_tier
+from tidegate.resources import (
+    BrokerBandwidthPolicy,
+    BusinessTier,
+    parse_object,
+    parse_policy,
+    parse_tier,
+)
 from tidegate.resources.rates import CEILING_BYTES_PER_SECOND
 from tidegate.resources.status import MemberStatus, QuotaInForce, TierStatus, TotalRates
 
@@ -52,15 +60,21 @@ def test_a_misspelt_top_level_field_in_a_file_is_named() -> None:
 
 
 def test_python_names_of_fields_are_not_accepted_from_outside() -> None:
-    assert "spec.policyRef" in wrong_fields(tier({"policyRef": ABSENT, "policy_ref": {"name": "orders"}}))
+    assert "spec.policyRef" in wrong_fields(
+        tier({"policyRef": ABSENT, "policy_ref": {"name": "orders"}})
+    )
 
 
 def test_status_is_never_read() -> None:
-    assert parse_object({**tier(), "status": {"members": "nonsense"}}, strict=True) == parse_object(tier(), strict=True)
+    assert parse_object({**tier(), "status": {"members": "nonsense"}}, strict=True) == parse_object(
+        tier(), strict=True
+    )
 
 
 def test_null_means_left_out_as_on_the_api_server() -> None:
-    assert parse_object(tier({"members.0.user": None}), strict=True) == parse_object(tier({"members.0.user": ABSENT}), strict=True)
+    assert parse_object(tier({"members.0.user": None}), strict=True) == parse_object(
+        tier({"members.0.user": ABSENT}), strict=True
+    )
 
 
 def test_null_for_what_is_required_is_refused() -> None:
@@ -97,7 +111,9 @@ def test_an_object_without_a_usable_name_is_refused(metadata: object) -> None:
     assert "metadata" in refused({**tier(), "metadata": metadata}).message
 
 
-@pytest.mark.parametrize("change", [{"kind": "Deployment"}, {"apiVersion": "tidegate.io/v9"}, {"kind": None}])
+@pytest.mark.parametrize(
+    "change", [{"kind": "Deployment"}, {"apiVersion": "tidegate.io/v9"}, {"kind": None}]
+)
 def test_a_foreign_document_is_refused_by_what_it_is(change: dict[str, object]) -> None:
     document = {**tier(), **change}
     refusal = refused(document)
@@ -116,31 +132,51 @@ def test_an_object_from_a_file_lands_in_the_default_namespace() -> None:
 
 
 def test_a_minimal_policy_needs_only_what_has_no_default() -> None:
-    kafka = {"bootstrapServers": "[::1]:9092", "quotaStore": "ZooKeeper", "zookeeper": {"connect": "[::1]:2181"}}
+    kafka = {
+        "bootstrapServers": "[::1]:9092",
+        "quotaStore": "ZooKeeper",
+        "zookeeper": {"connect": "[::1]:2181"},
+    }
     document = {**policy(), "spec": {"mode": "Observe", "kafka": kafka}}
     assert parse_policy(document, strict=True).spec.metrics is None
 
 
-@pytest.mark.parametrize("user", ["ANONYMOUS", "CN=kafka,OU=x,O=y", "alice w*+~", "用户", " spaced ", "default", "x" * 256])
+@pytest.mark.parametrize(
+    "user",
+    ["ANONYMOUS", "CN=kafka,OU=x,O=y", "alice w*+~", "用户", " spaced ", "default", "x" * 256],
+)
 def test_every_legal_kafka_name_is_accepted(user: str) -> None:
     assert parse_tier(tier({"members.0.user": user}), strict=True).spec.members[0].user == user
 
 
-@pytest.mark.parametrize("topic", ["orders", "__consumer_offsets", "a.b-c_d", "clicks.*", "*", "t" * 249])
+@pytest.mark.parametrize(
+    "topic", ["orders", "__consumer_offsets", "a.b-c_d", "clicks.*", "*", "t" * 249]
+)
 def test_every_legal_topic_or_prefix_is_accepted(topic: str) -> None:
-    assert parse_tier(tier({"members.0.topics": [topic]}), strict=True).spec.members[0].topics == (topic,)
+    assert parse_tier(tier({"members.0.topics": [topic]}), strict=True).spec.members[0].topics == (
+        topic,
+    )
 
 
 def test_a_throttled_rate_may_equal_the_contract_however_both_are_written() -> None:
-    throttled = parse_tier(tier({"throttledRates.perPartition.fetch": "10Mi"}), strict=True).spec.throttled_rates
+    throttled = parse_tier(
+        tier({"throttledRates.perPartition.fetch": "10Mi"}), strict=True
+    ).spec.throttled_rates
     assert throttled is not None
     assert throttled.per_partition is not None
     assert throttled.per_partition.fetch == 10 * 1024**2
 
 
-def test_a_member_without_contract_or_in_another_form_never_contradicts_the_throttled_rate() -> None:
-    members = [member("free", topics=["a"]), member("other", contract={"perBroker": {"fetch": "1024"}})]
-    assert [read.name for read in parse_tier(tier({"members": members}), strict=True).spec.members] == ["free", "other"]
+def test_a_member_without_contract_or_in_another_form_never_contradicts_the_throttled_rate() -> (
+    None
+):
+    members = [
+        member("free", topics=["a"]),
+        member("other", contract={"perBroker": {"fetch": "1024"}}),
+    ]
+    assert [
+        read.name for read in parse_tier(tier({"members": members}), strict=True).spec.members
+    ] == ["free", "other"]
 
 
 # --- bad input ------------------------------------------------------------------------------------
@@ -149,7 +185,9 @@ def test_a_member_without_contract_or_in_another_form_never_contradicts_the_thro
 
 
 @pytest.mark.parametrize("row", BAD_INPUT, ids=lambda row: row.name)
-def test_bad_input_is_refused_and_the_message_names_the_field_and_what_must_hold(row: BadInput) -> None:
+def test_bad_input_is_refused_and_the_message_names_the_field_and_what_must_hold(
+    row: BadInput,
+) -> None:
     refusal = row.refusal()
     assert row.field in [field for field, _ in refusal.problems]
     assert row.field in refusal.message
@@ -164,7 +202,9 @@ def test_what_must_hold_reads_like_this(golden: Callable[[str], None]) -> None:
     golden("\n".join(f"{must}\n    {'; '.join(names)}" for must, names in sorted(rows.items())))
 
 
-@pytest.mark.parametrize("document", [policy(), tier(), override()], ids=["policy", "tier", "override"])
+@pytest.mark.parametrize(
+    "document", [policy(), tier(), override()], ids=["policy", "tier", "override"]
+)
 def test_the_sound_objects_that_the_table_bends_are_accepted(document: dict[str, object]) -> None:
     assert parse_object(document, strict=True).metadata.namespace == "streaming"
 
@@ -174,7 +214,12 @@ def test_the_sound_objects_that_the_table_bends_are_accepted(document: dict[str,
 
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
-DOCUMENTS = [document for path in EXAMPLES for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+DOCUMENTS = [
+    document
+    for path in EXAMPLES
+    for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+    if document
+]
 OURS = [document for document in DOCUMENTS if document["kind"] != "Namespace"]
 
 
@@ -183,9 +228,13 @@ def test_every_example_reads_strictly(document: Mapping[str, Any]) -> None:
     assert parse_object(document, strict=True).metadata.name == document["metadata"]["name"]
 
 
-def test_every_tier_belongs_to_the_policy_and_all_live_in_the_namespace_that_comes_with_them() -> None:
+def test_every_tier_belongs_to_the_policy_and_all_live_in_the_namespace_that_comes_with_them() -> (
+    None
+):
     objects = [parse_object(document, strict=True) for document in OURS]
-    policies = {policy.metadata.key for policy in objects if isinstance(policy, BrokerBandwidthPolicy)}
+    policies = {
+        policy.metadata.key for policy in objects if isinstance(policy, BrokerBandwidthPolicy)
+    }
     assert policies == {"streaming/demo"}
     assert {tier.policy_key for tier in objects if isinstance(tier, BusinessTier)} == policies
     assert DOCUMENTS[0]["metadata"]["name"] == "streaming"
@@ -208,8 +257,17 @@ def test_a_total_beyond_what_json_can_say_exactly_is_shown_as_the_ceiling() -> N
 
 
 def test_a_status_is_written_in_camel_case_without_what_is_unset() -> None:
-    member = MemberStatus(name="nightly", state="Contract", leader_skew="1.33", quota=QuotaInForce(fetch=20_971_520))
+    member = MemberStatus(
+        name="nightly", state="Contract", leader_skew="1.33", quota=QuotaInForce(fetch=20_971_520)
+    )
     assert TierStatus(observed_generation=3, members=(member,)).as_document() == {
         "observedGeneration": 3,
-        "members": [{"name": "nightly", "state": "Contract", "leaderSkew": "1.33", "quota": {"fetch": 20_971_520}}],
+        "members": [
+            {
+                "name": "nightly",
+                "state": "Contract",
+                "leaderSkew": "1.33",
+                "quota": {"fetch": 20_971_520},
+            }
+        ],
     }

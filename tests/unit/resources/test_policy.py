@@ -7,7 +7,15 @@ from typing import Any, get_args
 import pytest
 
 from tidegate.resources import KINDS
-from tidegate.resources.policy import BrokerLimits, KafkaCluster, MetricsSource, NicLimits, PolicySpec, Prometheus, ZooKeeperConnection
+from tidegate.resources.policy import (
+    BrokerLimits,
+    KafkaCluster,
+    MetricsSource,
+    NicLimits,
+    PolicySpec,
+    Prometheus,
+    ZooKeeperConnection,
+)
 from tidegate.resources.schema import SchemaModel
 
 # --- defaults -------------------------------------------------------------------------------------
@@ -15,7 +23,11 @@ from tidegate.resources.schema import SchemaModel
 # out.
 
 
-_KAFKA = KafkaCluster(bootstrap_servers="kafka-1:9092", quota_store="ZooKeeper", zookeeper=ZooKeeperConnection(connect="zk-1:2181"))
+_KAFKA = KafkaCluster(
+    bootstrap_servers="kafka-1:9092",
+    quota_store="ZooKeeper",
+    zookeeper=ZooKeeperConnection(connect="zk-1:2181"),
+)
 
 
 def models_in(annotation: Any) -> Iterator[type[SchemaModel]]:
@@ -28,7 +40,9 @@ def models_in(annotation: Any) -> Iterator[type[SchemaModel]]:
         yield from models_in(argument)
 
 
-SPECS = sorted({model for kind in KINDS for model in models_in(kind.spec)}, key=lambda model: model.__name__)
+SPECS = sorted(
+    {model for kind in KINDS for model in models_in(kind.spec)}, key=lambda model: model.__name__
+)
 WITH_DEFAULTS = [
     (model, name)
     for model in SPECS
@@ -37,7 +51,11 @@ WITH_DEFAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("model", "name"), WITH_DEFAULTS, ids=lambda value: value if isinstance(value, str) else value.__name__)
+@pytest.mark.parametrize(
+    ("model", "name"),
+    WITH_DEFAULTS,
+    ids=lambda value: value if isinstance(value, str) else value.__name__,
+)
 def test_the_documented_default_is_the_one_acted_on(model: type[SchemaModel], name: str) -> None:
     field = model.model_fields[name]
     if field.default_factory:
@@ -52,7 +70,10 @@ def test_the_documented_default_is_the_one_acted_on(model: type[SchemaModel], na
 
 
 def test_the_descriptions_promise_every_default_of_the_issue() -> None:
-    assert {(model.__name__, name): str(model.model_fields[name].default) for model, name in WITH_DEFAULTS}.items() >= {
+    assert {
+        (model.__name__, name): str(model.model_fields[name].default)
+        for model, name in WITH_DEFAULTS
+    }.items() >= {
         ("Escalation", "speed"): "Ladder",
         ("Escalation", "max_mute_seconds"): "12",
         ("Escalation", "cut_to_percent"): "97",
@@ -73,13 +94,19 @@ def test_the_descriptions_promise_every_default_of_the_issue() -> None:
 
 
 def test_a_reading_is_stale_after_three_scrapes_where_unset() -> None:
-    metrics = MetricsSource(prometheus=Prometheus(url="http://prometheus:9090"), scrape_interval_seconds=5)
+    metrics = MetricsSource(
+        prometheus=Prometheus(url="http://prometheus:9090"), scrape_interval_seconds=5
+    )
     assert metrics.stale_after_seconds == 15
 
 
 def test_a_block_that_is_left_out_has_the_defaults_of_its_fields() -> None:
     policy = PolicySpec(mode="Observe", kafka=_KAFKA)
-    assert (policy.escalation.hold_seconds, policy.leader_scaling.method, policy.kafka.quota_window.samples) == (45, "Max", 11)
+    assert (
+        policy.escalation.hold_seconds,
+        policy.leader_scaling.method,
+        policy.kafka.quota_window.samples,
+    ) == (45, "Max", 11)
 
 
 # --- limits of brokers ----------------------------------------------------------------------------
@@ -101,11 +128,17 @@ Rates = tuple[int | None, int | None]
     ("broker", "egress", "ingress"),
     [
         pytest.param(1, (2000, 9000), (None, None), id="a broker without override"),
-        pytest.param(8, (3000, 9000), (None, None), id="an override of one limit leaves the others"),
-        pytest.param(9, (2000, 5000), (4000, 6000), id="an override of the others leaves the first"),
+        pytest.param(
+            8, (3000, 9000), (None, None), id="an override of one limit leaves the others"
+        ),
+        pytest.param(
+            9, (2000, 5000), (4000, 6000), id="an override of the others leaves the first"
+        ),
     ],
 )
-def test_an_override_replaces_only_what_it_names(broker: int, egress: Rates, ingress: Rates) -> None:
+def test_an_override_replaces_only_what_it_names(
+    broker: int, egress: Rates, ingress: Rates
+) -> None:
     assert (rates(LIMITS.egress_of(broker)), rates(LIMITS.ingress_of(broker))) == (egress, ingress)
 
 

@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.goldens.golden import numbers
-from tidegate.resources.rates import CEILING_BYTES_PER_SECOND, FLOOR_BYTES_PER_SECOND, parse_byte_rate
+from tidegate.resources.rates import (
+    CEILING_BYTES_PER_SECOND,
+    FLOOR_BYTES_PER_SECOND,
+    parse_byte_rate,
+)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +37,9 @@ from tidegate.resources.rates import CEILING_BYTES_PER_SECOND, FLOOR_BYTES_PER_S
         ("1.000001T", 1_000_001_000_000),
     ],
 )
-def test_every_form_means_its_exact_number_of_bytes_per_second(written: str, bytes_per_second: int) -> None:
+def test_every_form_means_its_exact_number_of_bytes_per_second(
+    written: str, bytes_per_second: int
+) -> None:
     assert parse_byte_rate(written) == bytes_per_second
 
 
@@ -42,15 +48,26 @@ def test_a_whole_number_in_range_means_itself(rate: int) -> None:
     assert parse_byte_rate(str(rate)) == rate
 
 
-@given(st.one_of(st.integers(max_value=FLOOR_BYTES_PER_SECOND - 1), st.integers(min_value=CEILING_BYTES_PER_SECOND + 1)))
+@given(
+    st.one_of(
+        st.integers(max_value=FLOOR_BYTES_PER_SECOND - 1),
+        st.integers(min_value=CEILING_BYTES_PER_SECOND + 1),
+    )
+)
 def test_a_number_out_of_range_is_refused(rate: int) -> None:
     with pytest.raises(ValueError) as refused:
         parse_byte_rate(str(rate))
     assert numbers(str(refused.value)) >= {FLOOR_BYTES_PER_SECOND, CEILING_BYTES_PER_SECOND}
 
 
-@given(st.integers(0, 5000), st.text("0123456789", min_size=1, max_size=6), st.sampled_from(["k", "M", "Ki", "Mi", "Gi", "Ti"]))
-def test_a_fraction_is_taken_where_it_comes_out_as_whole_bytes(whole: int, decimals: str, suffix: str) -> None:
+@given(
+    st.integers(0, 5000),
+    st.text("0123456789", min_size=1, max_size=6),
+    st.sampled_from(["k", "M", "Ki", "Mi", "Gi", "Ti"]),
+)
+def test_a_fraction_is_taken_where_it_comes_out_as_whole_bytes(
+    whole: int, decimals: str, suffix: str
+) -> None:
     factor = {"k": 10**3, "M": 10**6, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}[suffix]
     value = Decimal(f"{whole}.{decimals}") * factor
     in_range = FLOOR_BYTES_PER_SECOND <= value <= CEILING_BYTES_PER_SECOND
@@ -69,7 +86,9 @@ def test_a_bare_number_is_refused_with_the_way_to_write_it(written: object) -> N
         parse_byte_rate(written)
 
 
-@pytest.mark.parametrize("written", [None, [2048], b"2048", "2048 ", "2048\n", "2_048", "２０４８", "10MiB"])
+@pytest.mark.parametrize(
+    "written", [None, [2048], b"2048", "2048 ", "2048\n", "2_048", "２０４８", "10MiB"]
+)
 def test_what_is_no_rate_is_refused(written: object) -> None:
     with pytest.raises(ValueError):
         parse_byte_rate(written)

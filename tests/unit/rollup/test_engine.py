@@ -20,7 +20,10 @@ def test_a_server_that_wants_a_login_is_reported_before_spark_is_started(tmp_pat
 
     with answering(refuse) as server:
         request = RollupRequest(MetricsSettings(PrometheusServer(server.url)), f"file://{tmp_path}")
-        with Engine(request, clock_ms=lambda: SPAN.end_ms, tell=lambda _: None) as engine, pytest.raises(Unauthorized):
+        with (
+            Engine(request, clock_ms=lambda: SPAN.end_ms, tell=lambda _: None) as engine,
+            pytest.raises(Unauthorized),
+        ):
             engine.publish(SPAN)
     assert SparkSession.getActiveSession() is None
     assert list(tmp_path.iterdir()) == []

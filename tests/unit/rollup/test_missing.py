@@ -1,4 +1,6 @@
-"""Missing hours of a store, by its manifests: gaps, hours published before they were over, and tables that were not made of finer ones."""
+"""Missing hours of a store, by its manifests: gaps, hours published before they were over, and
+tables that were not made of finer ones.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ def store() -> UsageStore:
     return store
 
 
-def publish_hour(store: UsageStore, hour: int, *, now_ms: int = NOW, run: str = "a", coarse: bool = True) -> None:
+def publish_hour(
+    store: UsageStore, hour: int, *, now_ms: int = NOW, run: str = "a", coarse: bool = True
+) -> None:
     at_ms = DAY + hour * HOUR_MS
     for table in FINE:
         rows = usage_5m(at_ms) if table == "usage_5m" else TABLES[table].schema.empty_table()
@@ -38,11 +42,21 @@ def publish_day(store: UsageStore) -> None:
     publish_sums(store, "1d", DAY, DAY_MS, now_ms=NOW, run="day")
 
 
-def publish_sums(store: UsageStore, grain: str, at_ms: int, span_ms: int, *, now_ms: int, run: str) -> None:
+def publish_sums(
+    store: UsageStore, grain: str, at_ms: int, span_ms: int, *, now_ms: int, run: str
+) -> None:
     for table in (f"usage_{grain}", f"broker_{grain}", f"tier_{grain}"):
         finer = {rule.finer for rule in RULES if rule.coarser == table}
         made_from = stamps(store, finer, at_ms, at_ms + span_ms)
-        put(store, run, table, TABLES[table].schema.empty_table(), start_ms=at_ms, now_ms=now_ms, made_from=made_from)
+        put(
+            store,
+            run,
+            table,
+            TABLES[table].schema.empty_table(),
+            start_ms=at_ms,
+            now_ms=now_ms,
+            made_from=made_from,
+        )
 
 
 def missing(store: UsageStore) -> list[int]:
@@ -55,7 +69,11 @@ def test_a_whole_store_lacks_nothing_and_an_empty_one_everything(store: UsageSto
 
 
 def test_hours_that_are_not_published_are_missing(store: UsageStore) -> None:
-    assert missing_hours(store, DAY - HOUR_MS, DAY + DAY_MS + 2 * HOUR_MS) == [DAY - HOUR_MS, DAY + DAY_MS, DAY + DAY_MS + HOUR_MS]
+    assert missing_hours(store, DAY - HOUR_MS, DAY + DAY_MS + 2 * HOUR_MS) == [
+        DAY - HOUR_MS,
+        DAY + DAY_MS,
+        DAY + DAY_MS + HOUR_MS,
+    ]
 
 
 def test_an_hour_that_was_published_before_it_was_over_is_missing(store: UsageStore) -> None:
@@ -64,7 +82,9 @@ def test_an_hour_that_was_published_before_it_was_over_is_missing(store: UsageSt
     assert missing(store) == [7]
 
 
-def test_a_run_that_died_between_an_hour_and_what_is_made_of_it_is_gone_on_with(store: UsageStore) -> None:
+def test_a_run_that_died_between_an_hour_and_what_is_made_of_it_is_gone_on_with(
+    store: UsageStore,
+) -> None:
     publish_hour(store, 7, run="b", coarse=False)
     assert missing(store) == [7]
     publish_sums(store, "1h", DAY + 7 * HOUR_MS, HOUR_MS, now_ms=NOW, run="b")
@@ -88,6 +108,8 @@ def test_what_went_out_of_retention_is_not_missing(store: UsageStore) -> None:
         ([22, 23, 24, 25], [(22, 24), (24, 26)]),
     ],
 )
-def test_neighbours_are_one_run_within_their_day(hours: list[int], runs: list[tuple[int, int]]) -> None:
+def test_neighbours_are_one_run_within_their_day(
+    hours: list[int], runs: list[tuple[int, int]]
+) -> None:
     found = in_runs([DAY + hour * HOUR_MS for hour in hours])
     assert [((start - DAY) // HOUR_MS, (end - DAY) // HOUR_MS) for start, end in found] == runs

@@ -1,4 +1,6 @@
-"""The top of a table: sums to the byte, the highest of what has no sum, and words for people that name the unit."""
+"""The top of a table: sums to the byte, the highest of what has no sum, and words for people that
+name the unit.
+"""
 
 import io
 import json
@@ -40,7 +42,10 @@ def test_rows_are_the_sums_over_the_time_highest_first(store: UsageStore) -> Non
     for row in store.rows("usage_5m").to_pylist():
         key = (row["broker"], row["user"], row["client_id"], row["direction"])
         expected[key] = expected.get(key, 0) + row["bytes"]
-    assert {(row["broker"], row["user"], row["client_id"], row["direction"]): row["bytes"] for row in rows} == expected
+    assert {
+        (row["broker"], row["user"], row["client_id"], row["direction"]): row["bytes"]
+        for row in rows
+    } == expected
     assert [row["bytes"] for row in rows] == sorted(expected.values(), reverse=True)
 
 
@@ -53,14 +58,21 @@ def test_rows_are_ranked_by_the_column_that_is_asked_for(store: UsageStore, by: 
 
 def test_a_peak_is_the_highest_and_coverage_the_mean_of_the_windows(store: UsageStore) -> None:
     row: Any = top(store, Question(table="usage_5m", most=1)).rows[0]
-    mine = [each for each in store.rows("usage_5m").to_pylist() if all(each[name] == row[name] for name in TABLES["usage_5m"].key[:-1])]
+    mine = [
+        each
+        for each in store.rows("usage_5m").to_pylist()
+        if all(each[name] == row[name] for name in TABLES["usage_5m"].key[:-1])
+    ]
     assert row["peak_rate"] == max(each["peak_rate"] for each in mine)
     assert row["coverage"] == 1.0
     assert row["mean_rate"] == sum(each["bytes"] for each in mine) / 7200
 
 
 def test_a_range_counts_its_own_windows_and_time_only(store: UsageStore) -> None:
-    answer = top(store, Question(table="usage_5m", start_ms=DAY + HOUR_MS, end_ms=DAY + HOUR_MS + FIVE_MINUTES_MS))
+    answer = top(
+        store,
+        Question(table="usage_5m", start_ms=DAY + HOUR_MS, end_ms=DAY + HOUR_MS + FIVE_MINUTES_MS),
+    )
     assert answer.published_seconds == 300
     assert answer.document()["firstWindow"] == "2026-11-21T01"
     assert {row["bytes"] for row in answer.rows} == set(
@@ -77,7 +89,9 @@ def test_what_is_left_out_is_counted(store: UsageStore, golden: Callable[[str], 
     golden(last)
 
 
-def test_brokers_are_ranked_by_their_nics_bytes(store: UsageStore, golden: Callable[[str], None]) -> None:
+def test_brokers_are_ranked_by_their_nics_bytes(
+    store: UsageStore, golden: Callable[[str], None]
+) -> None:
     answer = top(store, Question(table="broker_5m"))
     assert answer.by == "nic_bytes"
     text = words_of(answer)
@@ -95,7 +109,9 @@ def test_people_see_units_and_programs_whole_numbers(store: UsageStore) -> None:
     assert isinstance(document["rows"][0]["bytes"], int)
 
 
-def test_nothing_published_is_said_in_words(store: UsageStore, golden: Callable[[str], None]) -> None:
+def test_nothing_published_is_said_in_words(
+    store: UsageStore, golden: Callable[[str], None]
+) -> None:
     answer = top(store, Question(table="tier_1d"))
     assert "tier_1d" in words_of(answer)
     assert answer.document()["rows"] == []
@@ -127,7 +143,15 @@ def test_every_table_can_be_shown_when_empty_and_has_something_to_rank_by(table:
 
 
 @pytest.mark.parametrize(
-    ("count", "words"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (-2_000_000, "-2.0 MB"), (3e9, "3.0 GB"), (1.5e15, "1,500.0 TB")]
+    ("count", "words"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1500, "1.5 kB"),
+        (-2_000_000, "-2.0 MB"),
+        (3e9, "3.0 GB"),
+        (1.5e15, "1,500.0 TB"),
+    ],
 )
 def test_bytes_for_people_go_by_thousands(count: float, words: str) -> None:
     assert byte_words(count) == words

@@ -1,4 +1,6 @@
-"""The page of the usage tables names every table and column that there is, and no other; its Python can be compiled."""
+"""The page of the usage tables names every table and column that there is, and no other; its Python
+can be compiled.
+"""
 
 import re
 from pathlib import Path

@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tidegate.errors import Incomplete, InvalidResource, NotFound, RetryLater, TidegateError, Unauthorized
+from tidegate.errors import (
+    Incomplete,
+    InvalidResource,
+    NotFound,
+    RetryLater,
+    TidegateError,
+    Unauthorized,
+)
 from tidegate.rollup.spark.stages import from_worker
 from tidegate.rollup.tables.format import OtherVersion, UsageDamaged
 
@@ -44,10 +51,15 @@ def test_the_last_error_of_ours_is_the_one(raised: str, kind: type[TidegateError
 
 
 def test_a_worker_that_was_lost_may_be_luckier_next_time(golden: Callable[[str], None]) -> None:
-    found = from_worker("SparkException: Job aborted: ExecutorLostFailure (executor 1 exited caused by one of the running tasks)")
+    found = from_worker(
+        "SparkException: Job aborted: ExecutorLostFailure (executor 1 exited caused by one of "
+        "the running tasks)"
+    )
     assert isinstance(found, RetryLater)
     golden(found.message)
 
 
 def test_anything_else_is_a_bug_and_stays_one() -> None:
-    assert from_worker("pyspark.errors.exceptions.captured.AnalysisException: no such column") is None
+    assert (
+        from_worker("pyspark.errors.exceptions.captured.AnalysisException: no such column") is None
+    )

@@ -1,4 +1,6 @@
-"""Generated files are committed, say the same as their sources, and keep the promises that need no server to see."""
+"""Generated files are committed, say the same as their sources, and keep the promises that need no
+server to see.
+"""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -69,8 +71,16 @@ def test_nothing_in_a_crd_makes_gitops_see_drift(kind: Kind) -> None:
 
 
 def walked(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Every value below a document but the empty status subresource, which Kubernetes wants as it is."""
-    items: Any = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    """Every value below a document but the empty status subresource, which Kubernetes wants as it
+    is.
+    """
+    items: Any = (
+        value.items()
+        if isinstance(value, Mapping)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for name, below in items:
         if path.endswith(".subresources"):
             continue
@@ -93,15 +103,29 @@ def test_the_reference_page_holds_every_field_and_every_rule(kind: Kind) -> None
     [
         ("mode", "**required**", "Observe: decide, publish and audit"),
         ("escalation.holdSeconds", "45", "How long brokers must stay within their limits"),
-        ("metrics.staleAfterSeconds", "three scrape intervals", "A reading older than this is not acted on."),
-        ("kafka.quotaWindow.samples", "11, which is Kafka's default", "The brokers' quota.window.num."),
+        (
+            "metrics.staleAfterSeconds",
+            "three scrape intervals",
+            "A reading older than this is not acted on.",
+        ),
+        (
+            "kafka.quotaWindow.samples",
+            "11, which is Kafka's default",
+            "The brokers' quota.window.num.",
+        ),
         ("defaults.metering", "Disabled", "Enabled: write a quota that never binds (2^53-1 B/s)"),
         ("members[].topics", "", "Topics by name"),
     ],
 )
-def test_the_reference_page_separates_what_a_field_means_from_leaving_it_out(field: str, unset: str, meaning: str) -> None:
+def test_the_reference_page_separates_what_a_field_means_from_leaving_it_out(
+    field: str, unset: str, meaning: str
+) -> None:
     page = GENERATED[Path("docs/resources.md")]
-    (row,) = (line.split(" | ") for line in page.splitlines() if line.startswith(f"| `{field}` |") and line.count(" | ") == 3)
+    (row,) = (
+        line.split(" | ")
+        for line in page.splitlines()
+        if line.startswith(f"| `{field}` |") and line.count(" | ") == 3
+    )
     assert row[2] == unset
     assert row[3].startswith(meaning)
 
@@ -115,7 +139,11 @@ CRD = "# Generated.\nkind: CustomResourceDefinition\nmetadata:\n  name: a.b\nspe
 
 def test_labels_and_what_keeps_it_stand_after_the_name_and_the_spec_is_as_it_was() -> None:
     lines = chart_template(CRD).splitlines()
-    assert lines[1:4] == ["{{- if .Values.crds.enabled }}", "kind: CustomResourceDefinition", "metadata:"]
+    assert lines[1:4] == [
+        "{{- if .Values.crds.enabled }}",
+        "kind: CustomResourceDefinition",
+        "metadata:",
+    ]
     assert lines[4:6] == ["  name: a.b", "  labels:"]
     assert "    helm.sh/resource-policy: keep" in lines
     assert lines[-3:] == ["spec:", "  group: b", "{{- end }}"]
@@ -140,7 +168,9 @@ def text_of(path: Path) -> str:
 
 
 def test_the_committed_page_is_that_of_its_sources() -> None:
-    assert text_of(CHART_README) == readme(head=text_of(CHART_README_HEAD), values=text_of(VALUES), alerts=text_of(ALERTS))
+    assert text_of(CHART_README) == readme(
+        head=text_of(CHART_README_HEAD), values=text_of(VALUES), alerts=text_of(ALERTS)
+    )
 
 
 def test_a_key_is_described_by_the_lines_of_comment_right_above_it() -> None:
@@ -159,10 +189,19 @@ def test_a_group_comes_before_its_values() -> None:
 
 def test_what_no_comment_takes_apart_is_one_value() -> None:
     text = "# What it takes.\nresources:\n  requests: {cpu: 50m}\n"
-    assert described_values(text) == (Value("resources", "What it takes.", '{"requests": {"cpu": "50m"}}'),)
+    assert described_values(text) == (
+        Value("resources", "What it takes.", '{"requests": {"cpu": "50m"}}'),
+    )
 
 
-@pytest.mark.parametrize("text", ["count: 2\n", "# A group.\nimage:\n  # Its name.\n  name: a\n  tag: b\n", "# Far away.\n\ncount: 2\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "count: 2\n",
+        "# A group.\nimage:\n  # Its name.\n  name: a\n  tag: b\n",
+        "# Far away.\n\ncount: 2\n",
+    ],
+)
 def test_a_value_without_a_comment_is_refused(text: str) -> None:
     with pytest.raises(Undescribed, match=r"count|image\.tag"):
         described_values(text)
@@ -188,8 +227,12 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.mark.parametrize("reason", list(Reason), ids=str)
 def test_every_reason_has_one_row_with_its_meaning(reason: Reason) -> None:
-    rows = [line for line in reasons_page().splitlines() if line.startswith(f"| `{reason.value}` |")]
-    assert rows == [f"| `{reason.value}` | {reason.meaning} | {'yes' if reason in STALLED else ''} |"]
+    rows = [
+        line for line in reasons_page().splitlines() if line.startswith(f"| `{reason.value}` |")
+    ]
+    assert rows == [
+        f"| `{reason.value}` | {reason.meaning} | {'yes' if reason in STALLED else ''} |"
+    ]
 
 
 def test_the_committed_page_is_that_of_the_enum() -> None:

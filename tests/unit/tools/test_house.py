@@ -27,7 +27,11 @@ def tree(root: Path, files: Mapping[str, str]) -> Path:
 
 
 def product(root: Path, files: Mapping[str, str]) -> ImportGraph:
-    return house.product_graph(tree(root, {"controller_logic/__init__.py": "", "operator/tidegate/__init__.py": "", **files}))
+    return house.product_graph(
+        tree(
+            root, {"controller_logic/__init__.py": "", "operator/tidegate/__init__.py": "", **files}
+        )
+    )
 
 
 def figures(found: object) -> dict[str, Figure]:
@@ -47,13 +51,20 @@ def figures(found: object) -> dict[str, Figure]:
         "if TYPE_CHECKING:\n    from controller_logic.model import Policy",
     ],
 )
-def test_an_import_counts_wherever_and_however_it_is_written(tmp_path: Path, statement: str) -> None:
-    graph = product(tmp_path, {"controller_logic/model.py": "x = 1", "controller_logic/decide.py": statement})
+def test_an_import_counts_wherever_and_however_it_is_written(
+    tmp_path: Path, statement: str
+) -> None:
+    graph = product(
+        tmp_path, {"controller_logic/model.py": "x = 1", "controller_logic/decide.py": statement}
+    )
     assert graph.imports["controller_logic.decide"] == {"controller_logic.model"}
 
 
 def test_relative_imports_are_found_from_a_package_too(tmp_path: Path) -> None:
-    files = {"operator/tidegate/kafka/__init__.py": "from .names import a", "operator/tidegate/kafka/names.py": "from ..errors import b"}
+    files = {
+        "operator/tidegate/kafka/__init__.py": "from .names import a",
+        "operator/tidegate/kafka/names.py": "from ..errors import b",
+    }
     graph = product(tmp_path, {**files, "operator/tidegate/errors.py": "b = 1"})
     assert graph.imports["tidegate.kafka"] == {"tidegate.kafka.names"}
     assert graph.imports["tidegate.kafka.names"] == {"tidegate.errors"}
@@ -61,11 +72,19 @@ def test_relative_imports_are_found_from_a_package_too(tmp_path: Path) -> None:
 
 
 def test_a_package_without_code_is_no_module(tmp_path: Path) -> None:
-    graph = product(tmp_path, {"controller_logic/quotas/__init__.py": '"""What Kafka has."""', "controller_logic/quotas/a.py": "a = 1"})
+    graph = product(
+        tmp_path,
+        {
+            "controller_logic/quotas/__init__.py": '"""What Kafka has."""',
+            "controller_logic/quotas/a.py": "a = 1",
+        },
+    )
     assert set(graph.modules) == {"controller_logic.quotas.a"}
 
 
-def test_a_circle_is_found_however_long_and_through_imports_for_type_checkers(tmp_path: Path) -> None:
+def test_a_circle_is_found_however_long_and_through_imports_for_type_checkers(
+    tmp_path: Path,
+) -> None:
     files = {
         "controller_logic/a.py": "from controller_logic.b import x",
         "controller_logic/b.py": "from controller_logic.c import x",
@@ -79,7 +98,9 @@ def test_a_circle_is_found_however_long_and_through_imports_for_type_checkers(tm
     assert found["core files"].value == 4
 
 
-def test_two_folders_that_import_each_other_are_a_circle_even_where_no_modules_are(tmp_path: Path) -> None:
+def test_two_folders_that_import_each_other_are_a_circle_even_where_no_modules_are(
+    tmp_path: Path,
+) -> None:
     files = {
         "demo/play.py": "from bench.machine import x",
         "demo/board.py": "x = 1",
@@ -107,23 +128,30 @@ def test_floors_are_the_longest_chain(imports: Mapping[str, str], expected: int)
 
 
 def test_circles_are_sets_that_reach_each_other() -> None:
-    assert [sorted(one) for one in circles({"a": "b", "b": "a", "c": "a", "d": "e", "e": "f", "f": "d"})] == [["d", "e", "f"], ["a", "b"]]
+    assert [
+        sorted(one) for one in circles({"a": "b", "b": "a", "c": "a", "d": "e", "e": "f", "f": "d"})
+    ] == [["d", "e", "f"], ["a", "b"]]
 
 
 @pytest.mark.parametrize(
-    ("values", "percent", "expected"), [([5], 90, 5), (range(1, 11), 90, 9), (range(1, 101), 90, 90), ([3, 1, 2], 50, 2)]
+    ("values", "percent", "expected"),
+    [([5], 90, 5), (range(1, 11), 90, 9), (range(1, 101), 90, 90), ([3, 1, 2], 50, 2)],
 )
-def test_a_percentile_is_one_of_the_values(values: list[int], percent: float, expected: int) -> None:
+def test_a_percentile_is_one_of_the_values(
+    values: list[int], percent: float, expected: int
+) -> None:
     assert house.percentile(values, percent) == expected
 
 
 def test_a_short_module_with_one_importer_has_to_say_why_it_is_one(tmp_path: Path) -> None:
     files = {
-        "controller_logic/said.py": '"""A thing.\n\nA module of its own: Spark imports\nit by name. More.\n"""\nx = 1',
+        "controller_logic/said.py": '"""A thing.\n\nA module of its own: Spark imports\nit by '
+        'name. More.\n"""\nx = 1',
         "controller_logic/unsaid.py": '"""A thing."""\nx = 1',
         "controller_logic/long.py": "x = 1\n" * 60,
         "controller_logic/shared.py": "x = 1",
-        "controller_logic/one.py": "from controller_logic import said, unsaid, long, shared\n" + "x = 1\n" * 60,
+        "controller_logic/one.py": "from controller_logic import said, unsaid, long, shared\n"
+        + "x = 1\n" * 60,
         "controller_logic/two.py": "from controller_logic import shared",
     }
     found = figures(house.size_figures(product(tmp_path, files)))
@@ -137,7 +165,15 @@ def test_a_short_module_with_one_importer_has_to_say_why_it_is_one(tmp_path: Pat
 
 
 def test_lines_are_compared_with_the_commit_before(tmp_path: Path) -> None:
-    tree(tmp_path, {"demo/a.py": "1\n2\n", "demo/page.html": "<p>\n", "demo/data.json": "1\n", "tools/b.py": "1\n"})
+    tree(
+        tmp_path,
+        {
+            "demo/a.py": "1\n2\n",
+            "demo/page.html": "<p>\n",
+            "demo/data.json": "1\n",
+            "tools/b.py": "1\n",
+        },
+    )
     now = house.source_lines(tmp_path)
     assert (now["demo"], now["tools"], now["lab"]) == (3, 1, 0)
     (figure,) = house.line_figures(now, {**now, "demo": 4, "tools": 0})
@@ -163,7 +199,9 @@ def test_the_lines_kept_for_shallow_clones_are_those_of_the_commit(tmp_path: Pat
         ("CommonGround tide_gate", {"ground": 1, "tide": 1}),
     ],
 )
-def test_words_count_whole_and_as_parts_of_identifiers(text: str, expected: Mapping[str, int]) -> None:
+def test_words_count_whole_and_as_parts_of_identifiers(
+    text: str, expected: Mapping[str, int]
+) -> None:
     assert house.words_in("docs/a.md", text, ()) == expected
 
 
@@ -175,7 +213,10 @@ def test_the_path_counts_and_a_quotation_does_not() -> None:
 
 
 def test_old_names_count_as_whole_identifiers_and_not_in_prose() -> None:
-    source = '"""Held."""\nclass Held(HeldDown):  # Held\n    text, withheld, held = "Held", Withheld, m.Held\n'
+    source = (
+        '"""Held."""\nclass Held(HeldDown):  # Held\n    text, withheld, held = "Held", '
+        "Withheld, m.Held\n"
+    )
     assert house.names_in(source) == {"Held": 2, "HeldDown": 1}
 
 
@@ -201,8 +242,14 @@ def test_a_figure_that_could_not_be_measured_is_a_miss(figure: Figure, kept: boo
     assert figure.kept is kept
 
 
-def test_the_exit_code_is_one_while_a_bound_is_missed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(house, "source_figures", lambda: [Figure("good", 1, 2, "files"), Figure("bad", 3, 2, "files", details=("why",))])
+def test_the_exit_code_is_one_while_a_bound_is_missed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        house,
+        "source_figures",
+        lambda: [Figure("good", 1, 2, "files"), Figure("bad", 3, 2, "files", details=("why",))],
+    )
     assert house.main(["--static"]) == 1
     printed = capsys.readouterr().out
     assert "MISSED" in printed
@@ -229,22 +276,29 @@ def test_a_measurement_that_fails_is_a_figure_without_a_value() -> None:
         house.measured("tests.house.walks", "no-such-trip")
 
 
-def test_a_trace_counts_files_calls_and_changes_of_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trace_counts_files_calls_and_changes_of_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`ask` (a) calls `answer` (b) twice, which calls itself once a time; what an import runs does
     not count.
     """
     tree(
         tmp_path,
         {
-            "house_traced_a.py": "def ask():\n    import house_traced_b\n    return house_traced_b.answer(1) + house_traced_b.answer(1)\n",
-            "house_traced_b.py": "def answer(n):\n    return answer(n - 1) if n else 1\nanswer(5)\n",
+            "house_traced_a.py": "def ask():\n    import house_traced_b\n    return "
+            "house_traced_b.answer(1) + house_traced_b.answer(1)\n",
+            "house_traced_b.py": "def answer(n):\n    return answer(n - 1) if n else "
+            "1\nanswer(5)\n",
         },
     )
     monkeypatch.syspath_prepend(tmp_path)
     import house_traced_a  # type: ignore[import-not-found]
 
     trace = traced(house_traced_a.ask, (tmp_path,))
-    assert {Path(name).name: count for name, count in trace.calls.items()} == {"house_traced_a.py": 1, "house_traced_b.py": 4}
+    assert {Path(name).name: count for name, count in trace.calls.items()} == {
+        "house_traced_a.py": 1,
+        "house_traced_b.py": 4,
+    }
     assert trace.changes == 2
 
 
@@ -260,7 +314,8 @@ def test_the_trips_reach_their_end_and_name_files_of_the_product(name: str) -> N
 
 
 PICTURED = {
-    "controller_logic/decide.py": "from controller_logic.quotas.plan import x\nfrom controller_logic.model import y",
+    "controller_logic/decide.py": "from controller_logic.quotas.plan import x\nfrom "
+    "controller_logic.model import y",
     "controller_logic/model.py": "y = 1",
     "controller_logic/quotas/__init__.py": '"""What Kafka has. And more."""',
     "controller_logic/quotas/plan.py": "from controller_logic.contracts.desired import x",
@@ -290,7 +345,9 @@ def test_the_picture_has_a_box_a_folder_and_two_for_modules_beside_folders(tmp_p
     assert picture.boxes["controller_logic.quotas"].meaning == "What Kafka has"
     drawn = svg(picture)
     assert drawn.count("<rect") == 1 + len(picture.boxes)
-    assert drawn.count('<path d="M') == 1 + sum(map(len, reduced(picture.imports).values()))  # and the tip of the arrows
+    assert drawn.count('<path d="M') == 1 + sum(
+        map(len, reduced(picture.imports).values())
+    )  # and the tip of the arrows
     assert "| `controller_logic/quotas/` | 1 | What Kafka has |" in block(picture)
 
 

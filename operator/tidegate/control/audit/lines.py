@@ -1,6 +1,8 @@
-"""Reads an audit trail back: a file that only grows, perhaps inside a log, perhaps torn by a crash or a full disk.
+"""Reads an audit trail back: a file that only grows, perhaps inside a log, perhaps torn by a crash
+or a full disk.
 
-A line that cannot be read is counted and named, never an error: the lines around it are as good as before.
+A line that cannot be read is counted and named, never an error: the lines around it are as good as
+before.
 """
 
 import json
@@ -21,7 +23,9 @@ _MARK = f'"event":"{EVENT}"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which lines are asked for; None and empty = all. An entity matches by its words (`user=etl`) or by one of its names (`etl`)."""
+    """Which lines are asked for; None and empty = all. An entity matches by its words (`user=etl`)
+    or by one of its names (`etl`).
+    """
 
     policy: str | None = None
     entity: str | None = None
@@ -41,18 +45,24 @@ class Wanted:
         return named and (not self.kinds or line.get("kind") in self.kinds)
 
     def _takes_subject(self, line: AuditLine) -> bool:
-        """Whether the line concerns the entity and level asked for; a round concerns all that it moved or left alone."""
+        """Whether the line concerns the entity and level asked for; a round concerns all that it
+        moved or left alone.
+        """
         if self.entity is None and self.level is None:
             return True
         return any(self._is_meant(*subject) for subject in _subjects(line))
 
     def _is_meant(self, entity: str, level: str | None) -> bool:
-        return (self.entity is None or self.entity in {entity, *_names(entity)}) and self.level in (None, level)
+        return (self.entity is None or self.entity in {entity, *_names(entity)}) and self.level in (
+            None,
+            level,
+        )
 
 
 @dataclass(slots=True)
 class AuditLines:
-    """Lines of a trail. `others` are lines of a log that are none of ours; `unreadable` the numbers of audit lines that are torn.
+    """Lines of a trail. `others` are lines of a log that are none of ours; `unreadable` the numbers
+    of audit lines that are torn.
 
     `is_torn` = the last line has no end: it is still being written, or the process died in it.
     """
@@ -86,7 +96,10 @@ def lines_in(file: Path) -> Sequence[AuditLine]:
         with file.open(encoding="utf-8", errors="replace") as stream:
             return read_lines(stream, Wanted()).lines
     except OSError as error:
-        raise NotFound(Reason.INVALID_SPEC, f"File {file} cannot be read ({error.strerror}); nothing was written.") from error
+        raise NotFound(
+            Reason.INVALID_SPEC,
+            f"File {file} cannot be read ({error.strerror}); nothing was written.",
+        ) from error
 
 
 def _line(text: str) -> AuditLine | None:
@@ -105,7 +118,9 @@ def _line(text: str) -> AuditLine | None:
 
 
 def seconds_of(line: AuditLine) -> float:
-    """When it was written, in seconds since the epoch. Raises KeyError, TypeError or ValueError for a line without a time."""
+    """When it was written, in seconds since the epoch. Raises KeyError, TypeError or ValueError for
+    a line without a time.
+    """
     return datetime.fromisoformat(line["t"]).timestamp()
 
 

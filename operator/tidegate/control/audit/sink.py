@@ -1,4 +1,5 @@
-"""Appends audit lines to a file or to standard output, in a thread of its own, so that no quota waits for a disk.
+"""Appends audit lines to a file or to standard output, in a thread of its own, so that no quota
+waits for a disk.
 
 A sink that fails fails no pass: lines that could not be written are lost and counted, a warning is
 logged once, and the next lines are tried again. `trail.py` composes the lines.
@@ -36,10 +37,12 @@ class Sink(Protocol):
 
 
 class AuditFile(WatchedFileHandler):
-    """One file that is only ever appended to; opened anew when its owner moved it away (logrotate with `create` or `copytruncate`).
+    """One file that is only ever appended to; opened anew when its owner moved it away (logrotate
+    with `create` or `copytruncate`).
 
-    The base class watches for that. The bytes are written here: a stream with a buffer would keep what a full disk refused and write it
-    later, behind a torn line, when it has been counted as lost.
+    The base class watches for that. The bytes are written here: a stream with a buffer would keep
+    what a full disk refused and write it later, behind a torn line, when it has been counted as
+    lost.
     """
 
     def __init__(self, path: str) -> None:
@@ -47,7 +50,9 @@ class AuditFile(WatchedFileHandler):
         self._torn = False
 
     def append(self, text: str) -> None:
-        """Write lines that end with a line break. After a line that was torn by a crash or a full disk a new one begins."""
+        """Write lines that end with a line break. After a line that was torn by a crash or a full
+        disk a new one begins.
+        """
         self.reopenIfNeeded()
         if self.stream is None:
             self.stream = self._open()
@@ -64,7 +69,9 @@ class AuditFile(WatchedFileHandler):
 
 
 class StandardOutput:
-    """The process's standard output, which a Pod's log keeps beside the log lines on standard error."""
+    """The process's standard output, which a Pod's log keeps beside the log lines on standard
+    error.
+    """
 
     def append(self, text: str) -> None:
         _write_all(sys.stdout.fileno(), text.encode())
@@ -89,15 +96,19 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def sink_at(place: str) -> Sink:
-    """The sink of the setting `audit_file`: a path, or `-`. Nothing is opened before the first line."""
+    """The sink of the setting `audit_file`: a path, or `-`. Nothing is opened before the first
+    line.
+    """
     return StandardOutput() if place == STANDARD_STREAM else AuditFile(place)
 
 
 class AuditQueue:
-    """Has lines composed and hands them to the sink, in the order in which they came; `put` never waits and never raises.
+    """Has lines composed and hands them to the sink, in the order in which they came; `put` never
+    waits and never raises.
 
-    Not logging's QueueHandler and QueueListener: the one prints what a full queue refuses, the other's `stop` waits without a limit for a
-    sink that does not move, and the process would not end.
+    Not logging's QueueHandler and QueueListener: the one prints what a full queue refuses, the
+    other's `stop` waits without a limit for a sink that does not move, and the process would not
+    end.
     """
 
     def __init__(self, sink: Sink, place: str, *, count: Count, beside: bool = True) -> None:
@@ -106,12 +117,16 @@ class AuditQueue:
         self._count = count
         self._fails = False
         self._waiting: queue.Queue[Compose | None] = queue.Queue(_WAITING)
-        self._hand = threading.Thread(target=self._run, name="audit", daemon=True) if beside else None
+        self._hand = (
+            threading.Thread(target=self._run, name="audit", daemon=True) if beside else None
+        )
         if self._hand is not None:
             self._hand.start()
 
     def put(self, compose: Compose) -> None:
-        """Queue one pass. With a full queue, because the sink hangs, it is lost and counts as one line: how many it has is not known."""
+        """Queue one pass. With a full queue, because the sink hangs, it is lost and counts as one
+        line: how many it has is not known.
+        """
         if self._hand is None:
             self._deliver(compose())
             return
@@ -121,7 +136,9 @@ class AuditQueue:
             self._count("lost", 1)
 
     def close(self) -> None:
-        """Deliver what waits and close the sink; one that does not move is given up after a moment."""
+        """Deliver what waits and close the sink; one that does not move is given up after a
+        moment.
+        """
         if self._hand is not None and self._hand.is_alive():
             try:
                 self._waiting.put(None, timeout=_CLOSE_SECONDS)
@@ -144,7 +161,12 @@ class AuditQueue:
         except (OSError, ValueError) as error:  # ValueError: standard output was closed
             self._count("lost", len(lines))
             if not self._fails:
-                log.warning("Audit lines are lost", place=self._place, error=str(error), meanwhile="quotas are managed as before")
+                log.warning(
+                    "Audit lines are lost",
+                    place=self._place,
+                    error=str(error),
+                    meanwhile="quotas are managed as before",
+                )
             self._fails = True
             return
         self._count("written", len(lines))

@@ -1,4 +1,5 @@
-"""The audit trail: append-only JSON lines of decisions, the readings behind them, writes and their effects.
+"""The audit trail: append-only JSON lines of decisions, the readings behind them, writes and their
+effects.
 
 Called after each pass, which it neither fails nor delays: lines that cannot be written are counted
 and logged. After `AuditTrail` come the lines, then when each is due (`PolicyTrail`). `sink.py`
@@ -18,10 +19,30 @@ import structlog
 from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.contracts.overrides import Overridden
 from controller_logic.decision import Decision
-from controller_logic.model import DIRECTION_OF, KEY_OF, Direction, Entity, Hold, Override, QuotaKey, QuotaWrite, RateKey, Readings
+from controller_logic.model import (
+    DIRECTION_OF,
+    KEY_OF,
+    Direction,
+    Entity,
+    Hold,
+    Override,
+    QuotaKey,
+    QuotaWrite,
+    RateKey,
+    Readings,
+)
 from controller_logic.quota_values import number_of
 from controller_logic.reasons import Reason
-from controller_logic.throttle.decision import ACTIONS, Acts, Phase, Round, StepKind, ThrottleDecision, ThrottleStep, new_acts
+from controller_logic.throttle.decision import (
+    ACTIONS,
+    Acts,
+    Phase,
+    Round,
+    StepKind,
+    ThrottleDecision,
+    ThrottleStep,
+    new_acts,
+)
 from controller_logic.throttle.record import as_mapping
 from tidegate.control.audit.sink import AuditQueue, Nowhere, sink_at
 from tidegate.control.reconcile import Applied
@@ -49,10 +70,15 @@ class AuditTrail:
         readings: Readings | None,
         now_seconds: float,
     ) -> None:
-        """Note one decision and its writes. A pass that wrote and read again notes each of its decisions, in order."""
+        """Note one decision and its writes. A pass that wrote and read again notes each of its
+        decisions, in order.
+        """
         with self._lock:
             trail = self._trails.setdefault(policy_key, PolicyTrail())
-        place, happened = Place(policy_key, cluster_id, now_seconds), Happened(decision, applied, readings)
+        place, happened = (
+            Place(policy_key, cluster_id, now_seconds),
+            Happened(decision, applied, readings),
+        )
         self._queue.put(lambda: _texts(trail, place, happened))
 
     def forget(self, policy_key: str) -> None:
@@ -90,7 +116,9 @@ EVENT = "Audit"  # marks a line in a log that holds others too
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The subject of a line: the policy (namespace/name), the Kafka cluster's id (None = it did not answer), and the time."""
+    """The subject of a line: the policy (namespace/name), the Kafka cluster's id (None = it did not
+    answer), and the time.
+    """
 
     policy_key: str
     cluster_id: str | None
@@ -101,7 +129,13 @@ class Place:
         object.__setattr__(self, "_at", utc(self.at_seconds))
 
     def line(self, kind: str, **fields: object) -> Line:
-        line: Line = {"event": EVENT, "kind": kind, "t": self._at, "policy": self.policy_key, "cluster": self.cluster_id}
+        line: Line = {
+            "event": EVENT,
+            "kind": kind,
+            "t": self._at,
+            "policy": self.policy_key,
+            "cluster": self.cluster_id,
+        }
         for name, value in fields.items():
             line[name] = tidy(value)
         return line
@@ -109,7 +143,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """The outcome of a write (`applied`, `refused`, `unknown`, or `wouldWrite` in mode Observe), and its reason if there is one."""
+    """The outcome of a write (`applied`, `refused`, `unknown`, or `wouldWrite` in mode Observe),
+    and its reason if there is one.
+    """
 
     outcome: str
     reason: Reason | None = None
@@ -118,7 +154,9 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The member of a write (None for Kafka's defaults and quotas given back), and the throttle's steps of it."""
+    """The member of a write (None for Kafka's defaults and quotas given back), and the throttle's
+    steps of it.
+    """
 
     report: MemberReport | None
     steps: Mapping[Direction, ThrottleStep]
@@ -127,7 +165,11 @@ class Owner:
 
 def utc(seconds: float) -> str:
     """`2026-11-21T11:00:15.250Z`."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(seconds, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
 
 
 def tidy(value: object) -> object:
@@ -135,7 +177,9 @@ def tidy(value: object) -> object:
     if value is None or isinstance(value, (str, int)):
         return value  # first, because there are thousands of them
     if isinstance(value, float):
-        return (round(value) if abs(value) >= 1000 else round(value, 3)) if isfinite(value) else None
+        return (
+            (round(value) if abs(value) >= 1000 else round(value, 3)) if isfinite(value) else None
+        )
     if isinstance(value, Mapping):
         return {str(name): tidy(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
@@ -144,7 +188,9 @@ def tidy(value: object) -> object:
 
 
 def round_id(record: Round) -> str:
-    """An id that is unique within a policy, although a restarted operator counts its rounds from one again."""
+    """An id that is unique within a policy, although a restarted operator counts its rounds from
+    one again.
+    """
     return f"{record.direction.value}-{int(record.at_seconds)}-{record.number}"
 
 
@@ -154,14 +200,23 @@ def round_line(place: Place, record: Round) -> Line:
     del fields["t"]
     times = {
         name: None if at is None else utc(at)
-        for name, at in (("nextCut", record.next_cut_at_seconds), ("nextRaise", record.next_raise_at_seconds))
+        for name, at in (
+            ("nextCut", record.next_cut_at_seconds),
+            ("nextRaise", record.next_raise_at_seconds),
+        )
     }
     here = replace(place, at_seconds=record.at_seconds)
-    return here.line("round", id=round_id(record), **{**fields, "actions": _actions(record, fields["actions"]), **times})
+    return here.line(
+        "round",
+        id=round_id(record),
+        **{**fields, "actions": _actions(record, fields["actions"]), **times},
+    )
 
 
 def _actions(record: Round, recorded: object) -> list[Line]:
-    """The recorded actions, with the wait of those that come too soon after the last lowering of the same rate."""
+    """The recorded actions, with the wait of those that come too soon after the last lowering of
+    the same rate.
+    """
     steps = [step for step in record.steps if step.kind is not StepKind.HOLD]
     actions: list[Line] = recorded if isinstance(recorded, list) else []
     return [
@@ -174,7 +229,13 @@ def write_lines(place: Place, write: QuotaWrite, fate: Fate, owner: Owner) -> li
     """A line for each quota key that changes; one without a key where only the ledger changes."""
     why = {"why": fate.reason.value, "message": fate.message} if fate.reason is not None else {}
     return [
-        place.line("write", entity=str(write.entity), **_change(write, key, owner), outcome=fate.outcome, **why)
+        place.line(
+            "write",
+            entity=str(write.entity),
+            **_change(write, key, owner),
+            outcome=fate.outcome,
+            **why,
+        )
         for key in write.values or (None,)
     ]
 
@@ -187,8 +248,18 @@ def _change(write: QuotaWrite, key: QuotaKey | None, owner: Owner) -> Line:
         change |= {"from": amount(write.seen.values.get(key)), "to": amount(write.values[key])}
     change |= {"reason": write.reason.value, "writeKind": write.kind.value}
     if report is not None:
-        change |= {"level": report.level.value, "tier": report.tier_key, "member": report.member_name}
-    contract = step.contract if step is not None else report.promise.values.get(key) if report is not None and key is not None else None
+        change |= {
+            "level": report.level.value,
+            "tier": report.tier_key,
+            "member": report.member_name,
+        }
+    contract = (
+        step.contract
+        if step is not None
+        else report.promise.values.get(key)
+        if report is not None and key is not None
+        else None
+    )
     change |= {"contract": contract, "predictedMute_s": write.predicted_mute_seconds}
     return {**change, "round": owner.round_ids.get(direction) if direction is not None else None}
 
@@ -201,31 +272,58 @@ def amount(text: str | None) -> int | str | None:
 
 def hold_line(place: Place, hold: Hold, *, begins: bool) -> Line:
     """A hold begins or ends: an input is missing, or the policy is paused."""
-    fields: Line = {"state": "begins" if begins else "ends", "reason": hold.reason.value, "since": utc(hold.since_seconds)}
-    return place.line("hold", **fields, **({"message": hold.message} if begins else {"seconds": place.at_seconds - hold.since_seconds}))
+    fields: Line = {
+        "state": "begins" if begins else "ends",
+        "reason": hold.reason.value,
+        "since": utc(hold.since_seconds),
+    }
+    return place.line(
+        "hold",
+        **fields,
+        **(
+            {"message": hold.message}
+            if begins
+            else {"seconds": place.at_seconds - hold.since_seconds}
+        ),
+    )
 
 
-def override_line(place: Place, override: Override, entities: Sequence[Entity], *, begins: bool) -> Line:
-    """A person's override begins or ceases to apply to these entities. `why` is what the person wrote."""
-    fields: Line = {"state": "begins" if begins else "ends", "override": override.key, "target": override.target}
-    fields |= {"exempt": override.exempt, "until": utc(override.expires_at_seconds), "why": override.reason}
+def override_line(
+    place: Place, override: Override, entities: Sequence[Entity], *, begins: bool
+) -> Line:
+    """A person's override begins or ceases to apply to these entities. `why` is what the person
+    wrote.
+    """
+    fields: Line = {
+        "state": "begins" if begins else "ends",
+        "override": override.key,
+        "target": override.target,
+    }
+    fields |= {
+        "exempt": override.exempt,
+        "until": utc(override.expires_at_seconds),
+        "why": override.reason,
+    }
     return place.line("override", **fields, entities=[str(entity) for entity in entities])
 
 
-# --- the effect of a round: NICs, rates and mutes before it, and two quota windows after it --------
+# --- the effect of a round: NICs, rates and mutes before it, and two quota windows after it
+# --------
 #
 # The observed mute is the highest throttle time that Kafka reported in between, in any reading. It
-# is a mean over up to a minute, so one long mute among short ones shows less, and an earlier one may
-# still be in it. A value that was not measured is None, never zero.
+# is a mean over up to a minute, so one long mute among short ones shows less, and an earlier one
+# may still be in it. A value that was not measured is None, never zero.
 
 _PATIENCE_SECONDS = 60.0  # for a reading after the moment; later ones would show other effects
 
 
 @dataclass(slots=True)
 class PendingEffect:
-    """One round whose effect has no line yet. `written` has the last write of each of its rates, `mutes` the longest seen, in s.
+    """One round whose effect has no line yet. `written` has the last write of each of its rates,
+    `mutes` the longest seen, in s.
 
-    `superseded` are those that a later round changed again, so that what is seen is not this round's effect alone.
+    `superseded` are those that a later round changed again, so that what is seen is not this
+    round's effect alone.
     """
 
     record: Round
@@ -239,36 +337,60 @@ class PendingEffect:
 
     @property
     def due_seconds(self) -> float:
-        window_seconds = max((step.bucket.window_seconds for step in self.record.steps), default=0.0)
+        window_seconds = max(
+            (step.bucket.window_seconds for step in self.record.steps), default=0.0
+        )
         return self.record.at_seconds + 2 * (window_seconds + 1)
 
     def watch(self, readings: Readings) -> None:
         """Take note of the throttle times that Kafka reports."""
         for (entity, _, direction), rate in readings.clients.items():
             key = (entity, direction)
-            if key in self.written and rate.throttle_milliseconds is not None and rate.at_seconds > self.record.at_seconds:
+            if (
+                key in self.written
+                and rate.throttle_milliseconds is not None
+                and rate.at_seconds > self.record.at_seconds
+            ):
                 self.mutes[key] = max(self.mutes.get(key, 0.0), rate.throttle_milliseconds / 1000)
 
     def is_due(self, readings: Readings | None, now_seconds: float) -> bool:
         is_read = readings is not None and readings.read_at_seconds >= self.due_seconds
         return is_read or now_seconds >= self.due_seconds + _PATIENCE_SECONDS
 
-    def line(self, place: Place, throttle: ThrottleDecision | None, readings: Readings | None) -> Line:
+    def line(
+        self, place: Place, throttle: ThrottleDecision | None, readings: Readings | None
+    ) -> Line:
         """Values before and after. Without a reading in time those after are None."""
-        fresh = readings if readings is not None and readings.read_at_seconds >= self.due_seconds else None
+        fresh = (
+            readings
+            if readings is not None and readings.read_at_seconds >= self.due_seconds
+            else None
+        )
         return place.line(
             "effect",
             round=round_id(self.record),
             dir=self.record.direction.value,
             seconds=place.at_seconds - self.record.at_seconds,
             brokers=self._brokers(throttle if fresh is not None else None),
-            entities=[self._entity(step, fresh) for key, step in self.steps.items() if key in self.written],
+            entities=[
+                self._entity(step, fresh) for key, step in self.steps.items() if key in self.written
+            ],
         )
 
     def _brokers(self, throttle: ThrottleDecision | None) -> list[Line]:
-        after = _nics(next((one for one in throttle.rounds if one.direction is self.record.direction), None)) if throttle else {}
+        after = (
+            _nics(
+                next(
+                    (one for one in throttle.rounds if one.direction is self.record.direction), None
+                )
+            )
+            if throttle
+            else {}
+        )
         concerned = {broker for step in self.steps.values() for broker in step.brokers}
-        views = [view for view in self.record.brokers if view.need > 0 or view.nic.broker in concerned]
+        views = [
+            view for view in self.record.brokers if view.need > 0 or view.nic.broker in concerned
+        ]
         return [
             {
                 "id": view.nic.broker,
@@ -280,7 +402,9 @@ class PendingEffect:
         ]
 
     def _entity(self, step: ThrottleStep, readings: Readings | None) -> Line:
-        write = self.written[step.key]  # what was decided may have waited, and gone out smaller or larger
+        write = self.written[
+            step.key
+        ]  # what was decided may have waited, and gone out smaller or larger
         return {
             "entity": str(step.entity),
             "tier": step.level.value,
@@ -295,12 +419,20 @@ class PendingEffect:
 
 
 def _nics(record: Round | None) -> Mapping[int, float | None]:
-    return {} if record is None else {view.nic.broker: view.nic.bytes_per_second for view in record.brokers}
+    return (
+        {}
+        if record is None
+        else {view.nic.broker: view.nic.bytes_per_second for view in record.brokers}
+    )
 
 
 def _rate(step: ThrottleStep, readings: Readings | None) -> float | None:
     clients = readings.clients.items() if readings is not None else ()
-    return _sum(rate.bytes_per_second for (entity, _, direction), rate in clients if (entity, direction) == step.key)
+    return _sum(
+        rate.bytes_per_second
+        for (entity, _, direction), rate in clients
+        if (entity, direction) == step.key
+    )
 
 
 def _sum(rates: Iterable[float]) -> float | None:
@@ -332,7 +464,9 @@ _AT_REST: object = (Phase.NORMAL, frozenset[object]())
 
 @dataclass(slots=True)
 class PolicyTrail:
-    """The last lines of one policy, so that none is repeated: by direction, and the last action on each rate."""
+    """The last lines of one policy, so that none is repeated: by direction, and the last action on
+    each rate.
+    """
 
     _last_news: dict[Direction, object] = field(default_factory=dict)
     _acts: Acts = field(default_factory=dict)
@@ -365,8 +499,16 @@ class PolicyTrail:
 
     def _hold_lines(self, place: Place, holds: Sequence[Hold]) -> Iterator[Line]:
         now = {hold.reason: hold for hold in reversed(holds)}
-        yield from (hold_line(place, hold, begins=False) for reason, hold in self._holds.items() if reason not in now)
-        yield from (hold_line(place, hold, begins=True) for reason, hold in now.items() if reason not in self._holds)
+        yield from (
+            hold_line(place, hold, begins=False)
+            for reason, hold in self._holds.items()
+            if reason not in now
+        )
+        yield from (
+            hold_line(place, hold, begins=True)
+            for reason, hold in now.items()
+            if reason not in self._holds
+        )
         self._holds = now
 
     def _override_lines(self, place: Place, overridden: Overridden) -> Iterator[Line]:
@@ -396,7 +538,9 @@ class PolicyTrail:
                 self._remember(record, steps)
             if steps or news != news_before:
                 yield round_line(place, record)
-        self._round_ids = {key: known for key, known in self._round_ids.items() if key in throttle.steps}
+        self._round_ids = {
+            key: known for key, known in self._round_ids.items() if key in throttle.steps
+        }
 
     def _remember(self, record: Round, moved: Sequence[ThrottleStep]) -> None:
         self._round_ids.update({step.key: round_id(record) for step in moved})
@@ -406,15 +550,25 @@ class PolicyTrail:
         decision = happened.decision
         fates = list(_fates(decision, happened.applied))
         would = {write.entity: write.values for write in decision.would_write}
-        fates += [(write, Fate(_WOULD)) for write in decision.would_write if self._would.get(write.entity) != write.values]
+        fates += [
+            (write, Fate(_WOULD))
+            for write in decision.would_write
+            if self._would.get(write.entity) != write.values
+        ]
         self._would = would
         if not fates:
             return
-        owners = {report.entity: report for report in decision.members if report.state is not MemberState.OVERLAPPING}
+        owners = {
+            report.entity: report
+            for report in decision.members
+            if report.state is not MemberState.OVERLAPPING
+        }
         for write, fate in fates:
             if fate.outcome == _APPLIED:
                 self._mark_written(write)
-            yield from write_lines(place, write, fate, self._owner(write.entity, owners.get(write.entity), decision))
+            yield from write_lines(
+                place, write, fate, self._owner(write.entity, owners.get(write.entity), decision)
+            )
 
     def _owner(self, entity: Entity, report: MemberReport | None, decision: Decision) -> Owner:
         steps = decision.throttle.steps if decision.throttle is not None else {}
@@ -426,11 +580,17 @@ class PolicyTrail:
         )
 
     def _mark_written(self, write: QuotaWrite) -> None:
-        """Its rates that a round moved have an effect from now on; anything that moves them after it is not this round's alone."""
-        for key in ((write.entity, DIRECTION_OF[each]) for each in write.values if each in DIRECTION_OF):
+        """Its rates that a round moved have an effect from now on; anything that moves them after
+        it is not this round's alone.
+        """
+        for key in (
+            (write.entity, DIRECTION_OF[each]) for each in write.values if each in DIRECTION_OF
+        ):
             wanted = self._round_ids.get(key)
             for effect in self._effects:
-                carries_out = round_id(effect.record) == wanted and (write.reason in _THROTTLING or key not in effect.written)
+                carries_out = round_id(effect.record) == wanted and (
+                    write.reason in _THROTTLING or key not in effect.written
+                )
                 if carries_out:
                     effect.written[key] = write
                 else:
@@ -439,14 +599,23 @@ class PolicyTrail:
 
 def _news_of(record: Round) -> object:
     """The part of a round that makes a line when it changes: the phase and the findings."""
-    return (record.phase, frozenset((finding.reason, finding.broker, finding.entity) for finding in record.findings))
+    return (
+        record.phase,
+        frozenset((finding.reason, finding.broker, finding.entity) for finding in record.findings),
+    )
 
 
 def _fates(decision: Decision, applied: Applied) -> Iterator[tuple[QuotaWrite, Fate]]:
-    """The outcome of each write that was sent. One that was never sent is decided on again and has no line."""
+    """The outcome of each write that was sent. One that was never sent is decided on again and has
+    no line.
+    """
     refused = {outcome.entity: outcome for outcome in applied.refused}
     done = {write.entity for write in applied.done}
-    unsettled = [write for write in decision.writes if write.entity not in done and write.entity not in refused]
+    unsettled = [
+        write
+        for write in decision.writes
+        if write.entity not in done and write.entity not in refused
+    ]
     for write in decision.writes:
         if write.entity in done:
             yield write, Fate(_APPLIED)
@@ -454,7 +623,10 @@ def _fates(decision: Decision, applied: Applied) -> Iterator[tuple[QuotaWrite, F
             yield write, Fate(_REFUSED, outcome.reason, outcome.message)
     error = applied.error
     if error is not None and error.reason not in _NEVER_SENT:
-        yield from ((write, Fate(_UNKNOWN, error.reason, error.message)) for write in unsettled[:MAX_WRITES_PER_BATCH])
+        yield from (
+            (write, Fate(_UNKNOWN, error.reason, error.message))
+            for write in unsettled[:MAX_WRITES_PER_BATCH]
+        )
 
 
 # an infinity that slipped through is an error, not a line that no parser can read

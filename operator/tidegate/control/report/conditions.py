@@ -1,8 +1,8 @@
 """The conditions of a BrokerBandwidthPolicy after a pass.
 
-Ready: the cluster answers, nothing is held and no write failed. A quota on its way down in steps, or
-one contended entity, is in QuotasInSync and in the tier and does not make the policy unready. Ready
-does not depend on MetricsFresh, the condition of the brokers' load.
+Ready: the cluster answers, nothing is held and no write failed. A quota on its way down in steps,
+or one contended entity, is in QuotasInSync and in the tier and does not make the policy unready.
+Ready does not depend on MetricsFresh, the condition of the brokers' load.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,10 +48,14 @@ def ready(status: Truth, reason: Reason, message: str) -> Verdict:
 
 
 def stalled(of: Verdict) -> Verdict:
-    """The condition Stalled that goes with this Ready: whether a person must act before anything goes on."""
+    """The condition Stalled that goes with this Ready: whether a person must act before anything
+    goes on.
+    """
     if of.status is Truth.FALSE and of.reason in STALLED:
         return Verdict("Stalled", Truth.TRUE, of.reason, of.message)
-    return Verdict("Stalled", Truth.FALSE, of.reason, "Tidegate goes on by itself; see the condition Ready")
+    return Verdict(
+        "Stalled", Truth.FALSE, of.reason, "Tidegate goes on by itself; see the condition Ready"
+    )
 
 
 def sentence(text: str) -> str:
@@ -65,7 +69,9 @@ def shortened(text: str, most: int = MAX_MESSAGE_LENGTH) -> str:
 
 
 def listed(texts: Sequence[str], *, of: int | None = None) -> str:
-    """The first few, separated by semicolons, and the number of the others. `of` is the total when not all were given."""
+    """The first few, separated by semicolons, and the number of the others. `of` is the total when
+    not all were given.
+    """
     total = len(texts) if of is None else of
     shown = "; ".join(text.rstrip(".") for text in texts[:SHOWN])
     return shown if total <= SHOWN else f"{shown}; and {total - SHOWN} more"
@@ -88,23 +94,53 @@ _OF_CLIENTS = frozenset({Reason.CLIENTS_NOT_METERED})
 
 
 def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
-    """True while the load of every NIC with a limit is known. The message names what else is missing."""
+    """True while the load of every NIC with a limit is known. The message names what else is
+    missing.
+    """
     readings = result.seen.observation.readings
-    withheld = [note.message for note in result.decision.notes if note.reason is Reason.METERING_WITHHELD]
+    withheld = [
+        note.message for note in result.decision.notes if note.reason is Reason.METERING_WITHHELD
+    ]
     if not measured:
         also = f"; and {listed(withheld)}" if withheld else ""
-        return Verdict(_TYPE, Truth.UNKNOWN, Reason.METRICS_NOT_WATCHED, shortened(sentence(f"{_NOT_MEASURED}{also}")))
+        return Verdict(
+            _TYPE,
+            Truth.UNKNOWN,
+            Reason.METRICS_NOT_WATCHED,
+            shortened(sentence(f"{_NOT_MEASURED}{also}")),
+        )
     if readings is None or result.decision.watched is None:
-        return Verdict(_TYPE, Truth.UNKNOWN, Reason.STARTING, "No reading of the brokers' load has come yet")
-    unknown = [nic for one in result.decision.watched for nic in one.nics.values() if nic.pressure is Pressure.UNKNOWN]
+        return Verdict(
+            _TYPE, Truth.UNKNOWN, Reason.STARTING, "No reading of the brokers' load has come yet"
+        )
+    unknown = [
+        nic
+        for one in result.decision.watched
+        for nic in one.nics.values()
+        if nic.pressure is Pressure.UNKNOWN
+    ]
     limited = {way for one in result.decision.watched for way in one.nics}
-    problems = [problem for problem in readings.problems if problem.reason not in _OF_CLIENTS and _matters(problem, limited)]
+    problems = [
+        problem
+        for problem in readings.problems
+        if problem.reason not in _OF_CLIENTS and _matters(problem, limited)
+    ]
     if unknown:
         return _not_fresh(problems, unknown)
     if problems:
-        return Verdict(_TYPE, Truth.TRUE, problems[0].reason, _problems_text("The load of every broker with a limit is known.", problems))
+        return Verdict(
+            _TYPE,
+            Truth.TRUE,
+            problems[0].reason,
+            _problems_text("The load of every broker with a limit is known.", problems),
+        )
     if withheld:
-        return Verdict(_TYPE, Truth.TRUE, Reason.METERING_WITHHELD, shortened(sentence(f"{_ALL_KNOWN}; but {listed(withheld)}")))
+        return Verdict(
+            _TYPE,
+            Truth.TRUE,
+            Reason.METERING_WITHHELD,
+            shortened(sentence(f"{_ALL_KNOWN}; but {listed(withheld)}")),
+        )
     return Verdict(_TYPE, Truth.TRUE, Reason.METRICS_FRESH, _ALL_KNOWN)
 
 
@@ -116,9 +152,18 @@ def _matters(problem: ReadingProblem, limited: set[Direction]) -> bool:
 def _not_fresh(problems: list[ReadingProblem], unknown: list[NicStatus]) -> Verdict:
     brokers = ", ".join(str(broker) for broker in sorted({nic.broker for nic in unknown}))
     if problems:
-        return Verdict(_TYPE, Truth.FALSE, problems[0].reason, _problems_text(f"Not known of broker {brokers}.", problems))
+        return Verdict(
+            _TYPE,
+            Truth.FALSE,
+            problems[0].reason,
+            _problems_text(f"Not known of broker {brokers}.", problems),
+        )
     lie = any(nic.lies for nic in unknown)
-    why = "its NIC reports less than half of what Kafka moves for clients there" if lie else "its NIC reports nothing usable"
+    why = (
+        "its NIC reports less than half of what Kafka moves for clients there"
+        if lie
+        else "its NIC reports nothing usable"
+    )
     return Verdict(_TYPE, Truth.FALSE, Reason.STALE_DATA, f"Not known of broker {brokers}: {why}")
 
 
@@ -132,51 +177,102 @@ def _problems_text(beginning: str, problems: list[ReadingProblem]) -> str:
 
 
 def throttling(result: PassResult, *, measured: bool) -> Verdict:
-    """True while any member is below its contract because of load. `measured`: the policy names metrics."""
+    """True while any member is below its contract because of load. `measured`: the policy names
+    metrics.
+    """
     decision = result.decision
     if decision.holds:
-        return Verdict("Throttling", Truth.UNKNOWN, decision.holds[0].reason, "Not decided now: nothing is throttled further or given back")
+        return Verdict(
+            "Throttling",
+            Truth.UNKNOWN,
+            decision.holds[0].reason,
+            "Not decided now: nothing is throttled further or given back",
+        )
     below = [one for one in decision.levels if one.below_contract]
     unmeasured = _unmeasured_words(result)
     if not below and unmeasured:
-        return Verdict("Throttling", Truth.FALSE, Reason.RELEASED_UNMEASURED, f"No tier is below its contract; {unmeasured}")
+        return Verdict(
+            "Throttling",
+            Truth.FALSE,
+            Reason.RELEASED_UNMEASURED,
+            f"No tier is below its contract; {unmeasured}",
+        )
     if not below:
         return _no_one(decision, measured=measured)
-    reason = Reason.RELAXING if all(one.state is LevelState.RELAXING for one in below) else Reason.THROTTLED
-    text = "; ".join([*(_level_words(one) for one in reversed(below)), *([unmeasured] if unmeasured else [])])
+    reason = (
+        Reason.RELAXING
+        if all(one.state is LevelState.RELAXING for one in below)
+        else Reason.THROTTLED
+    )
+    text = "; ".join(
+        [*(_level_words(one) for one in reversed(below)), *([unmeasured] if unmeasured else [])]
+    )
     reason = Reason.RELEASED_UNMEASURED if unmeasured else reason
     exhausted = _brokers_with(decision, Reason.QUOTA_EXHAUSTED)
     if exhausted:
         reason = Reason.QUOTA_EXHAUSTED
-        text = f"{text}. Every tier below L0 gives what it can, and {exhausted} is still over its limit"
+        text = (
+            f"{text}. Every tier below L0 gives what it can, and {exhausted} is still over its "
+            f"limit"
+        )
     return Verdict("Throttling", Truth.TRUE, reason, shortened(sentence(text)))
 
 
 def _unmeasured_words(result: PassResult) -> str:
-    """The brokers whose load is unknown for longer than metrics.whenStale allows; empty where there are none."""
+    """The brokers whose load is unknown for longer than metrics.whenStale allows; empty where there
+    are none.
+    """
     brokers = _brokers_with(result.decision, Reason.RELEASED_UNMEASURED)
     seconds = result.seen.observation.policy.release_after_seconds or 0.0
     if not brokers:
         return ""
-    return f"the load of {brokers} has been unknown for {seconds:.0f} s (metrics.whenStale), so no one is throttled for it"
+    return (
+        f"the load of {brokers} has been unknown for {seconds:.0f} s (metrics.whenStale), so "
+        f"no one is throttled for it"
+    )
 
 
 def _level_words(one: LevelReport) -> str:
-    what = "on the way back to the contract" if one.state is LevelState.RELAXING else "below the contract"
+    what = (
+        "on the way back to the contract"
+        if one.state is LevelState.RELAXING
+        else "below the contract"
+    )
     because = f": {one.because}" if one.because else ""
-    return f"{one.level.value} {what} ({one.below_contract} of {counted(one.members, 'member')}){because}"
+    return (
+        f"{one.level.value} {what} ({one.below_contract} of "
+        f"{counted(one.members, 'member')}){because}"
+    )
 
 
 def _no_one(decision: Decision, *, measured: bool) -> Verdict:
     text = "No tier is below its contract"
     if not measured:
-        return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, f"{text}; load is not measured, so no one is throttled for it")
+        return Verdict(
+            "Throttling",
+            Truth.FALSE,
+            Reason.WITHIN_CONTRACT,
+            f"{text}; load is not measured, so no one is throttled for it",
+        )
     helpless = _brokers_with(decision, Reason.QUOTA_CANNOT_HELP)
     if helpless:
-        why = "what no tier below L0 could give back (replication, L0, clients without a tier, other programs); nothing is cut for it"
-        return Verdict("Throttling", Truth.FALSE, Reason.QUOTA_CANNOT_HELP, f"{text}; {helpless} is over its limit by {why}")
+        why = (
+            "what no tier below L0 could give back (replication, L0, clients without a tier, "
+            "other programs); nothing is cut for it"
+        )
+        return Verdict(
+            "Throttling",
+            Truth.FALSE,
+            Reason.QUOTA_CANNOT_HELP,
+            f"{text}; {helpless} is over its limit by {why}",
+        )
     if any(one.pressure is Pressure.OVER for one in decision.watched or ()):
-        return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, f"{text}; a broker is over its limit since a moment ago")
+        return Verdict(
+            "Throttling",
+            Truth.FALSE,
+            Reason.WITHIN_CONTRACT,
+            f"{text}; a broker is over its limit since a moment ago",
+        )
     return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, text)
 
 
@@ -188,7 +284,10 @@ def _brokers_with(decision: Decision, reason: Reason) -> str:
         for finding in one.findings:
             if finding.reason is reason and finding.broker is not None:
                 found.setdefault(finding.broker, []).append(one.direction)
-    return ", ".join(f"broker {broker} ({' and '.join(way.value for way in ways)})" for broker, ways in sorted(found.items()))
+    return ", ".join(
+        f"broker {broker} ({' and '.join(way.value for way in ways)})"
+        for broker, ways in sorted(found.items())
+    )
 
 
 # --- RollupsCurrent: whether every window that has ended is in the usage tables, and if not, why.
@@ -201,20 +300,39 @@ _NEWEST = 1  # the window that has just ended may be on its way into the tables
 
 
 def rollups_current(
-    progress: RollupProgress | None, *, wanted: bool, previous: Mapping[str, Any], now_seconds: float
+    progress: RollupProgress | None,
+    *,
+    wanted: bool,
+    previous: Mapping[str, Any],
+    now_seconds: float,
 ) -> tuple[Verdict, ...]:
-    """One verdict, or none: for a policy that never asked for rollups, and until the first look where there is a condition already."""
+    """One verdict, or none: for a policy that never asked for rollups, and until the first look
+    where there is a condition already.
+    """
     present = any(condition.get("type") == TYPE for condition in previous.get("conditions") or ())
     if not wanted:
         text = "The policy asks for no usage rollups any more; tables that exist stay as they are"
         return (Verdict(TYPE, Truth.UNKNOWN, Reason.ROLLUPS_NOT_WANTED, text),) if present else ()
     if progress is None:
-        return () if present else (Verdict(TYPE, Truth.UNKNOWN, Reason.STARTING, "The policy's rollup Jobs have not been looked at yet"),)
+        return (
+            ()
+            if present
+            else (
+                Verdict(
+                    TYPE,
+                    Truth.UNKNOWN,
+                    Reason.STARTING,
+                    "The policy's rollup Jobs have not been looked at yet",
+                ),
+            )
+        )
     status, reason, text = _judged(progress, now_seconds)
     return (Verdict(TYPE, status, reason, shortened(sentence(text))),)
 
 
-def rollup_status(progress: RollupProgress | None, *, wanted: bool, previous: Mapping[str, Any]) -> RollupStatus | None:
+def rollup_status(
+    progress: RollupProgress | None, *, wanted: bool, previous: Mapping[str, Any]
+) -> RollupStatus | None:
     """The figures of the status; the previous ones where this pass has none."""
     if not wanted:
         return None
@@ -227,36 +345,70 @@ def rollup_status(progress: RollupProgress | None, *, wanted: bool, previous: Ma
 
 def _judged(progress: RollupProgress, now_seconds: float) -> tuple[Truth, Reason, str]:
     if not progress.offered:
-        text = "this operator was started without an image for rollup Jobs, so it makes none: set rollup.enabled of the chart"
+        text = (
+            "this operator was started without an image for rollup Jobs, so it makes none: set "
+            "rollup.enabled of the chart"
+        )
         return Truth.FALSE, Reason.ROLLUPS_NOT_OFFERED, text
     age_seconds = now_seconds - progress.looked_at_seconds
     if age_seconds > UNSEEN_AFTER_SECONDS:
-        text = f"no look at the rollup Jobs has ended for {age_seconds / 60:.0f} minutes; quotas do not depend on it"
+        text = (
+            f"no look at the rollup Jobs has ended for {age_seconds / 60:.0f} minutes; quotas "
+            f"do not depend on it"
+        )
         return Truth.UNKNOWN, Reason.ROLLUPS_UNSEEN, text
     if progress.trouble is not None:
         return (Truth.UNKNOWN if progress.due is None else Truth.FALSE), *progress.trouble
     if progress.due is None:
-        return Truth.UNKNOWN, Reason.STARTING, "the policy's rollup Jobs have not been looked at yet"
+        return (
+            Truth.UNKNOWN,
+            Reason.STARTING,
+            "the policy's rollup Jobs have not been looked at yet",
+        )
     return _published(progress, progress.due)
 
 
 def _published(progress: RollupProgress, due: Due) -> tuple[Truth, Reason, str]:
     if due.published_until_ms is None:
-        until = "no window has begun and ended since the policy was made, so there is nothing to publish yet"
+        until = (
+            "no window has begun and ended since the policy was made, so there is nothing to "
+            "publish yet"
+        )
     else:
         until = f"published without a gap until {rfc3339(due.published_until_ms)}"
     if due.failed:
-        failures = listed([f"{_span(job.window)}: {job.message or 'no reason given'} (Job {job.name})" for job in due.failed])
-        text = f"{counted(len(due.failed), 'window')} failed: {failures}. Each is tried again within two hours, or once it is edited"
+        failures = listed(
+            [
+                f"{_span(job.window)}: {job.message or 'no reason given'} (Job {job.name})"
+                for job in due.failed
+            ]
+        )
+        text = (
+            f"{counted(len(due.failed), 'window')} failed: {failures}. Each is tried again "
+            f"within two hours, or once it is edited"
+        )
         return Truth.FALSE, Reason.ROLLUP_FAILED, f"{text}; {until}"
     if progress.unusable is not None:
         return Truth.FALSE, *progress.unusable
     if len(due.missing) > _NEWEST:
-        text = f"{counted(len(due.missing), 'window')} wait for their Job, one at a time, from {_span(due.missing[0])} on"
+        text = (
+            f"{counted(len(due.missing), 'window')} wait for their Job, one at a time, from "
+            f"{_span(due.missing[0])} on"
+        )
         return Truth.FALSE, Reason.ROLLUPS_BEHIND, text
     empty_hours = sum(window.end_ms - window.start_ms for window in due.empty) / 3_600_000
-    empty = f"; Prometheus has nothing of {empty_hours:.1f} of the latest hours, so they are in no table" if due.empty else ""
-    lost = f"; {due.lost_ms / 3_600_000:.1f} hours before that are missing and too old to be filled by themselves" if due.lost_ms else ""
+    empty = (
+        f"; Prometheus has nothing of {empty_hours:.1f} of the latest hours, so they are in no "
+        f"table"
+        if due.empty
+        else ""
+    )
+    lost = (
+        f"; {due.lost_ms / 3_600_000:.1f} hours before that are missing and too old to be filled "
+        f"by themselves"
+        if due.lost_ms
+        else ""
+    )
     return Truth.TRUE, Reason.ROLLUPS_PUBLISHED, f"{until}{empty}{lost}"
 
 
@@ -277,11 +429,19 @@ _NOT_REACHED = frozenset(
 )
 # notes that mean a person has to do something before the rest is done
 _BLOCKING_NOTES = (Reason.REMOVAL_HELD, Reason.WRITE_BUDGET_SPENT)
-_REPORTED_STATES = (MemberState.FOREIGN_CONTENT, MemberState.CONTENDED, MemberState.STEPPING, MemberState.TOPIC_NOT_FOUND, MemberState.HELD)
+_REPORTED_STATES = (
+    MemberState.FOREIGN_CONTENT,
+    MemberState.CONTENDED,
+    MemberState.STEPPING,
+    MemberState.TOPIC_NOT_FOUND,
+    MemberState.HELD,
+)
 
 
 def policy_verdicts(result: PassResult, *, measured: bool) -> tuple[Verdict, ...]:
-    """Ready, ClusterReachable, MetricsFresh, QuotasInSync and Throttling, in this order. `measured`: the policy names metrics."""
+    """Ready, ClusterReachable, MetricsFresh, QuotasInSync and Throttling, in this order.
+    `measured`: the policy names metrics.
+    """
     return (
         _ready(result),
         _cluster_reachable(result),
@@ -305,17 +465,35 @@ def _ready(result: PassResult) -> Verdict:
         return ready(
             Truth.TRUE,
             Reason.OBSERVING,
-            f"mode is Observe: {counted(len(decision.would_write), 'quota')} would be written now; nothing is written to Kafka",
+            (
+                f"mode is Observe: {counted(len(decision.would_write), 'quota')} would be written "
+                f"now; nothing is written to Kafka"
+            ),
         )
     below = sum(one.below_contract for one in decision.levels)
-    at_contract = f"{max(0, decision.in_sync - below)} of {counted(decision.managed, 'quota')} at the contract on today's leaders"
+    at_contract = (
+        f"{max(0, decision.in_sync - below)} of {counted(decision.managed, 'quota')} at "
+        f"the contract on today's leaders"
+    )
     text = f"{at_contract}{f', {below} throttled' if below else ''}{_skew_words(decision)}"
-    reason = Reason.IN_SYNC if decision.in_sync >= decision.managed else _members_not_settled(decision)[0]
-    return ready(Truth.TRUE, reason, "; but ".join([text, *(warning.message for warning in result.seen.warnings)]))
+    reason = (
+        Reason.IN_SYNC
+        if decision.in_sync >= decision.managed
+        else _members_not_settled(decision)[0]
+    )
+    return ready(
+        Truth.TRUE,
+        reason,
+        "; but ".join([text, *(warning.message for warning in result.seen.warnings)]),
+    )
 
 
 def _skew_words(decision: Decision) -> str:
-    return "" if decision.largest_leader_skew is None else f", largest leader skew {decision.largest_leader_skew:.2f}"
+    return (
+        ""
+        if decision.largest_leader_skew is None
+        else f", largest leader skew {decision.largest_leader_skew:.2f}"
+    )
 
 
 def _holds_text(holds: tuple[Hold, ...]) -> str:
@@ -325,15 +503,26 @@ def _holds_text(holds: tuple[Hold, ...]) -> str:
 def _cluster_reachable(result: PassResult) -> Verdict:
     causes = [hold for hold in result.decision.holds if hold.reason in _NOT_REACHED]
     if causes:
-        return Verdict("ClusterReachable", Truth.FALSE, causes[0].reason, shortened(_holds_text(tuple(causes))))
+        return Verdict(
+            "ClusterReachable", Truth.FALSE, causes[0].reason, shortened(_holds_text(tuple(causes)))
+        )
     if result.error is not None and result.error.reason in _NOT_REACHED:
-        return Verdict("ClusterReachable", Truth.FALSE, result.error.reason, shortened(result.error.message))
+        return Verdict(
+            "ClusterReachable", Truth.FALSE, result.error.reason, shortened(result.error.message)
+        )
     if result.seen.facts is None:
-        return Verdict("ClusterReachable", Truth.UNKNOWN, Reason.STARTING, "The cluster has not been asked yet")
+        return Verdict(
+            "ClusterReachable", Truth.UNKNOWN, Reason.STARTING, "The cluster has not been asked yet"
+        )
     text = f"ZooKeeper and the brokers of cluster {result.seen.facts.cluster_id} answer"
     for warning in result.seen.warnings:
         if warning.reason is Reason.MIGRATION_PREPARED:
-            return Verdict("ClusterReachable", Truth.TRUE, warning.reason, shortened(f"{text}; but {warning.message}"))
+            return Verdict(
+                "ClusterReachable",
+                Truth.TRUE,
+                warning.reason,
+                shortened(f"{text}; but {warning.message}"),
+            )
     return Verdict("ClusterReachable", Truth.TRUE, Reason.REACHABLE, text)
 
 
@@ -341,13 +530,27 @@ def _quotas_in_sync(result: PassResult) -> Verdict:
     decision = result.decision
     if result.seen.observation.quotas is None:
         reason = decision.holds[0].reason if decision.holds else Reason.STARTING
-        return Verdict("QuotasInSync", Truth.UNKNOWN, reason, "The quotas in place are not known now; they stay as they are")
+        return Verdict(
+            "QuotasInSync",
+            Truth.UNKNOWN,
+            reason,
+            "The quotas in place are not known now; they stay as they are",
+        )
     for warning in result.seen.warnings:
         if warning.reason is Reason.QUOTAS_IGNORED:
-            return Verdict("QuotasInSync", Truth.FALSE, warning.reason, shortened(sentence(warning.message)))
-    if decision.in_sync >= decision.managed and not decision.deferred_writes and not decision.writes:
+            return Verdict(
+                "QuotasInSync", Truth.FALSE, warning.reason, shortened(sentence(warning.message))
+            )
+    if (
+        decision.in_sync >= decision.managed
+        and not decision.deferred_writes
+        and not decision.writes
+    ):
         return Verdict(
-            "QuotasInSync", Truth.TRUE, Reason.IN_SYNC, f"{decision.in_sync} of {counted(decision.managed, 'quota')} in force as decided"
+            "QuotasInSync",
+            Truth.TRUE,
+            Reason.IN_SYNC,
+            f"{decision.in_sync} of {counted(decision.managed, 'quota')} in force as decided",
         )
     reason, causes = _why_not(result)
     text = f": {listed(causes)}" if causes else ""
@@ -355,7 +558,9 @@ def _quotas_in_sync(result: PassResult) -> Verdict:
         "QuotasInSync",
         Truth.FALSE,
         reason,
-        shortened(f"{decision.in_sync} of {counted(decision.managed, 'quota')} in force as decided{text}"),
+        shortened(
+            f"{decision.in_sync} of {counted(decision.managed, 'quota')} in force as decided{text}"
+        ),
     )
 
 
@@ -367,7 +572,9 @@ def _why_not(result: PassResult) -> tuple[Reason, list[str]]:
     if result.error is not None:
         return result.error.reason, [result.error.message]
     if refused and decision.writes:
-        return refused[0].reason or Reason.CONFLICT, [f"{outcome.entity}: {outcome.message}" for outcome in refused]
+        return refused[0].reason or Reason.CONFLICT, [
+            f"{outcome.entity}: {outcome.message}" for outcome in refused
+        ]
     if result.seen.observation.policy.mode is Mode.OBSERVE:
         return Reason.OBSERVING, [f"{counted(len(decision.would_write), 'quota')} would be written"]
     return _members_not_settled(decision)

@@ -14,16 +14,39 @@ from controller_logic.decision import LevelReport, LevelState
 from controller_logic.model import Entity, QuotaWrite
 from controller_logic.reasons import Reason
 from controller_logic.throttle.pressure import Pressure, Watched, WatchedBroker
-from tidegate.control.report.conditions import SHOWN, Truth, Verdict, counted, listed, sentence, shortened
+from tidegate.control.report.conditions import (
+    SHOWN,
+    Truth,
+    Verdict,
+    counted,
+    listed,
+    sentence,
+    shortened,
+)
 
 NORMAL, WARNING = "Normal", "Warning"
 _TROUBLED = frozenset(
-    {MemberState.FOREIGN_CONTENT, MemberState.CONTENDED, MemberState.OVERLAPPING, MemberState.TOPIC_NOT_FOUND, MemberState.HELD}
+    {
+        MemberState.FOREIGN_CONTENT,
+        MemberState.CONTENDED,
+        MemberState.OVERLAPPING,
+        MemberState.TOPIC_NOT_FOUND,
+        MemberState.HELD,
+    }
 )
-_EXPECTED = frozenset({Reason.STEPPING, Reason.PAUSED, Reason.OVERRIDE_EXPIRED})  # asked for, so no warning
+_EXPECTED = frozenset(
+    {Reason.STEPPING, Reason.PAUSED, Reason.OVERRIDE_EXPIRED}
+)  # asked for, so no warning
 # in the Event of Ready already, or no news on a first pass
 _QUIET = frozenset(
-    {Reason.ROLLUPS_BEHIND, Reason.STARTING, Reason.METRICS_NOT_WATCHED, Reason.WITHIN_CONTRACT, Reason.REACHABLE, Reason.OBSERVING}
+    {
+        Reason.ROLLUPS_BEHIND,
+        Reason.STARTING,
+        Reason.METRICS_NOT_WATCHED,
+        Reason.WITHIN_CONTRACT,
+        Reason.REACHABLE,
+        Reason.OBSERVING,
+    }
 )
 
 
@@ -36,16 +59,29 @@ class EventDraft:
     message: str
 
 
-def condition_events(previous: Mapping[str, Any], verdicts: Sequence[Verdict]) -> tuple[EventDraft, ...]:
-    """One Event for each condition whose status or reason changed. Of several with one reason, one that is not True comes first."""
-    earlier = {entry["type"]: (entry["status"], entry["reason"]) for entry in previous.get("conditions") or ()}
+def condition_events(
+    previous: Mapping[str, Any], verdicts: Sequence[Verdict]
+) -> tuple[EventDraft, ...]:
+    """One Event for each condition whose status or reason changed. Of several with one reason, one
+    that is not True comes first.
+    """
+    earlier = {
+        entry["type"]: (entry["status"], entry["reason"])
+        for entry in previous.get("conditions") or ()
+    }
     chosen: dict[Reason, Verdict] = {}
     for verdict in verdicts:
-        if earlier.get(verdict.type) == (verdict.status.value, verdict.reason.value) or not _is_news(verdict):
+        if earlier.get(verdict.type) == (
+            verdict.status.value,
+            verdict.reason.value,
+        ) or not _is_news(verdict):
             continue
         if verdict.reason not in chosen or chosen[verdict.reason].status is Truth.TRUE:
             chosen[verdict.reason] = verdict
-    return tuple(EventDraft(_type_of(verdict), verdict.reason, shortened(verdict.message)) for verdict in chosen.values())
+    return tuple(
+        EventDraft(_type_of(verdict), verdict.reason, shortened(verdict.message))
+        for verdict in chosen.values()
+    )
 
 
 def _is_news(verdict: Verdict) -> bool:
@@ -67,7 +103,8 @@ _ALWAYS_NEWS = frozenset(
     }
 )
 
-# The value of a condition that is worth an Event besides that of Ready, which reports the return to normal.
+# The value of a condition that is worth an Event besides that of Ready, which reports the return to
+# normal.
 _TROUBLE = {
     "ClusterReachable": Truth.FALSE,
     "MetricsFresh": Truth.FALSE,
@@ -82,53 +119,88 @@ def _type_of(verdict: Verdict) -> str:
     return NORMAL if good or verdict.reason in _EXPECTED else WARNING
 
 
-def member_events(previous: Mapping[str, Any], members: Sequence[MemberReport]) -> tuple[EventDraft, ...]:
+def member_events(
+    previous: Mapping[str, Any], members: Sequence[MemberReport]
+) -> tuple[EventDraft, ...]:
     """One Event for each trouble that members newly have, naming the first few of them."""
     earlier = {entry["name"]: entry.get("state") for entry in previous.get("members") or ()}
     fresh: dict[Reason, list[str]] = defaultdict(list)
     for member in members:
-        if member.state in _TROUBLED and member.reason not in _QUIET and earlier.get(member.member_name) != member.state.value:
+        if (
+            member.state in _TROUBLED
+            and member.reason not in _QUIET
+            and earlier.get(member.member_name) != member.state.value
+        ):
             fresh[member.reason].append(f"{member.member_name}: {member.message}")
     return tuple(
-        EventDraft(NORMAL if reason in _EXPECTED else WARNING, reason, shortened(listed(messages))) for reason, messages in fresh.items()
+        EventDraft(NORMAL if reason in _EXPECTED else WARNING, reason, shortened(listed(messages)))
+        for reason, messages in fresh.items()
     )
 
 
 def broker_events(previous: Mapping[str, Any], watched: Watched | None) -> tuple[EventDraft, ...]:
-    """One Event for the brokers that went over their limits, with numbers, and one for those that came back."""
+    """One Event for the brokers that went over their limits, with numbers, and one for those that
+    came back.
+    """
     earlier = {entry["id"]: entry.get("pressure") for entry in previous.get("brokers") or ()}
-    over = [one for one in watched or () if one.pressure is Pressure.OVER and earlier.get(one.broker) != Pressure.OVER.value]
-    back = [one for one in watched or () if one.pressure is Pressure.WITHIN and earlier.get(one.broker) == Pressure.OVER.value]
+    over = [
+        one
+        for one in watched or ()
+        if one.pressure is Pressure.OVER and earlier.get(one.broker) != Pressure.OVER.value
+    ]
+    back = [
+        one
+        for one in watched or ()
+        if one.pressure is Pressure.WITHIN and earlier.get(one.broker) == Pressure.OVER.value
+    ]
     events = []
     if over:
-        events.append(EventDraft(WARNING, Reason.BROKER_OVER_LIMIT, shortened(listed([over_words(one) for one in over]))))
+        events.append(
+            EventDraft(
+                WARNING,
+                Reason.BROKER_OVER_LIMIT,
+                shortened(listed([over_words(one) for one in over])),
+            )
+        )
     if back:
         text = listed([f"broker {one.broker} is within its limit again" for one in back])
         events.append(EventDraft(NORMAL, Reason.BROKER_WITHIN_LIMIT, shortened(sentence(text))))
     return tuple(events)
 
 
-def level_events(previous: Mapping[str, Any], levels: Iterable[LevelReport]) -> tuple[EventDraft, ...]:
-    """One Event for the levels that are throttled from now on, one for those on their way back, one for those that are back."""
+def level_events(
+    previous: Mapping[str, Any], levels: Iterable[LevelReport]
+) -> tuple[EventDraft, ...]:
+    """One Event for the levels that are throttled from now on, one for those on their way back, one
+    for those that are back.
+    """
     earlier = {entry["level"]: entry.get("state") for entry in previous.get("levels") or ()}
     changes: dict[Reason, list[str]] = defaultdict(list)
     for one in levels:
         before = earlier.get(one.level.value)
         if one.state is LevelState.THROTTLED and before != one.state.value:
-            changes[Reason.THROTTLED].append(f"{one.level.value} is throttled{f': {one.because}' if one.because else ''}")
+            changes[Reason.THROTTLED].append(
+                f"{one.level.value} is throttled{f': {one.because}' if one.because else ''}"
+            )
         elif one.state is LevelState.RELAXING and before != one.state.value:
             changes[Reason.RELAXING].append(f"{one.level.value} is on its way back to the contract")
         elif not one.below_contract and before in _BELOW_CONTRACT:
             changes[Reason.RELEASED].append(f"{one.level.value} is at the contract again")
     kinds = ((Reason.THROTTLED, WARNING), (Reason.RELAXING, NORMAL), (Reason.RELEASED, NORMAL))
-    return tuple(EventDraft(kind, reason, shortened(listed(changes[reason]))) for reason, kind in kinds if changes[reason])
+    return tuple(
+        EventDraft(kind, reason, shortened(listed(changes[reason])))
+        for reason, kind in kinds
+        if changes[reason]
+    )
 
 
 _BELOW_CONTRACT = frozenset({LevelState.THROTTLED.value, LevelState.RELAXING.value})
 
 
 def over_words(one: WatchedBroker) -> str:
-    """`Broker 2: egress 58.1 of 50.0 MB/s`, for every direction that is over its limit or was a moment ago."""
+    """`Broker 2: egress 58.1 of 50.0 MB/s`, for every direction that is over its limit or was a
+    moment ago.
+    """
     ways = [
         f"{way.value} {nic.bytes_per_second / 1e6:.1f} of {nic.limit / 1e6:.1f} MB/s"
         for way, nic in one.nics.items()
@@ -138,7 +210,9 @@ def over_words(one: WatchedBroker) -> str:
 
 
 def write_events(writes: Iterable[QuotaWrite]) -> tuple[EventDraft, ...]:
-    """One Event for each reason for which quotas were written, with the numbers of the first few."""
+    """One Event for each reason for which quotas were written, with the numbers of the first
+    few.
+    """
     by_reason: dict[Reason, list[QuotaWrite]] = defaultdict(list)
     for write in writes:
         if any(text != write.seen.values.get(key) for key, text in write.values.items()):
@@ -152,9 +226,17 @@ def _written(reason: Reason, writes: Sequence[QuotaWrite]) -> EventDraft:
     return EventDraft(NORMAL, reason, shortened(f"{counted(len(writes), 'quota')} written: {text}"))
 
 
-def writes_by_tier(writes: Iterable[QuotaWrite], members: Iterable[MemberReport]) -> Mapping[str | None, list[QuotaWrite]]:
-    """The writes sorted by the tier whose member they are for; None = defaults and what is given back."""
-    tier_of: dict[Entity, str] = {member.entity: member.tier_key for member in members if member.state is not MemberState.OVERLAPPING}
+def writes_by_tier(
+    writes: Iterable[QuotaWrite], members: Iterable[MemberReport]
+) -> Mapping[str | None, list[QuotaWrite]]:
+    """The writes sorted by the tier whose member they are for; None = defaults and what is given
+    back.
+    """
+    tier_of: dict[Entity, str] = {
+        member.entity: member.tier_key
+        for member in members
+        if member.state is not MemberState.OVERLAPPING
+    }
     sorted_out: dict[str | None, list[QuotaWrite]] = defaultdict(list)
     for write in writes:
         sorted_out[tier_of.get(write.entity)].append(write)

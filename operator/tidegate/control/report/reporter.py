@@ -48,7 +48,15 @@ from tidegate.control.report.status import (
 )
 from tidegate.control.rollups import RollupProgress
 from tidegate.errors import InvalidResource, OutcomeUnknown, TidegateError, Unreachable
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, EventType, JsonObject, ObjectRef, ResourceKind
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    QUOTA_OVERRIDES,
+    EventType,
+    JsonObject,
+    ObjectRef,
+    ResourceKind,
+)
 from tidegate.kube.cache import ResourceCache
 from tidegate.kube.events import EventRecorder
 from tidegate.kube.status import StatusWriter
@@ -62,7 +70,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """The content of the report on a pass. `written` also has the writes of earlier passes that had no report of their own."""
+    """The content of the report on a pass. `written` also has the writes of earlier passes that had
+    no report of their own.
+    """
 
     result: PassResult
     declared: Declared
@@ -78,7 +88,8 @@ class PassReport:
 
 
 class ReportQueue:
-    """Delivers the reports of one policy in order, in a thread of its own, or at once when not `beside`.
+    """Delivers the reports of one policy in order, in a thread of its own, or at once when not
+    `beside`.
 
     At most one report waits: while one is under way, the passes that end are folded into one.
     `deliver` must not raise: no caller would get the error.
@@ -86,7 +97,9 @@ class ReportQueue:
 
     def __init__(self, deliver: Callable[[PassReport], None], name: str, *, beside: bool) -> None:
         self._deliver = deliver
-        self._hand: Executor | None = ThreadPoolExecutor(1, thread_name_prefix=name) if beside else None
+        self._hand: Executor | None = (
+            ThreadPoolExecutor(1, thread_name_prefix=name) if beside else None
+        )
         self._lock = threading.Lock()
         self._waiting: PassReport | None = None
 
@@ -123,7 +136,9 @@ Advices = tuple[Advice, ...]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report on one object: status, conditions as verdicts, and Events. `status` None = Events only."""
+    """The report on one object: status, conditions as verdicts, and Events. `status` None = Events
+    only.
+    """
 
     kind: ResourceKind
     raw: JsonObject
@@ -136,7 +151,8 @@ class Publisher(Protocol):
     """Takes reports; `KubernetesPublisher` is the real one."""
 
     def publish(self, reports: Sequence[Report]) -> frozenset[str]:
-        """Write every status, then send the Events. Returns the uids of the objects whose status was the same already.
+        """Write every status, then send the Events. Returns the uids of the objects whose status
+        was the same already.
 
         Does not raise when Kubernetes is away.
         """
@@ -145,7 +161,9 @@ class Publisher(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Basis:
-    """The content of the report on a tier, and the version of the object that it would be written over."""
+    """The content of the report on a tier, and the version of the object that it would be written
+    over.
+    """
 
     resource_version: str
     members: tuple[MemberReport, ...]
@@ -155,22 +173,35 @@ class _Basis:
 
 
 class Reporter:
-    """Reports for the policies of one process and the tiers that refer to them. Each policy has one caller at a time."""
+    """Reports for the policies of one process and the tiers that refer to them. Each policy has one
+    caller at a time.
+    """
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        # By policy and uid: the basis of the tier's present status. The same report again is not even put together.
+        # By policy and uid: the basis of the tier's present status. The same report again is not
+        # even put together.
         self._reported: dict[str, dict[str, _Basis]] = {}
 
-    def first_seen(self, policy: JsonObject, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()) -> None:
-        """Report `Unknown` for objects without conditions, so that no one takes their absence for readiness."""
+    def first_seen(
+        self, policy: JsonObject, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()
+    ) -> None:
+        """Report `Unknown` for objects without conditions, so that no one takes their absence for
+        readiness.
+        """
         fresh = [] if _conditions(policy) else [_of_policy(policy, starting_policy())]
         fresh += [_of_tier(tier, starting_tier()) for tier in tiers if not _conditions(tier)]
-        fresh += [_of_override(override, starting_override()) for override in overrides if not _conditions(override)]
+        fresh += [
+            _of_override(override, starting_override())
+            for override in overrides
+            if not _conditions(override)
+        ]
         self._publisher.publish(fresh)
 
     def passed(self, report: PassReport) -> None:
-        """Report a pass. `tiers` and `overrides` of the report are the raw objects, broken ones included."""
+        """Report a pass. `tiers` and `overrides` of the report are the raw objects, broken ones
+        included.
+        """
         result, declared = report.result, report.declared
         by_tier = writes_by_tier(report.written, result.decision.members)
         bases = _bases(result, declared, report.tiers)
@@ -181,34 +212,67 @@ class Reporter:
             if uid in bases and (writes or reported.get(uid) != bases[uid]):
                 verdict = tier_verdict(bases[uid].members, result.decision, declared.policy.mode)
                 reports.append(_of_tier(raw, verdict, writes, bases[uid].members))
-        reports += [_of_override(raw, verdict) for raw, verdict in override_reports(result, declared, report.overrides)]
+        reports += [
+            _of_override(raw, verdict)
+            for raw, verdict in override_reports(result, declared, report.overrides)
+        ]
         ownerless = _ownerless(by_tier, result.decision.members)
         previous = _status(report.policy)
-        policy_status = policy_verdict(result, declared.spec, previous=previous, rollups=report.rollups)
-        loads = (*broker_events(previous, result.decision.watched), *level_events(previous, result.decision.levels))
+        policy_status = policy_verdict(
+            result, declared.spec, previous=previous, rollups=report.rollups
+        )
+        loads = (
+            *broker_events(previous, result.decision.watched),
+            *level_events(previous, result.decision.levels),
+        )
         reports.append(_of_policy(report.policy, policy_status, ownerless, loads))
         unchanged = self._publisher.publish(reports)
-        self._reported[declared.policy.key] = {uid: basis for uid, basis in bases.items() if uid in unchanged or reported.get(uid) == basis}
+        self._reported[declared.policy.key] = {
+            uid: basis
+            for uid, basis in bases.items()
+            if uid in unchanged or reported.get(uid) == basis
+        }
         _log_writes(declared.policy.key, report.written)
 
-    def unread(self, policy: JsonObject, error: InvalidResource, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()) -> None:
-        """Report a policy that cannot be read, and its tiers and overrides, which are not looked at because of it."""
-        text = f"Policy {object_key(policy)} is not valid, so nothing is changed for this object until it is fixed: {error.message}"
+    def unread(
+        self,
+        policy: JsonObject,
+        error: InvalidResource,
+        tiers: Iterable[JsonObject],
+        overrides: Iterable[JsonObject] = (),
+    ) -> None:
+        """Report a policy that cannot be read, and its tiers and overrides, which are not looked at
+        because of it.
+        """
+        text = (
+            f"Policy {object_key(policy)} is not valid, so nothing is changed for this object "
+            f"until it is fixed: {error.message}"
+        )
         reports = [_of_policy(policy, unread_policy(error.reason, error.message))]
         reports += [_of_tier(tier, unread_tier(error.reason, text)) for tier in tiers]
-        reports += [_of_override(override, unread_override(error.reason, text)) for override in overrides]
+        reports += [
+            _of_override(override, unread_override(error.reason, text)) for override in overrides
+        ]
         self._publisher.publish(reports)
 
     def broke(self, policy: JsonObject, error: Exception) -> None:
         """Report a bug: the pass was abandoned."""
-        text = f"A bug in Tidegate, {type(error).__name__}: {error}. The pass was abandoned, quotas stay as they are, it is tried again"
+        text = (
+            f"A bug in Tidegate, {type(error).__name__}: {error}. The pass was abandoned, "
+            f"quotas stay as they are, it is tried again"
+        )
         self._publisher.publish([_of_policy(policy, unread_policy(Reason.INTERNAL_ERROR, text))])
 
     def without_policy(self, kind: ResourceKind, raw: JsonObject, policy_key: str) -> None:
         """Report a tier or an override whose policy does not exist."""
-        text = f"BrokerBandwidthPolicy {policy_key} does not exist; this changes nothing and becomes Ready by itself when it appears"
+        text = (
+            f"BrokerBandwidthPolicy {policy_key} does not exist; this changes nothing and "
+            f"becomes Ready by itself when it appears"
+        )
         if kind == QUOTA_OVERRIDES:
-            self._publisher.publish([_of_override(raw, unread_override(Reason.POLICY_NOT_FOUND, text))])
+            self._publisher.publish(
+                [_of_override(raw, unread_override(Reason.POLICY_NOT_FOUND, text))]
+            )
         else:
             self._publisher.publish([_of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, text))])
 
@@ -219,22 +283,47 @@ class Reporter:
     def gone(self, policy: JsonObject) -> None:
         """Report that everything was given back."""
         self._reported.pop(object_key(policy), None)
-        self._send(policy, EventDraft(NORMAL, Reason.GIVEN_BACK, "Nothing of this policy is left in Kafka; it may go"))
+        self._send(
+            policy,
+            EventDraft(
+                NORMAL, Reason.GIVEN_BACK, "Nothing of this policy is left in Kafka; it may go"
+            ),
+        )
 
     def _send(self, policy: JsonObject, event: EventDraft) -> None:
         self._publisher.publish([Report(BROKER_BANDWIDTH_POLICIES, policy, None, events=(event,))])
 
 
-def _of_policy(raw: JsonObject, verdict: PolicyVerdict, written: Sequence[QuotaWrite] = (), loads: Sequence[EventDraft] = ()) -> Report:
+def _of_policy(
+    raw: JsonObject,
+    verdict: PolicyVerdict,
+    written: Sequence[QuotaWrite] = (),
+    loads: Sequence[EventDraft] = (),
+) -> Report:
     events = (*condition_events(_status(raw), verdict.verdicts), *loads, *write_events(written))
-    return Report(BROKER_BANDWIDTH_POLICIES, raw, verdict.status, _with_stalled(verdict.verdicts), events)
+    return Report(
+        BROKER_BANDWIDTH_POLICIES, raw, verdict.status, _with_stalled(verdict.verdicts), events
+    )
 
 
-def _of_tier(raw: JsonObject, verdict: TierVerdict, written: Sequence[QuotaWrite] = (), members: Sequence[MemberReport] = ()) -> Report:
+def _of_tier(
+    raw: JsonObject,
+    verdict: TierVerdict,
+    written: Sequence[QuotaWrite] = (),
+    members: Sequence[MemberReport] = (),
+) -> Report:
     changed = condition_events(_status(raw), verdict.verdicts)
     reasons = {event.reason for event in changed}
-    troubles = [event for event in member_events(_status(raw), members) if event.reason not in reasons]
-    return Report(BUSINESS_TIERS, raw, verdict.status, _with_stalled(verdict.verdicts), (*write_events(written), *changed, *troubles))
+    troubles = [
+        event for event in member_events(_status(raw), members) if event.reason not in reasons
+    ]
+    return Report(
+        BUSINESS_TIERS,
+        raw,
+        verdict.status,
+        _with_stalled(verdict.verdicts),
+        (*write_events(written), *changed, *troubles),
+    )
 
 
 def _of_override(raw: JsonObject, verdict: OverrideVerdict) -> Report:
@@ -243,16 +332,24 @@ def _of_override(raw: JsonObject, verdict: OverrideVerdict) -> Report:
 
 
 def _with_stalled(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
-    """The verdicts with Stalled after Ready, which comes first. Stalled has no Events: those of Ready have the same cause."""
+    """The verdicts with Stalled after Ready, which comes first. Stalled has no Events: those of
+    Ready have the same cause.
+    """
     return (verdicts[0], stalled(verdicts[0]), *verdicts[1:])
 
 
 def _broken_tiers(declared: Declared, tiers: Iterable[JsonObject]) -> list[Report]:
     broken = {tier.key: tier.message for tier in declared.broken}
-    return [_of_tier(raw, unread_tier(Reason.INVALID_SPEC, broken[key])) for raw in tiers if (key := object_key(raw)) in broken]
+    return [
+        _of_tier(raw, unread_tier(Reason.INVALID_SPEC, broken[key]))
+        for raw in tiers
+        if (key := object_key(raw)) in broken
+    ]
 
 
-def _bases(result: PassResult, declared: Declared, tiers: Iterable[JsonObject]) -> dict[str, _Basis]:
+def _bases(
+    result: PassResult, declared: Declared, tiers: Iterable[JsonObject]
+) -> dict[str, _Basis]:
     """The bases by uid, of every tier with members that were decided on."""
     members: dict[str, list[MemberReport]] = defaultdict(list)
     for member in result.decision.members:
@@ -264,14 +361,18 @@ def _bases(result: PassResult, declared: Declared, tiers: Iterable[JsonObject]) 
             tuple(members[key]),
             tuple(result.decision.holds),
             declared.policy.mode,
-            tuple(advice.get((key, member.member_name), ()) for member in members[key]) if advice else (),
+            tuple(advice.get((key, member.member_name), ()) for member in members[key])
+            if advice
+            else (),
         )
         for raw in tiers
         if (key := object_key(raw)) in members
     }
 
 
-def _ownerless(by_tier: Mapping[str | None, Sequence[QuotaWrite]], members: Iterable[MemberReport]) -> list[QuotaWrite]:
+def _ownerless(
+    by_tier: Mapping[str | None, Sequence[QuotaWrite]], members: Iterable[MemberReport]
+) -> list[QuotaWrite]:
     """The writes for no tier that is reported: defaults, and quotas that are given back."""
     reported = {member.tier_key for member in members}
     return [write for key, writes in by_tier.items() if key not in reported for write in writes]
@@ -291,7 +392,13 @@ def _log_writes(policy_key: str, written: Sequence[QuotaWrite]) -> None:
         counts[(write.kind.value, write.reason.value)] += 1
     if log.is_enabled_for(logging.DEBUG):  # formatting every write takes longer than deciding on it
         for write in written:
-            log.debug("Quota written", policy=policy_key, entity=str(write.entity), reason=write.reason.value, change=write.message)
+            log.debug(
+                "Quota written",
+                policy=policy_key,
+                entity=str(write.entity),
+                reason=write.reason.value,
+                change=write.message,
+            )
     for (kind, reason), count in counts.items():
         log.info("Quotas written", policy=policy_key, kind=kind, reason=reason, count=count)
 
@@ -303,7 +410,9 @@ def _log_writes(policy_key: str, written: Sequence[QuotaWrite]) -> None:
 
 
 class KubernetesPublisher:
-    """A Publisher for one process. With an `executor` several objects are reported at once: each is a round trip or more."""
+    """A Publisher for one process. With an `executor` several objects are reported at once: each is
+    a round trip or more.
+    """
 
     def __init__(
         self,
@@ -323,22 +432,38 @@ class KubernetesPublisher:
     def publish(self, reports: Sequence[Report]) -> frozenset[str]:
         """Write all statuses, for which people and Argo CD wait, before the first Event."""
         away = threading.Event()
-        unchanged = list(self._map(partial(self._put, away), [report for report in reports if report.status is not None]))
+        unchanged = list(
+            self._map(
+                partial(self._put, away),
+                [report for report in reports if report.status is not None],
+            )
+        )
         list(self._map(self._post_events, reports))
         return frozenset(uid for uid in unchanged if uid is not None)
 
     def _put(self, away: threading.Event, report: Report) -> str | None:
-        """Write the status, unless Kubernetes was found to be `away`; the object's uid when there was nothing to write."""
+        """Write the status, unless Kubernetes was found to be `away`; the object's uid when there
+        was nothing to write.
+        """
         if away.is_set():
             return None
         generation = int(report.raw["metadata"].get("generation", 0))
         fields = {} if report.status is None else _named_fields(report.status)
         # Only the fields that the report set are written; the others stay as they are.
-        desired = {**fields, "observedGeneration": generation, "conditions": [_condition(v, generation) for v in report.verdicts]}
+        desired = {
+            **fields,
+            "observedGeneration": generation,
+            "conditions": [_condition(v, generation) for v in report.verdicts],
+        }
         try:
             done = self._writer.write(report.kind, report.raw, desired)
         except TidegateError as error:
-            log.warning("Status could not be written", object=object_key(report.raw), kind=report.kind.kind, error=error.message)
+            log.warning(
+                "Status could not be written",
+                object=object_key(report.raw),
+                kind=report.kind.kind,
+                error=error.message,
+            )
             if isinstance(error, Unreachable | OutcomeUnknown):
                 away.set()
             return None
@@ -351,19 +476,31 @@ class KubernetesPublisher:
         for event in report.events:
             event_type = cast(EventType, event.type)
             about = ObjectRef.of(report.kind, report.raw)
-            if self._recorder.record(about, event_type, reason=event.reason.value, message=event.message):
+            if self._recorder.record(
+                about, event_type, reason=event.reason.value, message=event.message
+            ):
                 self._telemetry.events.labels(event.type, event.reason.value).inc()
-            log.info("Event", object=object_key(report.raw), kind=report.kind.kind, reason=event.reason.value, message=event.message)
+            log.info(
+                "Event",
+                object=object_key(report.raw),
+                kind=report.kind.kind,
+                reason=event.reason.value,
+                message=event.message,
+            )
 
 
 def _named_fields(part: SchemaModel) -> dict[str, Any]:
-    """The fields that the report set, with None where a field is to be removed; lists are whole values."""
+    """The fields that the report set, with None where a field is to be removed; lists are whole
+    values.
+    """
     document = part.as_document()
     named: dict[str, Any] = {}
     for name in part.model_fields_set:
         alias = type(part).model_fields[name].alias or name
         value = getattr(part, name)
-        named[alias] = _named_fields(value) if isinstance(value, SchemaModel) else document.get(alias)
+        named[alias] = (
+            _named_fields(value) if isinstance(value, SchemaModel) else document.get(alias)
+        )
     return named
 
 

@@ -73,7 +73,9 @@ def recommendation(advice: Sequence[Advice]) -> Recommendation | None:
     return Recommendation(
         fetch=rates.get(_FETCH),
         produce=rates.get(_PRODUCE),
-        applied=AppliedRates(fetch=applied.get(_FETCH), produce=applied.get(_PRODUCE)) if applied else None,
+        applied=AppliedRates(fetch=applied.get(_FETCH), produce=applied.get(_PRODUCE))
+        if applied
+        else None,
         reason=_first_reason(advice).value,
         message=shortened(text) if text else None,
     )
@@ -84,7 +86,10 @@ def advice_remarks(advice: Mapping[tuple[str, str], Iterable[Advice]]) -> Iterat
     for (tier_key, member), advices in advice.items():
         for one in advices:
             if one.recommended is not None:
-                yield f"{tier_key} / {member} ({one.reason.value}): {KEY_WORDS[one.key]}: {one.message}"
+                yield (
+                    f"{tier_key} / {member} ({one.reason.value}): {KEY_WORDS[one.key]}: "
+                    f"{one.message}"
+                )
 
 
 def _first_reason(advice: Sequence[Advice]) -> Reason:
@@ -92,7 +97,9 @@ def _first_reason(advice: Sequence[Advice]) -> Reason:
     reasons = [one.reason for one in advice]
     order = (Reason.RECOMMENDATION_APPLIED, Reason.RECOMMENDED)
     first = next((reason for reason in order if reason in reasons), None)
-    return first or next((reason for reason in reasons if reason is not Reason.CONTRACT_FITS), Reason.CONTRACT_FITS)
+    return first or next(
+        (reason for reason in reasons if reason is not Reason.CONTRACT_FITS), Reason.CONTRACT_FITS
+    )
 
 
 # --- the status of a BusinessTier -----------------------------------------------------------------
@@ -100,7 +107,8 @@ def _first_reason(advice: Sequence[Advice]) -> Reason:
 # A tier is Ready when each of its members is at its contract (or would be, in Observe mode). While
 # an input is missing it is Unknown.
 
-# what needs attention most comes first; it becomes the tier's state and the reason of its Ready condition
+# what needs attention most comes first; it becomes the tier's state and the reason of its Ready
+# condition
 _WORST_FIRST = (
     MemberState.FOREIGN_CONTENT,
     MemberState.CONTENDED,
@@ -113,12 +121,16 @@ _WORST_FIRST = (
     MemberState.CONTRACT,
 )
 _AT_CONTRACT = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
-_AS_DECLARED = _AT_CONTRACT | {MemberState.THROTTLED}  # a throttle is what the tier declares for a broker over its limit
+_AS_DECLARED = _AT_CONTRACT | {
+    MemberState.THROTTLED
+}  # a throttle is what the tier declares for a broker over its limit
 
 
 @dataclass(frozen=True, slots=True)
 class TierVerdict:
-    """The whole status of one tier: everything but conditions, and the conditions still without their times."""
+    """The whole status of one tier: everything but conditions, and the conditions still without
+    their times.
+    """
 
     status: TierStatus
     verdicts: tuple[Verdict, ...]
@@ -127,14 +139,19 @@ class TierVerdict:
 def tier_verdict(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> TierVerdict:
     """The status of a tier that was read and decided on. `members` are its own reports."""
     status = TierStatus(
-        members=tuple(member_status(member, decision.advice.get((member.tier_key, member.member_name), ())) for member in members),
+        members=tuple(
+            member_status(member, decision.advice.get((member.tier_key, member.member_name), ()))
+            for member in members
+        ),
         summary=TierStatusSummary(members=len(members), state=_worst(members)),
     )
     return TierVerdict(status, (_ready(members, decision, mode), _conflict(members)))
 
 
 def unread_tier(reason: Reason, message: str) -> TierVerdict:
-    """The status of a tier that takes no part: it or its policy cannot be read, or the policy does not exist."""
+    """The status of a tier that takes no part: it or its policy cannot be read, or the policy does
+    not exist.
+    """
     conflict = Verdict("Conflict", Truth.UNKNOWN, reason, "Not looked at: see the condition Ready")
     return TierVerdict(TierStatus(), (ready(Truth.FALSE, reason, message), conflict))
 
@@ -144,7 +161,10 @@ def starting_tier() -> TierVerdict:
     message = "Seen; the first pass over its policy has not ended yet"
     return TierVerdict(
         TierStatus(),
-        (ready(Truth.UNKNOWN, Reason.STARTING, message), Verdict("Conflict", Truth.UNKNOWN, Reason.STARTING, message)),
+        (
+            ready(Truth.UNKNOWN, Reason.STARTING, message),
+            Verdict("Conflict", Truth.UNKNOWN, Reason.STARTING, message),
+        ),
     )
 
 
@@ -170,12 +190,17 @@ def skew_text(skew: float | None) -> str | None:
 
 
 def _message(member: MemberReport) -> str | None:
-    silent = member.state is MemberState.CONTRACT and member.reason in (Reason.CONTRACT, Reason.IN_SYNC)
+    silent = member.state is MemberState.CONTRACT and member.reason in (
+        Reason.CONTRACT,
+        Reason.IN_SYNC,
+    )
     return None if silent or not member.message else shortened(member.message)
 
 
 def _target(member: MemberReport) -> QuotaInForce | None:
-    """The rates that it steps down to. A throttle has none: its end follows the load, and the message describes it."""
+    """The rates that it steps down to. A throttle has none: its end follows the load, and the
+    message describes it.
+    """
     if member.state is MemberState.THROTTLED or dict(member.target) == dict(member.quota):
         return None
     return _quota(member.target)
@@ -193,35 +218,55 @@ def _quota(values: Mapping[QuotaKey, int]) -> QuotaInForce | None:
 
 
 def _totals(values: Mapping[QuotaKey, int]) -> TotalRates | None:
-    fetch, produce = values.get(QuotaKey.CONSUMER_BYTE_RATE), values.get(QuotaKey.PRODUCER_BYTE_RATE)
+    fetch, produce = (
+        values.get(QuotaKey.CONSUMER_BYTE_RATE),
+        values.get(QuotaKey.PRODUCER_BYTE_RATE),
+    )
     return None if fetch is None and produce is None else TotalRates(fetch=fetch, produce=produce)
 
 
 def _worst(members: Iterable[MemberReport]) -> str:
     states = {member.state for member in members}
-    return next((state.value for state in _WORST_FIRST if state in states and state not in _AT_CONTRACT), MemberState.CONTRACT.value)
+    return next(
+        (state.value for state in _WORST_FIRST if state in states and state not in _AT_CONTRACT),
+        MemberState.CONTRACT.value,
+    )
 
 
 def _ready(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> Verdict:
     if decision.holds:
         hold = decision.holds[0]
         return ready(Truth.UNKNOWN, hold.reason, hold.message)
-    lacking = sorted((member for member in members if not _is_content(member)), key=lambda member: _WORST_FIRST.index(member.state))
+    lacking = sorted(
+        (member for member in members if not _is_content(member)),
+        key=lambda member: _WORST_FIRST.index(member.state),
+    )
     if lacking:
         text = listed([f"{member.member_name}: {member.message}" for member in lacking])
         of_all = f"{len(lacking)} of {counted(len(members), 'member')} not at the contract: {text}"
         return ready(Truth.FALSE, lacking[0].reason, of_all)
     if mode is Mode.OBSERVE:
         return ready(
-            Truth.TRUE, Reason.OBSERVING, f"mode is Observe: {counted(len(members), 'member')} decided on, nothing written to Kafka"
+            Truth.TRUE,
+            Reason.OBSERVING,
+            (
+                f"mode is Observe: {counted(len(members), 'member')} decided on, nothing written "
+                f"to "
+                f"Kafka"
+            ),
         )
     throttled = [member for member in members if member.state is MemberState.THROTTLED]
     if throttled:
         text = listed([f"{member.member_name}: {member.message}" for member in throttled])
-        of_all = f"{len(throttled)} of {counted(len(members), 'member')} throttled, as declared for a broker over its limit: {text}"
+        of_all = (
+            f"{len(throttled)} of {counted(len(members), 'member')} throttled, as declared "
+            f"for a broker over its limit: {text}"
+        )
         return ready(Truth.TRUE, throttled[0].reason, of_all)
     text = listed([f"{member.member_name}: {member.message}" for member in members])
-    return ready(Truth.TRUE, Reason.CONTRACT, f"{counted(len(members), 'member')} at the contract: {text}")
+    return ready(
+        Truth.TRUE, Reason.CONTRACT, f"{counted(len(members), 'member')} at the contract: {text}"
+    )
 
 
 def _is_content(member: MemberReport) -> bool:
@@ -230,10 +275,19 @@ def _is_content(member: MemberReport) -> bool:
 
 
 def _conflict(members: Sequence[MemberReport]) -> Verdict:
-    overlapping = [f"{member.member_name}: {member.message}" for member in members if member.state is MemberState.OVERLAPPING]
+    overlapping = [
+        f"{member.member_name}: {member.message}"
+        for member in members
+        if member.state is MemberState.OVERLAPPING
+    ]
     if overlapping:
         return Verdict("Conflict", Truth.TRUE, Reason.OVERLAPPING, shortened(listed(overlapping)))
-    return Verdict("Conflict", Truth.FALSE, Reason.CONTRACT, "No other tier or member names the same user and client id before this one")
+    return Verdict(
+        "Conflict",
+        Truth.FALSE,
+        Reason.CONTRACT,
+        "No other tier or member names the same user and client id before this one",
+    )
 
 
 MAX_BROKERS = 1000
@@ -244,21 +298,31 @@ CONDITION_TYPES = ("Ready", "ClusterReachable", "MetricsFresh", "QuotasInSync", 
 
 @dataclass(frozen=True, slots=True)
 class PolicyVerdict:
-    """The whole status of a policy: everything but conditions, and the conditions still without their times."""
+    """The whole status of a policy: everything but conditions, and the conditions still without
+    their times.
+    """
 
     status: PolicyStatus
     verdicts: tuple[Verdict, ...]
 
 
 def policy_verdict(
-    result: PassResult, spec: PolicySpec, *, previous: Mapping[str, Any], rollups: RollupProgress | None = None
+    result: PassResult,
+    spec: PolicySpec,
+    *,
+    previous: Mapping[str, Any],
+    rollups: RollupProgress | None = None,
 ) -> PolicyVerdict:
-    """The status after a pass. `previous` is the present status, for what this pass has no value of."""
+    """The status after a pass. `previous` is the present status, for what this pass has no value
+    of.
+    """
     decision = result.decision
     brokers = _brokers(result, previous)
     known = result.seen.observation.quotas is not None
     status = PolicyStatus(
-        cluster_id=result.seen.facts.cluster_id if result.seen.facts is not None else previous.get("clusterId"),
+        cluster_id=result.seen.facts.cluster_id
+        if result.seen.facts is not None
+        else previous.get("clusterId"),
         brokers=brokers,
         levels=_levels(result, previous),
         quotas=_counts(decision) if known else _previous_counts(previous),
@@ -270,23 +334,37 @@ def policy_verdict(
         ),
     )
     now_seconds = result.seen.observation.now_seconds
-    current = rollups_current(rollups, wanted=spec.rollup is not None, previous=previous, now_seconds=now_seconds)
-    return PolicyVerdict(status, (*policy_verdicts(result, measured=spec.metrics is not None), *current))
+    current = rollups_current(
+        rollups, wanted=spec.rollup is not None, previous=previous, now_seconds=now_seconds
+    )
+    return PolicyVerdict(
+        status, (*policy_verdicts(result, measured=spec.metrics is not None), *current)
+    )
 
 
 def unread_policy(reason: Reason, message: str) -> PolicyVerdict:
-    """The status of a policy whose spec cannot be acted on. The fields of its cluster stay as they are."""
-    return PolicyVerdict(PolicyStatus(), (ready(Truth.FALSE, reason, message), *_not_looked_at(reason)))
+    """The status of a policy whose spec cannot be acted on. The fields of its cluster stay as they
+    are.
+    """
+    return PolicyVerdict(
+        PolicyStatus(), (ready(Truth.FALSE, reason, message), *_not_looked_at(reason))
+    )
 
 
 def starting_policy() -> PolicyVerdict:
     """The status of an object that was just created, before any pass has ended."""
     message = "Seen; the first pass has not ended yet"
-    return PolicyVerdict(PolicyStatus(), (ready(Truth.UNKNOWN, Reason.STARTING, message), *_not_looked_at(Reason.STARTING)))
+    return PolicyVerdict(
+        PolicyStatus(),
+        (ready(Truth.UNKNOWN, Reason.STARTING, message), *_not_looked_at(Reason.STARTING)),
+    )
 
 
 def _not_looked_at(reason: Reason) -> tuple[Verdict, ...]:
-    return tuple(Verdict(kind, Truth.UNKNOWN, reason, "Not looked at: see the condition Ready") for kind in CONDITION_TYPES[1:])
+    return tuple(
+        Verdict(kind, Truth.UNKNOWN, reason, "Not looked at: see the condition Ready")
+        for kind in CONDITION_TYPES[1:]
+    )
 
 
 def _brokers(result: PassResult, previous: Mapping[str, Any]) -> tuple[BrokerStatus, ...] | None:
@@ -296,16 +374,32 @@ def _brokers(result: PassResult, previous: Mapping[str, Any]) -> tuple[BrokerSta
     limits = result.seen.observation.policy.limits
     pressures = {one.broker: one.pressure for one in result.decision.watched or ()}
     now = rfc3339(result.seen.observation.now_seconds) if pressures else None
-    since = {(entry.get("id"), entry.get("pressure")): entry.get("since") for entry in previous.get("brokers") or ()}
+    since = {
+        (entry.get("id"), entry.get("pressure")): entry.get("since")
+        for entry in previous.get("brokers") or ()
+    }
     return tuple(
-        _broker(broker, limits.of(broker), pressure := pressures.get(broker, Pressure.UNKNOWN), since.get((broker, pressure.value)) or now)
+        _broker(
+            broker,
+            limits.of(broker),
+            pressure := pressures.get(broker, Pressure.UNKNOWN),
+            since.get((broker, pressure.value)) or now,
+        )
         for broker in sorted(topology.brokers)[:MAX_BROKERS]
     )
 
 
 def _broker(broker: int, limit: BrokerLimit, pressure: Pressure, since: str | None) -> BrokerStatus:
-    document = {"id": broker, "egressLimit": limit.egress, "ingressLimit": limit.ingress, "pressure": pressure.value, "since": since}
-    return BrokerStatus.model_validate({name: value for name, value in document.items() if value is not None})
+    document = {
+        "id": broker,
+        "egressLimit": limit.egress,
+        "ingressLimit": limit.ingress,
+        "pressure": pressure.value,
+        "since": since,
+    }
+    return BrokerStatus.model_validate(
+        {name: value for name, value in document.items() if value is not None}
+    )
 
 
 def _over(result: PassResult) -> int | None:
@@ -319,15 +413,27 @@ def _levels(result: PassResult, previous: Mapping[str, Any]) -> tuple[LevelStatu
         return _parsed(previous, "levels", LevelStatus)
     now = rfc3339(result.seen.observation.now_seconds)
     earlier = {level.get("level"): level for level in previous.get("levels") or ()}
-    return tuple(_level(one, earlier.get(one.level.value) or {}, now) for one in result.decision.levels)
+    return tuple(
+        _level(one, earlier.get(one.level.value) or {}, now) for one in result.decision.levels
+    )
 
 
 def _level(one: LevelReport, before: Mapping[str, Any], now: str) -> LevelStatus:
-    """One level. The cause of an episode is kept over a restart too: then only the status has it."""
+    """One level. The cause of an episode is kept over a restart too: then only the status has
+    it.
+    """
     same = before.get("state") == one.state.value
-    because = (before.get("because") if before.get("state") in _BELOW_CONTRACT else None) or one.because
-    document = {"level": one.level.value, "state": one.state.value, "since": before.get("since") if same else now}
-    return LevelStatus.model_validate(document | ({"because": shortened(because)} if one.below_contract and because else {}))
+    because = (
+        before.get("because") if before.get("state") in _BELOW_CONTRACT else None
+    ) or one.because
+    document = {
+        "level": one.level.value,
+        "state": one.state.value,
+        "since": before.get("since") if same else now,
+    }
+    return LevelStatus.model_validate(
+        document | ({"because": shortened(because)} if one.below_contract and because else {})
+    )
 
 
 def _throttled(result: PassResult, previous: Mapping[str, Any]) -> int | None:
@@ -371,14 +477,20 @@ _IN_PLACE = frozenset({Reason.OVERRIDDEN, Reason.OBSERVING})
 
 @dataclass(frozen=True, slots=True)
 class OverrideVerdict:
-    """The whole status of an override: everything but conditions, and the conditions still without their times."""
+    """The whole status of an override: everything but conditions, and the conditions still without
+    their times.
+    """
 
     status: OverrideStatus
     verdicts: tuple[Verdict, ...]
 
 
-def override_reports(result: PassResult, declared: Declared, overrides: Iterable[JsonObject]) -> list[tuple[JsonObject, OverrideVerdict]]:
-    """A status for each of the policy's overrides that was read before the pass, broken ones included."""
+def override_reports(
+    result: PassResult, declared: Declared, overrides: Iterable[JsonObject]
+) -> list[tuple[JsonObject, OverrideVerdict]]:
+    """A status for each of the policy's overrides that was read before the pass, broken ones
+    included.
+    """
     if declared.overrides is None:
         return [(raw, _unknown(result.decision.holds)) for raw in overrides]
     known = {override.key: override for override in declared.overrides}
@@ -391,32 +503,55 @@ def override_reports(result: PassResult, declared: Declared, overrides: Iterable
     for raw in overrides:
         key = object_key(raw)
         if key in known:
-            reports.append((raw, override_report(known[key], result, carried[key], previous=raw.get("status") or {})))
+            reports.append(
+                (
+                    raw,
+                    override_report(
+                        known[key], result, carried[key], previous=raw.get("status") or {}
+                    ),
+                )
+            )
         elif key in broken:
             reports.append((raw, unread_override(Reason.INVALID_SPEC, broken[key])))
     return reports
 
 
 def override_report(
-    override: Override, result: PassResult, members: Sequence[MemberReport], *, previous: Mapping[str, Any]
+    override: Override,
+    result: PassResult,
+    members: Sequence[MemberReport],
+    *,
+    previous: Mapping[str, Any],
 ) -> OverrideVerdict:
-    """The status of an override that was read. `members` are the reports of those who have it; `previous` is the present status."""
+    """The status of an override that was read. `members` are the reports of those who have it;
+    `previous` is the present status.
+    """
     observation, holds = result.seen.observation, result.decision.holds
     if not override.lasts(observation.now_seconds):
-        text = f"it ended at {rfc3339(override.expires_at_seconds)} and may be deleted; its members go back to what their tiers declare"
+        text = (
+            f"it ended at {rfc3339(override.expires_at_seconds)} and may be deleted; its "
+            f"members go back to what their tiers declare"
+        )
         text += f", but not yet: {holds[0].message}" if holds else ""
-        return OverrideVerdict(_status(override, "Expired", ()), (ready(Truth.FALSE, Reason.OVERRIDE_EXPIRED, text),))
+        return OverrideVerdict(
+            _status(override, "Expired", ()), (ready(Truth.FALSE, Reason.OVERRIDE_EXPIRED, text),)
+        )
     if observation.tiers is None:
         return _unknown(holds)
     verdict = _override_ready(override, result, members)
     if not members or observation.policy.deleting:
         return OverrideVerdict(_since(_status(override, "Pending", ()), None), (verdict,))
     began = previous.get("since") if previous.get("state") == "Active" else None
-    return OverrideVerdict(_since(_status(override, "Active", members), began or rfc3339(observation.now_seconds)), (verdict,))
+    return OverrideVerdict(
+        _since(_status(override, "Active", members), began or rfc3339(observation.now_seconds)),
+        (verdict,),
+    )
 
 
 def unread_override(reason: Reason, message: str) -> OverrideVerdict:
-    """The status of an override that takes no part: it or its policy cannot be read, or the policy does not exist."""
+    """The status of an override that takes no part: it or its policy cannot be read, or the policy
+    does not exist.
+    """
     status = OverrideStatus(state="Pending", members=None, since=None)
     return OverrideVerdict(status, (ready(Truth.FALSE, reason, message),))
 
@@ -428,24 +563,38 @@ def starting_override() -> OverrideVerdict:
 
 
 def _unknown(holds: Sequence[Hold]) -> OverrideVerdict:
-    """The status while an input is missing that decides whether it is in force: the previous fields stay."""
-    reason, text = (holds[0].reason, holds[0].message) if holds else (Reason.LIST_INCOMPLETE, Reason.LIST_INCOMPLETE.meaning)
+    """The status while an input is missing that decides whether it is in force: the previous fields
+    stay.
+    """
+    reason, text = (
+        (holds[0].reason, holds[0].message)
+        if holds
+        else (Reason.LIST_INCOMPLETE, Reason.LIST_INCOMPLETE.meaning)
+    )
     return OverrideVerdict(OverrideStatus(), (ready(Truth.UNKNOWN, reason, text),))
 
 
 def override_remarks(overridden: Overridden) -> list[str]:
-    """A sentence for each override that is in force, and for each member that one names and leaves alone."""
+    """A sentence for each override that is in force, and for each member that one names and leaves
+    alone.
+    """
     applied = {override.key: override for override in overridden.applied.values()}
     in_force = [
-        f"override {override.key} is in force for {override.target} until {rfc3339(override.expires_at_seconds)}: {override.reason}"
+        (
+            f"override {override.key} is in force for {override.target} until "
+            f"{rfc3339(override.expires_at_seconds)}: {override.reason}"
+        )
         for override in applied.values()
     ]
     return in_force + [
-        f"override {key} changes nothing for {_why_not(not_applicable)}" for key, not_applicable in overridden.not_applicable.items()
+        f"override {key} changes nothing for {_why_not(not_applicable)}"
+        for key, not_applicable in overridden.not_applicable.items()
     ]
 
 
-def _status(override: Override, state: OverrideState, members: Sequence[MemberReport]) -> OverrideStatus:
+def _status(
+    override: Override, state: OverrideState, members: Sequence[MemberReport]
+) -> OverrideStatus:
     """The status but for its conditions and `since`, which stays what it was."""
     return OverrideStatus(
         state=state,
@@ -461,43 +610,83 @@ def _since(status: OverrideStatus, since: str | None) -> OverrideStatus:
 
 def _member(report: MemberReport) -> OverriddenMember:
     entity: Entity = report.entity
-    user, client_id = (part if isinstance(part, str) else None for part in (entity.user, entity.client_id))
-    return OverriddenMember(tier=report.tier_key, member=report.member_name, user=user, client_id=client_id)
+    user, client_id = (
+        part if isinstance(part, str) else None for part in (entity.user, entity.client_id)
+    )
+    return OverriddenMember(
+        tier=report.tier_key, member=report.member_name, user=user, client_id=client_id
+    )
 
 
-def _override_ready(override: Override, result: PassResult, members: Sequence[MemberReport]) -> Verdict:
+def _override_ready(
+    override: Override, result: PassResult, members: Sequence[MemberReport]
+) -> Verdict:
     policy, holds = result.seen.observation.policy, result.decision.holds
     not_applicable = result.decision.overridden.not_applicable.get(override.key, ())
     if policy.deleting:
-        return ready(Truth.FALSE, Reason.GIVEN_BACK, f"policy {policy.key} is being deleted, and every quota goes back to what it was")
+        return ready(
+            Truth.FALSE,
+            Reason.GIVEN_BACK,
+            f"policy {policy.key} is being deleted, and every quota goes back to what it was",
+        )
     if not members:
         return _ready_without_members(override, policy.key, not_applicable)
     if holds:
         return ready(Truth.UNKNOWN, holds[0].reason, holds[0].message)
     unfit = [misfit for misfit in not_applicable if misfit.reason is not Reason.OVERRULED]
     if unfit:
-        text = f"in force for {len(members)} of {counted(len(members) + len(unfit), 'member')}: {_why_not(unfit)}"
+        text = (
+            f"in force for {len(members)} of {counted(len(members) + len(unfit), 'member')}: "
+            f"{_why_not(unfit)}"
+        )
         return ready(Truth.FALSE, unfit[0].reason, text)
-    lacking = [member for member in members if member.state not in _AT_CONTRACT and member.reason not in _IN_PLACE]
+    lacking = [
+        member
+        for member in members
+        if member.state not in _AT_CONTRACT and member.reason not in _IN_PLACE
+    ]
     if lacking:
-        text = f"{len(lacking)} of {counted(len(members), 'member')} not there yet: {_member_words(lacking)}"
+        text = (
+            f"{len(lacking)} of {counted(len(members), 'member')} not there yet: "
+            f"{_member_words(lacking)}"
+        )
         return ready(Truth.FALSE, lacking[0].reason, text)
     return _ready_for_all(override, members, not_applicable, mode=policy.mode)
 
 
-def _ready_without_members(override: Override, policy_key: str, not_applicable: Sequence[NotApplicable]) -> Verdict:
+def _ready_without_members(
+    override: Override, policy_key: str, not_applicable: Sequence[NotApplicable]
+) -> Verdict:
     if not_applicable:
-        return ready(Truth.FALSE, not_applicable[0].reason, f"changes nothing: {_why_not(not_applicable)}")
-    who = f"no BusinessTier of level {override.target}" if override.level is not None else f"no member with exactly {override.target}"
-    text = f"policy {policy_key} has {who}, so this changes nothing; it takes effect by itself when there is one"
+        return ready(
+            Truth.FALSE, not_applicable[0].reason, f"changes nothing: {_why_not(not_applicable)}"
+        )
+    who = (
+        f"no BusinessTier of level {override.target}"
+        if override.level is not None
+        else f"no member with exactly {override.target}"
+    )
+    text = (
+        f"policy {policy_key} has {who}, so this changes nothing; it takes effect by itself "
+        f"when there is one"
+    )
     return ready(Truth.FALSE, Reason.NO_SUCH_MEMBER, text)
 
 
-def _ready_for_all(override: Override, members: Sequence[MemberReport], not_applicable: Sequence[NotApplicable], *, mode: Mode) -> Verdict:
+def _ready_for_all(
+    override: Override,
+    members: Sequence[MemberReport],
+    not_applicable: Sequence[NotApplicable],
+    *,
+    mode: Mode,
+) -> Verdict:
     besides = f"; not for {_why_not(not_applicable)}" if not_applicable else ""
     until = f"until {rfc3339(override.expires_at_seconds)}"
     if mode is Mode.OBSERVE:
-        text = f"mode is Observe, nothing is written; Enforce would have it in force for {counted(len(members), 'member')} {until}{besides}"
+        text = (
+            f"mode is Observe, nothing is written; Enforce would have it in force for "
+            f"{counted(len(members), 'member')} {until}{besides}"
+        )
         return ready(Truth.TRUE, Reason.OBSERVING, text)
     never = "never throttled " if override.exempt else ""
     text = f"{never}{until}: {_member_words(members)}{besides}"
@@ -505,8 +694,12 @@ def _ready_for_all(override: Override, members: Sequence[MemberReport], not_appl
 
 
 def _member_words(members: Sequence[MemberReport]) -> str:
-    return listed([f"{member.tier_key} {member.member_name}: {member.message}" for member in members])
+    return listed(
+        [f"{member.tier_key} {member.member_name}: {member.message}" for member in members]
+    )
 
 
 def _why_not(not_applicable: Sequence[NotApplicable]) -> str:
-    return listed([f"{misfit.tier_key} {misfit.member_name}: {misfit.message}" for misfit in not_applicable])
+    return listed(
+        [f"{misfit.tier_key} {misfit.member_name}: {misfit.message}" for misfit in not_applicable]
+    )

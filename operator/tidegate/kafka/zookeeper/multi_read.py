@@ -1,7 +1,9 @@
-"""ZooKeeper's MultiRead (opcode 22, servers from 3.6), which kazoo lacks: hundreds of reads in one request.
+"""ZooKeeper's MultiRead (opcode 22, servers from 3.6), which kazoo lacks: hundreds of reads in one
+request.
 
-kazoo's own pipelining is bound by its Python loop, about 3,000 reads a second; this reads 90,000. A missing node does not fail the
-others. Paths must have the chroot already, because kazoo adds it only to its own requests.
+kazoo's own pipelining is bound by its Python loop, about 3,000 reads a second; this reads 90,000. A
+missing node does not fail the others. Paths must have the chroot already, because kazoo adds it
+only to its own requests.
 """
 
 import struct
@@ -27,7 +29,9 @@ ChildrenAnswer = list[str] | Exception
 
 @dataclass(frozen=True)
 class MultiRead:
-    """A request that kazoo sends and whose answer it hands back as a list, one item a path, errors in their place."""
+    """A request that kazoo sends and whose answer it hands back as a list, one item a path, errors
+    in their place.
+    """
 
     paths: Sequence[str]
     wants_children: bool = False
@@ -58,7 +62,8 @@ class MultiRead:
 def send_multi_read(client: KazooClient, request: MultiRead) -> Any:
     """Send the request; the result is kazoo's asynchronous one, with `get(timeout=...)`.
 
-    The only private member of kazoo that Tidegate uses: no public method sends a request of another's making. A test guards it.
+    The only private member of kazoo that Tidegate uses: no public method sends a request of
+    another's making. A test guards it.
     """
     result = client.handler.async_result()
     client._call(request, result)

@@ -1,6 +1,8 @@
-"""The nodes of an entity in ZooKeeper, its quota and its ledger record, read together; and those of the cluster.
+"""The nodes of an entity in ZooKeeper, its quota and its ledger record, read together; and those of
+the cluster.
 
-A node that cannot be read safely becomes a problem of its entity only. The other entities are not affected.
+A node that cannot be read safely becomes a problem of its entity only. The other entities are not
+affected.
 """
 
 import json
@@ -11,15 +13,22 @@ from functools import cached_property, lru_cache
 from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
 from controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, RetryLater, WriteRefused
-from tidegate.kafka.names import EMPTY, QuotaContent, config_path, json_problem, ledger_node, parse_quota
+from tidegate.kafka.names import (
+    EMPTY,
+    QuotaContent,
+    config_path,
+    json_problem,
+    ledger_node,
+    parse_quota,
+)
 from tidegate.kafka.quota_store import ClusterFacts
 from tidegate.kafka.zookeeper.tree import Check, Znode, ZnodeTree
 
 # Our own znodes: one ledger record for each entity, and the claim of the policy that manages the
 # cluster.
 #
-# They are outside of `/config`, where Kafka reads every node as an entity. Reading is strict, because
-# a record decides what is given back to whom.
+# They are outside of `/config`, where Kafka reads every node as an entity. Reading is strict,
+# because a record decides what is given back to whom.
 
 
 ROOT = "/tidegate"
@@ -56,14 +65,25 @@ def record_to_bytes(record: LedgerRecord) -> bytes:
         }
         for key, entry in sorted(record.entries.items())
     }
-    return _compact({"version": _FORMAT, "policy_key": record.policy_key, "policy_uid": record.policy_uid, "entries": entries})
+    return _compact(
+        {
+            "version": _FORMAT,
+            "policy_key": record.policy_key,
+            "policy_uid": record.policy_uid,
+            "entries": entries,
+        }
+    )
 
 
 def parse_record(entity: Entity, data: bytes | None) -> LedgerRecord:
-    """Read one record. Raises ForeignContent when it is not exactly what `record_to_bytes` writes in a format we know."""
+    """Read one record. Raises ForeignContent when it is not exactly what `record_to_bytes` writes
+    in a format we know.
+    """
     try:
         root = _root(data, {"version", "policy_key", "policy_uid", "entries"})
-        entries = {QuotaKey(key): _parse_entry(entry) for key, entry in _mapping(root["entries"]).items()}
+        entries = {
+            QuotaKey(key): _parse_entry(entry) for key, entry in _mapping(root["entries"]).items()
+        }
         return LedgerRecord(entity, _text(root["policy_key"]), _text(root["policy_uid"]), entries)
     except (ValueError, RecursionError) as error:
         raise ForeignContent(f"its ledger record cannot be read ({json_problem(error)})") from error
@@ -71,7 +91,9 @@ def parse_record(entity: Entity, data: bytes | None) -> LedgerRecord:
 
 def claim_to_bytes(claim: Claim) -> bytes:
     """The claim as compact JSON."""
-    return _compact({"version": _FORMAT, "policy_key": claim.policy_key, "policy_uid": claim.policy_uid})
+    return _compact(
+        {"version": _FORMAT, "policy_key": claim.policy_key, "policy_uid": claim.policy_uid}
+    )
 
 
 def parse_claim(data: bytes | None) -> Claim:
@@ -81,8 +103,10 @@ def parse_claim(data: bytes | None) -> Claim:
         return Claim(_text(root["policy_key"]), _text(root["policy_uid"]))
     except (ValueError, RecursionError) as error:
         raise ForeignContent(
-            f"{CLAIM_PATH} in ZooKeeper cannot be read ({json_problem(error)}), so it is not known which policy manages this cluster and "
-            "nothing is written. If a newer Tidegate wrote it, use that version; otherwise look at the node and delete it."
+            f"{CLAIM_PATH} in ZooKeeper cannot be read ({json_problem(error)}), so it is not "
+            f"known which policy manages this cluster and "
+            "nothing is written. If a newer Tidegate wrote it, use that version; otherwise look "
+            "at the node and delete it."
         ) from error
 
 
@@ -101,7 +125,14 @@ def _root(data: bytes | None, fields: set[str]) -> Mapping[str, object]:
 
 def _parse_entry(content: object) -> LedgerEntry:
     entry = _mapping(content)
-    if entry.keys() - {"of_contract"} != {"before", "written", "previous", "written_at_seconds", "reason", "basis"}:
+    if entry.keys() - {"of_contract"} != {
+        "before",
+        "written",
+        "previous",
+        "written_at_seconds",
+        "reason",
+        "basis",
+    }:
         raise ValueError(f"an entry's fields are {sorted(entry)}")
     return LedgerEntry(
         before=_optional_text(entry["before"]),
@@ -188,17 +219,22 @@ class ClusterNodes:
         )
 
     def require_writable(self, expected_cluster_id: str, policy_keys: Iterable[str]) -> None:
-        """Raise unless this is the right cluster, in ZooKeeper mode, with a controller, and no other policy's."""
+        """Raise unless this is the right cluster, in ZooKeeper mode, with a controller, and no
+        other policy's.
+        """
         if self.cluster_id != expected_cluster_id:
             raise WriteRefused(
                 Reason.WRONG_CLUSTER,
-                f"{wrong_cluster(self.address, self.cluster_id, expected_cluster_id)}. Nothing is written. "
-                "Correct the address, or the policy's clusterId if the cluster was rebuilt on purpose.",
+                f"{wrong_cluster(self.address, self.cluster_id, expected_cluster_id)}. Nothing "
+                f"is written. "
+                "Correct the address, or the policy's clusterId if the cluster was rebuilt on "
+                "purpose.",
             )
         if self.migration_running:
             raise WriteRefused(
                 Reason.MIGRATION_RUNNING,
-                f"{migration_running(self.address)}. Nothing is written. Finish the migration, then manage the cluster through the admin "
+                f"{migration_running(self.address)}. Nothing is written. Finish the migration, "
+                f"then manage the cluster through the admin "
                 "protocol.",
             )
         if not self.has_controller:
@@ -220,7 +256,8 @@ def already_managed(claim: Claim, policy_key: str) -> WriteRefused:
     """The refusal for a policy when another one has claimed the cluster."""
     return WriteRefused(
         Reason.CLUSTER_ALREADY_MANAGED,
-        f"Policy {claim.policy_key} (uid {claim.policy_uid}) manages this Kafka cluster already, so nothing is written for {policy_key}. "
+        f"Policy {claim.policy_key} (uid {claim.policy_uid}) manages this Kafka cluster already, "
+        f"so nothing is written for {policy_key}. "
         f"{two_policies_advice(claim.policy_key)}.",
     )
 
@@ -231,8 +268,13 @@ def wrong_cluster(address: str, found: str, expected: str) -> str:
 
 
 def migration_running(address: str) -> str:
-    """The message that a migration runs, whose controller would overwrite what is written to ZooKeeper."""
-    return f"The cluster at {address} is being migrated to KRaft, so its ZooKeeper nodes must not be written"
+    """The message that a migration runs, whose controller would overwrite what is written to
+    ZooKeeper.
+    """
+    return (
+        f"The cluster at {address} is being migrated to KRaft, so its ZooKeeper nodes must not "
+        f"be written"
+    )
 
 
 def no_controller(address: str) -> str:
@@ -242,11 +284,16 @@ def no_controller(address: str) -> str:
 
 def two_policies_advice(owner_policy_key: str) -> str:
     """The advice for two policies that name one cluster."""
-    return f"Delete one of the two; if {owner_policy_key} is gone for good, `tidegate restore` gives its quotas and its claim back"
+    return (
+        f"Delete one of the two; if {owner_policy_key} is gone for good, `tidegate restore` "
+        f"gives its quotas and its claim back"
+    )
 
 
 def read_cluster(tree: ZnodeTree) -> ClusterNodes:
-    """Read the cluster's state now, in one request. Raises WriteRefused where there is no Kafka cluster."""
+    """Read the cluster's state now, in one request. Raises WriteRefused where there is no Kafka
+    cluster.
+    """
     paths = [CLUSTER_ID_PATH, CONTROLLER_PATH, CONTROLLER_EPOCH_PATH, CLAIM_PATH]
     *found, migration = tree.read([*paths, MIGRATION_PATH])
     nodes = dict(zip(paths, found, strict=True))
@@ -266,17 +313,23 @@ def _cluster_id(address: str, node: Znode | None) -> str:
     if node is None:
         raise WriteRefused(
             Reason.WRONG_CLUSTER,
-            f"There is no Kafka cluster at ZooKeeper {address}: {CLUSTER_ID_PATH} does not exist there. Nothing is written. "
+            f"There is no Kafka cluster at ZooKeeper {address}: {CLUSTER_ID_PATH} does not exist "
+            f"there. Nothing is written. "
             "Check the path after the host names (Kafka's zookeeper.connect has the same one).",
         )
     cluster_id = _object(CLUSTER_ID_PATH, node).get("id")
     if not isinstance(cluster_id, str) or not cluster_id:
-        raise ForeignContent(f"{CLUSTER_ID_PATH} at ZooKeeper {address} names no cluster id, so nothing is written. Look at the node.")
+        raise ForeignContent(
+            f"{CLUSTER_ID_PATH} at ZooKeeper {address} names no cluster id, so nothing is "
+            f"written. Look at the node."
+        )
     return cluster_id
 
 
 def _is_kraft(controller: Znode) -> bool:
-    """A KRaft controller writes its epoch, counted from 1, into the node; ZooKeeper's controllers write -1 or nothing."""
+    """A KRaft controller writes its epoch, counted from 1, into the node; ZooKeeper's controllers
+    write -1 or nothing.
+    """
     epoch = _object(CONTROLLER_PATH, controller).get("kraftControllerEpoch", -1)
     return not isinstance(epoch, int) or epoch > 0
 
@@ -286,20 +339,27 @@ def _object(path: str, node: Znode) -> dict[str, object]:
         content = json.loads((node.data or b"").decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ForeignContent(
-            f"{path} is not JSON as Kafka writes it ({json_problem(error)}), so nothing is written. Look at the node."
+            f"{path} is not JSON as Kafka writes it ({json_problem(error)}), so nothing is "
+            f"written. Look at the node."
         ) from error
     if not isinstance(content, dict):
-        raise ForeignContent(f"{path} is not a JSON object as Kafka writes it, so nothing is written. Look at the node.")
+        raise ForeignContent(
+            f"{path} is not a JSON object as Kafka writes it, so nothing is written. Look at the "
+            f"node."
+        )
     return content
 
 
-# Parsed nodes are kept: a pass reads every quota, and nearly all of them are the same as in the pass before.
+# Parsed nodes are kept: a pass reads every quota, and nearly all of them are the same as in the
+# pass before.
 REMEMBERED_NODES = 8192
 
 
 @dataclass(frozen=True)
 class EntityNodes:
-    """The two nodes of an entity with their parsed contents. `problem` None = both could be read."""
+    """The two nodes of an entity with their parsed contents. `problem` None = both could be
+    read.
+    """
 
     entity: Entity
     quota: Znode | None = None
@@ -323,16 +383,23 @@ class EntityNodes:
     def is_still(self, seen: StoredQuota) -> bool:
         """Whether nothing has changed since `seen`, so that a write decided on it may go ahead.
 
-        The contents count as well as the versions, which start at 0 again when a node is made anew. A node that holds nothing
-        is the same as no node: it appears by itself when a child of the entity gets a quota.
+        The contents count as well as the versions, which start at 0 again when a node is made anew.
+        A node that holds nothing is the same as no node: it appears by itself when a child of the
+        entity gets a quota.
         """
-        same_version = self.stored.version == seen.version or not (self.content.settings or seen.values)
-        same_ledger = self.stored.ledger_version == seen.ledger_version and self.record == seen.ledger
+        same_version = self.stored.version == seen.version or not (
+            self.content.settings or seen.values
+        )
+        same_ledger = (
+            self.stored.ledger_version == seen.ledger_version and self.record == seen.ledger
+        )
         return same_version and same_ledger and self.content.quotas == seen.values
 
 
 def read_entities(tree: ZnodeTree, entities: Iterable[Entity]) -> dict[Entity, EntityNodes]:
-    """Read these entities, all in one bulk request. An entity whose name no znode can have gets a problem, too."""
+    """Read these entities, all in one bulk request. An entity whose name no znode can have gets a
+    problem, too.
+    """
     found: dict[Entity, EntityNodes] = {}
     paths: list[str] = []
     named: list[Entity] = []
@@ -343,7 +410,10 @@ def read_entities(tree: ZnodeTree, entities: Iterable[Entity]) -> dict[Entity, E
         except ForeignContent as error:
             found[entity] = EntityNodes(entity, problem=error.message)
     nodes = tree.read(paths)
-    found.update((entity, _entity_nodes(entity, *nodes[2 * index : 2 * index + 2])) for index, entity in enumerate(named))
+    found.update(
+        (entity, _entity_nodes(entity, *nodes[2 * index : 2 * index + 2]))
+        for index, entity in enumerate(named)
+    )
     return found
 
 
@@ -356,9 +426,13 @@ def _entity_nodes(entity: Entity, quota: Znode | None, ledger: Znode | None) -> 
     try:
         content = parse_quota(quota.data, child_count=quota.child_count) if quota else content
     except ForeignContent as error:
-        problems.append(f"{config_path(entity)} is left alone: {error.message}. Correct or delete the node.")
+        problems.append(
+            f"{config_path(entity)} is left alone: {error.message}. Correct or delete the node."
+        )
     try:
         record = parse_record(entity, ledger.data) if ledger else None
     except ForeignContent as error:
-        problems.append(f"{ledger_path(entity)} is left alone: {error.message}. Correct or delete the node.")
+        problems.append(
+            f"{ledger_path(entity)} is left alone: {error.message}. Correct or delete the node."
+        )
     return EntityNodes(entity, quota, ledger, content, record, " ".join(problems) or None)

@@ -1,7 +1,8 @@
-"""The tree of znodes on a real ZooKeeper: one kazoo session, opened at the first call and opened again when it has ended.
+"""The tree of znodes on a real ZooKeeper: one kazoo session, opened at the first call and opened
+again when it has ended.
 
-Reads are repeated over a short loss of the connection. Transactions are not: after a loss their outcome is unknown and the caller
-reads back.
+Reads are repeated over a short loss of the connection. Transactions are not: after a loss their
+outcome is unknown and the caller reads back.
 """
 
 import contextlib
@@ -38,7 +39,13 @@ from kazoo.protocol.states import EventType, KeeperState
 from kazoo.security import ACL, Id
 
 from controller_logic.reasons import Reason
-from tidegate.errors import InvalidResource, OutcomeUnknown, TidegateError, Unauthorized, Unreachable
+from tidegate.errors import (
+    InvalidResource,
+    OutcomeUnknown,
+    TidegateError,
+    Unauthorized,
+    Unreachable,
+)
 from tidegate.kafka.settings import TlsFiles, ZooKeeperConnection
 from tidegate.kafka.zookeeper.multi_read import MultiRead, send_multi_read
 from tidegate.kafka.zookeeper.tree import (
@@ -66,10 +73,11 @@ _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
 
 
 def start_client(connection: ZooKeeperConnection, on_state: Callable[[str], None]) -> KazooClient:
-    """A client whose session is there and whose login was accepted; `on_state` is called at every change of its session.
+    """A client whose session is there and whose login was accepted; `on_state` is called at every
+    change of its session.
 
-    Raises Unreachable with the result of every address, Unauthorized when the login is refused, InvalidResource for a connect
-    string that cannot be read.
+    Raises Unreachable with the result of every address, Unauthorized when the login is refused,
+    InvalidResource for a connect string that cannot be read.
     """
     handler = _Handler()
     client = _new_client(connection, handler)
@@ -78,15 +86,20 @@ def start_client(connection: ZooKeeperConnection, on_state: Callable[[str], None
         _await_login(client, connection.start_timeout_seconds)
     except (KazooException, KazooTimeoutError) as error:
         stop_client(client)
-        if connection.sasl is not None and isinstance(error, AuthFailedError | ConnectionClosedError):
-            # kazoo closes a client by itself only when its login is refused, and a waiting request may get the error of the closing first
+        if connection.sasl is not None and isinstance(
+            error, AuthFailedError | ConnectionClosedError
+        ):
+            # kazoo closes a client by itself only when its login is refused, and a waiting request
+            # may get the error of the closing first
             raise Unauthorized(_refused(connection)) from error
         raise Unreachable(Reason.ZOOKEEPER_UNREACHABLE, _silent(connection, handler)) from error
     return client
 
 
 def _await_login(client: KazooClient, timeout_seconds: float) -> None:
-    """Wait for the session and its login. The session comes first, so only the answer to a request proves both."""
+    """Wait for the session and its login. The session comes first, so only the answer to a request
+    proves both.
+    """
     deadline = time.monotonic() + timeout_seconds
     if not client.start_async().wait(timeout_seconds):
         raise KazooTimeoutError
@@ -108,11 +121,15 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is pu
         super().__init__()
         self.attempts: dict[tuple[str, int], str] = {}
 
-    def create_connection(self, address: tuple[str, int], timeout: float, **options: Any) -> socket.socket:
+    def create_connection(
+        self, address: tuple[str, int], timeout: float, **options: Any
+    ) -> socket.socket:
         place = (str(options.get("hostname") or address[0]), address[1])
         self.attempts[place] = "no answer to the session request"
         try:
-            connected: socket.socket = super().create_connection(address=address, timeout=min(timeout, _CONNECT_TIMEOUT_SECONDS), **options)
+            connected: socket.socket = super().create_connection(
+                address=address, timeout=min(timeout, _CONNECT_TIMEOUT_SECONDS), **options
+            )
         except Exception as error:
             self.attempts[place] = str(error) or type(error).__name__
             raise
@@ -131,7 +148,8 @@ def _new_client(connection: ZooKeeperConnection, handler: _Handler) -> KazooClie
         )
     except ValueError as error:
         raise InvalidResource(
-            f"The ZooKeeper address {connection.connect!r} cannot be read ({error}). Write it as Kafka's zookeeper.connect: "
+            f"The ZooKeeper address {connection.connect!r} cannot be read ({error}). Write it as "
+            f"Kafka's zookeeper.connect: "
             "host:port,host:port/path."
         ) from error
 
@@ -140,7 +158,13 @@ def _login_options(connection: ZooKeeperConnection) -> dict[str, object]:
     if connection.sasl is None:
         return {}
     login = connection.sasl
-    return {"sasl_options": {"mechanism": login.mechanism.value, "username": login.username, "password": login.password}}
+    return {
+        "sasl_options": {
+            "mechanism": login.mechanism.value,
+            "username": login.username,
+            "password": login.password,
+        }
+    }
 
 
 def _tls_options(tls: TlsFiles) -> dict[str, object]:
@@ -156,10 +180,15 @@ def _tls_options(tls: TlsFiles) -> dict[str, object]:
 
 def _silent(connection: ZooKeeperConnection, handler: _Handler) -> str:
     hosts, _ = collect_hosts(connection.connect)
-    tried = "; ".join(f"{host}:{port}: {handler.attempts.get((host, port), 'the name does not resolve')}" for host, port in hosts)
+    tried = "; ".join(
+        f"{host}:{port}: {handler.attempts.get((host, port), 'the name does not resolve')}"
+        for host, port in hosts
+    )
     return (
-        f"ZooKeeper {connection.connect} did not answer within {connection.start_timeout_seconds:g} s ({tried}). "
-        "Every quota stays as it is. Check the address, the network policy and, with TLS, that it is the secure port."
+        f"ZooKeeper {connection.connect} did not answer within "
+        f"{connection.start_timeout_seconds:g} s ({tried}). "
+        "Every quota stays as it is. Check the address, the network policy and, with TLS, that "
+        "it is the secure port."
     )
 
 
@@ -167,7 +196,8 @@ def _refused(connection: ZooKeeperConnection) -> str:
     user = connection.sasl.username if connection.sasl else "no user"
     return (
         f"ZooKeeper {connection.connect} refused the login as {user}. Every quota stays as it is. "
-        "Give Tidegate the user name and password that the brokers use for ZooKeeper (their JAAS section Client)."
+        "Give Tidegate the user name and password that the brokers use for ZooKeeper (their JAAS "
+        "section Client)."
     )
 
 
@@ -225,8 +255,11 @@ class ClusterWatch:
 _READS_PER_REQUEST = 500
 
 
-def read_bulk(client: KazooClient, paths: Sequence[str], *, wants_children: bool, timeout_seconds: float) -> list[Any]:
-    """Data with stat, or child names, for each path; an error for one path is returned in its place as an exception object.
+def read_bulk(
+    client: KazooClient, paths: Sequence[str], *, wants_children: bool, timeout_seconds: float
+) -> list[Any]:
+    """Data with stat, or child names, for each path; an error for one path is returned in its place
+    as an exception object.
 
     Raises UnimplementedError on servers before 3.6, which close the connection as well.
     """
@@ -239,14 +272,18 @@ def read_bulk(client: KazooClient, paths: Sequence[str], *, wants_children: bool
     return [answer for result in sent for answer in result.get(timeout=_left(deadline))]
 
 
-def read_one_by_one(client: KazooClient, paths: Sequence[str], *, wants_children: bool, timeout_seconds: float) -> list[Any]:
+def read_one_by_one(
+    client: KazooClient, paths: Sequence[str], *, wants_children: bool, timeout_seconds: float
+) -> list[Any]:
     """The same by single reads, all under way at once; for servers before 3.6."""
     call = client.get_children_async if wants_children else client.get_async
     return gather([call(path) for path in paths], timeout_seconds=timeout_seconds)
 
 
 def gather(sent: Sequence[Any], *, timeout_seconds: float) -> list[Any]:
-    """The answers of requests that are under way. A refusal is returned in its place; a lost connection is raised."""
+    """The answers of requests that are under way. A refusal is returned in its place; a lost
+    connection is raised.
+    """
     deadline = time.monotonic() + timeout_seconds
     answers: list[Any] = []
     for result in sent:
@@ -280,13 +317,23 @@ _FAILURES = {
 
 
 def requests(operations: Sequence[Operation], chroot: str) -> list[object]:
-    """kazoo's request for each operation; made here because kazoo's own builder cannot send null data."""
+    """kazoo's request for each operation; made here because kazoo's own builder cannot send null
+    data.
+    """
     return [_request(operation, f"{chroot}{operation.path}") for operation in operations]
 
 
-def first_failure(operations: Sequence[Operation], results: Sequence[object]) -> Rejected | NoAuthError | ZookeeperError | None:
-    """The error that rejected the transaction; None = it was done. The other results only say that nothing was done."""
-    errors = [(operation, result) for operation, result in zip(operations, results, strict=False) if isinstance(result, ZookeeperError)]
+def first_failure(
+    operations: Sequence[Operation], results: Sequence[object]
+) -> Rejected | NoAuthError | ZookeeperError | None:
+    """The error that rejected the transaction; None = it was done. The other results only say that
+    nothing was done.
+    """
+    errors = [
+        (operation, result)
+        for operation, result in zip(operations, results, strict=False)
+        if isinstance(result, ZookeeperError)
+    ]
     for operation, error in errors:
         if type(error) in _FAILURES:
             return Rejected(operation, _FAILURES[type(error)])
@@ -321,7 +368,9 @@ _DEAD = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
 
 
 class ZooKeeperSession:
-    """A ZnodeTree on ZooKeeper; see the protocol for what each call promises. Several threads may use it."""
+    """A ZnodeTree on ZooKeeper; see the protocol for what each call promises. Several threads may
+    use it.
+    """
 
     def __init__(self, connection: ZooKeeperConnection) -> None:
         self._connection = connection
@@ -339,7 +388,10 @@ class ZooKeeperSession:
 
     def read(self, paths: Sequence[str]) -> list[Znode | None]:
         """See ZnodeTree."""
-        return [answer and Znode(answer[0], answer[1].version, answer[1].numChildren) for answer in self._bulk(paths, wants_children=False)]
+        return [
+            answer and Znode(answer[0], answer[1].version, answer[1].numChildren)
+            for answer in self._bulk(paths, wants_children=False)
+        ]
 
     def children(self, paths: Sequence[str]) -> list[list[str] | None]:
         """See ZnodeTree."""
@@ -347,9 +399,16 @@ class ZooKeeperSession:
 
     def acls(self, paths: Sequence[str]) -> list[Acl | None]:
         """See ZnodeTree."""
-        answers = self._surviving(lambda client, left: gather([client.get_acls_async(path) for path in paths], timeout_seconds=left))
+        answers = self._surviving(
+            lambda client, left: gather(
+                [client.get_acls_async(path) for path in paths], timeout_seconds=left
+            )
+        )
         found = self._without_errors(paths, answers)
-        return [answer and tuple(AclEntry(acl.perms, acl.id.scheme, acl.id.id) for acl in answer[0]) for answer in found]
+        return [
+            answer and tuple(AclEntry(acl.perms, acl.id.scheme, acl.id.id) for acl in answer[0])
+            for answer in found
+        ]
 
     def commit(self, operations: Sequence[Operation]) -> None:
         """See ZnodeTree."""
@@ -358,9 +417,13 @@ class ZooKeeperSession:
         transaction = client.transaction()
         transaction.operations.extend(requests(operations, client.chroot))
         try:
-            results = transaction.commit_async().get(timeout=self._connection.request_timeout_seconds)
+            results = transaction.commit_async().get(
+                timeout=self._connection.request_timeout_seconds
+            )
         except (*_LOST, KazooTimeoutError) as error:
-            raise OutcomeUnknown(f"The connection to ZooKeeper {self.address} broke during a transaction.") from error
+            raise OutcomeUnknown(
+                f"The connection to ZooKeeper {self.address} broke during a transaction."
+            ) from error
         except KazooException as error:
             raise self._refusal(error) from error
         failure = first_failure(operations, results)
@@ -372,7 +435,9 @@ class ZooKeeperSession:
         self._surviving(lambda client, left: gather([client.sync_async("/")], timeout_seconds=left))
 
     def watch(self, wake: Callable[[], None]) -> None:
-        """See ZnodeTree. Wakes whenever the connection comes back as well: what happened meanwhile is not known."""
+        """See ZnodeTree. Wakes whenever the connection comes back as well: what happened meanwhile
+        is not known.
+        """
         client = self._client()
         self._wakes.append(wake)
         ClusterWatch(client, wake).start()
@@ -388,7 +453,10 @@ class ZooKeeperSession:
     def _client(self) -> KazooClient:
         with self._lock:
             if self._closed:
-                raise Unreachable(Reason.ZOOKEEPER_UNREACHABLE, f"The session with ZooKeeper {self.address} was closed.")
+                raise Unreachable(
+                    Reason.ZOOKEEPER_UNREACHABLE,
+                    f"The session with ZooKeeper {self.address} was closed.",
+                )
             if self._kazoo is not None and self._kazoo.client_state in _DEAD:
                 stop_client(self._kazoo)
                 self._kazoo = None
@@ -405,18 +473,24 @@ class ZooKeeperSession:
         if self._knows_multi_read:
             try:
                 answers = self._surviving(
-                    lambda client, left: read_bulk(client, paths, wants_children=wants_children, timeout_seconds=left),
+                    lambda client, left: read_bulk(
+                        client, paths, wants_children=wants_children, timeout_seconds=left
+                    ),
                 )
                 return self._without_errors(paths, answers)
             except UnimplementedError:
                 self._knows_multi_read = False
         answers = self._surviving(
-            lambda client, left: read_one_by_one(client, paths, wants_children=wants_children, timeout_seconds=left),
+            lambda client, left: read_one_by_one(
+                client, paths, wants_children=wants_children, timeout_seconds=left
+            ),
         )
         return self._without_errors(paths, answers)
 
     def _surviving(self, ask: Callable[[KazooClient, float], Answers]) -> Answers:
-        """Ask until there is an answer, over lost connections too, for as long as one request may take."""
+        """Ask until there is an answer, over lost connections too, for as long as one request may
+        take.
+        """
         deadline = time.monotonic() + self._connection.request_timeout_seconds
         while True:
             client = self._client()
@@ -451,7 +525,8 @@ class ZooKeeperSession:
         seconds = self._connection.request_timeout_seconds
         return Unreachable(
             Reason.ZOOKEEPER_UNREACHABLE,
-            f"ZooKeeper {self.address} gave no answer within {seconds:g} s; the connection was lost or the server is overloaded. "
+            f"ZooKeeper {self.address} gave no answer within {seconds:g} s; the connection was "
+            f"lost or the server is overloaded. "
             "Every quota stays as it is; the next pass tries again.",
         )
 
@@ -461,14 +536,23 @@ class ZooKeeperSession:
         if isinstance(error, NoAuthError):
             identity = f"user {user}" if user else "Tidegate, which has not logged in"
             return Unauthorized(
-                f"ZooKeeper {self.address} does not let {identity} at {path}. Every quota stays as it is. "
-                "Give Tidegate the identity of the brokers (their JAAS section Client, or their client certificate).",
+                f"ZooKeeper {self.address} does not let {identity} at {path}. Every quota stays "
+                f"as it is. "
+                "Give Tidegate the identity of the brokers (their JAAS section Client, or their "
+                "client certificate).",
             )
         if isinstance(error, AuthFailedError):
-            return Unauthorized(f"ZooKeeper {self.address} refused the login as {user}. Every quota stays as it is. Correct the password.")
+            return Unauthorized(
+                f"ZooKeeper {self.address} refused the login as {user}. Every quota stays as it "
+                f"is. Correct the password."
+            )
         return Unreachable(
             Reason.ZOOKEEPER_UNREACHABLE,
-            f"ZooKeeper {self.address} refused {path}: {type(error).__name__}. Every quota stays as it is; the next pass tries again.",
+            (
+                f"ZooKeeper {self.address} refused {path}: {type(error).__name__}. Every quota "
+                f"stays "
+                f"as it is; the next pass tries again."
+            ),
         )
 
 

@@ -1,7 +1,8 @@
 """The quota store on ZooKeeper: Kafka's own quota nodes, with our ledger beside them.
 
-It works on a tree of znodes, so that the same rules run on ZooKeeper and on the in-memory tree of the tests. The control pass decides
-what to write; the values are checked once more before they are sent.
+It works on a tree of znodes, so that the same rules run on ZooKeeper and on the in-memory tree of
+the tests. The control pass decides what to write; the values are checked once more before they are
+sent.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +39,9 @@ class EntityWalk:
 
 def walk_entities(tree: ZnodeTree) -> EntityWalk:
     """Walk users, clients and the clients of users; a node that vanishes meanwhile is left out."""
-    users, clients = (names or [] for names in tree.children([f"{CONFIG_ROOT}/users", f"{CONFIG_ROOT}/clients"]))
+    users, clients = (
+        names or [] for names in tree.children([f"{CONFIG_ROOT}/users", f"{CONFIG_ROOT}/clients"])
+    )
     paths = [*(f"users/{name}" for name in users), *(f"clients/{name}" for name in clients)]
     paths += _clients_of_users(tree, users)
     return _entity_walk(paths)
@@ -63,9 +66,17 @@ def _entity_walk(paths: Iterable[str]) -> EntityWalk:
 
 def _clients_of_users(tree: ZnodeTree, users: Sequence[str]) -> Iterable[str]:
     nodes = tree.read([f"{CONFIG_ROOT}/users/{user}" for user in users])
-    parents = [user for user, node in zip(users, nodes, strict=True) if node is not None and node.child_count]
+    parents = [
+        user
+        for user, node in zip(users, nodes, strict=True)
+        if node is not None and node.child_count
+    ]
     below = tree.children([f"{CONFIG_ROOT}/users/{user}/clients" for user in parents])
-    return [f"users/{user}/clients/{name}" for user, names in zip(parents, below, strict=True) for name in names or ()]
+    return [
+        f"users/{user}/clients/{name}"
+        for user, names in zip(parents, below, strict=True)
+        for name in names or ()
+    ]
 
 
 _TOPICS_PATH = "/brokers/topics"
@@ -83,7 +94,9 @@ class ZooKeeperQuotaStore:
         return read_cluster(self._tree).facts
 
     def claim(self, policy_key: str, policy_uid: str) -> None:
-        """See QuotaStore. A claim of the same policy with another uid (it was made anew) is taken over."""
+        """See QuotaStore. A claim of the same policy with another uid (it was made anew) is taken
+        over.
+        """
         ours = Claim(policy_key, policy_uid)
         for _ in range(_CLAIM_ATTEMPTS):
             (node,) = self._tree.read([CLAIM_PATH])
@@ -100,21 +113,34 @@ class ZooKeeperQuotaStore:
                 operations.append(SetData(CLAIM_PATH, data, node.version))
             if self._is_done(operations):
                 return
-        raise Conflict(f"The claim on this Kafka cluster keeps changing; policy {policy_key} tries again in the next pass.")
+        raise Conflict(
+            f"The claim on this Kafka cluster keeps changing; policy {policy_key} tries again in "
+            f"the next pass."
+        )
 
     def release_claim(self, policy_key: str) -> None:
-        """See QuotaStore. A ledger record that cannot be read counts as ours: its policy is not known."""
+        """See QuotaStore. A ledger record that cannot be read counts as ours: its policy is not
+        known.
+        """
         (node,) = self._tree.read([CLAIM_PATH])
         if node is None or parse_claim(node.data).policy_key != policy_key:
             return
         names = self._ledger_nodes()
         entities = self.ledger_entities()
-        left = [nodes for nodes in read_entities(self._tree, entities).values() if nodes.ledger is not None]
-        if len(names) == len(entities) and all(nodes.record and nodes.record.policy_key != policy_key for nodes in left):
+        left = [
+            nodes
+            for nodes in read_entities(self._tree, entities).values()
+            if nodes.ledger is not None
+        ]
+        if len(names) == len(entities) and all(
+            nodes.record and nodes.record.policy_key != policy_key for nodes in left
+        ):
             self._is_done([Delete(CLAIM_PATH, node.version)])
 
     def ledger_entities(self) -> frozenset[Entity]:
-        """See QuotaStore. Nodes whose names are not ours are left out; `unreadable_nodes` names them."""
+        """See QuotaStore. Nodes whose names are not ours are left out; `unreadable_nodes` names
+        them.
+        """
         entities = set()
         for name in self._ledger_nodes():
             try:
@@ -125,7 +151,9 @@ class ZooKeeperQuotaStore:
 
     def read(self, entities: Iterable[Entity]) -> Mapping[Entity, StoredQuota]:
         """See QuotaStore."""
-        return {entity: nodes.stored for entity, nodes in read_entities(self._tree, entities).items()}
+        return {
+            entity: nodes.stored for entity, nodes in read_entities(self._tree, entities).items()
+        }
 
     def read_everything(self) -> Mapping[Entity, StoredQuota]:
         """See QuotaStore."""
@@ -144,16 +172,28 @@ class ZooKeeperQuotaStore:
     def has_client_id_quotas(self) -> bool:
         """See QuotaStore."""
         quotas = self.read(walk_client_ids(self._tree)).values()
-        return any(stored.problem is not None or BYTE_RATE_KEYS & stored.values.keys() for stored in quotas)
+        return any(
+            stored.problem is not None or BYTE_RATE_KEYS & stored.values.keys() for stored in quotas
+        )
 
-    def write(self, writes: Sequence[QuotaWrite], expected_cluster_id: str) -> tuple[WriteOutcome, ...]:
+    def write(
+        self, writes: Sequence[QuotaWrite], expected_cluster_id: str
+    ) -> tuple[WriteOutcome, ...]:
         """See QuotaStore."""
         entities = [write.entity for write in writes]
         if len(writes) > MAX_WRITES_PER_BATCH or len(set(entities)) != len(entities):
-            raise ValueError(f"a batch is at most {MAX_WRITES_PER_BATCH} writes of different entities, not {len(writes)} writes")
+            raise ValueError(
+                f"a batch is at most {MAX_WRITES_PER_BATCH} writes of different entities, not "
+                f"{len(writes)} writes"
+            )
         for write in writes:
-            if write.kind is WriteKind.RECORD and any(text != write.seen.values.get(key) for key, text in write.values.items()):
-                raise ValueError(f"{write.entity}: a write of kind {write.kind.value} may change the ledger only, not the quota")
+            if write.kind is WriteKind.RECORD and any(
+                text != write.seen.values.get(key) for key, text in write.values.items()
+            ):
+                raise ValueError(
+                    f"{write.entity}: a write of kind {write.kind.value} may change the ledger "
+                    f"only, not the quota"
+                )
         writer = BatchWriter(self._tree, expected_cluster_id)
         writer.write(writes)
         return tuple(writer.outcomes[entity] for entity in entities)
@@ -166,7 +206,10 @@ class ZooKeeperQuotaStore:
         """See QuotaStore. Raises Incomplete when Kafka keeps no topics at this address."""
         (names,) = self._tree.children([_TOPICS_PATH])
         if names is None:
-            raise Incomplete(Reason.TOPOLOGY_INCOMPLETE, f"{_TOPICS_PATH} does not exist at ZooKeeper {self._tree.address}.")
+            raise Incomplete(
+                Reason.TOPOLOGY_INCOMPLETE,
+                f"{_TOPICS_PATH} does not exist at ZooKeeper {self._tree.address}.",
+            )
         return frozenset(names)
 
     def close(self) -> None:

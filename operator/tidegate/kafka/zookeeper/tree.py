@@ -1,6 +1,8 @@
-"""The interface of a tree of znodes: reads in bulk, and writes only by transactions that compare versions first.
+"""The interface of a tree of znodes: reads in bulk, and writes only by transactions that compare
+versions first.
 
-ZooKeeper (`session`) and the in-memory tree of the tests implement it. All paths are below the chroot.
+ZooKeeper (`session`) and the in-memory tree of the tests implement it. All paths are below the
+chroot.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +15,9 @@ from tidegate.errors import Conflict
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """One node as it was read. `data` None is ZooKeeper's null, which is not the same as zero bytes."""
+    """One node as it was read. `data` None is ZooKeeper's null, which is not the same as zero
+    bytes.
+    """
 
     data: bytes | None
     version: int
@@ -88,7 +92,9 @@ class Failure(StrEnum):
 
 
 class Rejected(Conflict):
-    """A transaction that compared and lost: nothing of it was done. `operation` is the first that failed."""
+    """A transaction that compared and lost: nothing of it was done. `operation` is the first that
+    failed.
+    """
 
     def __init__(self, operation: Operation, failure: Failure) -> None:
         super().__init__(f"{operation.path}: {failure.value}")
@@ -99,7 +105,8 @@ class Rejected(Conflict):
 class ZnodeTree(Protocol):
     """Bulk reads and transactions on one ZooKeeper, each call bounded in time.
 
-    Every call raises Unreachable when no answer comes and Unauthorized when the identity may not do it.
+    Every call raises Unreachable when no answer comes and Unauthorized when the identity may not do
+    it.
     """
 
     @property
@@ -120,7 +127,9 @@ class ZnodeTree(Protocol):
         ...
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Do all or nothing. Raises Rejected when a comparison failed, OutcomeUnknown when the connection broke meanwhile."""
+        """Do all or nothing. Raises Rejected when a comparison failed, OutcomeUnknown when the
+        connection broke meanwhile.
+        """
         ...
 
     def sync(self) -> None:
@@ -128,7 +137,9 @@ class ZnodeTree(Protocol):
         ...
 
     def watch(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, never blocking, when the children of `/brokers/ids` or the node `/controller` may have changed."""
+        """Call `wake`, never blocking, when the children of `/brokers/ids` or the node
+        `/controller` may have changed.
+        """
         ...
 
     def close(self) -> None:

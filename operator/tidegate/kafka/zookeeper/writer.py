@@ -1,7 +1,7 @@
 """One batch of quota writes: compare, commit, and find the result of each.
 
-A batch is one transaction. When it is rejected, writes whose nodes have changed are dropped as conflicts and the rest is sent again.
-When the connection breaks, the nodes are read back.
+A batch is one transaction. When it is rejected, writes whose nodes have changed are dropped as
+conflicts and the rest is sent again. When the connection breaks, the nodes are read back.
 """
 
 import json
@@ -13,8 +13,27 @@ from controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, RetryLater, WriteRefused
 from tidegate.kafka.names import config_path, entity_path, is_ours, is_readable
 from tidegate.kafka.quota_store import WriteOutcome
-from tidegate.kafka.zookeeper.nodes import ROOT, ClusterNodes, EntityNodes, ledger_path, read_cluster, read_entities, record_to_bytes
-from tidegate.kafka.zookeeper.tree import Acl, Check, Create, CreateSequential, Delete, Operation, Rejected, SetData, Znode, ZnodeTree
+from tidegate.kafka.zookeeper.nodes import (
+    ROOT,
+    ClusterNodes,
+    EntityNodes,
+    ledger_path,
+    read_cluster,
+    read_entities,
+    record_to_bytes,
+)
+from tidegate.kafka.zookeeper.tree import (
+    Acl,
+    Check,
+    Create,
+    CreateSequential,
+    Delete,
+    Operation,
+    Rejected,
+    SetData,
+    Znode,
+    ZnodeTree,
+)
 
 # Creation of znodes with their missing parents, each with the access control list of its parent.
 #
@@ -28,13 +47,20 @@ _ACL_MODELS = {ROOT: "/config/users"}
 
 
 def plan_creates(tree: ZnodeTree, wanted: Mapping[str, bytes | None]) -> list[Create]:
-    """Creates for the `wanted` nodes, which do not exist, and for every missing ancestor; parents before children."""
-    ancestors = {ancestor: None for path in wanted for ancestor in _ancestors(path) if ancestor not in wanted}
+    """Creates for the `wanted` nodes, which do not exist, and for every missing ancestor; parents
+    before children.
+    """
+    ancestors = {
+        ancestor: None for path in wanted for ancestor in _ancestors(path) if ancestor not in wanted
+    }
     found = tree.read(list(ancestors))
     missing = [path for path, node in zip(ancestors, found, strict=True) if node is None]
     made: dict[str, bytes | None] = {**dict.fromkeys(missing), **wanted}
     acls = acls_for(tree, made)
-    return [Create(path, made[path], acls[path]) for path in sorted(made, key=lambda path: (path.count("/"), path))]
+    return [
+        Create(path, made[path], acls[path])
+        for path in sorted(made, key=lambda path: (path.count("/"), path))
+    ]
 
 
 def acls_for(tree: ZnodeTree, made: Mapping[str, object]) -> dict[str, Acl]:
@@ -48,7 +74,8 @@ def acls_for(tree: ZnodeTree, made: Mapping[str, object]) -> dict[str, Acl]:
         if acl is None:
             raise WriteRefused(
                 Reason.WRONG_CLUSTER,
-                f"{model} does not exist at ZooKeeper {tree.address}, so there is no running Kafka below it and nothing is written. "
+                f"{model} does not exist at ZooKeeper {tree.address}, so there is no running "
+                f"Kafka below it and nothing is written. "
                 "Check the path after the host names (Kafka's zookeeper.connect has the same one).",
             )
         acls[path] = acl
@@ -81,7 +108,9 @@ _OPERATION_OVERHEAD_BYTES = 120  # headers, lengths and one copied access list, 
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """One node before and after a transaction. `before` None = it was not there, `after` None = it is not there afterwards."""
+    """One node before and after a transaction. `before` None = it was not there, `after` None = it
+    is not there afterwards.
+    """
 
     path: str
     before: Znode | None
@@ -94,7 +123,9 @@ class NodeChange:
 
     @property
     def operation(self) -> Operation | None:
-        """The change of a node that is there, or the demand that it stays as it was; None where there is no node."""
+        """The change of a node that is there, or the demand that it stays as it was; None where
+        there is no node.
+        """
         if self.before is None:
             return None
         if self.after is None:
@@ -104,7 +135,9 @@ class NodeChange:
         return SetData(self.path, self.after.data or b"", self.before.version)
 
     def has_happened(self, now: Znode | None) -> bool | None:
-        """Whether the node as it is now proves that the transaction was done; None = it proves nothing either way."""
+        """Whether the node as it is now proves that the transaction was done; None = it proves
+        nothing either way.
+        """
         if self.before == self.after:
             return None
         if self.after is None or now is None:
@@ -113,9 +146,13 @@ class NodeChange:
 
 
 def node_change(path: str, before: Znode | None, data: bytes | None) -> NodeChange:
-    """The change that leaves the node with `data`; None = without the node. The same data is no change."""
+    """The change that leaves the node with `data`; None = without the node. The same data is no
+    change.
+    """
     if data is None or before is None:
-        return NodeChange(path, before, None if data is None else Znode(data, version=0, child_count=0))
+        return NodeChange(
+            path, before, None if data is None else Znode(data, version=0, child_count=0)
+        )
     version = before.version if data == before.data else before.version + 1
     return NodeChange(path, before, Znode(data, version, before.child_count))
 
@@ -132,15 +169,20 @@ class EntityChange:
     def has_happened(self, now: EntityNodes) -> bool:
         """Whether the nodes show that the write was done.
 
-        The ledger decides, whose records differ at every write; where the ledger stays as it was, the quota does.
+        The ledger decides, whose records differ at every write; where the ledger stays as it was,
+        the quota does.
         """
         by_ledger = self.ledger.has_happened(now.ledger)
         return bool(self.quota.has_happened(now.quota)) if by_ledger is None else by_ledger
 
 
-def entity_changes(writes: Sequence[QuotaWrite], entities: Mapping[Entity, EntityNodes]) -> list[EntityChange]:
+def entity_changes(
+    writes: Sequence[QuotaWrite], entities: Mapping[Entity, EntityNodes]
+) -> list[EntityChange]:
     """The change of each write to its nodes as they are now."""
-    created_below = {config_path(write.entity) for write in writes if entities[write.entity].quota is None}
+    created_below = {
+        config_path(write.entity) for write in writes if entities[write.entity].quota is None
+    }
     return [_entity_change(write, entities[write.entity], created_below) for write in writes]
 
 
@@ -153,21 +195,39 @@ def _entity_change(write: QuotaWrite, now: EntityNodes, created_below: set[str])
         needed = bool(content.settings) or _is_parent(path, now.quota, created_below)
         quota = node_change(path, now.quota, content.to_bytes() if needed else None)
     record = None if write.ledger is None else record_to_bytes(write.ledger)
-    return EntityChange(write.entity, quota, node_change(ledger_path(write.entity), now.ledger, record), notify=changes)
+    return EntityChange(
+        write.entity,
+        quota,
+        node_change(ledger_path(write.entity), now.ledger, record),
+        notify=changes,
+    )
 
 
 def _is_parent(path: str, node: Znode | None, created_below: set[str]) -> bool:
-    return (node is not None and node.child_count > 0) or any(other.startswith(f"{path}/") for other in created_below)
+    return (node is not None and node.child_count > 0) or any(
+        other.startswith(f"{path}/") for other in created_below
+    )
 
 
-def plan(tree: ZnodeTree, changes: Sequence[EntityChange], checks: Sequence[Check]) -> list[Operation]:
-    """The whole transaction: comparisons of the cluster, creates with their parents first, changes, then notifications."""
+def plan(
+    tree: ZnodeTree, changes: Sequence[EntityChange], checks: Sequence[Check]
+) -> list[Operation]:
+    """The whole transaction: comparisons of the cluster, creates with their parents first, changes,
+    then notifications.
+    """
     nodes = [node for change in changes for node in (change.quota, change.ledger)]
-    wanted = {node.path: node.after.data for node in nodes if node.creates and node.after is not None}
+    wanted = {
+        node.path: node.after.data for node in nodes if node.creates and node.after is not None
+    }
     creates = plan_creates(tree, wanted) if wanted else []
     changed = [node.operation for node in nodes]
     notified = notifications(tree, [change.entity for change in changes if change.notify])
-    return [*checks, *creates, *(operation for operation in changed if operation is not None), *notified]
+    return [
+        *checks,
+        *creates,
+        *(operation for operation in changed if operation is not None),
+        *notified,
+    ]
 
 
 def notifications(tree: ZnodeTree, entities: Sequence[Entity]) -> list[Operation]:
@@ -175,16 +235,25 @@ def notifications(tree: ZnodeTree, entities: Sequence[Entity]) -> list[Operation
     if not entities:
         return []
     acl = acls_for(tree, {_NOTIFICATION_PREFIX: None})[_NOTIFICATION_PREFIX]
-    return [CreateSequential(_NOTIFICATION_PREFIX, _notification(entity), acl) for entity in entities]
+    return [
+        CreateSequential(_NOTIFICATION_PREFIX, _notification(entity), acl) for entity in entities
+    ]
 
 
 def size_bytes(operations: Sequence[Operation]) -> int:
     """About how large the request is, on the high side."""
-    return sum(_OPERATION_OVERHEAD_BYTES + len(operation.path) + len(getattr(operation, "data", b"") or b"") for operation in operations)
+    return sum(
+        _OPERATION_OVERHEAD_BYTES
+        + len(operation.path)
+        + len(getattr(operation, "data", b"") or b"")
+        for operation in operations
+    )
 
 
 def _notification(entity: Entity) -> bytes:
-    return json.dumps({"version": 2, "entity_path": entity_path(entity)}, separators=(",", ":")).encode()
+    return json.dumps(
+        {"version": 2, "entity_path": entity_path(entity)}, separators=(",", ":")
+    ).encode()
 
 
 _ATTEMPTS = 5
@@ -193,14 +262,18 @@ _MOST_BYTES = 900_000  # ZooKeeper closes the connection at 1,048,575
 
 @dataclass
 class BatchWriter:
-    """Writes one batch to one tree; made anew for each batch. `outcomes` grows until every write has one."""
+    """Writes one batch to one tree; made anew for each batch. `outcomes` grows until every write
+    has one.
+    """
 
     tree: ZnodeTree
     expected_cluster_id: str
     outcomes: dict[Entity, WriteOutcome] = field(default_factory=dict)
 
     def write(self, writes: Sequence[QuotaWrite]) -> None:
-        """Give every write its outcome. Raises what `QuotaStore.write` promises; then nothing is known to be applied."""
+        """Give every write its outcome. Raises what `QuotaStore.write` promises; then nothing is
+        known to be applied.
+        """
         pending: Sequence[QuotaWrite] = writes
         for attempt in range(_ATTEMPTS):
             if attempt:
@@ -209,12 +282,22 @@ class BatchWriter:
             if not pending:
                 return
         for write in pending:
-            self._drop(write, Reason.CONFLICT, f"{write.entity}: others kept writing at the same moment; the next pass tries again.")
+            self._drop(
+                write,
+                Reason.CONFLICT,
+                (
+                    f"{write.entity}: others kept writing at the same moment; the next pass tries "
+                    f"again."
+                ),
+            )
 
     def _attempt(self, pending: Sequence[QuotaWrite]) -> Sequence[QuotaWrite]:
         """Try once; the writes that are left to be tried again."""
         cluster = read_cluster(self.tree)
-        cluster.require_writable(self.expected_cluster_id, {record.policy_key for write in pending for record in _records(write)})
+        cluster.require_writable(
+            self.expected_cluster_id,
+            {record.policy_key for write in pending for record in _records(write)},
+        )
         entities = read_entities(self.tree, (write.entity for write in pending))
         sound = [write for write in pending if self._is_sound(write, entities[write.entity])]
         if not sound:
@@ -241,13 +324,16 @@ class BatchWriter:
         return True
 
     def _has_happened(self, changes: Sequence[EntityChange]) -> bool:
-        """Read back after a lost connection. A transaction is all or nothing, so one node that proves it speaks for all."""
+        """Read back after a lost connection. A transaction is all or nothing, so one node that
+        proves it speaks for all.
+        """
         try:
             self.tree.sync()
             entities = read_entities(self.tree, (change.entity for change in changes))
         except RetryLater as error:
             raise OutcomeUnknown(
-                f"The connection to ZooKeeper {self.tree.address} broke while {len(changes)} quotas were written, and reading them back "
+                f"The connection to ZooKeeper {self.tree.address} broke while {len(changes)} "
+                f"quotas were written, and reading them back "
                 f"failed: {error.message} They are read again before anything else is written."
             ) from error
         return any(change.has_happened(entities[change.entity]) for change in changes)
@@ -262,7 +348,8 @@ class BatchWriter:
                 continue
             return
         raise OutcomeUnknown(
-            f"{len(entities)} quotas were written, but Kafka's controller keeps changing and its brokers may not know yet."
+            f"{len(entities)} quotas were written, but Kafka's controller keeps changing and its "
+            f"brokers may not know yet."
         )
 
     def _is_sound(self, write: QuotaWrite, now: EntityNodes) -> bool:
@@ -270,7 +357,12 @@ class BatchWriter:
             return self._drop(write, Reason.FOREIGN_CONTENT, f"{write.entity}: {now.problem}")
         if not now.is_still(write.seen):
             return self._drop(
-                write, Reason.CONFLICT, f"{write.entity}: somebody else changed it since it was read; read again and retried."
+                write,
+                Reason.CONFLICT,
+                (
+                    f"{write.entity}: somebody else changed it since it was read; read again and "
+                    f"retried."
+                ),
             )
         unsafe = _unsafe_value(write, now.content.quotas)
         if unsafe is not None:
@@ -278,7 +370,9 @@ class BatchWriter:
         return True
 
     def _drop(self, write: QuotaWrite, reason: Reason, message: str) -> bool:
-        self.outcomes[write.entity] = WriteOutcome(write.entity, applied=False, reason=reason, message=message)
+        self.outcomes[write.entity] = WriteOutcome(
+            write.entity, applied=False, reason=reason, message=message
+        )
         return False
 
 
@@ -287,7 +381,9 @@ def _records(write: QuotaWrite) -> list[LedgerRecord]:
 
 
 def _unsafe_value(write: QuotaWrite, present: Mapping[QuotaKey, str]) -> str | None:
-    """The reason why a value must not reach a broker; None = all are safe. The value from before us may be restored as it was."""
+    """The reason why a value must not reach a broker; None = all are safe. The value from before us
+    may be restored as it was.
+    """
     entries = write.seen.ledger.entries if write.seen.ledger else {}
     for key, value in write.values.items():
         if value is None or is_ours(key, value):
@@ -295,7 +391,8 @@ def _unsafe_value(write: QuotaWrite, present: Mapping[QuotaKey, str]) -> str | N
         earlier = {present.get(key), entries[key].before if key in entries else None}
         if value not in earlier or not is_readable(key, value):
             return (
-                f"{write.entity}: {key.value} = {value!r} is not written, because brokers would refuse it or take it as unlimited. "
+                f"{write.entity}: {key.value} = {value!r} is not written, because brokers would "
+                f"refuse it or take it as unlimited. "
                 "The entity stays as it is."
             )
     return None

@@ -1,6 +1,7 @@
 """Computes one broker's rows of `usage_5m` and `broker_5m` from all its samples.
 
-The caller finds out which series belong to whom, and which contracts and limits apply. No name of a metric occurs here.
+The caller finds out which series belong to whom, and which contracts and limits apply. No name of a
+metric occurs here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,26 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from controller_logic.model import QuotaWindow
-from tidegate.rollup.fold.clients import Client, ClientWindows, Contracts, Promises, Wanted, client_windows, clients_of, gauges_of
+from tidegate.rollup.fold.clients import (
+    Client,
+    ClientWindows,
+    Contracts,
+    Promises,
+    Wanted,
+    client_windows,
+    clients_of,
+    gauges_of,
+)
 from tidegate.rollup.fold.counters import Counted, counted
-from tidegate.rollup.fold.windows import WINDOW_MS, Rate, Windows, estimated_interval_ms, rates_at, scrape_grid, scrape_times
+from tidegate.rollup.fold.windows import (
+    WINDOW_MS,
+    Rate,
+    Windows,
+    estimated_interval_ms,
+    rates_at,
+    scrape_grid,
+    scrape_times,
+)
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.schemas import BROKER, DIRECTIONS, USAGE_5M, Direction
 
@@ -33,10 +51,12 @@ MOST_FACTOR: Final = 2.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibrated:
-    """Bytes of clients by client and window, all else by window. Bytes of all clients + `unattributed_bytes` = `client_bytes`, always.
+    """Bytes of clients by client and window, all else by window. Bytes of all clients +
+    `unattributed_bytes` = `client_bytes`, always.
 
-    `factor` is NaN without the broker's counter, while it stood still, and where no gauge reported a byte. At 0.5 or 2 it was clamped:
-    gauges and counter do not measure the same. Clients never get more bytes than were counted.
+    `factor` is NaN without the broker's counter, while it stood still, and where no gauge reported
+    a byte. At 0.5 or 2 it was clamped: gauges and counter do not measure the same. Clients never
+    get more bytes than were counted.
     """
 
     bytes_of_clients: Whole
@@ -46,26 +66,47 @@ class Calibrated:
 
 
 def calibrated(thousandths_of_bytes: Whole, scraped_ms: Whole, counted: Counted) -> Calibrated:
-    """Scale `thousandths_of_bytes`, by client and window, whose scrapes cover `scraped_ms` of each window.
+    """Scale `thousandths_of_bytes`, by client and window, whose scrapes cover `scraped_ms` of each
+    window.
 
-    Where gauges or counter cover only a part of a window, the factor compares their means. All counted bytes are shared out nevertheless.
-    Without the counter clients keep the bytes of their gauges, and the sum of these takes the counter's place.
+    Where gauges or counter cover only a part of a window, the factor compares their means. All
+    counted bytes are shared out nevertheless. Without the counter clients keep the bytes of their
+    gauges, and the sum of these takes the counter's place.
     """
     gauged = thousandths_of_bytes.sum(axis=0) / 1000
     known = counted.covered_ms > 0
-    expected = gauged * np.where(known, counted.covered_ms, WINDOW_MS) / np.where(scraped_ms > 0, scraped_ms, WINDOW_MS)
+    expected = (
+        gauged
+        * np.where(known, counted.covered_ms, WINDOW_MS)
+        / np.where(scraped_ms > 0, scraped_ms, WINDOW_MS)
+    )
     comparable = known & (gauged > 0) & (counted.counted_bytes > 0)
-    ratio = np.divide(counted.counted_bytes, expected, out=np.full(len(gauged), np.nan), where=comparable)
+    ratio = np.divide(
+        counted.counted_bytes, expected, out=np.full(len(gauged), np.nan), where=comparable
+    )
     most = np.rint(MOST_FACTOR * expected).astype(np.int64)
-    attributed = np.where(ratio <= MOST_FACTOR, counted.counted_bytes, np.minimum(most, counted.counted_bytes))
-    attributed = np.where(comparable, attributed, np.where(known, 0, np.rint(gauged).astype(np.int64)))
+    attributed = np.where(
+        ratio <= MOST_FACTOR, counted.counted_bytes, np.minimum(most, counted.counted_bytes)
+    )
+    attributed = np.where(
+        comparable, attributed, np.where(known, 0, np.rint(gauged).astype(np.int64))
+    )
     client_bytes = np.where(known, counted.counted_bytes, attributed)
-    shares = np.column_stack([apportioned(int(total), each) for total, each in zip(attributed, thousandths_of_bytes.T, strict=True)])
-    return Calibrated(shares, client_bytes, client_bytes - attributed, np.clip(ratio, LEAST_FACTOR, MOST_FACTOR))
+    shares = np.column_stack(
+        [
+            apportioned(int(total), each)
+            for total, each in zip(attributed, thousandths_of_bytes.T, strict=True)
+        ]
+    )
+    return Calibrated(
+        shares, client_bytes, client_bytes - attributed, np.clip(ratio, LEAST_FACTOR, MOST_FACTOR)
+    )
 
 
 def apportioned(total: int, weights: Whole) -> Whole:
-    """Divide `total` by weight into whole parts that add up to it (largest remainder; of equals the first). Without weights all are 0."""
+    """Divide `total` by weight into whole parts that add up to it (largest remainder; of equals the
+    first). Without weights all are 0.
+    """
     whole = weights.sum()
     if not whole:
         return np.zeros(len(weights), np.int64)
@@ -77,33 +118,42 @@ def apportioned(total: int, weights: Whole) -> Whole:
 
 
 # Arrow arrays are made from buffers, without `pyarrow.array` and `pyarrow.scalar`. These import
-# pandas wherever it is installed: two seconds of processor time in each worker process, for nothing.
+# pandas wherever it is installed: two seconds of processor time in each worker process, for
+# nothing.
 
 
 def array_of(values: NDArray[np.generic], kind: pa.DataType) -> pa.Array:
     """Wrap fixed-width values whose bytes are those of `kind`; NaN stays NaN."""
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
+    return pa.Array.from_buffers(
+        kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))]
+    )
 
 
 def nullable_array_of(values: NDArray[np.float64]) -> pa.Array:
     """Wrap numbers in which NaN means null."""
     known = np.packbits(~np.isnan(values), bitorder="little")
-    return pa.Array.from_buffers(pa.float64(), len(values), [pa.py_buffer(known), pa.py_buffer(np.ascontiguousarray(values))])
+    return pa.Array.from_buffers(
+        pa.float64(), len(values), [pa.py_buffer(known), pa.py_buffer(np.ascontiguousarray(values))]
+    )
 
 
 def strings_of(names: Sequence[str]) -> pa.Array:
     """Encode names in UTF-8."""
     encoded = [name.encode() for name in names]
     offsets = np.array([0, *accumulate(map(len, encoded))], np.int32)
-    return pa.Array.from_buffers(pa.string(), len(names), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))])
+    return pa.Array.from_buffers(
+        pa.string(), len(names), [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(encoded))]
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectionSamples:
-    """The series of one broker in one direction, over the ranges of `windows.reading_of`. Any of them may be missing.
+    """The series of one broker in one direction, over the ranges of `windows.reading_of`. Any of
+    them may be missing.
 
-    `nics`, `client_bytes` and `replication_bytes` are counters of bytes, without the series by topic, which count the same bytes again.
-    `rates` are gauges of bytes/s, `throttle_times` of milliseconds, with the labels of clients.
+    `nics`, `client_bytes` and `replication_bytes` are counters of bytes, without the series by
+    topic, which count the same bytes again. `rates` are gauges of bytes/s, `throttle_times` of
+    milliseconds, with the labels of clients.
     """
 
     nics: Sequence[SeriesSamples] = ()
@@ -115,7 +165,9 @@ class DirectionSamples:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """A client that Tidegate held below its contract, [start_ms, end_ms), and its rate on this broker just before the first cut."""
+    """A client that Tidegate held below its contract, [start_ms, end_ms), and its rate on this
+    broker just before the first cut.
+    """
 
     client: Client
     start_ms: int
@@ -127,8 +179,9 @@ class Episode:
 class DirectionTerms:
     """Limit and contracts in one direction on this broker, in bytes/s, constant or as they changed.
 
-    The key of a contract is exactly the user and client id in the labels of the broker's series. `episodes` None = there is no record of
-    throttle episodes; `clients.wanted_rates` defines deferred bytes for that case. `quota_window` is that of the brokers.
+    The key of a contract is exactly the user and client id in the labels of the broker's series.
+    `episodes` None = there is no record of throttle episodes; `clients.wanted_rates` defines
+    deferred bytes for that case. `quota_window` is that of the brokers.
     """
 
     limit: Rate | None = None
@@ -139,7 +192,9 @@ class DirectionTerms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectionFold:
-    """The result of one direction. `clients` name the rows of arrays by client and window; all other arrays are by window."""
+    """The result of one direction. `clients` name the rows of arrays by client and window; all
+    other arrays are by window.
+    """
 
     clients: tuple[Client, ...]
     gauges: ClientWindows
@@ -167,26 +222,43 @@ def fold_broker(
     terms: Mapping[Direction, DirectionTerms] | None = None,
     interval_ms: int | None = None,
 ) -> BrokerFold:
-    """Fold both directions. `interval_ms` is the scrape interval; estimated from the samples where None.
+    """Fold both directions. `interval_ms` is the scrape interval; estimated from the samples where
+    None.
 
-    Tasks of one run should be given the same interval, so that they agree on what is a gap. Raises ValueError for one beyond 5 minutes.
+    Tasks of one run should be given the same interval, so that they agree on what is a gap. Raises
+    ValueError for one beyond 5 minutes.
     """
-    every = [one for way in DIRECTIONS if way in samples for one in (*samples[way].client_bytes, *samples[way].nics, *samples[way].rates)]
+    every = [
+        one
+        for way in DIRECTIONS
+        if way in samples
+        for one in (*samples[way].client_bytes, *samples[way].nics, *samples[way].rates)
+    ]
     interval = estimated_interval_ms(every) if interval_ms is None else interval_ms
     folds = {
-        way: fold_direction(samples.get(way, DirectionSamples()), windows, (terms or {}).get(way, DirectionTerms()), interval_ms=interval)
+        way: fold_direction(
+            samples.get(way, DirectionSamples()),
+            windows,
+            (terms or {}).get(way, DirectionTerms()),
+            interval_ms=interval,
+        )
         for way in DIRECTIONS
     }
     return BrokerFold(broker, windows, folds)
 
 
-def fold_direction(samples: DirectionSamples, windows: Windows, terms: DirectionTerms, *, interval_ms: int) -> DirectionFold:
+def fold_direction(
+    samples: DirectionSamples, windows: Windows, terms: DirectionTerms, *, interval_ms: int
+) -> DirectionFold:
     """Fold one direction."""
     series = (*samples.rates, *samples.throttle_times)
     scrapes = scrape_times(one.times_ms for one in series)
     grid = scrape_grid(scrapes, windows, interval_ms)
     clients = clients_of(series)
-    rates, throttle_times = gauges_of(samples.rates, clients, grid), gauges_of(samples.throttle_times, clients, grid)
+    rates, throttle_times = (
+        gauges_of(samples.rates, clients, grid),
+        gauges_of(samples.throttle_times, clients, grid),
+    )
     gauges = client_windows(rates, throttle_times, grid, _promises(clients, terms))
     total = counted(samples.client_bytes, windows, interval_ms=interval_ms)
     # an exporter without clients to report was there whenever it reported the broker's own counters
@@ -209,7 +281,10 @@ def _promises(clients: Sequence[Client], terms: DirectionTerms) -> Promises:
     if terms.episodes is None:
         return Promises(contracts, None, terms.quota_window)
     known = [each for each in terms.episodes if each.client in numbers]
-    wanted = [Wanted(numbers[each.client], each.start_ms, each.end_ms, each.wanted_bytes_per_second) for each in known]
+    wanted = [
+        Wanted(numbers[each.client], each.start_ms, each.end_ms, each.wanted_bytes_per_second)
+        for each in known
+    ]
     return Promises(contracts, wanted, terms.quota_window)
 
 
@@ -221,18 +296,31 @@ _Rows = NDArray[np.int64]
 
 
 def usage_table(fold: BrokerFold) -> pa.Table:
-    """Return rows of `usage_5m`: each client in each window with a sample of it, by user, client id, direction and window."""
+    """Return rows of `usage_5m`: each client in each window with a sample of it, by user, client
+    id, direction and window.
+    """
     clients = tuple(sorted({client for one in fold.directions.values() for client in one.clients}))
     parts = [_usage_of(fold, direction, clients) for direction in sorted(fold.directions)]
     order = np.argsort(np.concatenate([places for places, _ in parts]), kind="stable")
-    return pa.concat_tables([table for _, table in parts]).combine_chunks().take(array_of(order, pa.int64())).cast(USAGE_5M)
+    return (
+        pa.concat_tables([table for _, table in parts])
+        .combine_chunks()
+        .take(array_of(order, pa.int64()))
+        .cast(USAGE_5M)
+    )
 
 
-def _usage_of(fold: BrokerFold, direction: Direction, clients: tuple[Client, ...]) -> tuple[_Rows, pa.Table]:
-    """Return the rows of one direction, and each row's client as a number among `clients`, which are sorted."""
+def _usage_of(
+    fold: BrokerFold, direction: Direction, clients: tuple[Client, ...]
+) -> tuple[_Rows, pa.Table]:
+    """Return the rows of one direction, and each row's client as a number among `clients`, which
+    are sorted.
+    """
     one = fold.directions[direction]
     gauges = one.gauges
-    row, window = np.nonzero((gauges.samples > 0) | (gauges.thousandths_of_bytes > 0) | (gauges.throttled_ms > 0))
+    row, window = np.nonzero(
+        (gauges.samples > 0) | (gauges.thousandths_of_bytes > 0) | (gauges.throttled_ms > 0)
+    )
     numbers = {client: number for number, client in enumerate(clients)}
     places = np.array([numbers[client] for client in one.clients], np.int64)[row]
     names = array_of(row, pa.int64())
@@ -244,8 +332,12 @@ def _usage_of(fold: BrokerFold, direction: Direction, clients: tuple[Client, ...
             "bytes": array_of(one.traffic.bytes_of_clients[row, window], pa.int64()),
             "peak_rate": array_of(gauges.peak_bytes_per_second[row, window], pa.float64()),
             "throttled_seconds": array_of(gauges.throttled_ms[row, window] / 1000, pa.float64()),
-            "over_contract_seconds": array_of(gauges.over_contract_ms[row, window] / 1000, pa.float64()),
-            "deferred_bytes": array_of((gauges.deferred_thousandths[row, window] + 500) // 1000, pa.int64()),
+            "over_contract_seconds": array_of(
+                gauges.over_contract_ms[row, window] / 1000, pa.float64()
+            ),
+            "deferred_bytes": array_of(
+                (gauges.deferred_thousandths[row, window] + 500) // 1000, pa.int64()
+            ),
             "samples": array_of(gauges.samples[row, window].astype(np.int32), pa.int32()),
             "coverage": array_of(one.scraped_ms[window] / WINDOW_MS, pa.float64()),
             "calibration": nullable_array_of(one.traffic.factor[window]),
@@ -254,13 +346,21 @@ def _usage_of(fold: BrokerFold, direction: Direction, clients: tuple[Client, ...
 
 
 def broker_table(fold: BrokerFold) -> pa.Table:
-    """Return rows of `broker_5m`: each direction in each window with any sample, by direction and window. Unknown bytes are 0."""
-    return pa.concat_tables([_broker_of(fold, direction) for direction in sorted(fold.directions)]).combine_chunks().cast(BROKER)
+    """Return rows of `broker_5m`: each direction in each window with any sample, by direction and
+    window. Unknown bytes are 0.
+    """
+    return (
+        pa.concat_tables([_broker_of(fold, direction) for direction in sorted(fold.directions)])
+        .combine_chunks()
+        .cast(BROKER)
+    )
 
 
 def _broker_of(fold: BrokerFold, direction: Direction) -> pa.Table:
     one = fold.directions[direction]
-    window = np.flatnonzero((one.nic.covered_ms > 0) | (one.replication.covered_ms > 0) | _is_traffic_known(one))
+    window = np.flatnonzero(
+        (one.nic.covered_ms > 0) | (one.replication.covered_ms > 0) | _is_traffic_known(one)
+    )
     return pa.table(
         {
             **_where(fold, direction, window),
@@ -281,7 +381,11 @@ def _is_traffic_known(one: DirectionFold) -> NDArray[np.bool_]:
 def _limits(limit: Rate | None, at_ms: _Rows) -> pa.Array:
     """Return the limit in force at the end of each window."""
     rates = rates_at(limit, at_ms)
-    return pa.array(np.where(np.isfinite(rates), rates, 0).astype(np.int64), pa.int64(), mask=~np.isfinite(rates))
+    return pa.array(
+        np.where(np.isfinite(rates), rates, 0).astype(np.int64),
+        pa.int64(),
+        mask=~np.isfinite(rates),
+    )
 
 
 def _where(fold: BrokerFold, direction: Direction, window: _Rows) -> dict[str, pa.Array]:

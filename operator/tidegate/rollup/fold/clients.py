@@ -1,7 +1,8 @@
-"""Integrals, peaks and times above a threshold of each client in each window, by Kafka's gauges alone.
+"""Integrals, peaks and times above a threshold of each client in each window, by Kafka's gauges
+alone.
 
-Sums are whole numbers, in thousandths of a byte (bytes per second times milliseconds) and in milliseconds. So they do not depend on the
-order of addition or on how the range was cut.
+Sums are whole numbers, in thousandths of a byte (bytes per second times milliseconds) and in
+milliseconds. So they do not depend on the order of addition or on how the range was cut.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,12 +15,18 @@ from numpy.typing import NDArray
 from controller_logic.model import QuotaWindow
 from controller_logic.readings import BINDING_MILLISECONDS
 from tidegate.prometheus.clients import entity_of
-from tidegate.rollup.fold.windows import Rate, ScrapeGrid, StepFunction, sample_duration_ms, scrapes_around
+from tidegate.rollup.fold.windows import (
+    Rate,
+    ScrapeGrid,
+    StepFunction,
+    sample_duration_ms,
+    scrapes_around,
+)
 from tidegate.rollup.samples import SeriesSamples
 
-# The samples of a broker's clients in one direction as flat arrays, in the order of client and time.
-# Clients are sorted by name, so no result depends on the order of series. Several series of one
-# client (a pair of Prometheus servers, two exporters) become one: at the same time the highest
+# The samples of a broker's clients in one direction as flat arrays, in the order of client and
+# time. Clients are sorted by name, so no result depends on the order of series. Several series of
+# one client (a pair of Prometheus servers, two exporters) become one: at the same time the highest
 # sample counts, at different times each sample covers its own part.
 
 
@@ -32,7 +39,8 @@ MOST_BYTES_PER_SECOND: Final = 1e11  # a NIC of 800 Gbit/s; more is no measureme
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gauges:
-    """Samples in rising order of `client` and `scrape`, which are numbers of a client and of a scrape in the grid.
+    """Samples in rising order of `client` and `scrape`, which are numbers of a client and of a
+    scrape in the grid.
 
     Each covers the `sample_duration_ms` before it.
     """
@@ -44,7 +52,9 @@ class Gauges:
 
 
 def client_of(series: SeriesSamples) -> Client | None:
-    """Return the client in the labels of the series, None where they name none. The operator reads them the same way."""
+    """Return the client in the labels of the series, None where they name none. The operator reads
+    them the same way.
+    """
     entity = entity_of(series.labels)
     if entity is None:
         return None
@@ -57,24 +67,50 @@ def clients_of(series: Iterable[SeriesSamples]) -> tuple[Client, ...]:
     return tuple(sorted({client for one in series if (client := client_of(one)) is not None}))
 
 
-def gauges_of(series: Sequence[SeriesSamples], clients: Sequence[Client], grid: ScrapeGrid) -> Gauges:
-    """Collect the samples of `clients`, without values that are no amounts and series without a client. All times must be in the grid."""
+def gauges_of(
+    series: Sequence[SeriesSamples], clients: Sequence[Client], grid: ScrapeGrid
+) -> Gauges:
+    """Collect the samples of `clients`, without values that are no amounts and series without a
+    client. All times must be in the grid.
+    """
     numbers = {client: number for number, client in enumerate(clients)}
-    numbered = [(numbers[client], one) for one in series if (client := client_of(one)) in numbers and len(one.times_ms)]
+    numbered = [
+        (numbers[client], one)
+        for one in series
+        if (client := client_of(one)) in numbers and len(one.times_ms)
+    ]
     numbered.sort(key=lambda each: each[0])
     if not numbered:
-        return Gauges(np.empty(0, np.int32), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float64))
-    who = np.repeat(np.array([number for number, _ in numbered], np.int32), [len(one.times_ms) for _, one in numbered])
+        return Gauges(
+            np.empty(0, np.int32),
+            np.empty(0, np.int64),
+            np.empty(0, np.int64),
+            np.empty(0, np.float64),
+        )
+    who = np.repeat(
+        np.array([number for number, _ in numbered], np.int32),
+        [len(one.times_ms) for _, one in numbered],
+    )
     scrape = np.searchsorted(grid.times_ms, np.concatenate([one.times_ms for _, one in numbered]))
     values = np.concatenate([one.values for _, one in numbered])
-    kept = _amounts_once(who, scrape, values, several=len(numbered) > len({number for number, _ in numbered}))
+    kept = _amounts_once(
+        who, scrape, values, several=len(numbered) > len({number for number, _ in numbered})
+    )
     if kept is not None:
         who, scrape, values = who[kept], scrape[kept], values[kept]
     return Gauges(who, scrape, sample_duration_ms(who, scrape, grid), values)
 
 
-def _amounts_once(client: NDArray[np.int32], scrape: NDArray[np.int64], values: NDArray[np.float64], *, several: bool) -> Whole | None:
-    """Return the places of samples to keep: amounts, and the highest of several series of a client at one time. None = all of them."""
+def _amounts_once(
+    client: NDArray[np.int32],
+    scrape: NDArray[np.int64],
+    values: NDArray[np.float64],
+    *,
+    several: bool,
+) -> Whole | None:
+    """Return the places of samples to keep: amounts, and the highest of several series of a client
+    at one time. None = all of them.
+    """
     amounts = (values >= 0) & (values <= MOST_BYTES_PER_SECOND)
     if not several:
         return None if amounts.all() else np.flatnonzero(amounts)
@@ -86,7 +122,12 @@ def _amounts_once(client: NDArray[np.int32], scrape: NDArray[np.int64], values: 
 
 def part_of(gauges: Gauges, places: Whole) -> Gauges:
     """Return the samples at these places, each with the duration that it had."""
-    return Gauges(gauges.client[places], gauges.scrape[places], gauges.sample_duration_ms[places], gauges.values[places])
+    return Gauges(
+        gauges.client[places],
+        gauges.scrape[places],
+        gauges.sample_duration_ms[places],
+        gauges.values[places],
+    )
 
 
 # Sums by client and window.
@@ -97,9 +138,11 @@ _Number = TypeVar("_Number", np.int64, np.float64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowCells:
-    """Sums the samples of each client and window without a loop over samples. Results have one row for each client, one column a window.
+    """Sums the samples of each client and window without a loop over samples. Results have one row
+    for each client, one column a window.
 
-    A sample belongs to the window in whose course, or at whose end, it was taken. `starts` are the places of each cell's first sample.
+    A sample belongs to the window in whose course, or at whose end, it was taken. `starts` are the
+    places of each cell's first sample.
     """
 
     gauges: Gauges
@@ -110,17 +153,27 @@ class WindowCells:
 
     @classmethod
     def of(cls, gauges: Gauges, grid: ScrapeGrid, clients: int) -> "WindowCells":
-        """Assign samples to cells. They are in rising order of client and scrape, and so are their cells."""
+        """Assign samples to cells. They are in rising order of client and scrape, and so are their
+        cells.
+        """
         cells = gauges.client * np.int64(grid.columns) + grid.column[gauges.scrape]
         starts = np.flatnonzero(cells[1:] != cells[:-1]) + 1
         return cls(gauges, grid, clients, cells, np.append(0, starts) if len(cells) else starts)
 
     def integrals(self) -> Whole:
-        """Return the sums of value times milliseconds. Each product is a whole number, so that the order of addition does not matter."""
+        """Return the sums of value times milliseconds. Each product is a whole number, so that the
+        order of addition does not matter.
+        """
         found = np.zeros(self.clients * self.grid.columns, np.int64)
         if len(self.cells):
-            values, held, since = self.gauges.values, self.gauges.sample_duration_ms, self.grid.since_edge_ms[self.gauges.scrape]
-            found[self.cells[self.starts]] = np.add.reduceat(_whole(values, np.minimum(held, since)), self.starts)
+            values, held, since = (
+                self.gauges.values,
+                self.gauges.sample_duration_ms,
+                self.grid.since_edge_ms[self.gauges.scrape],
+            )
+            found[self.cells[self.starts]] = np.add.reduceat(
+                _whole(values, np.minimum(held, since)), self.starts
+            )
             edge = np.flatnonzero(held > since)
             np.add.at(found, self.cells[edge] - 1, _whole(values[edge], held[edge] - since[edge]))
         return self._by_window(found)
@@ -158,13 +211,17 @@ _DOUBT: Final = 1.09  # makes 1.2 with 11 samples, above all that was measured
 
 
 def most_excess(window: QuotaWindow) -> float:
-    """Return how many times its quota the gauge of a throttled client may read although the client is not above it."""
+    """Return how many times its quota the gauge of a throttled client may read although the client
+    is not above it.
+    """
     return _DOUBT * window.samples / max(1, window.samples - 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contracts:
-    """Contracts by number of the client, in bytes/s, infinite without one. Those that changed are in `changing`."""
+    """Contracts by number of the client, in bytes/s, infinite without one. Those that changed are
+    in `changing`.
+    """
 
     usual: Rates
     changing: Mapping[int, StepFunction] = field(default_factory=dict)
@@ -173,7 +230,10 @@ class Contracts:
     def of(cls, clients: Sequence[Client], promised: Mapping[Client, Rate]) -> "Contracts":
         rates = [promised.get(client, np.inf) for client in clients]
         usual = [np.inf if isinstance(rate, StepFunction) else rate for rate in rates]
-        return cls(np.array(usual, np.float64), {number: rate for number, rate in enumerate(rates) if isinstance(rate, StepFunction)})
+        return cls(
+            np.array(usual, np.float64),
+            {number: rate for number, rate in enumerate(rates) if isinstance(rate, StepFunction)},
+        )
 
     def __len__(self) -> int:
         return len(self.usual)
@@ -195,7 +255,9 @@ class Contracts:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One throttle episode of a client on this broker, [start_ms, end_ms), and its rate just before the first cut. `client` by number."""
+    """One throttle episode of a client on this broker, [start_ms, end_ms), and its rate just before
+    the first cut. `client` by number.
+    """
 
     client: int
     start_ms: int
@@ -203,15 +265,23 @@ class Wanted:
     bytes_per_second: float
 
 
-def wanted_rates(throttled: Gauges, grid: ScrapeGrid, promised: Rates, episodes: Sequence[Wanted] | None) -> Rates:
-    """Return for each sample the rate in bytes/s that its client wanted then, 0 where it is unknown. `promised` are the contracts."""
+def wanted_rates(
+    throttled: Gauges, grid: ScrapeGrid, promised: Rates, episodes: Sequence[Wanted] | None
+) -> Rates:
+    """Return for each sample the rate in bytes/s that its client wanted then, 0 where it is
+    unknown. `promised` are the contracts.
+    """
     if episodes is None:
         return np.where(np.isfinite(promised), promised, 0.0)
     wanted, times = np.zeros(len(throttled.values)), grid.times_ms[throttled.scrape]
     for episode in episodes:
-        own = slice(*np.searchsorted(throttled.client, [episode.client, episode.client + 1]))  # samples are in the order of clients
+        own = slice(
+            *np.searchsorted(throttled.client, [episode.client, episode.client + 1])
+        )  # samples are in the order of clients
         during = (times[own] >= episode.start_ms) & (times[own] < episode.end_ms)
-        wanted[own] = np.where(during, np.maximum(wanted[own], episode.bytes_per_second), wanted[own])
+        wanted[own] = np.where(
+            during, np.maximum(wanted[own], episode.bytes_per_second), wanted[own]
+        )
     return wanted
 
 
@@ -220,7 +290,9 @@ def wanted_rates(throttled: Gauges, grid: ScrapeGrid, promised: Rates, episodes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientWindows:
-    """One row for each client, one column for each window. Bytes are those of the gauges, not calibrated."""
+    """One row for each client, one column for each window. Bytes are those of the gauges, not
+    calibrated.
+    """
 
     thousandths_of_bytes: Whole
     peak_bytes_per_second: Rates
@@ -232,21 +304,32 @@ class ClientWindows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Promises:
-    """Contracts on this broker, and throttle episodes by number of the client; `episodes` None = no record of them."""
+    """Contracts on this broker, and throttle episodes by number of the client; `episodes` None = no
+    record of them.
+    """
 
     contracts: Contracts
     episodes: Sequence[Wanted] | None = None
     quota_window: QuotaWindow = field(default_factory=QuotaWindow)
 
 
-def client_windows(rates: Gauges, throttle_times: Gauges, grid: ScrapeGrid, promises: Promises) -> ClientWindows:
-    """Add up the samples of each client. A client is throttled above the operator's own threshold of throttle time; NaN is none."""
+def client_windows(
+    rates: Gauges, throttle_times: Gauges, grid: ScrapeGrid, promises: Promises
+) -> ClientWindows:
+    """Add up the samples of each client. A client is throttled above the operator's own threshold
+    of throttle time; NaN is none.
+    """
     clients = len(promises.contracts)
     limited = part_of(throttle_times, np.flatnonzero(throttle_times.values > BINDING_MILLISECONDS))
     held = _samples_while(limited, rates, grid, clients=clients)
     promised = promises.contracts.at(rates, grid)
-    over, throttled = part_of(rates, _above(rates, held, promised, promises.quota_window)), part_of(rates, held)
-    short = np.maximum(0.0, wanted_rates(throttled, grid, promised[held], promises.episodes) - throttled.values)
+    over, throttled = (
+        part_of(rates, _above(rates, held, promised, promises.quota_window)),
+        part_of(rates, held),
+    )
+    short = np.maximum(
+        0.0, wanted_rates(throttled, grid, promised[held], promises.episodes) - throttled.values
+    )
     cells = WindowCells.of(rates, grid, clients)
     return ClientWindows(
         thousandths_of_bytes=cells.integrals(),
@@ -254,13 +337,17 @@ def client_windows(rates: Gauges, throttle_times: Gauges, grid: ScrapeGrid, prom
         samples=cells.samples(),
         throttled_ms=_milliseconds_of(limited, grid, clients),
         over_contract_ms=_milliseconds_of(over, grid, clients),
-        deferred_thousandths=WindowCells.of(replace(throttled, values=short), grid, clients).integrals(),
+        deferred_thousandths=WindowCells.of(
+            replace(throttled, values=short), grid, clients
+        ).integrals(),
     )
 
 
 def _milliseconds_of(samples: Gauges, grid: ScrapeGrid, clients: int) -> Whole:
     """Return the time that these samples cover, whatever their values."""
-    return WindowCells.of(replace(samples, values=np.ones(len(samples.values))), grid, clients).integrals()
+    return WindowCells.of(
+        replace(samples, values=np.ones(len(samples.values))), grid, clients
+    ).integrals()
 
 
 def _samples_while(limited: Gauges, rates: Gauges, grid: ScrapeGrid, *, clients: int) -> Whole:
@@ -275,7 +362,9 @@ def _samples_while(limited: Gauges, rates: Gauges, grid: ScrapeGrid, *, clients:
 
 
 def _above(rates: Gauges, held: Whole, promised: Rates, window: QuotaWindow) -> Whole:
-    """Return the places of samples above the contract: by any byte, and by more than `most_excess` while Kafka throttles the client."""
+    """Return the places of samples above the contract: by any byte, and by more than `most_excess`
+    while Kafka throttles the client.
+    """
     most = promised.copy()
     most[held] *= most_excess(window)
     return np.flatnonzero(rates.values > most)

@@ -1,6 +1,8 @@
-"""Turns counters of bytes into whole bytes by window. The sum over windows is what the counter grew by: edges lose and double nothing.
+"""Turns counters of bytes into whole bytes by window. The sum over windows is what the counter grew
+by: edges lose and double nothing.
 
-`rate()` and `increase()` extrapolate, and differently in each version of Prometheus. This takes plain differences of samples.
+`rate()` and `increase()` extrapolate, and differently in each version of Prometheus. This takes
+plain differences of samples.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidegate.prometheus.nics import NIC_LABELS
-from tidegate.rollup.fold.windows import BRIDGED_MS, Rate, Windows, interval_between, longest_hold_ms, rates_at
+from tidegate.rollup.fold.windows import (
+    BRIDGED_MS,
+    Rate,
+    Windows,
+    interval_between,
+    longest_hold_ms,
+    rates_at,
+)
 from tidegate.rollup.samples import SeriesSamples
 
 Whole = NDArray[np.int64]
@@ -22,33 +31,44 @@ _NO_RESTART_MS = 1000
 def whole_counts(series: SeriesSamples, interval_ms: int) -> tuple[Whole, Whole]:
     """Return times and counts that are numbers of bytes, without falls that no restart explains.
 
-    A pair of Prometheus servers stamps the same counter with two clocks. Between two samples within a second a count may fall a little.
-    Taking that for a restart would add the whole count once more.
+    A pair of Prometheus servers stamps the same counter with two clocks. Between two samples within
+    a second a count may fall a little. Taking that for a restart would add the whole count once
+    more.
     """
     valid = (series.values >= 0) & (series.values < _LARGEST)
     times, counts = series.times_ms[valid], np.rint(series.values[valid]).astype(np.int64)
     close = np.diff(times) < min(_NO_RESTART_MS, interval_ms // 2)
-    kept = np.concatenate(([True], ~(close & (np.diff(counts) < 0)))) if len(times) else np.empty(0, bool)
+    kept = (
+        np.concatenate(([True], ~(close & (np.diff(counts) < 0))))
+        if len(times)
+        else np.empty(0, bool)
+    )
     return times[kept], counts[kept]
 
 
 def growth(counts: Whole) -> Whole:
-    """Return the growth from each sample to the next. A count that fell was reset: it grew by its new value at least."""
+    """Return the growth from each sample to the next. A count that fell was reset: it grew by its
+    new value at least.
+    """
     grown = np.diff(counts)
     return np.where(grown < 0, counts[1:], grown)
 
 
 def bytes_by_window(times_ms: Whole, counts: Whole, edges_ms: Whole) -> Whole:
-    """Return the bytes between each two edges, without those before the first sample and those in a gap too long to bridge."""
+    """Return the bytes between each two edges, without those before the first sample and those in a
+    gap too long to bridge.
+    """
     grown = growth(counts)
     grown[np.diff(times_ms) > BRIDGED_MS] = 0
     return spread(times_ms, grown, edges_ms)
 
 
 def spread(times_ms: Whole, amounts: Whole, edges_ms: Whole) -> Whole:
-    """Spread whole amounts evenly, each from one time to the next, and return the part between each two edges.
+    """Spread whole amounts evenly, each from one time to the next, and return the part between each
+    two edges.
 
-    The running sum is rounded at each edge. So neighbouring windows, and runs that meet at an edge, add up to exactly the amounts.
+    The running sum is rounded at each edge. So neighbouring windows, and runs that meet at an edge,
+    add up to exactly the amounts.
     """
     if len(times_ms) < 2:
         return np.zeros(len(edges_ms) - 1, np.int64)
@@ -61,15 +81,17 @@ def spread(times_ms: Whole, amounts: Whole, edges_ms: Whole) -> Whole:
 
 
 def _share(amount: Whole, part: Whole, whole: Whole) -> Whole:
-    """Return amount * part / whole, rounded down, also where the product does not fit into 64 bits."""
+    """Return amount * part / whole, rounded down, also where the product does not fit into 64
+    bits.
+    """
     times, rest = np.divmod(amount, whole)
     return times * part + rest * part // whole
 
 
 # Several series of one broker: a source is one exporter with all its NICs, as the operator reads
-# them (`prometheus.nics.nic_spans`). One source may follow another (a Pod that moved): both count. Two
-# sources at the same time count the same bytes twice, so the one that covers more of a window is
-# taken there.
+# them (`prometheus.nics.nic_spans`). One source may follow another (a Pod that moved): both count.
+# Two sources at the same time count the same bytes twice, so the one that covers more of a window
+# is taken there.
 
 
 _Nic = tuple[Whole, Whole]  # times, counts
@@ -78,7 +100,9 @@ Rates = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """Bytes by window, milliseconds of the window that are covered, and milliseconds over the limit (0 without one)."""
+    """Bytes by window, milliseconds of the window that are covered, and milliseconds over the limit
+    (0 without one).
+    """
 
     counted_bytes: Whole
     covered_ms: Whole
@@ -94,37 +118,62 @@ class _SourceCounts:
     until_ms: Whole
 
 
-def counted(series: Sequence[SeriesSamples], windows: Windows, *, interval_ms: int, limit: Rate | None = None) -> Counted:
-    """Count the bytes of these series together. Without any series the result is zeros that cover nothing."""
-    sources = [_source_counts(nics, windows, interval_ms, limit) for nics in _sources(series, interval_ms)]
+def counted(
+    series: Sequence[SeriesSamples],
+    windows: Windows,
+    *,
+    interval_ms: int,
+    limit: Rate | None = None,
+) -> Counted:
+    """Count the bytes of these series together. Without any series the result is zeros that cover
+    nothing.
+    """
+    sources = [
+        _source_counts(nics, windows, interval_ms, limit) for nics in _sources(series, interval_ms)
+    ]
     nothing = np.zeros(len(windows), np.int64)
     if len(sources) < 2:
         return sources[0].counted if sources else Counted(nothing, nothing, nothing)
     taken = np.array([_taken(sources, window) for window in range(len(windows))]).T
     return Counted(
-        counted_bytes=(np.stack([one.counted.counted_bytes for one in sources]) * taken).sum(axis=0),
+        counted_bytes=(np.stack([one.counted.counted_bytes for one in sources]) * taken).sum(
+            axis=0
+        ),
         covered_ms=(np.stack([one.counted.covered_ms for one in sources]) * taken).sum(axis=0),
-        over_limit_ms=(np.stack([one.counted.over_limit_ms for one in sources]) * taken).sum(axis=0),
+        over_limit_ms=(np.stack([one.counted.over_limit_ms for one in sources]) * taken).sum(
+            axis=0
+        ),
     )
 
 
 def _taken(sources: Sequence[_SourceCounts], window: int) -> list[bool]:
-    """Choose the sources of this window: the one that covers most of it, then those that overlap with none chosen so far."""
-    order = sorted(range(len(sources)), key=lambda number: -int(sources[number].counted.covered_ms[window]))
+    """Choose the sources of this window: the one that covers most of it, then those that overlap
+    with none chosen so far.
+    """
+    order = sorted(
+        range(len(sources)), key=lambda number: -int(sources[number].counted.covered_ms[window])
+    )
     chosen: list[int] = []
     for number in order:
         begins, ends = sources[number].from_ms[window], sources[number].until_ms[window]
-        apart = all(begins >= sources[other].until_ms[window] or ends <= sources[other].from_ms[window] for other in chosen)
+        apart = all(
+            begins >= sources[other].until_ms[window] or ends <= sources[other].from_ms[window]
+            for other in chosen
+        )
         if apart and sources[number].counted.covered_ms[window] > 0:
             chosen.append(number)
     return [number in chosen for number in range(len(sources))]
 
 
 def _sources(series: Sequence[SeriesSamples], interval_ms: int) -> Iterator[list[_Nic]]:
-    """Yield the NICs of each source, in the order of labels. After a gap too long to bridge a source counts as another one."""
+    """Yield the NICs of each source, in the order of labels. After a gap too long to bridge a
+    source counts as another one.
+    """
     by_labels: dict[tuple[tuple[str, str], ...], list[_Nic]] = {}
     for one in series:
-        labels = tuple(sorted((name, value) for name, value in one.labels.items() if name not in NIC_LABELS))
+        labels = tuple(
+            sorted((name, value) for name, value in one.labels.items() if name not in NIC_LABELS)
+        )
         by_labels.setdefault(labels, []).append(whole_counts(one, interval_ms))
     for _, nics in sorted(by_labels.items()):
         yield from _stretches([nic for nic in nics if len(nic[0])])
@@ -137,15 +186,28 @@ def _stretches(nics: list[_Nic]) -> Iterator[list[_Nic]]:
     cuts = times[1:][np.diff(times) > BRIDGED_MS]
     for begins, ends in zip([times[0], *cuts], [*cuts, times[-1] + 1], strict=True):
         within = [(times >= begins) & (times < ends) for times, _ in nics]
-        yield [(times[kept], counts[kept]) for (times, counts), kept in zip(nics, within, strict=True) if kept.any()]
+        yield [
+            (times[kept], counts[kept])
+            for (times, counts), kept in zip(nics, within, strict=True)
+            if kept.any()
+        ]
 
 
-def _source_counts(nics: list[_Nic], windows: Windows, interval_ms: int, limit: Rate | None) -> _SourceCounts:
+def _source_counts(
+    nics: list[_Nic], windows: Windows, interval_ms: int, limit: Rate | None
+) -> _SourceCounts:
     edges, times = windows.edges_ms, np.unique(np.concatenate([times for times, _ in nics]))
     over = np.zeros(len(times) - 1, np.int64)
     if limit is not None:
-        own_interval_ms = interval_between([times for times, _ in nics])  # NICs may be scraped less often than brokers
-        over = _over_ms(nics, times, rates_at(limit, times[1:]), longest_hold_ms(max(interval_ms, own_interval_ms)))
+        own_interval_ms = interval_between(
+            [times for times, _ in nics]
+        )  # NICs may be scraped less often than brokers
+        over = _over_ms(
+            nics,
+            times,
+            rates_at(limit, times[1:]),
+            longest_hold_ms(max(interval_ms, own_interval_ms)),
+        )
     return _SourceCounts(
         counted=Counted(
             counted_bytes=np.sum([bytes_by_window(*nic, edges) for nic in nics], axis=0),
@@ -158,9 +220,11 @@ def _source_counts(nics: list[_Nic], windows: Windows, interval_ms: int, limit: 
 
 
 def _over_ms(nics: list[_Nic], times: Whole, limits: Rates, longest_ms: int) -> Whole:
-    """Return for each time between two scrapes its length where the mean rate was above the limit at its end, else 0.
+    """Return for each time between two scrapes its length where the mean rate was above the limit
+    at its end, else 0.
 
-    As in `nic_spans`, the rate is unknown where a NIC came, went or was reset, and here also over a gap.
+    As in `nic_spans`, the rate is unknown where a NIC came, went or was reset, and here also over a
+    gap.
     """
     counts = np.full((len(nics), len(times)), -1, np.int64)
     for row, (nic_times, nic_counts) in zip(counts, nics, strict=True):

@@ -32,7 +32,15 @@ from tidegate.rollup.report.figures import (
     Total,
     TrafficPoint,
 )
-from tidegate.rollup.report.period import PeriodTables, Row, at_highest, episodes_of, floored, grouped, period_tables
+from tidegate.rollup.report.period import (
+    PeriodTables,
+    Row,
+    at_highest,
+    episodes_of,
+    floored,
+    grouped,
+    period_tables,
+)
 from tidegate.rollup.report.request import (
     GIB,
     GRAINS,
@@ -63,7 +71,9 @@ _NICS_DRAWN = 24
 
 
 def figures_of(request: ReportRequest) -> ReportFigures:
-    """Every number of the report. Raises InvalidResource if the period is empty or cuts a window in two."""
+    """Every number of the report. Raises InvalidResource if the period is empty or cuts a window in
+    two.
+    """
     tables, directory = period_tables(request), MemberDirectory(request.members)
     members = _member_figures(tables.usage, directory, request.prices)
     brokers = _broker_figures(tables)
@@ -74,7 +84,9 @@ def figures_of(request: ReportRequest) -> ReportFigures:
         made_at=iso_time(request.made_at_ms),
         period=_period(tables, request.tables.published),
         currency=request.prices.currency,
-        prices=tuple(Price(direction, request.prices.per_gib.get(direction)) for direction in _DIRECTIONS),
+        prices=tuple(
+            Price(direction, request.prices.per_gib.get(direction)) for direction in _DIRECTIONS
+        ),
         total_bytes=sum(one.bytes for one in members),
         total_amount=total_of(one.amount for one in members),
         totals=tuple(_total(direction, members, brokers) for direction in _DIRECTIONS),
@@ -131,8 +143,12 @@ def _client(row: Row) -> ClientKey:
 # Members, tiers and totals
 
 
-def _member_figures(usage: pa.Table, directory: MemberDirectory, prices: Prices) -> tuple[MemberFigures, ...]:
-    """A line for each member and direction, most bytes first. A share is of the direction's bytes."""
+def _member_figures(
+    usage: pa.Table, directory: MemberDirectory, prices: Prices
+) -> tuple[MemberFigures, ...]:
+    """A line for each member and direction, most bytes first. A share is of the direction's
+    bytes.
+    """
     rows = list(
         grouped(
             usage,
@@ -154,21 +170,31 @@ def _member_figures(usage: pa.Table, directory: MemberDirectory, prices: Prices)
         )
         for row in rows
     ]
-    return tuple(sorted(figures, key=lambda one: (-one.bytes, one.tier, one.user, one.client_id, one.direction)))
+    return tuple(
+        sorted(
+            figures, key=lambda one: (-one.bytes, one.tier, one.user, one.client_id, one.direction)
+        )
+    )
 
 
 def _tier_figures(tiers: pa.Table, members: Sequence[MemberFigures]) -> tuple[TierFigures, ...]:
     """A line for each tier and direction with a member that was seen, most important level first.
 
-    Bytes and amounts are the sums of its members' lines; peaks and states come from the tier table, None without a row.
+    Bytes and amounts are the sums of its members' lines; peaks and states come from the tier table,
+    None without a row.
     """
     groups: defaultdict[tuple[str, str], list[MemberFigures]] = defaultdict(list)
     for one in members:
         groups[one.tier, one.direction].append(one)
     totals = _bytes_by_direction((one.direction, one.bytes) for one in members)
-    rows = grouped(tiers, ("tier", "direction"), sum=("throttle_episodes", *_STATES), max=("peak_rate", "p95"))
+    rows = grouped(
+        tiers, ("tier", "direction"), sum=("throttle_episodes", *_STATES), max=("peak_rate", "p95")
+    )
     by_key = {(row["tier"], row["direction"]): row for row in rows}
-    figures = [_tier(ours, totals[direction], by_key.get((tier, direction), {})) for (tier, direction), ours in groups.items()]
+    figures = [
+        _tier(ours, totals[direction], by_key.get((tier, direction), {}))
+        for (tier, direction), ours in groups.items()
+    ]
     return tuple(sorted(figures, key=lambda one: (one.level or "~", one.tier, one.direction)))
 
 
@@ -191,7 +217,9 @@ def _tier(members: Sequence[MemberFigures], total_bytes: int, row: Row) -> TierF
     )
 
 
-def _total(direction: Direction, members: Sequence[MemberFigures], brokers: Sequence[BrokerFigures]) -> Total:
+def _total(
+    direction: Direction, members: Sequence[MemberFigures], brokers: Sequence[BrokerFigures]
+) -> Total:
     ours = [one for one in members if one.direction == direction]
     nics = [nic for nic in brokers if nic.direction == direction]
     return Total(
@@ -206,8 +234,12 @@ def _total(direction: Direction, members: Sequence[MemberFigures], brokers: Sequ
 
 
 def _top_talkers(members: Sequence[MemberFigures]) -> Iterator[Talker]:
-    """The members that move most in both directions together, each with the share of all that it and those above it move."""
-    moved: defaultdict[tuple[str, str, str, str], dict[str, int]] = defaultdict(lambda: {"fetch": 0, "produce": 0})
+    """The members that move most in both directions together, each with the share of all that it
+    and those above it move.
+    """
+    moved: defaultdict[tuple[str, str, str, str], dict[str, int]] = defaultdict(
+        lambda: {"fetch": 0, "produce": 0}
+    )
     for one in members:
         moved[one.member, one.tier, one.user, one.client_id][one.direction] += one.bytes
     ranked = sorted(moved.items(), key=lambda entry: (-sum(entry[1].values()), entry[0]))
@@ -215,7 +247,15 @@ def _top_talkers(members: Sequence[MemberFigures]) -> Iterator[Talker]:
     total, running = sum(counts), list(accumulate(counts))
     for place, (who, directions) in enumerate(ranked[:_TALKERS] if total else ()):
         count = counts[place]
-        yield Talker(place + 1, *who, directions["fetch"], directions["produce"], count, count / total, running[place] / total)
+        yield Talker(
+            place + 1,
+            *who,
+            directions["fetch"],
+            directions["produce"],
+            count,
+            count / total,
+            running[place] / total,
+        )
 
 
 def _bytes_by_direction(counts: Iterator[tuple[str, int]]) -> Mapping[str, int]:
@@ -231,14 +271,19 @@ def _bytes_by_direction(counts: Iterator[tuple[str, int]]) -> Mapping[str, int]:
 def _contract_use(tables: PeriodTables, directory: MemberDirectory) -> tuple[ContractUse, ...]:
     """A line for each member and direction, nearest to its contract first, those without one last.
 
-    p95 is exact: by nearest rank over the 5-minute rates of the windows in which a broker saw the member. Without those
-    rows it is the highest p95 of any hour or day, which the true one does not exceed.
+    p95 is exact: by nearest rank over the 5-minute rates of the windows in which a broker saw the
+    member. Without those rows it is the highest p95 of any hour or day, which the true one does not
+    exceed.
     """
     exact = None if tables.usage_5m is None else _p95_rates(tables.usage_5m)
     found = []
     for row in grouped(tables.usage, (*_CLIENT, "direction"), max=("peak_rate", "p95")):
         contract = directory.contract(_client(row), row["direction"])
-        p95_rate = row["p95"] if exact is None else exact.get((row["user"], row["client_id"], row["direction"]))
+        p95_rate = (
+            row["p95"]
+            if exact is None
+            else exact.get((row["user"], row["client_id"], row["direction"]))
+        )
         found.append(
             ContractUse(
                 member=directory.name(_client(row)),
@@ -254,7 +299,18 @@ def _contract_use(tables: PeriodTables, directory: MemberDirectory) -> tuple[Con
                 p95_is_bound=exact is None,
             )
         )
-    return tuple(sorted(found, key=lambda one: (one.p95_share is None, -(one.p95_share or 0), -one.peak_rate, one.member, one.direction)))
+    return tuple(
+        sorted(
+            found,
+            key=lambda one: (
+                one.p95_share is None,
+                -(one.p95_share or 0),
+                -one.peak_rate,
+                one.member,
+                one.direction,
+            ),
+        )
+    )
 
 
 def _p95_rates(usage_5m: pa.Table) -> Mapping[tuple[str, str, str], float]:
@@ -272,7 +328,9 @@ def _p95_rates(usage_5m: pa.Table) -> Mapping[tuple[str, str, str], float]:
 
 
 def _group_codes(keys: pa.Table) -> tuple[NDArray[np.int64], pa.Table]:
-    """A number from 0 on for each row, the same in rows with the same keys, and the keys by number. There must be a row."""
+    """A number from 0 on for each row, the same in rows with the same keys, and the keys by number.
+    There must be a row.
+    """
     combined = np.zeros(keys.num_rows, np.int64)
     for name in keys.column_names:
         encoded = keys[name].combine_chunks().dictionary_encode()
@@ -281,17 +339,27 @@ def _group_codes(keys: pa.Table) -> tuple[NDArray[np.int64], pa.Table]:
     return codes, keys.take(first)
 
 
-def nearest_ranks(codes: NDArray[np.int64], values: NDArray[np.int64], fraction: float) -> NDArray[np.int64]:
-    """Of each group, by number, the smallest value that at least this fraction of its values do not exceed. No group is empty."""
+def nearest_ranks(
+    codes: NDArray[np.int64], values: NDArray[np.int64], fraction: float
+) -> NDArray[np.int64]:
+    """Of each group, by number, the smallest value that at least this fraction of its values do not
+    exceed. No group is empty.
+    """
     ordered = values[np.lexsort((values, codes))]
     sizes = np.bincount(codes)
     ends = np.cumsum(sizes)
-    ranks: NDArray[np.int64] = ordered[ends - sizes + np.ceil(fraction * sizes).astype(np.int64) - 1]
+    ranks: NDArray[np.int64] = ordered[
+        ends - sizes + np.ceil(fraction * sizes).astype(np.int64) - 1
+    ]
     return ranks
 
 
 def _recommendation(one: RecommendedContract, directory: MemberDirectory) -> Recommendation:
-    change = None if one.recommended is None else _share(one.recommended - (one.contract or 0), one.contract)
+    change = (
+        None
+        if one.recommended is None
+        else _share(one.recommended - (one.contract or 0), one.contract)
+    )
     return Recommendation(
         member=directory.name(one.client),
         tier=one.client.tier,
@@ -313,11 +381,18 @@ def _recommendation(one: RecommendedContract, directory: MemberDirectory) -> Rec
 
 
 def _broker_figures(tables: PeriodTables) -> tuple[BrokerFigures, ...]:
-    """A line for each broker and direction. Means are over the windows that the table has, not over gaps."""
+    """A line for each broker and direction. Means are over the windows that the table has, not over
+    gaps.
+    """
     finest, step_ms = tables.finest_brokers
     busiest, limits = at_highest(finest, _NIC, "nic_bytes"), _last_limits(tables.brokers)
     byte_columns = ("nic_bytes", "client_bytes", "replication_bytes", "unattributed_bytes")
-    rows = grouped(tables.brokers, _NIC, sum=(*byte_columns, "over_limit_seconds"), count_distinct=("window_start",))
+    rows = grouped(
+        tables.brokers,
+        _NIC,
+        sum=(*byte_columns, "over_limit_seconds"),
+        count_distinct=("window_start",),
+    )
     found = []
     for row in sorted(rows, key=_nic):
         limit, window = limits.get(_nic(row)), busiest[_nic(row)]
@@ -348,39 +423,74 @@ def _last_limits(brokers: pa.Table) -> Mapping[tuple[Any, ...], int]:
     known = brokers.filter(pc.is_valid(brokers["limit"]))
     last = at_highest(known, _NIC, "window_start")
     rows = grouped(known, (*_NIC, "window_start"), max=("limit",))
-    return {_nic(row): row["limit"] for row in rows if row["window_start"] == last[_nic(row)]["window_start"]}
+    return {
+        _nic(row): row["limit"]
+        for row in rows
+        if row["window_start"] == last[_nic(row)]["window_start"]
+    }
 
 
 # Traffic over time, in few enough steps to draw
 
 
 def _traffic_points(tables: PeriodTables) -> tuple[TrafficPoint, ...]:
-    """The bytes of each tier, by direction, time and tier. A step is a whole number of windows; the last may be shorter."""
+    """The bytes of each tier, by direction, time and tier. A step is a whole number of windows; the
+    last may be shorter.
+    """
     usage, window_ms = tables.drawn_usage
     lines = 2 * max(1, len(usage["tier"].unique()))
-    step_ms = _step_ms(tables, window_ms, max(_FEWEST_TRAFFIC_STEPS, min(_MOST_TRAFFIC_STEPS, _TRAFFIC_POINTS // lines)))
+    step_ms = _step_ms(
+        tables,
+        window_ms,
+        max(_FEWEST_TRAFFIC_STEPS, min(_MOST_TRAFFIC_STEPS, _TRAFFIC_POINTS // lines)),
+    )
     stepped = floored(usage, step_ms, origin_ms=tables.start_ms)
     rows = list(grouped(stepped, ("window_start", "tier", "direction"), sum=("bytes",)))
     rows.sort(key=lambda row: (row["direction"], row["window_start"], row["tier"]))
     return tuple(
-        TrafficPoint(iso_time(row["window_start"]), seconds, row["tier"], row["direction"], row["bytes"], row["bytes"] / seconds)
+        TrafficPoint(
+            iso_time(row["window_start"]),
+            seconds,
+            row["tier"],
+            row["direction"],
+            row["bytes"],
+            row["bytes"] / seconds,
+        )
         for row in rows
         for seconds in (_step_seconds(row, tables, step_ms),)
     )
 
 
 def _load_points(tables: PeriodTables, brokers: Sequence[BrokerFigures]) -> tuple[LoadPoint, ...]:
-    """The load of the NICs nearest to their limits, by broker, direction and time; none without a limit."""
-    fullest = sorted((one for one in brokers if one.busiest_share is not None), key=lambda one: -(one.busiest_share or 0))
-    limits = {(one.broker, one.direction): one.limit for one in fullest[:_NICS_DRAWN] if one.limit is not None}
+    """The load of the NICs nearest to their limits, by broker, direction and time; none without a
+    limit.
+    """
+    fullest = sorted(
+        (one for one in brokers if one.busiest_share is not None),
+        key=lambda one: -(one.busiest_share or 0),
+    )
+    limits = {
+        (one.broker, one.direction): one.limit
+        for one in fullest[:_NICS_DRAWN]
+        if one.limit is not None
+    }
     finest, window_ms = tables.finest_brokers
-    drawn = finest.filter(pc.is_in(finest["broker"], value_set=pa.array(sorted({broker for broker, _ in limits}), pa.int32())))
+    drawn = finest.filter(
+        pc.is_in(
+            finest["broker"],
+            value_set=pa.array(sorted({broker for broker, _ in limits}), pa.int32()),
+        )
+    )
     step_ms = _step_ms(tables, window_ms, _LOAD_STEPS)
     stepped = floored(drawn, step_ms, origin_ms=tables.start_ms)
     stepped = stepped.append_column("busiest", stepped["nic_bytes"])
     rows = list(grouped(stepped, ("window_start", *_NIC), sum=("nic_bytes",), max=("busiest",)))
     rows.sort(key=lambda row: (row["broker"], row["direction"], row["window_start"]))
-    return tuple(_load(row, tables, step_ms, window_ms, limits[_nic(row)]) for row in rows if _nic(row) in limits)
+    return tuple(
+        _load(row, tables, step_ms, window_ms, limits[_nic(row)])
+        for row in rows
+        if _nic(row) in limits
+    )
 
 
 def _load(row: Row, tables: PeriodTables, step_ms: int, window_ms: int, limit: int) -> LoadPoint:
@@ -400,7 +510,9 @@ def _load(row: Row, tables: PeriodTables, step_ms: int, window_ms: int, limit: i
 
 
 def _step_ms(tables: PeriodTables, window_ms: int, most_steps: int) -> int:
-    """One window if the period is short; else as many whole windows as keep the number of steps within the bound."""
+    """One window if the period is short; else as many whole windows as keep the number of steps
+    within the bound.
+    """
     if tables.is_short:
         return window_ms
     windows = ceil((tables.end_ms - tables.start_ms) / tables.grain_ms)
@@ -412,16 +524,27 @@ def _step_seconds(row: Row, tables: PeriodTables, step_ms: int) -> float:
     return min(step_ms, tables.end_ms - start_ms) / 1000
 
 
-def _throttled_windows(tables: PeriodTables, directory: MemberDirectory) -> tuple[ThrottledWindow, ...]:
-    """A line for each window, tier and direction with any time below the contract, in order of time."""
-    held = tables.tiers.filter(pc.greater(pc.add(*(tables.tiers[name] for name in _BELOW_CONTRACT)), 0.0))
-    rows = held.sort_by([("window_start", "ascending"), ("tier", "ascending"), ("direction", "ascending")]).to_pylist()
+def _throttled_windows(
+    tables: PeriodTables, directory: MemberDirectory
+) -> tuple[ThrottledWindow, ...]:
+    """A line for each window, tier and direction with any time below the contract, in order of
+    time.
+    """
+    held = tables.tiers.filter(
+        pc.greater(pc.add(*(tables.tiers[name] for name in _BELOW_CONTRACT)), 0.0)
+    )
+    rows = held.sort_by(
+        [("window_start", "ascending"), ("tier", "ascending"), ("direction", "ascending")]
+    ).to_pylist()
     return tuple(
         ThrottledWindow(
             start=iso_time(row["window_start"]),
             seconds=tables.grain_ms / 1000,
             level=directory.level(row["tier"]),
-            **{name: row[name] for name in ("tier", "direction", "throttle_episodes", *_BELOW_CONTRACT)},
+            **{
+                name: row[name]
+                for name in ("tier", "direction", "throttle_episodes", *_BELOW_CONTRACT)
+            },
         )
         for row in rows
     )
@@ -430,7 +553,9 @@ def _throttled_windows(tables: PeriodTables, directory: MemberDirectory) -> tupl
 # What is counted, what is estimated, and how far estimates were scaled
 
 
-def _calibrations(usage_5m: pa.Table | None, brokers: Sequence[BrokerFigures]) -> tuple[Calibration, ...]:
+def _calibrations(
+    usage_5m: pa.Table | None, brokers: Sequence[BrokerFigures]
+) -> tuple[Calibration, ...]:
     """A line for each broker and direction; without the 5-minute rows the factors are unknown."""
     factors: defaultdict[tuple[Any, ...], list[float | None]] = defaultdict(list)
     if usage_5m is not None:
@@ -456,13 +581,19 @@ def _calibration(nic: BrokerFigures, factors: Sequence[float | None]) -> Calibra
     )
 
 
-def _doubtful_members(tables: PeriodTables, members: Sequence[MemberFigures]) -> tuple[DoubtfulMember, ...]:
-    """Members that were never scaled to a broker's count, or have a window with too few of its samples; most bytes first."""
+def _doubtful_members(
+    tables: PeriodTables, members: Sequence[MemberFigures]
+) -> tuple[DoubtfulMember, ...]:
+    """Members that were never scaled to a broker's count, or have a window with too few of its
+    samples; most bytes first.
+    """
     rows = grouped(tables.usage, (*_CLIENT, "direction"), min=("coverage",))
     coverages = {(_client(row), row["direction"]): row["coverage"] for row in rows}
     unscaled: set[tuple[str, str, str]] = set()
     if tables.usage_5m is not None:
-        for row in grouped(tables.usage_5m, ("user", "client_id", "direction"), max=("calibration",)):
+        for row in grouped(
+            tables.usage_5m, ("user", "client_id", "direction"), max=("calibration",)
+        ):
             if row["calibration"] is None:
                 unscaled.add((row["user"], row["client_id"], row["direction"]))
     found = []
@@ -470,7 +601,11 @@ def _doubtful_members(tables: PeriodTables, members: Sequence[MemberFigures]) ->
         coverage = coverages[ClientKey(one.tier, one.user, one.client_id), one.direction]
         never_scaled = (one.user, one.client_id, one.direction) in unscaled
         if never_scaled or coverage < ENOUGH_COVERAGE:
-            found.append(DoubtfulMember(one.member, one.tier, one.direction, one.bytes, coverage, never_scaled))
+            found.append(
+                DoubtfulMember(
+                    one.member, one.tier, one.direction, one.bytes, coverage, never_scaled
+                )
+            )
     return tuple(found)
 
 
@@ -480,18 +615,25 @@ def _doubtful_members(tables: PeriodTables, members: Sequence[MemberFigures]) ->
 
 
 _CALIBRATED = (
-    "For each broker and 5-minute window: the sum of the gauge's samples times their intervals, times the growth of the broker's own byte "
-    "counter, divided by that sum over all users. The result is `bytes` of usage_5m, and `calibration` the factor."
+    "For each broker and 5-minute window: the sum of the gauge's samples times their intervals, "
+    "times the growth of the broker's own byte "
+    "counter, divided by that sum over all users. The result is `bytes` of usage_5m, and "
+    "`calibration` the factor."
 )
 _COUNTED = (
-    "Query Prometheus for the raw samples of the series below, `selector[1h]` at the end of each hour. Sum up each sample less the one "
-    "before it; where that is negative the counter was reset, and the sample itself counts. `increase()` extrapolates and gives another "
+    "Query Prometheus for the raw samples of the series below, `selector[1h]` at the end of each "
+    "hour. Sum up each sample less the one "
+    "before it; where that is negative the counter was reset, and the sample itself counts. "
+    "`increase()` extrapolates and gives another "
     "number."
 )
 
 
 def recipes_of(
-    request: ReportRequest, members: Sequence[MemberFigures], brokers: Sequence[BrokerFigures], uses: Sequence[ContractUse]
+    request: ReportRequest,
+    members: Sequence[MemberFigures],
+    brokers: Sequence[BrokerFigures],
+    uses: Sequence[ContractUse],
 ) -> tuple[Recipe, ...]:
     """One for each kind of number, about the largest of its kind."""
     exact = [use for use in uses if not use.p95_is_bound and use.p95_rate is not None]
@@ -508,7 +650,12 @@ def recipes_of(
 
 
 def _member_recipe(request: ReportRequest, one: MemberFigures) -> Recipe:
-    client = {'"user"': one.user, "client_id": one.client_id, "tier": one.tier, "direction": one.direction}
+    client = {
+        '"user"': one.user,
+        "client_id": one.client_id,
+        "tier": one.tier,
+        "direction": one.direction,
+    }
     query = _select("sum(bytes)", _table("usage", request), [*_equal(client), *_during(request)])
     return Recipe(f"bytes of {one.member}, {one.direction}", str(one.bytes), query)
 
@@ -529,9 +676,17 @@ def _nic_recipe(request: ReportRequest, nic: BrokerFigures) -> Recipe:
 def _p95_recipe(request: ReportRequest, use: ContractUse) -> Recipe:
     # quantile_disc is the nearest rank in DuckDB
     client = {'"user"': use.user, "client_id": use.client_id, "direction": use.direction}
-    each = _select("quantile_disc(bytes, 0.95) AS q", "usage_5m", [*_equal(client), "samples > 0", *_during(request)])
-    query = " ".join(("SELECT", f"max(q) / {FIVE_MINUTES_MS // 1000}.0", "FROM", f"({each} GROUP BY broker)"))
-    return Recipe(f"p95 of {use.member}, {use.direction}, in bytes per second", str(use.p95_rate), query)
+    each = _select(
+        "quantile_disc(bytes, 0.95) AS q",
+        "usage_5m",
+        [*_equal(client), "samples > 0", *_during(request)],
+    )
+    query = " ".join(
+        ("SELECT", f"max(q) / {FIVE_MINUTES_MS // 1000}.0", "FROM", f"({each} GROUP BY broker)")
+    )
+    return Recipe(
+        f"p95 of {use.member}, {use.direction}, in bytes per second", str(use.p95_rate), query
+    )
 
 
 def _table(name: str, request: ReportRequest) -> str:
@@ -549,5 +704,7 @@ def _equal(columns: Mapping[str, str]) -> Iterator[str]:
 
 
 def _during(request: ReportRequest) -> tuple[str, str]:
-    start, end = (f"TIMESTAMPTZ '{iso_time(at_ms)}'" for at_ms in (request.start_ms, request.end_ms))
+    start, end = (
+        f"TIMESTAMPTZ '{iso_time(at_ms)}'" for at_ms in (request.start_ms, request.end_ms)
+    )
     return f"window_start >= {start}", f"window_start < {end}"

@@ -1,8 +1,8 @@
 """Every number of a report. The page, the CSV files and the JSON show these and compute nothing.
 
-Bytes are whole numbers, rates are bytes per second, times are UTC in ISO 8601, shares are fractions of one, amounts of
-money are exact decimals. None means "unknown" or "does not apply", never zero. A rate is on one broker, as contracts are:
-each broker applies a quota to its own traffic alone.
+Bytes are whole numbers, rates are bytes per second, times are UTC in ISO 8601, shares are fractions
+of one, amounts of money are exact decimals. None means "unknown" or "does not apply", never zero. A
+rate is on one broker, as contracts are: each broker applies a quota to its own traffic alone.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,9 @@ from decimal import Decimal
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """[start, end). It has `windows` of the grain; `published_windows` of them are in the tables, with usage or with none."""
+    """[start, end). It has `windows` of the grain; `published_windows` of them are in the tables,
+    with usage or with none.
+    """
 
     start: str
     end: str
@@ -31,7 +33,9 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A direction over all members. `counted_bytes` is the brokers' own count; no user's gauge explains `unattributed_bytes` of it."""
+    """A direction over all members. `counted_bytes` is the brokers' own count; no user's gauge
+    explains `unattributed_bytes` of it.
+    """
 
     direction: str
     bytes: int
@@ -44,7 +48,9 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class TierFigures:
-    """A tier in one direction. Percentiles of hours do not add up: `highest_p95_rate` is the highest of its windows' p95."""
+    """A tier in one direction. Percentiles of hours do not add up: `highest_p95_rate` is the
+    highest of its windows' p95.
+    """
 
     tier: str
     level: str
@@ -66,7 +72,9 @@ class TierFigures:
 
 @dataclass(frozen=True, slots=True)
 class MemberFigures:
-    """A member in one direction, over all brokers. Seconds of several brokers add up. `coverage` is the mean of its rows."""
+    """A member in one direction, over all brokers. Seconds of several brokers add up. `coverage` is
+    the mean of its rows.
+    """
 
     member: str
     tier: str
@@ -86,7 +94,8 @@ class MemberFigures:
 
 @dataclass(frozen=True, slots=True)
 class ContractUse:
-    """A member's rates on the broker where each is highest, against what its contract promises on each broker (None = unlimited).
+    """A member's rates on the broker where each is highest, against what its contract promises on
+    each broker (None = unlimited).
 
     `p95_is_bound`: the 5-minute rows are gone, and the true p95 is this or less.
     """
@@ -122,7 +131,8 @@ class Talker:
 
 @dataclass(frozen=True, slots=True)
 class BrokerFigures:
-    """A broker's NIC in one direction. `limit` is the last one known; the busiest window is one of `busiest_seconds`.
+    """A broker's NIC in one direction. `limit` is the last one known; the busiest window is one of
+    `busiest_seconds`.
 
     `headroom_rate` is the limit less the busiest window's rate: negative where it was over.
     """
@@ -158,7 +168,9 @@ class TrafficPoint:
 
 @dataclass(frozen=True, slots=True)
 class LoadPoint:
-    """The load of a broker's NIC from `start` on, for `seconds`: the mean, and that of the busiest window in it."""
+    """The load of a broker's NIC from `start` on, for `seconds`: the mean, and that of the busiest
+    window in it.
+    """
 
     start: str
     seconds: float
@@ -173,7 +185,9 @@ class LoadPoint:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSpan:
-    """A quota below its contract. `begin` and `end` are those of the period if the trail does not have them."""
+    """A quota below its contract. `begin` and `end` are those of the period if the trail does not
+    have them.
+    """
 
     episode: int
     entity: str
@@ -189,9 +203,11 @@ class EpisodeSpan:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """The time in which at least one rate of a direction was below its contract, from the audit trail.
+    """The time in which at least one rate of a direction was below its contract, from the audit
+    trail.
 
-    `open_begin`, `open_end`: it had begun before the period, or goes on after it. Mutes in seconds, None = unknown.
+    `open_begin`, `open_end`: it had begun before the period, or goes on after it. Mutes in seconds,
+    None = unknown.
     """
 
     number: int
@@ -215,7 +231,9 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class ThrottledWindow:
-    """From `start` on, for `seconds`: how long a tier's direction was below its contract, and how many episodes began."""
+    """From `start` on, for `seconds`: how long a tier's direction was below its contract, and how
+    many episodes began.
+    """
 
     start: str
     seconds: float
@@ -229,7 +247,9 @@ class ThrottledWindow:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A recommended contract in the contract's own `form`, or why there is none. `applied` None: the declared contract is in force."""
+    """A recommended contract in the contract's own `form`, or why there is none. `applied` None:
+    the declared contract is in force.
+    """
 
     member: str
     tier: str
@@ -248,7 +268,9 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How far gauges were scaled to add up to a broker's own count. `bounded_windows` hit the bounds of the factor: distrust them."""
+    """How far gauges were scaled to add up to a broker's own count. `bounded_windows` hit the
+    bounds of the factor: distrust them.
+    """
 
     broker: int
     direction: str
@@ -264,7 +286,9 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class DoubtfulMember:
-    """A member whose bytes are less certain: never scaled, or with samples missing. Coverage is a fraction of the time."""
+    """A member whose bytes are less certain: never scaled, or with samples missing. Coverage is a
+    fraction of the time.
+    """
 
     member: str
     tier: str
@@ -295,7 +319,8 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ReportFigures:
-    """One report. `trail_given` False: episodes are unknown; `states_known` False: so are the states of tiers.
+    """One report. `trail_given` False: episodes are unknown; `states_known` False: so are the
+    states of tiers.
 
     `five_minutes` False: calibration is unknown, and every p95 is a bound.
     """

@@ -17,7 +17,9 @@ _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def write_report(figures: ReportFigures, folder: Path) -> Path:
-    """Write all files, replacing those of an earlier report, and return the page's path. Raises OSError if one cannot be written."""
+    """Write all files, replacing those of an earlier report, and return the page's path. Raises
+    OSError if one cannot be written.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in report_files(figures).items():
         _replace(folder / name, text)
@@ -31,7 +33,9 @@ def report_files(figures: ReportFigures) -> Mapping[str, str]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a temporary file in the same folder and rename it, so that a reader sees the old file or the new one, never a part."""
+    """Write a temporary file in the same folder and rename it, so that a reader sees the old file
+    or the new one, never a part.
+    """
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(descriptor, "w", encoding="utf-8", newline="") as file:
@@ -44,11 +48,15 @@ def _replace(path: Path, text: str) -> None:
 
 
 def csv_text(sheet: Sheet) -> str:
-    """All rows with every digit, columns by the JSON's names, as RFC 4180 has it. An unknown figure is an empty cell."""
+    """All rows with every digit, columns by the JSON's names, as RFC 4180 has it. An unknown figure
+    is an empty cell.
+    """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow([camel(column.name) for column in sheet.columns])
-    writer.writerows([_csv_cell(getattr(row, column.name)) for column in sheet.columns] for _, row in sheet.rows)
+    writer.writerows(
+        [_csv_cell(getattr(row, column.name)) for column in sheet.columns] for _, row in sheet.rows
+    )
     return text.getvalue()
 
 
@@ -61,5 +69,7 @@ def _csv_cell(value: Any) -> str | int | float:
 
 
 def harmless(text: str) -> str:
-    """A spreadsheet takes a text that begins with one of a few signs for a formula; a quote before it makes it text."""
+    """A spreadsheet takes a text that begins with one of a few signs for a formula; a quote before
+    it makes it text.
+    """
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA_SIGNS) else text

@@ -1,8 +1,9 @@
-"""The report as one HTML file that needs no network. It computes nothing: every number is one of the figures.
+"""The report as one HTML file that needs no network. It computes nothing: every number is one of
+the figures.
 
-The templates have the text of the page. Plots are SVG, so that they print, need no script to be seen, and follow the
-reader's colours; a small script adds tooltips, sorting and filtering. The page's own Content-Security-Policy lets no other
-script or style run.
+The templates have the text of the page. Plots are SVG, so that they print, need no script to be
+seen, and follow the reader's colours; a small script adds tooltips, sorting and filtering. The
+page's own Content-Security-Policy lets no other script or style run.
 """
 
 import base64
@@ -42,7 +43,10 @@ _LONG_CHARACTERS = 40
 def page_html(figures: ReportFigures) -> str:
     """The whole page."""
     style, script = template_text("page.css"), template_text("page.js")
-    drawn = (*(point.seconds for point in figures.traffic), *(point.seconds for point in figures.load))
+    drawn = (
+        *(point.seconds for point in figures.traffic),
+        *(point.seconds for point in figures.load),
+    )
     period = figures.period
     return (
         templates()
@@ -53,7 +57,8 @@ def page_html(figures: ReportFigures) -> str:
             json=Markup(embedded_json(figures)),  # noqa: S704  it has no sign that could end its element
             style=style,
             script=script,
-            policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'",
+            policy=f"default-src 'none'; base-uri 'none'; form-action 'none'; style-src "
+            f"'{_hash(style)}'; script-src '{_hash(script)}'",
             is_drawn_finer=min(drawn, default=period.seconds) < period.seconds / period.windows,
             traffic_directions=sorted({point.direction for point in figures.traffic}),
             load_directions=sorted({point.direction for point in figures.load}),
@@ -103,7 +108,9 @@ def _hash(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pivot:
-    """The figures of a plot over time: a line for each time, a column for each tier or broker; a cell is a row of the sheet."""
+    """The figures of a plot over time: a line for each time, a column for each tier or broker; a
+    cell is a row of the sheet.
+    """
 
     heads: Sequence[str]
     lines: Sequence[tuple[str, Sequence[tuple[str, Any] | None]]]
@@ -112,9 +119,19 @@ class Pivot:
 
 def pivot(sheet: Sheet, direction: str, *, by: str, value: str) -> Pivot:
     columns = {column.name: column for column in COLUMNS[sheet.name]}
-    rows = sorted((row for row in sheet.rows if row[1].direction == direction), key=lambda row: (row[1].start, getattr(row[1], by)))
+    rows = sorted(
+        (row for row in sheet.rows if row[1].direction == direction),
+        key=lambda row: (row[1].start, getattr(row[1], by)),
+    )
     heads = list(dict.fromkeys(columns[by].text(row) for _, row in rows))
     cells: dict[str, dict[str, tuple[str, Any]]] = {}
     for pointer, row in rows:
-        cells.setdefault(row.start, {})[columns[by].text(row)] = (columns[value].pointer(pointer), row)
-    return Pivot(heads, [(start, [line.get(head) for head in heads]) for start, line in cells.items()], columns[value])
+        cells.setdefault(row.start, {})[columns[by].text(row)] = (
+            columns[value].pointer(pointer),
+            row,
+        )
+    return Pivot(
+        heads,
+        [(start, [line.get(head) for head in heads]) for start, line in cells.items()],
+        columns[value],
+    )

@@ -1,4 +1,6 @@
-"""What a report has of its period: rows of the usage tables with the sums over them, and the throttle episodes of the audit trail."""
+"""What a report has of its period: rows of the usage tables with the sums over them, and the
+throttle episodes of the audit trail.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +44,9 @@ class PeriodTables:
 
     @property
     def drawn_usage(self) -> tuple[pa.Table, int]:
-        """Usage with tiers for the plots over time, and the length of its windows in ms. The sum of bytes is the same either way."""
+        """Usage with tiers for the plots over time, and the length of its windows in ms. The sum of
+        bytes is the same either way.
+        """
         if self.is_short and self.usage_5m is not None:
             finer = _with_tiers_of_hours(self.usage_5m, self.usage, start_ms=self.start_ms)
             if finer is not None:
@@ -52,7 +56,11 @@ class PeriodTables:
     @property
     def finest_brokers(self) -> tuple[pa.Table, int]:
         """The broker table with the shortest windows, and their length in ms."""
-        return (self.brokers, self.grain_ms) if self.broker_5m is None else (self.broker_5m, FIVE_MINUTES_MS)
+        return (
+            (self.brokers, self.grain_ms)
+            if self.broker_5m is None
+            else (self.broker_5m, FIVE_MINUTES_MS)
+        )
 
     @property
     def windows_with_rows(self) -> int:
@@ -62,11 +70,14 @@ class PeriodTables:
 def period_tables(request: ReportRequest) -> PeriodTables:
     """Cut the request's tables to its period.
 
-    Raises InvalidResource if the period is empty or cuts a window in two: the tables hold no parts of a window.
+    Raises InvalidResource if the period is empty or cuts a window in two: the tables hold no parts
+    of a window.
     """
     _check_period(request)
     start_ms, end_ms, tables = request.start_ms, request.end_ms, request.tables
-    usage, brokers, tiers = (_within(table, start_ms, end_ms) for table in (tables.usage, tables.brokers, tables.tiers))
+    usage, brokers, tiers = (
+        _within(table, start_ms, end_ms) for table in (tables.usage, tables.brokers, tables.tiers)
+    )
     return PeriodTables(
         *(start_ms, end_ms, tables.grain_ms, usage, brokers, tiers),
         usage_5m=_if_complete(tables.usage_5m, usage, request),
@@ -77,10 +88,14 @@ def period_tables(request: ReportRequest) -> PeriodTables:
 def _check_period(request: ReportRequest) -> None:
     start_ms, end_ms, grain_ms = request.start_ms, request.end_ms, request.tables.grain_ms
     if start_ms >= end_ms:
-        raise InvalidResource(f"The report's period is empty: it ends at {iso_time(end_ms)} and begins at {iso_time(start_ms)}.")
+        raise InvalidResource(
+            f"The report's period is empty: it ends at {iso_time(end_ms)} and begins at "
+            f"{iso_time(start_ms)}."
+        )
     if start_ms % grain_ms or end_ms % grain_ms:
         raise InvalidResource(
-            f"The report's period {iso_time(start_ms)} to {iso_time(end_ms)} must begin and end with a whole {GRAINS[grain_ms]} of UTC, "
+            f"The report's period {iso_time(start_ms)} to {iso_time(end_ms)} must begin and end "
+            f"with a whole {GRAINS[grain_ms]} of UTC, "
             "because the tables hold no parts of one."
         )
 
@@ -89,30 +104,40 @@ def _within(table: pa.Table, start_ms: int, end_ms: int) -> pa.Table:
     """The rows of [start, end) without their sketches, `window_start` as whole milliseconds."""
     table = table.select([name for name in table.column_names if name != "sketch"])
     table = _with_window(table, pc.cast(table[_WINDOW], pa.int64()))
-    return table.filter(pc.and_(pc.greater_equal(table[_WINDOW], start_ms), pc.less(table[_WINDOW], end_ms)))
+    return table.filter(
+        pc.and_(pc.greater_equal(table[_WINDOW], start_ms), pc.less(table[_WINDOW], end_ms))
+    )
 
 
-def _if_complete(finer: pa.Table | None, table: pa.Table, request: ReportRequest) -> pa.Table | None:
+def _if_complete(
+    finer: pa.Table | None, table: pa.Table, request: ReportRequest
+) -> pa.Table | None:
     """The finer table, if it has rows in every window in which the coarser one has some."""
     if finer is None:
         return None
     grain_ms, start_ms = request.tables.grain_ms, request.start_ms
     cut = _within(finer, start_ms, request.end_ms)
-    missing = _windows(table, grain_ms, origin_ms=start_ms) - _windows(cut, grain_ms, origin_ms=start_ms)
+    missing = _windows(table, grain_ms, origin_ms=start_ms) - _windows(
+        cut, grain_ms, origin_ms=start_ms
+    )
     return None if missing else cut
 
 
 def _with_tiers_of_hours(usage_5m: pa.Table, hours: pa.Table, *, start_ms: int) -> pa.Table | None:
-    """The 5-minute rows with the tier that their client had in that hour; `start_ms`, the period's start, is a whole hour.
+    """The 5-minute rows with the tier that their client had in that hour; `start_ms`, the period's
+    start, is a whole hour.
 
-    None if the bytes by tier and direction differ from those of the hours, as they do while a run publishes one table
-    after the other: a plot must not show another sum than the tables next to it.
+    None if the bytes by tier and direction differ from those of the hours, as they do while a run
+    publishes one table after the other: a plot must not show another sum than the tables next to
+    it.
     """
     client = ["hour", "user", "client_id"]
     hours = hours.append_column("hour", hours[_WINDOW])
     tiers = hours.group_by([*client, "tier"]).aggregate([])
     starts = floored(usage_5m, HOUR_MS, origin_ms=start_ms)[_WINDOW]
-    usage_5m = usage_5m.select([_WINDOW, "user", "client_id", "direction", "bytes"]).append_column("hour", starts)
+    usage_5m = usage_5m.select([_WINDOW, "user", "client_id", "direction", "bytes"]).append_column(
+        "hour", starts
+    )
     joined = usage_5m.join(tiers, keys=client, join_type="inner")
     return joined if _bytes_by_tier(joined) == _bytes_by_tier(hours) else None
 
@@ -120,30 +145,44 @@ def _with_tiers_of_hours(usage_5m: pa.Table, hours: pa.Table, *, start_ms: int) 
 def _bytes_by_tier(usage: pa.Table) -> Mapping[tuple[int, str, str], int]:
     """By hour, tier and direction, without those of zero bytes."""
     rows = grouped(usage, ("hour", "tier", "direction"), sum=("bytes",))
-    return {(row["hour"], row["tier"], row["direction"]): row["bytes"] for row in rows if row["bytes"]}
+    return {
+        (row["hour"], row["tier"], row["direction"]): row["bytes"] for row in rows if row["bytes"]
+    }
 
 
 def grouped(table: pa.Table, keys: Sequence[str], **columns: Sequence[str]) -> Iterator[Row]:
-    """A row for each group, in no order, with its keys and aggregates, each under its column's own name.
+    """A row for each group, in no order, with its keys and aggregates, each under its column's own
+    name.
 
-    Keywords are Arrow's functions: `sum=("bytes",), max=("peak_rate",)`. A function of nothing but nulls is None.
+    Keywords are Arrow's functions: `sum=("bytes",), max=("peak_rate",)`. A function of nothing but
+    nulls is None.
     """
     aggregates = [(column, function) for function, names in columns.items() for column in names]
     for row in table.group_by(list(keys)).aggregate(aggregates).to_pylist():
-        yield {key: row[key] for key in keys} | {column: row[f"{column}_{function}"] for column, function in aggregates}
+        yield {key: row[key] for key in keys} | {
+            column: row[f"{column}_{function}"] for column, function in aggregates
+        }
 
 
 def at_highest(table: pa.Table, keys: Sequence[str], column: str) -> dict[tuple[Any, ...], Row]:
-    """Of each group the row in which the column is highest, the earliest of several. Groups of nothing but nulls have none."""
+    """Of each group the row in which the column is highest, the earliest of several. Groups of
+    nothing but nulls have none.
+    """
     narrow = table.select([*keys, *dict.fromkeys((_WINDOW, column))])
     top = narrow.group_by(list(keys)).aggregate([(column, "max")])
     joined = narrow.join(top, keys=list(keys))
-    rows = joined.filter(pc.equal(joined[column], joined[f"{column}_max"])).sort_by(_WINDOW).to_pylist()
+    rows = (
+        joined.filter(pc.equal(joined[column], joined[f"{column}_max"]))
+        .sort_by(_WINDOW)
+        .to_pylist()
+    )
     return {tuple(row[key] for key in keys): row for row in reversed(rows)}
 
 
 def floored(table: pa.Table, step_ms: int, *, origin_ms: int) -> pa.Table:
-    """The table with every window as the start of its step since `origin_ms`, which must not be after any of them."""
+    """The table with every window as the start of its step since `origin_ms`, which must not be
+    after any of them.
+    """
     steps = pc.divide(pc.subtract(table[_WINDOW], origin_ms), step_ms)
     return _with_window(table, pc.add(pc.multiply(steps, step_ms), origin_ms))
 
@@ -158,11 +197,13 @@ def _with_window(table: pa.Table, starts: pa.ChunkedArray) -> pa.Table:
 
 
 # Throttle episodes of the audit trail: from the first quota below its contract to the return of the
-# last one. A span is one rate of one client at one quota; an episode is a stretch of time in which a
-# direction always has a span. Kafka's own mutes are not in it: the tables have those.
+# last one. A span is one rate of one client at one quota; an episode is a stretch of time in which
+# a direction always has a span. Kafka's own mutes are not in it: the tables have those.
 
 
-_BEFORE_MS = 60_000  # a pass is a little older than its writes, and the metrics that it read are older still
+_BEFORE_MS = (
+    60_000  # a pass is a little older than its writes, and the metrics that it read are older still
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,14 +221,21 @@ def episodes_of(trail: Trail, start_ms: int, end_ms: int) -> tuple[Episode, ...]
     """Episodes that touch [start, end), cut to it, in order of time."""
     spans = sorted(_spans(trail.written, start_ms, end_ms), key=lambda span: span.begin_ms)
     stretches = [
-        stretch for direction in ("fetch", "produce") for stretch in _stretches([one for one in spans if one.write.direction == direction])
+        stretch
+        for direction in ("fetch", "produce")
+        for stretch in _stretches([one for one in spans if one.write.direction == direction])
     ]
     stretches.sort(key=lambda stretch: (stretch[0].begin_ms, stretch[0].write.direction))
-    return tuple(_episode(number, stretch, trail, start_ms=start_ms) for number, stretch in enumerate(stretches, start=1))
+    return tuple(
+        _episode(number, stretch, trail, start_ms=start_ms)
+        for number, stretch in enumerate(stretches, start=1)
+    )
 
 
 def _spans(writes: Sequence[Written], start_ms: int, end_ms: int) -> Iterator[_Span]:
-    """Each rate's quotas below its contract. A throttle that the first write replaced was in force since the period began, at least."""
+    """Each rate's quotas below its contract. A throttle that the first write replaced was in force
+    since the period began, at least.
+    """
     for history in _by_rate(writes).values():
         first = history[0]
         if first.ends_hold and first.before is not None and first.at_ms > start_ms:
@@ -195,7 +243,13 @@ def _spans(writes: Sequence[Written], start_ms: int, end_ms: int) -> Iterator[_S
         replaced = [*(later.at_ms for later in history[1:]), end_ms]
         for write, until_ms in zip(history, replaced, strict=True):
             if write.is_below and write.after is not None and until_ms > start_ms:
-                yield _Span(write, write.after, max(write.at_ms, start_ms), until_ms, open_end=until_ms == end_ms)
+                yield _Span(
+                    write,
+                    write.after,
+                    max(write.at_ms, start_ms),
+                    until_ms,
+                    open_end=until_ms == end_ms,
+                )
 
 
 def _by_rate(writes: Sequence[Written]) -> Mapping[tuple[str, str, str], Sequence[Written]]:
@@ -220,10 +274,26 @@ def _stretches(spans: Sequence[_Span]) -> Iterator[Sequence[_Span]]:
 
 
 def _episode(number: int, spans: Sequence[_Span], trail: Trail, *, start_ms: int) -> Episode:
-    begin_ms, end_ms, direction = spans[0].begin_ms, max(span.end_ms for span in spans), spans[0].write.direction
-    writes = [one for one in trail.written if one.direction == direction and begin_ms <= one.at_ms <= end_ms and _is_of_throttle(one)]
-    over = [one for one in trail.over if one.direction == direction and begin_ms - _BEFORE_MS <= one.at_ms <= end_ms]
-    muted = [one.seconds for one in trail.muted if one.direction == direction and begin_ms <= one.at_ms <= end_ms + _BEFORE_MS]
+    begin_ms, end_ms, direction = (
+        spans[0].begin_ms,
+        max(span.end_ms for span in spans),
+        spans[0].write.direction,
+    )
+    writes = [
+        one
+        for one in trail.written
+        if one.direction == direction and begin_ms <= one.at_ms <= end_ms and _is_of_throttle(one)
+    ]
+    over = [
+        one
+        for one in trail.over
+        if one.direction == direction and begin_ms - _BEFORE_MS <= one.at_ms <= end_ms
+    ]
+    muted = [
+        one.seconds
+        for one in trail.muted
+        if one.direction == direction and begin_ms <= one.at_ms <= end_ms + _BEFORE_MS
+    ]
     cuts = [write for write in writes if write.is_cut]
     return Episode(
         number=number,
@@ -238,10 +308,15 @@ def _episode(number: int, spans: Sequence[_Span], trail: Trail, *, start_ms: int
         cuts=len(cuts),
         raises=len(writes) - len(cuts),
         lowest_fraction=min(_fraction(span) for span in spans),
-        predicted_mute_seconds=max((one.predicted_mute_seconds for one in cuts if one.predicted_mute_seconds is not None), default=None),
+        predicted_mute_seconds=max(
+            (one.predicted_mute_seconds for one in cuts if one.predicted_mute_seconds is not None),
+            default=None,
+        ),
         observed_mute_seconds=max(muted, default=None),
         brokers=", ".join(str(broker) for broker in sorted({one.broker for one in over})),
-        most_over_rate=max((one.over_rate for one in over if one.over_rate is not None), default=None),
+        most_over_rate=max(
+            (one.over_rate for one in over if one.over_rate is not None), default=None
+        ),
         spans=tuple(_span_figures(number, span) for span in sorted(spans, key=_sort_key)),
     )
 

@@ -42,7 +42,9 @@ from tidegate.rollup.report.svg import (
 
 _DIRECTION_LEGEND = (("fetch", "fetch"), ("produce", "produce"))
 _MEMBERS_DRAWN, _BULLETS_DRAWN, _EPISODES_DRAWN = 10, 24, 6
-_HIGHEST_SHARE = 2.5  # of a limit; a larger share is drawn at the edge, and its tooltip has the number
+_HIGHEST_SHARE = (
+    2.5  # of a limit; a larger share is drawn at the edge, and its tooltip has the number
+)
 _TIER_COLOURS = 7
 _OTHER_TIERS = "all other tiers"
 _LOAD_BOUNDS = (0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
@@ -68,30 +70,66 @@ def _volume(count: int) -> str:
 
 def talkers_plot(talkers: Sequence[Talker]) -> Plot:
     """The members that move most, a bar of both directions each."""
-    bars = [(one.member, (("fetch", one.fetch_bytes / GIB), ("produce", one.produce_bytes / GIB)), _talker_tip(one)) for one in talkers]
+    bars = [
+        (
+            one.member,
+            (("fetch", one.fetch_bytes / GIB), ("produce", one.produce_bytes / GIB)),
+            _talker_tip(one),
+        )
+        for one in talkers
+    ]
     parts, height = stacked_bars(Rows(24, top=4), bars, axis="GiB")
-    return plot("talkers", "Top talkers.", "Volume of the period by member, in GiB.", parts, height=height, legend=_DIRECTION_LEGEND)
+    return plot(
+        "talkers",
+        "Top talkers.",
+        "Volume of the period by member, in GiB.",
+        parts,
+        height=height,
+        legend=_DIRECTION_LEGEND,
+    )
 
 
 def _talker_tip(one: Talker) -> str:
     share = f"{_percent(one.share)} of everything"
-    return "\n".join((one.member, f"fetch: {_volume(one.fetch_bytes)}", f"produce: {_volume(one.produce_bytes)}", share))
+    return "\n".join(
+        (
+            one.member,
+            f"fetch: {_volume(one.fetch_bytes)}",
+            f"produce: {_volume(one.produce_bytes)}",
+            share,
+        )
+    )
 
 
 def throttled_members_plot(members: Sequence[MemberFigures]) -> Plot | None:
     """The members that brokers delayed for longest; None if no member was delayed."""
-    held = sorted((one for one in members if one.throttled_seconds > 0), key=lambda one: -one.throttled_seconds)[:_MEMBERS_DRAWN]
+    held = sorted(
+        (one for one in members if one.throttled_seconds > 0),
+        key=lambda one: -one.throttled_seconds,
+    )[:_MEMBERS_DRAWN]
     if not held:
         return None
-    bars = [(f"{one.member}, {one.direction}", ((one.direction, one.throttled_seconds / 60),), _throttled_tip(one)) for one in held]
+    bars = [
+        (
+            f"{one.member}, {one.direction}",
+            ((one.direction, one.throttled_seconds / 60),),
+            _throttled_tip(one),
+        )
+        for one in held
+    ]
     parts, height = stacked_bars(Rows(24, top=4), bars, axis="minutes")
     description = "Minutes in which brokers delayed a member, added up over brokers."
-    return plot("throttled", "Time throttled.", description, parts, height=height, legend=_DIRECTION_LEGEND)
+    return plot(
+        "throttled", "Time throttled.", description, parts, height=height, legend=_DIRECTION_LEGEND
+    )
 
 
 def _throttled_tip(one: MemberFigures) -> str:
     seconds = text_with_unit(Kind.SECONDS, one.throttled_seconds)
-    return f"{one.member}, {one.direction}\nthrottled {seconds} on {one.brokers} brokers\ndeferred about {_volume(one.deferred_bytes)}"
+    return (
+        f"{one.member}, {one.direction}\nthrottled {seconds} on {one.brokers} "
+        f"brokers\ndeferred about {_volume(one.deferred_bytes)}"
+    )
 
 
 # Bullets: shares of what is allowed, a bar and a mark in each row
@@ -117,17 +155,26 @@ def contracts_plot(uses: Sequence[ContractUse]) -> Plot | None:
             use.peak_share or 0.0,
             use.direction,
             f"{use.member}, {use.direction}\np95 {_rate(use.p95_rate)}, {_percent(use.p95_share)}\n"
-            f"peak {_rate(use.peak_rate)}, {_percent(use.peak_share)}\ncontract {_rate(use.contract)}",
+            f"peak {_rate(use.peak_rate)}, {_percent(use.peak_share)}\ncontract "
+            f"{_rate(use.contract)}",
         )
         for use in uses[:_BULLETS_DRAWN]
     ]
     description = f"p95 of 5-minute rates and peak, on the busiest broker.{more}"
-    return _bullet_plot("contract-use", "Rates against contracts.", description, bullets, ("p95", "peak", "share of the contract"))
+    return _bullet_plot(
+        "contract-use",
+        "Rates against contracts.",
+        description,
+        bullets,
+        ("p95", "peak", "share of the contract"),
+    )
 
 
 def limits_plot(brokers: Sequence[BrokerFigures]) -> Plot | None:
     """The NICs nearest to their limits; None without limits."""
-    limited = [nic for nic in brokers if nic.mean_share is not None and nic.busiest_share is not None]
+    limited = [
+        nic for nic in brokers if nic.mean_share is not None and nic.busiest_share is not None
+    ]
     fullest = sorted(limited, key=lambda nic: -(nic.busiest_share or 0.0))[:_BULLETS_DRAWN]
     bullets = [
         _Bullet(
@@ -135,17 +182,31 @@ def limits_plot(brokers: Sequence[BrokerFigures]) -> Plot | None:
             nic.mean_share or 0.0,
             nic.busiest_share or 0.0,
             nic.direction,
-            f"broker {nic.broker}, {nic.direction}\nmean {_rate(nic.mean_rate)}, {_percent(nic.mean_share)}\n"
-            f"busiest {_rate(nic.busiest_rate)}, {_percent(nic.busiest_share)}, {clock(nic.busiest_start)} UTC\nlimit {_rate(nic.limit)}",
+            f"broker {nic.broker}, {nic.direction}\nmean {_rate(nic.mean_rate)}, "
+            f"{_percent(nic.mean_share)}\n"
+            f"busiest {_rate(nic.busiest_rate)}, {_percent(nic.busiest_share)}, "
+            f"{clock(nic.busiest_start)} UTC\nlimit {_rate(nic.limit)}",
         )
         for nic in fullest
     ]
     window = duration(fullest[0].busiest_seconds) if fullest else ""
     description = f"Mean of the period and of the busiest {window}, fullest first."
-    return _bullet_plot("limits", "NICs against limits.", description, bullets, ("mean", f"busiest {window}", "share of the limit"))
+    return _bullet_plot(
+        "limits",
+        "NICs against limits.",
+        description,
+        bullets,
+        ("mean", f"busiest {window}", "share of the limit"),
+    )
 
 
-def _bullet_plot(key: str, title: str, description: str, bullets: Sequence[_Bullet], meaning: tuple[str, str, str]) -> Plot | None:
+def _bullet_plot(
+    key: str,
+    title: str,
+    description: str,
+    bullets: Sequence[_Bullet],
+    meaning: tuple[str, str, str],
+) -> Plot | None:
     """`meaning` is that of the bars, of the marks and of the axis."""
     if not bullets:
         return None
@@ -155,7 +216,13 @@ def _bullet_plot(key: str, title: str, description: str, bullets: Sequence[_Bull
     across = Scale(0.0, ticks[-1], rows.left, rows.right)
     bottom = rows.at(len(bullets))
     parts = [
-        horizontal_axis(across, labelled(ticks, lambda tick: f"{tick * 100:.0f} %"), top=rows.top, bottom=bottom, title=meaning[2]),
+        horizontal_axis(
+            across,
+            labelled(ticks, lambda tick: f"{tick * 100:.0f} %"),
+            top=rows.top,
+            bottom=bottom,
+            title=meaning[2],
+        ),
         *(_bullet(one, across, rows, row) for row, one in enumerate(bullets)),
         vertical_line(across.at(1.0), rows.top - 4, bottom, class_="limit"),
     ]
@@ -182,7 +249,9 @@ def _bullet(one: _Bullet, across: Scale, rows: Rows, row: int) -> Markup:
 
 
 def traffic_plot(period: Period, points: Sequence[TrafficPoint], direction: str) -> Plot:
-    """Bars of the mean rate. A tier has the same colour in both directions; from the eighth on, by volume, they share one."""
+    """Bars of the mean rate. A tier has the same colour in both directions; from the eighth on, by
+    volume, they share one.
+    """
     left, right, top, bottom = 56, WIDTH - 24, 26, 206
     tiers = _tiers_by_volume(points)
     ours = [point for point in points if point.direction == direction]
@@ -193,14 +262,30 @@ def traffic_plot(period: Period, points: Sequence[TrafficPoint], direction: str)
     across, upward = _time_scale(period, left, right), Scale(0.0, ticks[-1] * 1e6, bottom, top)
     seconds = ours[0].seconds if ours else 0.0
     parts = [
-        vertical_axis(upward, [(tick * 1e6, f"{tick:g}") for tick in ticks], left=left, right=right, title="MB/s"),
+        vertical_axis(
+            upward,
+            [(tick * 1e6, f"{tick:g}") for tick in ticks],
+            left=left,
+            right=right,
+            title="MB/s",
+        ),
         horizontal_axis(across, time_ticks(across.low, across.high), top=bottom, bottom=bottom + 4),
-        *(_traffic_step(start, seconds, rates, across, upward, tiers) for start, rates in steps.items()),
+        *(
+            _traffic_step(start, seconds, rates, across, upward, tiers)
+            for start, rates in steps.items()
+        ),
     ]
     step = duration(seconds) if seconds < _HOUR else period.grain if seconds == _HOUR else "step"
     description = f"Mean rate of every {step} by tier, in MB/s, UTC."
     legend = [(_tier_colour(tier, tiers), _tier_text(tier)) for tier in tiers]
-    return plot(f"traffic-{direction}", f"Traffic over time: {direction}.", description, parts, height=bottom + 28, legend=legend)
+    return plot(
+        f"traffic-{direction}",
+        f"Traffic over time: {direction}.",
+        description,
+        parts,
+        height=bottom + 28,
+        legend=legend,
+    )
 
 
 def _tiers_by_volume(points: Sequence[TrafficPoint]) -> Sequence[str]:
@@ -220,7 +305,14 @@ def _tier_colour(tier: str, tiers: Sequence[str]) -> str:
     return "others" if tier == _OTHER_TIERS else f"c{list(tiers).index(tier)}"
 
 
-def _traffic_step(start: str, seconds: float, rates: Mapping[str, float], across: Scale, upward: Scale, tiers: Sequence[str]) -> Markup:
+def _traffic_step(
+    start: str,
+    seconds: float,
+    rates: Mapping[str, float],
+    across: Scale,
+    upward: Scale,
+    tiers: Sequence[str],
+) -> Markup:
     """One column, with a tooltip target that is as high as the plot."""
     at = seconds_of(start)
     left, right = across.at(at), min(across.at(at + seconds), across.end)
@@ -229,10 +321,15 @@ def _traffic_step(start: str, seconds: float, rates: Mapping[str, float], across
         rate = rates.get(tier, 0.0)
         if rate > 0:
             bottom, top = upward.at(base), upward.at(base + rate)
-            parts.append(bar(left, top, right - left - 0.6, bottom - top, class_=_tier_colour(tier, tiers)))
+            parts.append(
+                bar(left, top, right - left - 0.6, bottom - top, class_=_tier_colour(tier, tiers))
+            )
             base += rate
     length = duration(seconds) if seconds < _HOUR else f"{readable(seconds / _HOUR)} h"
-    lines = [f"{clock(start)} UTC, {length}", *(f"{_tier_text(tier)}: {_rate(rates.get(tier, 0.0))}" for tier in tiers)]
+    lines = [
+        f"{clock(start)} UTC, {length}",
+        *(f"{_tier_text(tier)}: {_rate(rates.get(tier, 0.0))}" for tier in tiers),
+    ]
     target = bar(left, upward.end, right - left, upward.begin - upward.end, class_="target")
     return element("g", *parts, target, data_tip="\n".join([*lines, f"together: {_rate(base)}"]))
 
@@ -241,7 +338,8 @@ def _time_scale(period: Period, left: float, right: float) -> Scale:
     return Scale(seconds_of(period.start), seconds_of(period.end), left, right)
 
 
-# Load of NICs over time: a row for each broker, a cell for each step, coloured by its busiest window
+# Load of NICs over time: a row for each broker, a cell for each step, coloured by its busiest
+# window
 
 
 def load_plot(figures: ReportFigures, direction: str) -> Plot:
@@ -251,16 +349,29 @@ def load_plot(figures: ReportFigures, direction: str) -> Plot:
     rows = Rows(20, left=72, right=WIDTH - 24)
     bottom = rows.at(len(brokers))
     across = _time_scale(figures.period, rows.left, rows.right)
-    names = [text(f"broker {broker}", rows.left - 6, rows.at(row) + 14, anchor="end") for row, broker in enumerate(brokers)]
+    names = [
+        text(f"broker {broker}", rows.left - 6, rows.at(row) + 14, anchor="end")
+        for row, broker in enumerate(brokers)
+    ]
     parts = [
         element("g", *names, class_="axis"),
-        *(_load_cell(point, across, rows.at(brokers.index(point.broker)), rows.height) for point in points),
+        *(
+            _load_cell(point, across, rows.at(brokers.index(point.broker)), rows.height)
+            for point in points
+        ),
         horizontal_axis(across, time_ticks(across.low, across.high), top=bottom, bottom=bottom + 4),
     ]
     window = duration(figures.brokers[0].busiest_seconds)
-    shown = f"The mean of every {window}" if is_one_window(points[0]) else f"The busiest {window} of every cell"
+    shown = (
+        f"The mean of every {window}"
+        if is_one_window(points[0])
+        else f"The busiest {window} of every cell"
+    )
     lows = (0.0, *_LOAD_BOUNDS)
-    legend = [(f"h{place}", f"{lows[place] * 100:.0f} to {bound * 100:.0f} %") for place, bound in enumerate(_LOAD_BOUNDS)]
+    legend = [
+        (f"h{place}", f"{lows[place] * 100:.0f} to {bound * 100:.0f} %")
+        for place, bound in enumerate(_LOAD_BOUNDS)
+    ]
     return plot(
         f"load-{direction}",
         f"Brokers' NICs against their limits: {direction}.",
@@ -279,11 +390,16 @@ def is_one_window(point: LoadPoint) -> bool:
 def _load_cell(point: LoadPoint, across: Scale, top: float, height: float) -> Markup:
     at, share = seconds_of(point.start), point.busiest_share or 0.0
     left, right = across.at(at), across.at(at + point.seconds)
-    lines = [f"broker {point.broker}, {clock(point.start)} UTC", f"mean {_rate(point.rate)}, {_percent(point.share)} of its limit"]
+    lines = [
+        f"broker {point.broker}, {clock(point.start)} UTC",
+        f"mean {_rate(point.rate)}, {_percent(point.share)} of its limit",
+    ]
     if not is_one_window(point):
         lines.append(f"busiest {_rate(point.busiest_rate)}, {_percent(point.busiest_share)}")
     colour = sum(share >= bound for bound in _LOAD_BOUNDS)
-    return bar(left, top, right - left - 0.5, height - 1.5, class_=f"h{colour}", data_tip="\n".join(lines))
+    return bar(
+        left, top, right - left - 0.5, height - 1.5, class_=f"h{colour}", data_tip="\n".join(lines)
+    )
 
 
 # Throttle episodes: time lines, fuller for a lower quota
@@ -291,7 +407,9 @@ def _load_cell(point: LoadPoint, across: Scale, top: float, height: float) -> Ma
 
 def episodes_plot(period: Period, episodes: Sequence[Episode]) -> Plot:
     """A row for each level and direction with its episodes. There must be an episode."""
-    keys = sorted({(episode.direction, span.level) for episode in episodes for span in episode.spans})
+    keys = sorted(
+        {(episode.direction, span.level) for episode in episodes for span in episode.spans}
+    )
     rows = Rows(24)
     across = _time_scale(period, rows.left, rows.right)
     drawn = [
@@ -302,7 +420,9 @@ def episodes_plot(period: Period, episodes: Sequence[Episode]) -> Plot:
     ]
     names = [f"{level or 'no level'}, {direction}" for direction, level in keys]
     description = "When quotas of a level were below their contracts, from the audit trail, UTC."
-    return _time_lines("episodes", "Throttle episodes of the period.", description, across, rows, names, drawn)
+    return _time_lines(
+        "episodes", "Throttle episodes of the period.", description, across, rows, names, drawn
+    )
 
 
 def _time_lines(
@@ -323,12 +443,20 @@ def _time_lines(
 
 def _episode_bar(episode: Episode, level: str, across: Scale, top: float) -> Markup:
     spans = [span for span in episode.spans if span.level == level]
-    begin, end = min((span.begin for span in spans), key=seconds_of), max((span.end for span in spans), key=seconds_of)
+    begin, end = (
+        min((span.begin for span in spans), key=seconds_of),
+        max((span.end for span in spans), key=seconds_of),
+    )
     left, right = across.at(seconds_of(begin)), across.at(seconds_of(end))
     members = list(dict.fromkeys(span.member for span in spans))
     listed = ", ".join(members[:5]) + (f" and {len(members) - 5} more" if len(members) > 5 else "")
-    tip = f"episode {episode.number}, {level} {episode.direction}\n{clock(begin)} to {clock(end)} UTC\n{listed}"
-    return bar(left, top + 4, max(right - left, _NARROWEST), 16, class_=_level_colour(level), data_tip=tip)
+    tip = (
+        f"episode {episode.number}, {level} {episode.direction}\n{clock(begin)} to "
+        f"{clock(end)} UTC\n{listed}"
+    )
+    return bar(
+        left, top + 4, max(right - left, _NARROWEST), 16, class_=_level_colour(level), data_tip=tip
+    )
 
 
 def _level_colour(level: str) -> str:
@@ -347,16 +475,27 @@ def _episode_plot(episode: Episode) -> Plot:
     begin, end = seconds_of(episode.begin), seconds_of(episode.end)
     rows = Rows(24)
     across = Scale(begin, max(end, begin + 1.0), rows.left, rows.right)
-    drawn = [_span(span, across, rows.at(clients.index((span.level, span.member, span.entity)))) for span in episode.spans]
+    drawn = [
+        _span(span, across, rows.at(clients.index((span.level, span.member, span.entity))))
+        for span in episode.spans
+    ]
     return _time_lines(
         f"episode-{episode.number}",
         f"Episode {episode.number}: {episode.direction}, {duration(episode.seconds)}.",
-        f"From {clock(episode.begin)} UTC. The fuller a row, the more of the contract was taken away.",
+        (
+            f"From {clock(episode.begin)} UTC. The fuller a row, the more of the contract was "
+            f"taken "
+            f"away."
+        ),
         across,
         rows,
         [f"{member} ({level})" for level, member, _ in clients],
         drawn,
-        [(_level_colour(level), level) for level in _LEVELS if any(span.level == level for span in episode.spans)],
+        [
+            (_level_colour(level), level)
+            for level in _LEVELS
+            if any(span.level == level for span in episode.spans)
+        ],
     )
 
 
@@ -381,10 +520,18 @@ def throttled_windows_plot(period: Period, windows: Sequence[ThrottledWindow]) -
     keys = sorted({(one.tier, one.direction) for one in windows})
     rows = Rows(24)
     across = _time_scale(period, rows.left, rows.right)
-    drawn = [_throttled_window(one, across, rows.at(keys.index((one.tier, one.direction)))) for one in windows]
-    description = "By the tier tables, UTC. The fuller a window, the longer the tier was below its contract in it."
+    drawn = [
+        _throttled_window(one, across, rows.at(keys.index((one.tier, one.direction))))
+        for one in windows
+    ]
+    description = (
+        "By the tier tables, UTC. The fuller a window, the longer the tier was below "
+        "its contract in it."
+    )
     names = [f"{tier}, {direction}" for tier, direction in keys]
-    return _time_lines("throttled-tiers", "Tiers below their contracts.", description, across, rows, names, drawn)
+    return _time_lines(
+        "throttled-tiers", "Tiers below their contracts.", description, across, rows, names, drawn
+    )
 
 
 def _throttled_window(one: ThrottledWindow, across: Scale, top: float) -> Markup:
@@ -392,7 +539,16 @@ def _throttled_window(one: ThrottledWindow, across: Scale, top: float) -> Markup
     left, right = across.at(begin), across.at(begin + one.seconds)
     below = max(2.0, full * min(1.0, (one.seconds_throttled + one.seconds_relaxing) / one.seconds))
     tip = (
-        f"{one.tier}, {one.direction}, from {clock(one.start)} UTC\nthrottled {text_with_unit(Kind.SECONDS, one.seconds_throttled)}, "
-        f"relaxing {text_with_unit(Kind.SECONDS, one.seconds_relaxing)}\n{one.throttle_episodes} episodes began"
+        f"{one.tier}, {one.direction}, from {clock(one.start)} UTC\nthrottled "
+        f"{text_with_unit(Kind.SECONDS, one.seconds_throttled)}, "
+        f"relaxing {text_with_unit(Kind.SECONDS, one.seconds_relaxing)}\n{one.throttle_episodes} "
+        f"episodes began"
     )
-    return bar(left, top + 2 + full - below, max(right - left, 2.0), below, class_=_level_colour(one.level), data_tip=tip)
+    return bar(
+        left,
+        top + 2 + full - below,
+        max(right - left, 2.0),
+        below,
+        class_=_level_colour(one.level),
+        data_tip=tip,
+    )

@@ -1,7 +1,8 @@
-"""What a report is made from: usage tables, members and contracts, prices, recommendations, audit trail.
+"""What a report is made from: usage tables, members and contracts, prices, recommendations, audit
+trail.
 
-A request holds values only. The functions below the types make its parts from a store of usage tables and from a policy; none of them asks
-a cluster or the clock.
+A request holds values only. The functions below the types make its parts from a store of usage
+tables and from a policy; none of them asks a cluster or the clock.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -31,11 +32,12 @@ _DIGITS = 60  # 2^63 bytes times any price are exact before they are rounded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageTables:
-    """Tables of one grain, and the 5-minute ones as long as they are kept; without those some figures are bounds.
+    """Tables of one grain, and the 5-minute ones as long as they are kept; without those some
+    figures are bounds.
 
-    Rows outside the period are left out. `usage_5m` and `broker_5m` are used only if they cover the whole period.
-    `published` is the number of the period's windows in the store, None = as many as have rows. A window without
-    traffic is published too.
+    Rows outside the period are left out. `usage_5m` and `broker_5m` are used only if they cover the
+    whole period. `published` is the number of the period's windows in the store, None = as many as
+    have rows. A window without traffic is published too.
     """
 
     grain_ms: int
@@ -49,7 +51,9 @@ class UsageTables:
 
 @dataclass(frozen=True, slots=True)
 class ClientKey:
-    """A user, a client id or both, in a tier ("" = in none). Kafka leaves names empty that a client does not have."""
+    """A user, a client id or both, in a tier ("" = in none). Kafka leaves names empty that a client
+    does not have.
+    """
 
     tier: str
     user: str
@@ -74,7 +78,9 @@ class MemberTerms:
 
 
 class MemberDirectory:
-    """Names, levels and contracts by client. A client that is in no tier is named by its user and client id."""
+    """Names, levels and contracts by client. A client that is in no tier is named by its user and
+    client id.
+    """
 
     def __init__(self, members: Iterable[MemberTerms]) -> None:
         self._members = {terms.client: terms for terms in members}
@@ -96,13 +102,17 @@ class MemberDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
-    """The price of a GiB (2^30 bytes) by direction; a direction without one is not priced. `currency` is only shown."""
+    """The price of a GiB (2^30 bytes) by direction; a direction without one is not priced.
+    `currency` is only shown.
+    """
 
     per_gib: Mapping[Direction, Decimal] = field(default_factory=dict)
     currency: str = ""
 
     def amount(self, direction: Direction, count_bytes: int) -> Decimal | None:
-        """The price of so many bytes, rounded half up to hundredths; None if the direction has no price."""
+        """The price of so many bytes, rounded half up to hundredths; None if the direction has no
+        price.
+        """
         price = self.per_gib.get(direction)
         if price is None:
             return None
@@ -112,7 +122,9 @@ class Prices:
 
 
 def total_of(amounts: Iterable[Decimal | None]) -> Decimal | None:
-    """The sum of the rounded lines that have a price, as a reader adds them up; None if none has."""
+    """The sum of the rounded lines that have a price, as a reader adds them up; None if none
+    has.
+    """
     priced = [amount for amount in amounts if amount is not None]
     return sum(priced, Decimal("0.00")) if priced else None
 
@@ -121,9 +133,9 @@ def total_of(amounts: Iterable[Decimal | None]) -> Decimal | None:
 class RecommendedContract:
     """One recommendation, or why there is none (`recommended` None).
 
-    Rates are bytes per second in the contract's own form, which `form` describes (`on each broker`, `of all brokers`,
-    `a partition`). `applied` replaces the declared contract, None = the declared one is in force. `p99_rate` is on the
-    busiest broker.
+    Rates are bytes per second in the contract's own form, which `form` describes (`on each broker`,
+    `of all brokers`, `a partition`). `applied` replaces the declared contract, None = the declared
+    one is in force. `p99_rate` is on the busiest broker.
     """
 
     client: ClientKey
@@ -178,7 +190,11 @@ class ReportRequest:
 def iso_time(at_ms: int) -> str:
     """`2026-11-21T11:00:00Z`, with milliseconds only if there are any."""
     precision = "milliseconds" if at_ms % 1000 else "seconds"
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+    return (
+        datetime.fromtimestamp(at_ms / 1000, UTC)
+        .isoformat(timespec=precision)
+        .replace("+00:00", "Z")
+    )
 
 
 # The parts of a request that come from a store of usage tables and from a policy.
@@ -186,24 +202,45 @@ def iso_time(at_ms: int) -> str:
 
 MOST_ROWS = 20_000_000  # of five minutes: about 2 GB while they are ranked
 
-_USAGE_5M = ("window_start", "broker", "user", "client_id", "direction", "bytes", "samples", "coverage", "calibration")
-_FORMS: Final = {RateForm.PER_BROKER: "on each broker", RateForm.TOTAL: "of all brokers", RateForm.PER_PARTITION: "a partition"}
+_USAGE_5M = (
+    "window_start",
+    "broker",
+    "user",
+    "client_id",
+    "direction",
+    "bytes",
+    "samples",
+    "coverage",
+    "calibration",
+)
+_FORMS: Final = {
+    RateForm.PER_BROKER: "on each broker",
+    RateForm.TOTAL: "of all brokers",
+    RateForm.PER_PARTITION: "a partition",
+}
 
 
 def stored_tables(store: UsageStore, start_ms: int, end_ms: int, *, grain_ms: int) -> UsageTables:
-    """Tables of hours or days, and the 5-minute ones unless they have more rows than fit into memory.
+    """Tables of hours or days, and the 5-minute ones unless they have more rows than fit into
+    memory.
 
     Raises what reading the store raises.
     """
     suffix = "1h" if grain_ms == HOUR_MS else "1d"
-    usage, brokers, tiers = (_rows(store, f"{name}_{suffix}", start_ms, end_ms) for name in ("usage", "broker", "tier"))
-    rows_5m = sum(file.rows for part in store.parts("usage_5m", start_ms, end_ms) for file in part.files)
+    usage, brokers, tiers = (
+        _rows(store, f"{name}_{suffix}", start_ms, end_ms) for name in ("usage", "broker", "tier")
+    )
+    rows_5m = sum(
+        file.rows for part in store.parts("usage_5m", start_ms, end_ms) for file in part.files
+    )
     return UsageTables(
         grain_ms=grain_ms,
         usage=usage,
         brokers=brokers,
         tiers=tiers,
-        usage_5m=store.rows("usage_5m", start_ms, end_ms, columns=_USAGE_5M) if rows_5m <= MOST_ROWS else None,
+        usage_5m=store.rows("usage_5m", start_ms, end_ms, columns=_USAGE_5M)
+        if rows_5m <= MOST_ROWS
+        else None,
         broker_5m=store.rows("broker_5m", start_ms, end_ms),
         published=len(store.windows(f"usage_{suffix}", start_ms, end_ms)),
     )
@@ -211,13 +248,25 @@ def stored_tables(store: UsageStore, start_ms: int, end_ms: int, *, grain_ms: in
 
 def _rows(store: UsageStore, table: str, start_ms: int, end_ms: int) -> pa.Table:
     """All columns but the sketches, which are most of a table's bytes."""
-    return store.rows(table, start_ms, end_ms, columns=[name for name in TABLES[table].schema.names if name != "sketch"])
+    return store.rows(
+        table,
+        start_ms,
+        end_ms,
+        columns=[name for name in TABLES[table].schema.names if name != "sketch"],
+    )
 
 
 def stored_provenance(store: UsageStore, start_ms: int, end_ms: int) -> Provenance:
-    """The runs that published the period's usage, and how they read their samples. Compacted files count too."""
+    """The runs that published the period's usage, and how they read their samples. Compacted files
+    count too.
+    """
     tables = ("usage_5m", "usage_1h", "usage_1d")
-    manifests = [one for table in tables for one in store.manifests(table, start_ms, end_ms) if not one.retired]
+    manifests = [
+        one
+        for table in tables
+        for one in store.manifests(table, start_ms, end_ms)
+        if not one.retired
+    ]
     return Provenance(
         store_url=store.storage.shown,
         schema_version=VERSION,
@@ -241,30 +290,46 @@ def source_series(settings: MetricsSettings) -> Iterator[SourceSeries]:
 
 
 def member_terms(terms: PolicyTerms, *, brokers: int) -> Sequence[MemberTerms]:
-    """Every member of the policy. A contract whose rate on each broker depends on leaders is left out: they are unknown here."""
+    """Every member of the policy. A contract whose rate on each broker depends on leaders is left
+    out: they are unknown here.
+    """
     return [
         MemberTerms(
             client=_client(one),
             name=one.member.name,
             level=one.tier.level.value,
-            contracts={direction: round(rate) for direction, rate in terms.promised(one, brokers=brokers).items()},
+            contracts={
+                direction: round(rate)
+                for direction, rate in terms.promised(one, brokers=brokers).items()
+            },
         )
         for one in terms.members
     ]
 
 
-def recommendations(policy: Policy, terms: PolicyTerms, usage: Usage, brokers: Collection[int]) -> Sequence[RecommendedContract]:
-    """One for each byte rate of each contract, by the operator's own rule on the usage of the report's period.
+def recommendations(
+    policy: Policy, terms: PolicyTerms, usage: Usage, brokers: Collection[int]
+) -> Sequence[RecommendedContract]:
+    """One for each byte rate of each contract, by the operator's own rule on the usage of the
+    report's period.
 
-    They may differ from a tier's status, which is about other days. A rate for each partition gets none, and a reason,
-    because leaders are unknown here.
+    They may differ from a tier's status, which is about other days. A rate for each partition gets
+    none, and a reason, because leaders are unknown here.
     """
     topology = Topology(usage.until_seconds, frozenset(brokers), {})
     advised = advise(AdviceBasis(usage, tuple(terms.tiers), policy.advice, policy.limits, topology))
-    return [each for one in terms.members for each in _recommended(one, advised.advice.get((one.tier.key, one.member.name), ()), usage)]
+    return [
+        each
+        for one in terms.members
+        for each in _recommended(
+            one, advised.advice.get((one.tier.key, one.member.name), ()), usage
+        )
+    ]
 
 
-def _recommended(one: PolicyMember, advice: Sequence[Advice], usage: Usage) -> Iterator[RecommendedContract]:
+def _recommended(
+    one: PolicyMember, advice: Sequence[Advice], usage: Usage
+) -> Iterator[RecommendedContract]:
     form = _FORMS[one.member.contract.form] if one.member.contract is not None else ""
     for each in advice:
         figures = usage.figures.get((one.member.entity, each.key))

@@ -18,11 +18,13 @@ UNKNOWN = "–"
 ROWS_SHOWN = 150
 
 _KIND, _VERSION = "TidegateUsageReport", 1
-_SHORTENED = frozenset({"members", "contractUse", "brokers", "recommendations", "calibration", "doubtful"})
+_SHORTENED = frozenset(
+    {"members", "contractUse", "brokers", "recommendations", "calibration", "doubtful"}
+)
 
 
-# Figures as text: volumes in GiB, the unit of the price, rates in MB/s, as Kafka users write them. The text is rounded;
-# `exact_text` is not.
+# Figures as text: volumes in GiB, the unit of the price, rates in MB/s, as Kafka users write them.
+# The text is rounded; `exact_text` is not.
 
 
 class Kind(Enum):
@@ -61,7 +63,9 @@ def exact_text(kind: Kind, value: Any) -> str:
 
 
 def readable(number: float) -> str:
-    """About three digits, never in powers of ten: `12,345`, `123.4`, `1.23`, `0.012`; `<0.001` is less, but not zero."""
+    """About three digits, never in powers of ten: `12,345`, `123.4`, `1.23`, `0.012`; `<0.001` is
+    less, but not zero.
+    """
     size = abs(number)
     if size == 0:
         return "0"
@@ -92,7 +96,13 @@ def clock(text: str) -> str:
 
 
 def _percent(share: float) -> str:
-    return "0 %" if share == 0 else "<0.1 %" if 0 < share < 0.0005 else f"{share * 100:,.1f} %".replace("-", "−")
+    return (
+        "0 %"
+        if share == 0
+        else "<0.1 %"
+        if 0 < share < 0.0005
+        else f"{share * 100:,.1f} %".replace("-", "−")
+    )
 
 
 def _digits(unit: str) -> Callable[[float | int | Decimal], str]:
@@ -128,7 +138,8 @@ _EXACT_FORMATS: Mapping[Kind, Callable[[Any], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A field of the rows and its title. `absent` is shown for None; `meaning` is the title's tooltip.
+    """A field of the rows and its title. `absent` is shown for None; `meaning` is the title's
+    tooltip.
 
     `on_page` False: only the CSV file and the JSON have it.
     """
@@ -172,8 +183,12 @@ class Sheet:
 
     @property
     def columns_on_page(self) -> Sequence[Column]:
-        """Without columns that are empty or only repeat the members' names; the CSV file has them all the same."""
-        return [column for column in self.columns if column.on_page and self._is_informative(column)]
+        """Without columns that are empty or only repeat the members' names; the CSV file has them
+        all the same.
+        """
+        return [
+            column for column in self.columns if column.on_page and self._is_informative(column)
+        ]
 
     def _is_informative(self, column: Column) -> bool:
         cells = [(getattr(row, column.name), getattr(row, "member", None)) for _, row in self.rows]
@@ -188,9 +203,16 @@ _TIER = Column("tier", "Tier", absent="no tier")
 _LEVEL = Column("level", "Level")
 _CLIENT = (Column("user", "User"), Column("client_id", "Client id"))
 _DIRECTION = Column("direction", "Direction")
-_BYTES = Column("bytes", "Volume", Kind.VOLUME, meaning="Bytes moved; estimates that add up to the brokers' own counts")
+_BYTES = Column(
+    "bytes",
+    "Volume",
+    Kind.VOLUME,
+    meaning="Bytes moved; estimates that add up to the brokers' own counts",
+)
 _SHARE = Column("share", "Share", Kind.SHARE, meaning="Of all members' bytes in this direction")
-_AMOUNT = Column("amount", "Price", Kind.MONEY, meaning="Rounded to hundredths; totals are sums of these")
+_AMOUNT = Column(
+    "amount", "Price", Kind.MONEY, meaning="Rounded to hundredths; totals are sums of these"
+)
 _THROTTLED = Column(
     "throttled_seconds",
     "Throttled",
@@ -198,10 +220,16 @@ _THROTTLED = Column(
     meaning="Time in which brokers delayed it, by their own gauge; several brokers add up",
 )
 _DEFERRED = Column(
-    "deferred_bytes", "Deferred", Kind.VOLUME, meaning="Estimated bytes delayed while it was throttled; Kafka drops none of them"
+    "deferred_bytes",
+    "Deferred",
+    Kind.VOLUME,
+    meaning="Estimated bytes delayed while it was throttled; Kafka drops none of them",
 )
 _UNATTRIBUTED = Column(
-    "unattributed_bytes", "Unattributed", Kind.VOLUME, meaning="Counted by brokers, explained by no user's gauge; not billed to any member"
+    "unattributed_bytes",
+    "Unattributed",
+    Kind.VOLUME,
+    meaning="Counted by brokers, explained by no user's gauge; not billed to any member",
 )
 _CONTRACT = Column("contract", "Contract", Kind.RATE, absent="unlimited", meaning="On each broker")
 _START = Column("start", "From", Kind.MOMENT)
@@ -209,7 +237,9 @@ _LENGTH = Column("seconds", "Length", Kind.SECONDS)
 _BEGIN, _END = Column("begin", "From", Kind.MOMENT), Column("end", "Until", Kind.MOMENT)
 _EPISODES = Column("throttle_episodes", "Episodes", Kind.COUNT, meaning="Episodes that began in it")
 _BELOW = Column("seconds_throttled", "Below contract", Kind.SECONDS)
-_RELAXING = Column("seconds_relaxing", "Relaxing", Kind.SECONDS, meaning="On the way back to the contract")
+_RELAXING = Column(
+    "seconds_relaxing", "Relaxing", Kind.SECONDS, meaning="On the way back to the contract"
+)
 _MEAN = Column("rate", "Mean", Kind.RATE)
 _BUSIEST_SHARE = Column("busiest_share", "Busiest of limit", Kind.SHARE)
 
@@ -218,34 +248,81 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         _DIRECTION,
         _BYTES,
         _AMOUNT,
-        Column("counted_bytes", "Counted by brokers", Kind.VOLUME, meaning="The brokers' own byte counters: exact if they were scraped"),
+        Column(
+            "counted_bytes",
+            "Counted by brokers",
+            Kind.VOLUME,
+            meaning="The brokers' own byte counters: exact if they were scraped",
+        ),
         _UNATTRIBUTED,
         _THROTTLED,
         _DEFERRED,
     ),
     "tiers": (
-        *(_TIER, _LEVEL, _DIRECTION, Column("members", "Members", Kind.COUNT), _BYTES, _SHARE, _AMOUNT),
-        Column("peak_rate", "Peak", Kind.RATE, meaning="Highest rate of the tier table in one window"),
-        Column("highest_p95_rate", "Highest p95", Kind.RATE, meaning="The highest of the windows' p95: p95 of hours do not add up to one"),
+        *(
+            _TIER,
+            _LEVEL,
+            _DIRECTION,
+            Column("members", "Members", Kind.COUNT),
+            _BYTES,
+            _SHARE,
+            _AMOUNT,
+        ),
+        Column(
+            "peak_rate", "Peak", Kind.RATE, meaning="Highest rate of the tier table in one window"
+        ),
+        Column(
+            "highest_p95_rate",
+            "Highest p95",
+            Kind.RATE,
+            meaning="The highest of the windows' p95: p95 of hours do not add up to one",
+        ),
         _EPISODES,
         Column("seconds_contract", "At contract", Kind.SECONDS),
         Column("seconds_stepping", "Stepping", Kind.SECONDS),
         *(_BELOW, _RELAXING),
     ),
     "members": (
-        *(_MEMBER, _TIER, _LEVEL, *_CLIENT, _DIRECTION, Column("brokers", "Brokers", Kind.COUNT), _BYTES, _SHARE, _AMOUNT),
+        *(
+            _MEMBER,
+            _TIER,
+            _LEVEL,
+            *_CLIENT,
+            _DIRECTION,
+            Column("brokers", "Brokers", Kind.COUNT),
+            _BYTES,
+            _SHARE,
+            _AMOUNT,
+        ),
         _THROTTLED,
-        Column("over_contract_seconds", "Over contract", Kind.SECONDS, meaning="Time above its contract; several brokers add up"),
+        Column(
+            "over_contract_seconds",
+            "Over contract",
+            Kind.SECONDS,
+            meaning="Time above its contract; several brokers add up",
+        ),
         _DEFERRED,
-        Column("coverage", "Coverage", Kind.SHARE, meaning="Mean part of the time that has samples"),
+        Column(
+            "coverage", "Coverage", Kind.SHARE, meaning="Mean part of the time that has samples"
+        ),
     ),
     "contract_use": (
         *(_MEMBER, _TIER, *_CLIENT, _DIRECTION, _CONTRACT),
-        Column("p95_rate", "p95", Kind.RATE, meaning="Of 5-minute rates, on the broker where it is highest"),
+        Column(
+            "p95_rate",
+            "p95",
+            Kind.RATE,
+            meaning="Of 5-minute rates, on the broker where it is highest",
+        ),
         Column("p95_share", "p95 of contract", Kind.SHARE),
         Column("peak_rate", "Peak", Kind.RATE, meaning="Highest gauge reading on one broker"),
         Column("peak_share", "Peak of contract", Kind.SHARE),
-        Column("p95_is_bound", "p95 is a bound", Kind.FLAG, meaning="The 5-minute rows are gone: the true p95 is this or less"),
+        Column(
+            "p95_is_bound",
+            "p95 is a bound",
+            Kind.FLAG,
+            meaning="The 5-minute rows are gone: the true p95 is this or less",
+        ),
     ),
     "talkers": (
         *(Column("rank", "Rank", Kind.COUNT), _MEMBER, _TIER, *_CLIENT),
@@ -257,9 +334,13 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
     ),
     "brokers": (
         *(_BROKER, _DIRECTION),
-        Column("nic_bytes", "NIC", Kind.VOLUME, meaning="All bytes of the network interface: exact"),
+        Column(
+            "nic_bytes", "NIC", Kind.VOLUME, meaning="All bytes of the network interface: exact"
+        ),
         Column("client_bytes", "Clients", Kind.VOLUME, meaning="The broker's own count: exact"),
-        Column("replication_bytes", "Replication", Kind.VOLUME, meaning="The broker's own count: exact"),
+        Column(
+            "replication_bytes", "Replication", Kind.VOLUME, meaning="The broker's own count: exact"
+        ),
         _UNATTRIBUTED,
         Column("limit", "Limit", Kind.RATE, absent="none"),
         Column("mean_rate", "Mean", Kind.RATE),
@@ -268,8 +349,19 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         _BUSIEST_SHARE,
         Column("busiest_start", "Busiest at", Kind.MOMENT),
         Column("busiest_seconds", "Window", Kind.SECONDS, on_page=False),
-        Column("headroom_rate", "Headroom", Kind.RATE, absent="no limit", meaning="Limit less the busiest window: negative if it was over"),
-        Column("over_limit_seconds", "Over limit", Kind.SECONDS, meaning="From the rates between single samples"),
+        Column(
+            "headroom_rate",
+            "Headroom",
+            Kind.RATE,
+            absent="no limit",
+            meaning="Limit less the busiest window: negative if it was over",
+        ),
+        Column(
+            "over_limit_seconds",
+            "Over limit",
+            Kind.SECONDS,
+            meaning="From the rates between single samples",
+        ),
     ),
     "traffic": (_START, _LENGTH, _TIER, _DIRECTION, Column("bytes", "Volume", Kind.VOLUME), _MEAN),
     "load": (
@@ -279,7 +371,13 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         _BUSIEST_SHARE,
     ),
     "episodes": (
-        *(Column("number", "Episode", Kind.COUNT), _DIRECTION, _BEGIN, _END, Column("seconds", "Lasted", Kind.SECONDS)),
+        *(
+            Column("number", "Episode", Kind.COUNT),
+            _DIRECTION,
+            _BEGIN,
+            _END,
+            Column("seconds", "Lasted", Kind.SECONDS),
+        ),
         Column("open_begin", "Began earlier", Kind.FLAG),
         Column("open_end", "Goes on", Kind.FLAG),
         *(Column("levels", "Levels"), Column("members", "Members", Kind.COUNT)),
@@ -292,18 +390,47 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
     ),
     "throttled_windows": (_START, _LENGTH, _TIER, _LEVEL, _DIRECTION, _EPISODES, _BELOW, _RELAXING),
     "recommendations": (
-        *(_MEMBER, _TIER, *_CLIENT, _DIRECTION, Column("form", "Form"), Column("contract", "Contract", Kind.RATE, absent="unlimited")),
-        *(Column("recommended", "Recommended", Kind.RATE, absent="none"), Column("change", "Change", Kind.CHANGE)),
-        Column("applied", "Applied", Kind.RATE, absent="no", meaning="In force instead of the declared contract"),
-        Column("p99_rate", "p99", Kind.RATE, meaning="Of 5-minute rates, on the broker where it is highest"),
+        *(
+            _MEMBER,
+            _TIER,
+            *_CLIENT,
+            _DIRECTION,
+            Column("form", "Form"),
+            Column("contract", "Contract", Kind.RATE, absent="unlimited"),
+        ),
+        *(
+            Column("recommended", "Recommended", Kind.RATE, absent="none"),
+            Column("change", "Change", Kind.CHANGE),
+        ),
+        Column(
+            "applied",
+            "Applied",
+            Kind.RATE,
+            absent="no",
+            meaning="In force instead of the declared contract",
+        ),
+        Column(
+            "p99_rate",
+            "p99",
+            Kind.RATE,
+            meaning="Of 5-minute rates, on the broker where it is highest",
+        ),
         *(Column("reason", "Reason"), Column("message", "Why")),
     ),
     "calibration": (
         *(_BROKER, _DIRECTION, Column("windows", "Windows", Kind.COUNT)),
         Column(
-            "unscaled_windows", "Without a factor", Kind.COUNT, meaning="No counter was scraped, it did not grow, or no gauge had a byte"
+            "unscaled_windows",
+            "Without a factor",
+            Kind.COUNT,
+            meaning="No counter was scraped, it did not grow, or no gauge had a byte",
         ),
-        Column("bounded_windows", "At a bound", Kind.COUNT, meaning="The factor is 0.5 or 2: an input is wrong there"),
+        Column(
+            "bounded_windows",
+            "At a bound",
+            Kind.COUNT,
+            meaning="The factor is 0.5 or 2: an input is wrong there",
+        ),
         Column("lowest_factor", "Lowest", Kind.FACTOR),
         Column("median_factor", "Median", Kind.FACTOR),
         Column("highest_factor", "Highest", Kind.FACTOR),
@@ -311,13 +438,31 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         Column("unattributed_share", "Of its count", Kind.SHARE),
     ),
     "doubtful": (
-        *(_MEMBER, _TIER, _DIRECTION, _BYTES, Column("lowest_coverage", "Lowest coverage", Kind.SHARE)),
+        *(
+            _MEMBER,
+            _TIER,
+            _DIRECTION,
+            _BYTES,
+            Column("lowest_coverage", "Lowest coverage", Kind.SHARE),
+        ),
         Column("never_scaled", "Never scaled", Kind.FLAG),
     ),
     "recipes": (Column("what", "Number"), Column("value", "Value"), Column("how", "How")),
     "episode_spans": (
-        *(Column("episode", "Episode", Kind.COUNT), _MEMBER, Column("entity", "Client"), _TIER, _LEVEL),
-        *(_BEGIN, _END, Column("quota", "Quota", Kind.RATE), _CONTRACT, Column("fraction", "Of contract", Kind.SHARE)),
+        *(
+            Column("episode", "Episode", Kind.COUNT),
+            _MEMBER,
+            Column("entity", "Client"),
+            _TIER,
+            _LEVEL,
+        ),
+        *(
+            _BEGIN,
+            _END,
+            Column("quota", "Quota", Kind.RATE),
+            _CONTRACT,
+            Column("fraction", "Of contract", Kind.SHARE),
+        ),
     ),
 }
 
@@ -330,7 +475,11 @@ def sheets_of(figures: ReportFigures) -> dict[str, Sheet]:
 def _rows(figures: ReportFigures, name: str) -> Sequence[tuple[str, Any]]:
     if name == "episode_spans":
         episodes = enumerate(figures.episodes)
-        return [(f"/episodes/{place}/spans/{number}", span) for place, one in episodes for number, span in enumerate(one.spans)]
+        return [
+            (f"/episodes/{place}/spans/{number}", span)
+            for place, one in episodes
+            for number, span in enumerate(one.spans)
+        ]
     return [(f"/{camel(name)}/{place}", row) for place, row in enumerate(getattr(figures, name))]
 
 
@@ -338,7 +487,8 @@ def _rows(figures: ReportFigures, name: str) -> Sequence[tuple[str, Any]]:
 
 
 def document_of(figures: ReportFigures) -> dict[str, Any]:
-    """The figures as plain data: field names in camelCase, amounts of money as text, so that no digit is lost.
+    """The figures as plain data: field names in camelCase, amounts of money as text, so that no
+    digit is lost.
 
     `data-figure` of every number on the page is a JSON pointer into it.
     """
@@ -346,14 +496,21 @@ def document_of(figures: ReportFigures) -> dict[str, Any]:
 
 
 def json_text(figures: ReportFigures) -> str:
-    """The JSON file. Raises ValueError if a number is infinite or NaN, which would be an error in our computation."""
+    """The JSON file. Raises ValueError if a number is infinite or NaN, which would be an error in
+    our computation.
+    """
     return json.dumps(document_of(figures), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def embedded_json(figures: ReportFigures) -> str:
-    """The same data for a `<script>` element, which no text in it can end. Lists that the page shortens are as short here."""
+    """The same data for a `<script>` element, which no text in it can end. Lists that the page
+    shortens are as short here.
+    """
     document = document_of(figures)
-    shown = {name: value[:ROWS_SHOWN] if name in _SHORTENED else value for name, value in document.items()}
+    shown = {
+        name: value[:ROWS_SHOWN] if name in _SHORTENED else value
+        for name, value in document.items()
+    }
     text = json.dumps(shown, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

@@ -1,7 +1,7 @@
 """Draws plots as SVG: elements, scales, axes, bars and lines.
 
-It imports nothing of rollups, so that the demo draws with it too. Colours are CSS classes of the page, which is why a plot
-follows the reader's choice of a light or dark page, and prints.
+It imports nothing of rollups, so that the demo draws with it too. Colours are CSS classes of the
+page, which is why a plot follows the reader's choice of a light or dark page, and prints.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,7 +29,9 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A drawn plot. `key` is its id, unique on the page; `legend` is (CSS class of the mark, text)."""
+    """A drawn plot. `key` is its id, unique on the page; `legend` is (CSS class of the mark,
+    text).
+    """
 
     key: str
     title: str
@@ -39,7 +41,13 @@ class Plot:
 
 
 def plot(
-    key: str, title: str, description: str, parts: Iterable[Markup | None], *, height: float, legend: Sequence[tuple[str, str]] = ()
+    key: str,
+    title: str,
+    description: str,
+    parts: Iterable[Markup | None],
+    *,
+    height: float,
+    legend: Sequence[tuple[str, str]] = (),
 ) -> Plot:
     """A plot as wide as the page allows, described for screen readers.
 
@@ -61,13 +69,19 @@ def plot(
 
 
 def element(tag: str, *children: str | None, **attributes: Attribute) -> Markup:
-    """`element("text", "a<b", class_="n", data_tip="x")`; text is escaped, since names of users and client ids are foreign.
+    """`element("text", "a<b", class_="n", data_tip="x")`; text is escaped, since names of users and
+    client ids are foreign.
 
-    Children and attributes that are None are left out. Lengths have a tenth of a unit: more digits are only bytes.
+    Children and attributes that are None are left out. Lengths have a tenth of a unit: more digits
+    are only bytes.
     """
     return Markup("<{}{}>{}</{}>").format(
         tag,
-        Markup("").join(Markup(' {}="{}"').format(_name(name), _value(value)) for name, value in attributes.items() if value is not None),
+        Markup("").join(
+            Markup(' {}="{}"').format(_name(name), _value(value))
+            for name, value in attributes.items()
+            if value is not None
+        ),
         Markup("").join(child for child in children if child is not None),
         tag,
     )
@@ -92,7 +106,9 @@ def short(label: str, characters: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Values from `low` to `high` drawn from `begin` to `end`, in the plot's units. `high` must be above `low`."""
+    """Values from `low` to `high` drawn from `begin` to `end`, in the plot's units. `high` must be
+    above `low`.
+    """
 
     low: float
     high: float
@@ -101,12 +117,16 @@ class Scale:
     is_logarithmic: bool = False
 
     def at(self, value: float) -> float:
-        low, high, at = (log(each) if self.is_logarithmic else each for each in (self.low, self.high, value))
+        low, high, at = (
+            log(each) if self.is_logarithmic else each for each in (self.low, self.high, value)
+        )
         return self.begin + (at - low) / (high - low) * (self.end - self.begin)
 
 
 def round_ticks(top: float, *, count: int = 5) -> Sequence[float]:
-    """From zero to at least `top`, in steps of 1, 2 or 5 times a power of ten; zero and one if `top` is zero."""
+    """From zero to at least `top`, in steps of 1, 2 or 5 times a power of ten; zero and one if
+    `top` is zero.
+    """
     if top <= 0:
         return (0.0, 1.0)
     rough = top / count
@@ -116,7 +136,9 @@ def round_ticks(top: float, *, count: int = 5) -> Sequence[float]:
 
 
 def time_ticks(start: float, end: float, *, count: int = 8) -> Iterator[tuple[float, str]]:
-    """Round moments of UTC in [start, end] in seconds, with their labels: the day at midnight, else the time."""
+    """Round moments of UTC in [start, end] in seconds, with their labels: the day at midnight, else
+    the time.
+    """
     step = next((one for one in _TIME_STEPS if (end - start) / one <= count), _TIME_STEPS[-1])
     at = ceil(start / step) * step
     while at <= end:
@@ -130,11 +152,15 @@ def seconds_of(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def labelled(ticks: Iterable[float], form: Callable[[float], str] = "{:g}".format) -> list[tuple[float, str]]:
+def labelled(
+    ticks: Iterable[float], form: Callable[[float], str] = "{:g}".format
+) -> list[tuple[float, str]]:
     return [(tick, form(tick)) for tick in ticks]
 
 
-def horizontal_axis(scale: Scale, ticks: Iterable[tuple[float, str]], *, top: float, bottom: float, title: str = "") -> Markup:
+def horizontal_axis(
+    scale: Scale, ticks: Iterable[tuple[float, str]], *, top: float, bottom: float, title: str = ""
+) -> Markup:
     """Lines from `top` to `bottom` with labels below, for a scale along x."""
     marks = [
         element(
@@ -145,12 +171,18 @@ def horizontal_axis(scale: Scale, ticks: Iterable[tuple[float, str]], *, top: fl
         for value, label in ticks
     ]
     middle = (scale.begin + scale.end) / 2
-    named = text(title, middle, bottom + 33, anchor="middle", class_="axis-title") if title else None
+    named = (
+        text(title, middle, bottom + 33, anchor="middle", class_="axis-title") if title else None
+    )
     return element("g", *marks, named, class_="axis")
 
 
-def vertical_axis(scale: Scale, ticks: Iterable[tuple[float, str]], *, left: float, right: float, title: str = "") -> Markup:
-    """Lines from `left` to `right` with labels before them, for a scale along y; the title is above."""
+def vertical_axis(
+    scale: Scale, ticks: Iterable[tuple[float, str]], *, left: float, right: float, title: str = ""
+) -> Markup:
+    """Lines from `left` to `right` with labels before them, for a scale along y; the title is
+    above.
+    """
     marks = [
         element(
             "g",
@@ -166,7 +198,9 @@ def vertical_axis(scale: Scale, ticks: Iterable[tuple[float, str]], *, left: flo
 # Marks
 
 
-def text(label: str, x: float, y: float, *, anchor: str | None = None, class_: str | None = None) -> Markup:
+def text(
+    label: str, x: float, y: float, *, anchor: str | None = None, class_: str | None = None
+) -> Markup:
     return element("text", label, x=x, y=y, text_anchor=anchor, class_=class_)
 
 
@@ -182,7 +216,11 @@ def line(points: Iterable[Point], **attributes: Attribute) -> Markup:
 
 def area(upper: Sequence[Point], lower: Sequence[Point], **attributes: Attribute) -> Markup:
     """The area between two lines."""
-    return element("polygon", points=" ".join(f"{x:.1f},{y:.1f}" for x, y in (*upper, *reversed(lower))), **attributes)
+    return element(
+        "polygon",
+        points=" ".join(f"{x:.1f},{y:.1f}" for x, y in (*upper, *reversed(lower))),
+        **attributes,
+    )
 
 
 def vertical_line(x: float, top: float, bottom: float, **attributes: Attribute) -> Markup:
@@ -207,7 +245,12 @@ class Rows:
         return self.top + self.height * row
 
     def name(self, label: str, row: int) -> Markup:
-        return text(short(label, int((self.left - 20) / _CHARACTER_WIDTH)), self.left - 8, self.at(row) + self.height / 2 + 4, anchor="end")
+        return text(
+            short(label, int((self.left - 20) / _CHARACTER_WIDTH)),
+            self.left - 8,
+            self.at(row) + self.height / 2 + 4,
+            anchor="end",
+        )
 
     def target(self, row: int) -> Markup:
         """An invisible bar over the whole row, for its tooltip."""
@@ -222,23 +265,42 @@ def stacked_bars(
     value_text: Callable[[float], str] | None = None,
     extra: Callable[[Scale, float], Sequence[Markup]] | None = None,
 ) -> tuple[list[Markup], float]:
-    """Bars of (name, parts as (CSS class, length), tooltip) on an axis from zero, and the height that they take.
+    """Bars of (name, parts as (CSS class, length), tooltip) on an axis from zero, and the height
+    that they take.
 
     `value_text` writes each part's length into it and the sum at its end.
     """
-    ticks = round_ticks(max((sum(length for _, length in parts) for _, parts, _ in bars), default=0.0), count=6)
+    ticks = round_ticks(
+        max((sum(length for _, length in parts) for _, parts, _ in bars), default=0.0), count=6
+    )
     across = Scale(0.0, ticks[-1], rows.left, rows.right)
     bottom = rows.at(len(bars))
-    drawn = [horizontal_axis(across, labelled(ticks, "{:,g}".format), top=rows.top, bottom=bottom, title=axis)]
+    drawn = [
+        horizontal_axis(
+            across, labelled(ticks, "{:,g}".format), top=rows.top, bottom=bottom, title=axis
+        )
+    ]
     for row, (label, parts, tip) in enumerate(bars):
         marks, base, middle = [], 0.0, rows.at(row) + rows.height / 2 + 4
         for colour, length in parts:
             left, right = across.at(base), across.at(base + length)
             marks.append(bar(left, rows.at(row) + 4, right - left, rows.height - 8, class_=colour))
             if value_text is not None:
-                marks.append(text(value_text(length), (left + right) / 2, middle, anchor="middle", class_="on-bar"))
+                marks.append(
+                    text(
+                        value_text(length),
+                        (left + right) / 2,
+                        middle,
+                        anchor="middle",
+                        class_="on-bar",
+                    )
+                )
             base += length
         if value_text is not None:
             marks.append(text(value_text(base), across.at(base) + 6, middle, class_="strong"))
-        drawn.append(element("g", rows.name(label, row), *marks, rows.target(row), data_tip=tip, class_="row"))
+        drawn.append(
+            element(
+                "g", rows.name(label, row), *marks, rows.target(row), data_tip=tip, class_="row"
+            )
+        )
     return [*drawn, *(extra(across, bottom) if extra is not None else ())], bottom + 42

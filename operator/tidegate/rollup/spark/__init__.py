@@ -1,1 +1,3 @@
-"""What runs on Spark, and the only place that imports it: scheduling the first stage, and the sums of the second."""
+"""What runs on Spark, and the only place that imports it: scheduling the first stage, and the sums
+of the second.
+"""

@@ -8,10 +8,25 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.types import DataType, DoubleType, MapType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    DataType,
+    DoubleType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from tidegate.errors import InvalidResource
-from tidegate.prometheus.settings import BasicLogin, BearerLogin, BrokerLabel, MetricsSettings, Preset, PrometheusServer
+from tidegate.prometheus.settings import (
+    BasicLogin,
+    BearerLogin,
+    BrokerLabel,
+    MetricsSettings,
+    Preset,
+    PrometheusServer,
+)
 from tidegate.resources.fields import moment
 from tidegate.rollup.ingest import DirectionSelections, catalogue
 from tidegate.rollup.samples import Selection, SeriesSamples, selection_of
@@ -32,9 +47,19 @@ _FIXED: dict[str, DataType] = {TIME: TimestampType(), VALUE: DoubleType(), LABEL
 
 
 def schema_for(labels: Sequence[str]) -> StructType:
-    """`time`, the labels as columns of their own, `value`; without any `time`, `labels`, `value`."""
-    strings = [StructField(name, StringType(), nullable=False) for name in labels] or [StructField(LABELS, _STRINGS, nullable=False)]
-    return StructType([StructField(TIME, TimestampType(), nullable=False), *strings, StructField(VALUE, DoubleType(), nullable=False)])
+    """`time`, the labels as columns of their own, `value`; without any `time`, `labels`,
+    `value`.
+    """
+    strings = [StructField(name, StringType(), nullable=False) for name in labels] or [
+        StructField(LABELS, _STRINGS, nullable=False)
+    ]
+    return StructType(
+        [
+            StructField(TIME, TimestampType(), nullable=False),
+            *strings,
+            StructField(VALUE, DoubleType(), nullable=False),
+        ]
+    )
 
 
 def require_readable(schema: StructType) -> None:
@@ -44,7 +69,9 @@ def require_readable(schema: StructType) -> None:
         if column.dataType.typeName() != wanted.typeName():
             problem = f"Column {column.name} is asked for as {column.dataType.simpleString()}"
             problem = f"{problem}, and is {wanted.simpleString()}; cast it afterwards."
-            raise InvalidResource(f"{problem} Every other name than {TIME}, {VALUE} and {LABELS} is that of a label.")
+            raise InvalidResource(
+                f"{problem} Every other name than {TIME}, {VALUE} and {LABELS} is that of a label."
+            )
 
 
 def batches(series: Sequence[SeriesSamples], schema: StructType) -> Iterator[pa.RecordBatch]:
@@ -60,11 +87,15 @@ def batches(series: Sequence[SeriesSamples], schema: StructType) -> Iterator[pa.
 
 def _column(series: Sequence[SeriesSamples], name: str, rows: pa.Array) -> pa.Array:
     if name == TIME:
-        return pa.array(np.concatenate([one.times_ms for one in series]) * 1000).cast(pa.timestamp("us", tz="UTC"))
+        return pa.array(np.concatenate([one.times_ms for one in series]) * 1000).cast(
+            pa.timestamp("us", tz="UTC")
+        )
     if name == VALUE:
         return pa.array(np.concatenate([one.values for one in series]))
     if name == LABELS:
-        return pa.array([list(one.labels.items()) for one in series], pa.map_(pa.string(), pa.string())).take(rows)
+        return pa.array(
+            [list(one.labels.items()) for one in series], pa.map_(pa.string(), pa.string())
+        ).take(rows)
     return pa.array([one.labels.get(name, "") for one in series], pa.string()).take(rows)
 
 
@@ -73,7 +104,9 @@ def _field(column: StructField) -> pa.Field:
     kinds = {TIME: pa.timestamp("us", tz="UTC"), VALUE: pa.float64()}
     kind = kinds.get(column.name, pa.string())
     if isinstance(column.dataType, MapType):
-        kind = pa.map_(pa.string(), pa.field("value", pa.string(), nullable=column.dataType.valueContainsNull))
+        kind = pa.map_(
+            pa.string(), pa.field("value", pa.string(), nullable=column.dataType.valueContainsNull)
+        )
     return pa.field(column.name, kind, nullable=column.nullable)
 
 
@@ -83,7 +116,18 @@ def _field(column: StructField) -> pa.Field:
 
 SERIES = ("nics", "client_bytes", "replication_bytes", "rates", "throttle_times")
 OPTIONS = (
-    *("url", "query", "preset", "series", "direction", "brokerLabel", "start", "end", "chunkSeconds", "labels"),
+    *(
+        "url",
+        "query",
+        "preset",
+        "series",
+        "direction",
+        "brokerLabel",
+        "start",
+        "end",
+        "chunkSeconds",
+        "labels",
+    ),
     *("token", "tokenFile", "username", "password", "caFile", "certificateFile", "keyFile"),
     *("replicaLabels", "externalLabels", "scrapeIntervalSeconds", "parallelRequests"),
 )
@@ -102,7 +146,9 @@ class SourceRequest:
     chunk_ms: int
 
     def pieces_ms(self) -> Iterator[tuple[int, int]]:
-        """Ranges that lie on whole chunks of the clock, so that the same times are read in the same pieces whatever was asked for."""
+        """Ranges that lie on whole chunks of the clock, so that the same times are read in the same
+        pieces whatever was asked for.
+        """
         at_ms = self.start_ms
         while at_ms < self.end_ms:
             upto_ms = min(self.end_ms, at_ms - at_ms % self.chunk_ms + self.chunk_ms)
@@ -118,14 +164,31 @@ def labels_of(options: Mapping[str, str]) -> tuple[str, ...]:
 def request_of(options: Mapping[str, str]) -> SourceRequest:
     """Raises InvalidResource for whatever is missing, unknown or makes no sense."""
     given = _Options(options)
-    server = PrometheusServer(given.required("url", "the server, such as http://prometheus:9090"), _login(given), given.get("caFile"))
+    server = PrometheusServer(
+        given.required("url", "the server, such as http://prometheus:9090"),
+        _login(given),
+        given.get("caFile"),
+    )
     now_seconds = time.time()
-    since = given.required("start", "the first moment: a time such as 2026-11-21T11:00:00Z, or how long ago, such as 2h")
-    start_ms, end_ms = (int(moment(text, now_seconds=now_seconds) * 1000) for text in (since, given.get("end") or "0s"))
+    since = given.required(
+        "start",
+        "the first moment: a time such as 2026-11-21T11:00:00Z, or how long ago, such as 2h",
+    )
+    start_ms, end_ms = (
+        int(moment(text, now_seconds=now_seconds) * 1000)
+        for text in (since, given.get("end") or "0s")
+    )
     if start_ms >= end_ms:
-        raise InvalidResource(f"There is no time between start={since} and end={given.get('end') or 'now'}: nothing can be read.")
+        raise InvalidResource(
+            f"There is no time between start={since} and end={given.get('end') or 'now'}: "
+            f"nothing can be read."
+        )
     return SourceRequest(
-        _selection(given, server), _history(given, server), start_ms, end_ms, given.count("chunkSeconds", _CHUNK_SECONDS) * 1000
+        _selection(given, server),
+        _history(given, server),
+        start_ms,
+        end_ms,
+        given.count("chunkSeconds", _CHUNK_SECONDS) * 1000,
     )
 
 
@@ -135,9 +198,18 @@ class _Options:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._given = {name.lower(): value for name, value in options.items()}
         known = {name.lower() for name in OPTIONS}
-        if unknown := sorted(name for name in self._given if name not in known and not name.startswith(HEADER)):
-            raise InvalidResource(f"There is no option {', '.join(unknown)}: take some of {', '.join(OPTIONS)}, {HEADER}NAME.")
-        self.headers = {name.removeprefix(HEADER): value for name, value in self._given.items() if name.startswith(HEADER)}
+        if unknown := sorted(
+            name for name in self._given if name not in known and not name.startswith(HEADER)
+        ):
+            raise InvalidResource(
+                f"There is no option {', '.join(unknown)}: take some of {', '.join(OPTIONS)}, "
+                f"{HEADER}NAME."
+            )
+        self.headers = {
+            name.removeprefix(HEADER): value
+            for name, value in self._given.items()
+            if name.startswith(HEADER)
+        }
 
     def get(self, name: str) -> str | None:
         return self._given.get(name.lower())
@@ -167,7 +239,9 @@ def _names(given: _Options, name: str) -> tuple[str, ...]:
 def _login(given: _Options) -> BearerLogin | BasicLogin | None:
     token, username, password = given.get("token"), given.get("username"), given.get("password")
     if (username is None) != (password is None) or (token and username):
-        raise InvalidResource("A login is either token (or tokenFile), or username together with password.")
+        raise InvalidResource(
+            "A login is either token (or tokenFile), or username together with password."
+        )
     if username is not None and password is not None:
         return BasicLogin(username, password)
     return BearerLogin(token) if token else None
@@ -176,16 +250,24 @@ def _login(given: _Options) -> BearerLogin | BasicLogin | None:
 def _selection(given: _Options, server: PrometheusServer) -> Selection:
     query, series = given.get("query"), given.get("series")
     if (query is None) == (series is None):
-        raise InvalidResource('Set either query (metric{label="value"}), or series (NICs, rates, ...) of a preset.')
+        raise InvalidResource(
+            'Set either query (metric{label="value"}), or series (NICs, rates, ...) of a preset.'
+        )
     if query is not None:
         return selection_of(query)
     preset = Preset(given.one_of("preset", tuple(Preset), Preset.NODE_EXPORTER))
     label = given.get("brokerLabel")
-    settings = MetricsSettings(server, preset, brokers=None if label is None else BrokerLabel(label))
-    of_direction: DirectionSelections = catalogue(settings)["produce" if _direction(given) == "produce" else "fetch"]
+    settings = MetricsSettings(
+        server, preset, brokers=None if label is None else BrokerLabel(label)
+    )
+    of_direction: DirectionSelections = catalogue(settings)[
+        "produce" if _direction(given) == "produce" else "fetch"
+    ]
     found: Selection | None = getattr(of_direction, given.one_of("series", SERIES, ""))
     if found is None:
-        raise InvalidResource(f"Preset {preset} has no {series}. Say with query which series they are.")
+        raise InvalidResource(
+            f"Preset {preset} has no {series}. Say with query which series they are."
+        )
     return found
 
 
@@ -200,7 +282,9 @@ def _history(given: _Options, server: PrometheusServer) -> HistorySettings:
     return HistorySettings(
         server,
         token_file=given.get("tokenFile"),
-        client_certificate=None if certificate is None or key is None else ClientCertificate(certificate, key),
+        client_certificate=None
+        if certificate is None or key is None
+        else ClientCertificate(certificate, key),
         headers=given.headers,
         replica_labels=_names(given, "replicaLabels"),
         external_labels=_names(given, "externalLabels"),
@@ -252,27 +336,38 @@ class PrometheusReader(DataSourceReader):  # type: ignore[misc]  # Spark comes w
 
     def partitions(self) -> list[InputPartition]:
         asked = self._request
-        chosen = choose_reader(asked.history, Probe(asked.selection, max(asked.start_ms, asked.end_ms - _PROBED_MS), asked.end_ms))
+        chosen = choose_reader(
+            asked.history,
+            Probe(asked.selection, max(asked.start_ms, asked.end_ms - _PROBED_MS), asked.end_ms),
+        )
         chosen.reader.close()
-        return [Piece(chosen.reader.name, start_ms, end_ms) for start_ms, end_ms in asked.pieces_ms()]
+        return [
+            Piece(chosen.reader.name, start_ms, end_ms) for start_ms, end_ms in asked.pieces_ms()
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, Piece):
             raise TypeError(f"{partition!r} is no piece of a query to Prometheus")
         transport = open_reader(partition.reader, self._request.history)
         try:
-            yield from batches(transport.read(self._request.selection, partition.start_ms, partition.end_ms), self._schema)
+            yield from batches(
+                transport.read(self._request.selection, partition.start_ms, partition.end_ms),
+                self._schema,
+            )
         finally:
             transport.close()
 
 
 def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("tidegate.prometheus")` known to the session; a second time changes nothing."""
+    """Make `spark.read.format("tidegate.prometheus")` known to the session; a second time changes
+    nothing.
+    """
     spark.dataSource.register(PrometheusSource)
 
 
 def usage_tables(spark: SparkSession, store: str) -> Mapping[str, DataFrame]:
-    """Each usage table by its name, of the store at this address or path. Nothing is read before a table is taken.
+    """Each usage table by its name, of the store at this address or path. Nothing is read before a
+    table is taken.
 
     Raises InvalidResource for another address.
     """
@@ -280,7 +375,9 @@ def usage_tables(spark: SparkSession, store: str) -> Mapping[str, DataFrame]:
 
 
 class _UsageTables(Mapping[str, DataFrame]):
-    """A frame has the files that manifests name when it is taken, with every row once: a folder also has files that count no more."""
+    """A frame has the files that manifests name when it is taken, with every row once: a folder
+    also has files that count no more.
+    """
 
     def __init__(self, spark: SparkSession, store: UsageStore, url: str) -> None:
         self._spark = spark

@@ -1,7 +1,9 @@
-"""A whole run: hours are ingested and published, then the hourly and daily tables that are made of them.
+"""A whole run: hours are ingested and published, then the hourly and daily tables that are made of
+them.
 
-Each window is published by itself, the finer table first, so a run that is killed leaves whole windows, and one that is repeated leaves the
-same ones. Days are made when they are over, and again when one of their hours is published again.
+Each window is published by itself, the finer table first, so a run that is killed leaves whole
+windows, and one that is repeated leaves the same ones. Days are made when they are over, and again
+when one of their hours is published again.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +19,16 @@ from tidegate.errors import NotFound
 from tidegate.rollup.ingest import IngestOrder, WorkItem, brokers_between
 from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
-from tidegate.rollup.spark.stages import broker_sums, frame_of, ingest_all, stage_frame, state_sums, tier_sums, tiers_by_hour, usage_sums
+from tidegate.rollup.spark.stages import (
+    broker_sums,
+    frame_of,
+    ingest_all,
+    stage_frame,
+    state_sums,
+    tier_sums,
+    tiers_by_hour,
+    usage_sums,
+)
 from tidegate.rollup.tables.format import Manifest
 from tidegate.rollup.tables.publication import Publication, StagedFile, discard_staging, publish
 from tidegate.rollup.tables.store import UsageStore, stamps
@@ -34,7 +45,8 @@ from tidegate.rollup.terms.sources import AuditLine, PolicyMember, PolicyTerms
 _MEMBERS = "user string, client_id string, tier string"
 _STATES = (
     "window_start timestamp, tier string, direction string, throttle_episodes int, "
-    "seconds_contract double, seconds_stepping double, seconds_throttled double, seconds_relaxing double"
+    "seconds_contract double, seconds_stepping double, seconds_throttled double, "
+    "seconds_relaxing double"
 )
 Rows = Callable[[], DataFrame]
 
@@ -49,7 +61,9 @@ class Coarser:
     states: Mapping[int, Sequence[TierStates]]
 
     def tables(self, starts: range) -> Iterator[tuple[str, Rows]]:
-        """The tables of neighbouring windows, each with how to make its rows once those before it are published."""
+        """The tables of neighbouring windows, each with how to make its rows once those before it
+        are published.
+        """
         span_ms, is_hours = starts.step, starts.step == HOUR_MS
         suffix = "1h" if is_hours else "1d"
 
@@ -60,17 +74,30 @@ class Coarser:
             return self._members() if is_hours else tiers_by_hour(finer("usage_1h"))
 
         def states() -> DataFrame:
-            return self._states(starts) if is_hours else state_sums(finer("tier_1h"), window_ms=span_ms)
+            return (
+                self._states(starts)
+                if is_hours
+                else state_sums(finer("tier_1h"), window_ms=span_ms)
+            )
 
         yield f"usage_{suffix}", lambda: usage_sums(finer("usage_5m"), tiers(), window_ms=span_ms)
         yield f"broker_{suffix}", lambda: broker_sums(finer("broker_5m"), window_ms=span_ms)
-        yield f"tier_{suffix}", lambda: tier_sums(finer("usage_5m"), tiers(), states(), window_ms=span_ms)
+        yield (
+            f"tier_{suffix}",
+            lambda: tier_sums(finer("usage_5m"), tiers(), states(), window_ms=span_ms),
+        )
 
     def _members(self) -> DataFrame:
-        return self.spark.createDataFrame([(*one.client, one.tier.key) for one in self.members], _MEMBERS)
+        return self.spark.createDataFrame(
+            [(*one.client, one.tier.key) for one in self.members], _MEMBERS
+        )
 
     def _states(self, starts: range) -> DataFrame:
-        rows = [(datetime.fromtimestamp(at / 1000, UTC), *astuple(one)) for at in starts for one in self.states.get(at, ())]
+        rows = [
+            (datetime.fromtimestamp(at / 1000, UTC), *astuple(one))
+            for at in starts
+            for one in self.states.get(at, ())
+        ]
         return self.spark.createDataFrame(rows, _STATES)
 
 
@@ -82,9 +109,10 @@ _WINDOWS_AT_ONCE = 24
 class RollupRun:
     """What to do: from a whole hour on as far as `end_ms`, which is on an edge of five minutes.
 
-    An hour that is not over by then is published as far as it is, and again by a later run. Without `policy` nothing is known of tiers,
-    contracts and limits; without `retention` nothing is let go. `trail` are lines of the audit trail, for who has none of the operator's
-    metrics. `tell` gets a sentence for each step, for logs; `progress` counts within them.
+    An hour that is not over by then is published as far as it is, and again by a later run. Without
+    `policy` nothing is known of tiers, contracts and limits; without `retention` nothing is let go.
+    `trail` are lines of the audit trail, for who has none of the operator's metrics. `tell` gets a
+    sentence for each step, for logs; `progress` counts within them.
     """
 
     order: IngestOrder
@@ -104,12 +132,20 @@ class RollupRun:
 
     @property
     def days(self) -> range:
-        """The days that it touches and that are over now: a gap that is filled later changes its day, too."""
-        return range(self.start_ms - self.start_ms % DAY_MS, min(self.end_ms, self.clock_ms() - DAY_MS + 1), DAY_MS)
+        """The days that it touches and that are over now: a gap that is filled later changes its
+        day, too.
+        """
+        return range(
+            self.start_ms - self.start_ms % DAY_MS,
+            min(self.end_ms, self.clock_ms() - DAY_MS + 1),
+            DAY_MS,
+        )
 
 
 def run_rollup(spark: SparkSession, run: RollupRun, transport: Transport) -> list[Manifest]:
-    """Carry it out; returns what was published, in the order in which it was. Raises tidegate.errors; a repeated run goes on."""
+    """Carry it out; returns what was published, in the order in which it was. Raises
+    tidegate.errors; a repeated run goes on.
+    """
     store = UsageStore.at(run.order.store_url)
     store.require_version()
     published = _Rollup(spark, run, store, (run.hours, run.days)).publish_all(transport)
@@ -122,7 +158,9 @@ def run_rollup(spark: SparkSession, run: RollupRun, transport: Transport) -> lis
 
 @dataclass(frozen=True)
 class _Rollup:
-    """One run on one store. `spans` are its hours and its days: a day that ends meanwhile is left to the next run."""
+    """One run on one store. `spans` are its hours and its days: a day that ends meanwhile is left
+    to the next run.
+    """
 
     spark: SparkSession
     run: RollupRun
@@ -132,7 +170,12 @@ class _Rollup:
     @cached_property
     def windows(self) -> Count:
         """At first as many as there can be."""
-        most = sum(len(starts) for starts in self.spans for kind in TABLES.values() if kind.published_ms == starts.step)
+        most = sum(
+            len(starts)
+            for starts in self.spans
+            for kind in TABLES.values()
+            if kind.published_ms == starts.step
+        )
         return Count(self.run.progress, Step.PUBLISHED, most)
 
     def publish_all(self, transport: Transport) -> list[Manifest]:
@@ -140,7 +183,12 @@ class _Rollup:
         terms = self._terms(transport, brokers)
         published = self._ingested(brokers, terms)
         states = {start_ms: one.tiers for start_ms, one in terms.items()}
-        coarser = Coarser(self.spark, self.run.order.store_url, self.run.policy.members if self.run.policy else (), states)
+        coarser = Coarser(
+            self.spark,
+            self.run.order.store_url,
+            self.run.policy.members if self.run.policy else (),
+            states,
+        )
         for starts in self.spans:
             for first in range(0, len(starts), _WINDOWS_AT_ONCE):
                 published += self._summed(coarser, starts[first : first + _WINDOWS_AT_ONCE])
@@ -149,34 +197,66 @@ class _Rollup:
     def _brokers(self, transport: Transport) -> Sequence[int]:
         run = self.run
         brokers = brokers_between(transport, run.order.metrics, run.start_ms, run.end_ms)
-        run.tell(f"reading {len(run.hours) * len(brokers)} hours of {len(brokers)} brokers by {run.order.transport}")
+        run.tell(
+            f"reading {len(run.hours) * len(brokers)} hours of {len(brokers)} brokers by "
+            f"{run.order.transport}"
+        )
         if not brokers:
-            problem = "Prometheus has nothing of any broker in these hours, so nothing was published and what is published stays as it is."
-            raise NotFound(Reason.METRICS_MISSING, f"{problem} Is the preset right, and does it keep samples for so long?")
+            problem = (
+                "Prometheus has nothing of any broker in these hours, so nothing was "
+                "published and what is published stays as it is."
+            )
+            raise NotFound(
+                Reason.METRICS_MISSING,
+                f"{problem} Is the preset right, and does it keep samples for so long?",
+            )
         return brokers
 
     def _terms(self, transport: Transport, brokers: Sequence[int]) -> Mapping[int, StretchTerms]:
         reader = TermsReader(transport, self.run.order.metrics, self.run.policy, self.run.trail)
-        terms = {start_ms: reader.of(start_ms, self._end(start_ms), brokers) for start_ms in self.run.hours}
+        terms = {
+            start_ms: reader.of(start_ms, self._end(start_ms), brokers)
+            for start_ms in self.run.hours
+        }
         for words in dict.fromkeys(one.words for one in terms.values()):
-            self.run.tell(f"{words} for {sum(one.words == words for one in terms.values())} of {len(terms)} hours")
+            self.run.tell(
+                f"{words} for {sum(one.words == words for one in terms.values())} of "
+                f"{len(terms)} hours"
+            )
         return terms
 
-    def _ingested(self, brokers: Sequence[int], terms: Mapping[int, StretchTerms]) -> list[Manifest]:
+    def _ingested(
+        self, brokers: Sequence[int], terms: Mapping[int, StretchTerms]
+    ) -> list[Manifest]:
         run, parts = self.run, count()
-        items = [WorkItem(broker, start_ms, self._end(start_ms), part=next(parts)) for start_ms in run.hours for broker in brokers]
-        promised = {(start_ms, broker): rates for start_ms, one in terms.items() for broker, rates in one.brokers.items()}
+        items = [
+            WorkItem(broker, start_ms, self._end(start_ms), part=next(parts))
+            for start_ms in run.hours
+            for broker in brokers
+        ]
+        promised = {
+            (start_ms, broker): rates
+            for start_ms, one in terms.items()
+            for broker, rates in one.brokers.items()
+        }
         staged = ingest_all(self.spark, replace(run.order, terms=promised), items, run.progress)
         known = sorted({file.window_start_ms for file in staged if file.table == "broker_5m"})
         left = len(run.hours) - len(known)
         self.windows.left_out(left * len(_FINE))
         if left:
             run.tell(f"{left} hours of which Prometheus has nothing are left as they are")
-        sources = {start_ms: f"{run.order.transport}; {terms[start_ms].words}" for start_ms in known}
-        return [self._published(staged, table=table, start_ms=start_ms, source=sources[start_ms]) for start_ms in known for table in _FINE]
+        sources = {
+            start_ms: f"{run.order.transport}; {terms[start_ms].words}" for start_ms in known
+        }
+        return [
+            self._published(staged, table=table, start_ms=start_ms, source=sources[start_ms])
+            for start_ms in known
+            for table in _FINE
+        ]
 
     def _summed(self, coarser: Coarser, starts: range) -> list[Manifest]:
-        """Several windows in one pass over their finer rows, for a pass costs mostly its start; each is published by itself.
+        """Several windows in one pass over their finer rows, for a pass costs mostly its start;
+        each is published by itself.
 
         None of which nothing finer is published: it is unknown then whether there was any usage.
         """
@@ -184,13 +264,19 @@ class _Rollup:
         order = self.run.order
         for table, rows in coarser.tables(starts):
             finer = sorted({rule.finer for rule in RULES if rule.coarser == table})
-            sources = {start_ms: stamps(self.store, finer, start_ms, start_ms + starts.step) for start_ms in starts}
+            sources = {
+                start_ms: stamps(self.store, finer, start_ms, start_ms + starts.step)
+                for start_ms in starts
+            }
             known = [start_ms for start_ms in starts if sources[start_ms]]
             self.windows.left_out(len(starts) - len(known))
             if known:
                 self.run.tell(f"adding up {table}")
                 staged = stage_frame(rows(), order.store_url, order.run_id, table)
-                published += [self._published(staged, table=table, start_ms=at, made_from=sources[at]) for at in known]
+                published += [
+                    self._published(staged, table=table, start_ms=at, made_from=sources[at])
+                    for at in known
+                ]
         return published
 
     def _published(
@@ -202,9 +288,16 @@ class _Rollup:
         source: str = "",
         made_from: Mapping[str, str] | None = None,
     ) -> Manifest:
-        of_window = [file for file in staged if (file.table, file.window_start_ms) == (table, start_ms)]
+        of_window = [
+            file for file in staged if (file.table, file.window_start_ms) == (table, start_ms)
+        ]
         publication = Publication(
-            table=table, window_start_ms=start_ms, run_id=self.run.order.run_id, staged=of_window, source=source, made_from=made_from or {}
+            table=table,
+            window_start_ms=start_ms,
+            run_id=self.run.order.run_id,
+            staged=of_window,
+            source=source,
+            made_from=made_from or {},
         )
         manifest = publish(self.store, publication, now_ms=self.run.clock_ms())
         self.windows.done()

@@ -1,4 +1,5 @@
-"""One Spark session for a whole run: in this process's own Java machine (`local[*]`), without a port that the network sees.
+"""One Spark session for a whole run: in this process's own Java machine (`local[*]`), without a
+port that the network sees.
 
 On a cluster the executors are Pods; those settings are the Job's and come in as `further`.
 """
@@ -13,16 +14,22 @@ from pyspark.sql import SparkSession as SparkSession
 
 # A task that fails is tried twice more, as it would be on a cluster.
 LOCAL = "local[*,3]"
-_LOGGING = Path(__file__).with_name("log4j2.properties")  # a level set later does not count for what Spark says while it starts
-# Of more groups than these Spark sorts rows before it adds them up, and has one at a time. Its default of 128 is few for short lists; but
-# an empty sketch takes 12 KB, so those of a cluster with 200,000 clients would not fit into the heap.
+_LOGGING = Path(__file__).with_name(
+    "log4j2.properties"
+)  # a level set later does not count for what Spark says while it starts
+# Of more groups than these Spark sorts rows before it adds them up, and has one at a time. Its
+# default of 128 is few for short lists; but an empty sketch takes 12 KB, so those of a cluster with
+# 200,000 clients would not fit into the heap.
 _HASHED_KEYS = 12_288
 WORKER_DAEMON = "tidegate.rollup.spark.worker_daemon"
-# A run is over before code that was compiled twice pays: without the second compiler even 10 million samples take no longer, and a sixth
-# less of the processors. Classes fill more than the metaspace that Java begins with, which would be four collections of the whole heap.
-# Rows pass through and few stay: beside a young generation of a third of the heap, as is usual, this small one saves a cold hour of 10,000
-# series 0.1 GB and costs it a second; longer runs save more.
-_JAVA_OPTIONS = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m -XX:MaxNewSize=96m"
+# A run is over before code that was compiled twice pays: without the second compiler even 10
+# million samples take no longer, and a sixth less of the processors. Classes fill more than the
+# metaspace that Java begins with, which would be four collections of the whole heap. Rows pass
+# through and few stay: beside a young generation of a third of the heap, as is usual, this small
+# one saves a cold hour of 10,000 series 0.1 GB and costs it a second; longer runs save more.
+_JAVA_OPTIONS = (
+    "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m -XX:MaxNewSize=96m"
+)
 _SQL_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
@@ -37,15 +44,19 @@ _SQL_SETTINGS = {
 def spark_session(
     name: str, *, master: str = LOCAL, memory: str = "1g", further: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Open for the block. `memory` is the heap of the driver; it counts only where no Java machine runs in this process yet.
+    """Open for the block. `memory` is the heap of the driver; it counts only where no Java machine
+    runs in this process yet.
 
-    Where a session is open already, in a notebook, its Java machine does the work, with settings of our own, and stays.
+    Where a session is open already, in a notebook, its Java machine does the work, with settings of
+    our own, and stays.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
         yield _beside(running)
         return
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # workers would take any python3 otherwise, which need not have our packages
+    os.environ["PYSPARK_PYTHON"] = (
+        sys.executable
+    )  # workers would take any python3 otherwise, which need not have our packages
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in {**_settings(memory), **(further or {})}.items():
         builder = builder.config(key, value)
@@ -73,7 +84,8 @@ def _settings(memory: str) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": java_options,
-        "spark.executor.extraJavaOptions": java_options,  # executors are Pods of the same image, and have the file at the same path
+        # executors are Pods of the same image, and have the file at the same path
+        "spark.executor.extraJavaOptions": java_options,
         **_SQL_SETTINGS,
         "spark.speculation": "false",
         "spark.python.worker.reuse": "true",

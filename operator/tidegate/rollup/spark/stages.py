@@ -1,7 +1,9 @@
-"""The two stages of a run on Spark: workers ingest samples broker by broker, then rows of 5 minutes are added up to hours and days.
+"""The two stages of a run on Spark: workers ingest samples broker by broker, then rows of 5 minutes
+are added up to hours and days.
 
-The first stage has a task for each broker and range, tried again by Spark's scheduler where a worker dies. No sample crosses into the Java
-machine: a task gives back only the records of the files that it staged.
+The first stage has a task for each broker and range, tried again by Spark's scheduler where a
+worker dies. No sample crosses into the Java machine: a task gives back only the records of the
+files that it staged.
 """
 
 import re
@@ -20,7 +22,14 @@ from pyspark.sql import functions as columns
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from controller_logic.reasons import Reason
-from tidegate.errors import Incomplete, InvalidResource, NotFound, RetryLater, TidegateError, Unauthorized
+from tidegate.errors import (
+    Incomplete,
+    InvalidResource,
+    NotFound,
+    RetryLater,
+    TidegateError,
+    Unauthorized,
+)
 from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest
 from tidegate.rollup.samples import Progress, Step, unwatched
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES
@@ -31,12 +40,21 @@ from tidegate.rollup.tables.store import Part, UsageStore
 _LOOK_SECONDS = 0.5
 
 
-def ingest_all(spark: SparkSession, order: IngestOrder, items: Sequence[WorkItem], progress: Progress = unwatched) -> list[StagedFile]:
-    """Carry all items out; no item, no file. Raises PySparkException when a task failed each time that it was tried."""
+def ingest_all(
+    spark: SparkSession,
+    order: IngestOrder,
+    items: Sequence[WorkItem],
+    progress: Progress = unwatched,
+) -> list[StagedFile]:
+    """Carry all items out; no item, no file. Raises PySparkException when a task failed each time
+    that it was tried.
+    """
     if not items:
         return []
     ended = spark.sparkContext.accumulator(0)
-    tasks = spark.sparkContext.parallelize(items, numSlices=len(items)).flatMap(partial(_counted, ended, order))
+    tasks = spark.sparkContext.parallelize(items, numSlices=len(items)).flatMap(
+        partial(_counted, ended, order)
+    )
     with _repeated(lambda: progress(Step.INGESTED, ended.value, len(items))):
         staged = list(tasks.collect())
     progress(Step.INGESTED, len(items), len(items))
@@ -44,7 +62,9 @@ def ingest_all(spark: SparkSession, order: IngestOrder, items: Sequence[WorkItem
 
 
 def _counted(ended: Accumulator[int], order: IngestOrder, item: WorkItem) -> list[StagedFile]:
-    """Spark counts what a task added once, when the task has ended well, however often it was tried."""
+    """Spark counts what a task added once, when the task has ended well, however often it was
+    tried.
+    """
     staged = ingest(order, item)
     ended.add(1)
     return staged
@@ -70,34 +90,46 @@ def _repeated(look: Callable[[], None]) -> Iterator[None]:
 
 
 # The second stage. Sums of finer rows are those of the coarser ones, to the byte. Percentiles are
-# exact, by nearest rank over the 5-minute rates of a row's group. The sketch beside them (KLL) is for
-# whoever wants percentiles over longer times: sketches merge, percentiles do not.
+# exact, by nearest rank over the 5-minute rates of a row's group. The sketch beside them (KLL) is
+# for whoever wants percentiles over longer times: sketches merge, percentiles do not.
 
 
-# 99 of 100 ranks are within 0.31 % at this size (DataSketches: 2.296 / k^0.9021); a sketch of up to so many values holds them all.
+# 99 of 100 ranks are within 0.31 % at this size (DataSketches: 2.296 / k^0.9021); a sketch of up to
+# so many values holds them all.
 SKETCH_SIZE = 1536
 _GRAINS = {HOUR_MS: "HOUR", DAY_MS: "DAY"}
 _SECONDS = FIVE_MINUTES_MS / 1000
 
 
 def usage_sums(fine: DataFrame, tiers: DataFrame, *, window_ms: int) -> DataFrame:
-    """`usage_5m` -> `usage_1h` or `usage_1d`. `tiers` says who is a member of which, as `in_tiers` takes it."""
+    """`usage_5m` -> `usage_1h` or `usage_1d`. `tiers` says who is a member of which, as `in_tiers`
+    takes it.
+    """
     windows = window_ms // FIVE_MINUTES_MS
     named = in_tiers(fine, tiers)
-    grouped = named.groupBy(_start(window_ms), "broker", "user", "client_id", "tier", "direction").agg(
+    grouped = named.groupBy(
+        _start(window_ms), "broker", "user", "client_id", "tier", "direction"
+    ).agg(
         *_summed(),
         columns.sum("samples").cast("int").alias("samples"),
         (columns.sum("coverage") / windows).alias("coverage"),
         columns.sort_array(columns.collect_list("bytes")).alias("values"),
-        columns.kll_sketch_agg_double(columns.col("bytes") / _SECONDS, columns.lit(SKETCH_SIZE)).alias("sketch"),
+        columns.kll_sketch_agg_double(
+            columns.col("bytes") / _SECONDS, columns.lit(SKETCH_SIZE)
+        ).alias("sketch"),
     )
     return _with_percentiles(grouped)
 
 
 def broker_sums(fine: DataFrame, *, window_ms: int) -> DataFrame:
     """`broker_5m` -> `broker_1h` or `broker_1d`. The limit is the last one that was in force."""
-    counted = [columns.sum(name).alias(name) for name in ("nic_bytes", "client_bytes", "replication_bytes", "unattributed_bytes")]
-    last_limit = columns.max_by("limit", columns.when(columns.col("limit").isNotNull(), columns.col("window_start"))).alias("limit")
+    counted = [
+        columns.sum(name).alias(name)
+        for name in ("nic_bytes", "client_bytes", "replication_bytes", "unattributed_bytes")
+    ]
+    last_limit = columns.max_by(
+        "limit", columns.when(columns.col("limit").isNotNull(), columns.col("window_start"))
+    ).alias("limit")
     over = columns.sum("over_limit_seconds").alias("over_limit_seconds")
     return fine.groupBy(_start(window_ms), "broker", "direction").agg(*counted, last_limit, over)
 
@@ -105,21 +137,31 @@ def broker_sums(fine: DataFrame, *, window_ms: int) -> DataFrame:
 def tier_sums(fine: DataFrame, tiers: DataFrame, states: DataFrame, *, window_ms: int) -> DataFrame:
     """`usage_5m` -> `tier_1h` or `tier_1d`, over the members of each tier.
 
-    A member's 5-minute rate is that of all brokers together. `states` has window_start, tier, direction, throttle_episodes and the
-    seconds_*; a tier that is only in them has a row without bytes.
+    A member's 5-minute rate is that of all brokers together. `states` has window_start, tier,
+    direction, throttle_episodes and the seconds_*; a tier that is only in them has a row without
+    bytes.
     """
-    rates = in_tiers(fine, tiers).where("tier != ''").groupBy("window_start", "tier", "user", "client_id", "direction").agg(*_summed())
+    rates = (
+        in_tiers(fine, tiers)
+        .where("tier != ''")
+        .groupBy("window_start", "tier", "user", "client_id", "direction")
+        .agg(*_summed())
+    )
     grouped = rates.groupBy(_start(window_ms), "tier", "direction").agg(
         *_summed(), columns.sort_array(columns.collect_list("bytes")).alias("values")
     )
-    joined = _with_percentiles(grouped).join(columns.broadcast(states), ["window_start", "tier", "direction"], "full")
+    joined = _with_percentiles(grouped).join(
+        columns.broadcast(states), ["window_start", "tier", "direction"], "full"
+    )
     seconds = [name for name in states.columns if name.startswith("seconds_")]
     floats = ["peak_rate", "throttled_seconds", "over_contract_seconds", *seconds]
     return joined.fillna(0.0, floats).fillna(0, ["bytes", "deferred_bytes", "throttle_episodes"])
 
 
 def in_tiers(fine: DataFrame, tiers: DataFrame) -> DataFrame:
-    """Rows of 5 minutes with their tier, "" for clients of none. `tiers` has user, client_id, tier, and `hour` where that may change."""
+    """Rows of 5 minutes with their tier, "" for clients of none. `tiers` has user, client_id, tier,
+    and `hour` where that may change.
+    """
     keys = ["user", "client_id"]
     if "hour" in tiers.columns:
         keys.append("hour")
@@ -129,12 +171,16 @@ def in_tiers(fine: DataFrame, tiers: DataFrame) -> DataFrame:
 
 def tiers_by_hour(usage: DataFrame) -> DataFrame:
     """`usage_1h` -> who was a member of which tier in each hour."""
-    return usage.select(columns.col("window_start").alias("hour"), "user", "client_id", "tier").distinct()
+    return usage.select(
+        columns.col("window_start").alias("hour"), "user", "client_id", "tier"
+    ).distinct()
 
 
 def state_sums(hours: DataFrame, *, window_ms: int) -> DataFrame:
     """`tier_1h` -> the states of tiers over longer windows."""
-    summed = [columns.sum(name).alias(name) for name in hours.columns if name.startswith("seconds_")]
+    summed = [
+        columns.sum(name).alias(name) for name in hours.columns if name.startswith("seconds_")
+    ]
     episodes = columns.sum("throttle_episodes").cast("int").alias("throttle_episodes")
     return hours.groupBy(_start(window_ms), "tier", "direction").agg(episodes, *summed)
 
@@ -156,7 +202,10 @@ def _summed() -> list[Column]:
 def _with_percentiles(grouped: DataFrame) -> DataFrame:
     """Nearest rank: the smallest value that at least so many of all are not above."""
     ranked = {
-        f"p{percent}": columns.expr(f"element_at(values, cast((size(values) * {percent} + 99) div 100 as int))") / _SECONDS
+        f"p{percent}": columns.expr(
+            f"element_at(values, cast((size(values) * {percent} + 99) div 100 as int))"
+        )
+        / _SECONDS
         for percent in (50, 95, 99)
     }
     return grouped.withColumns(ranked).drop("values")
@@ -166,10 +215,15 @@ def _with_percentiles(grouped: DataFrame) -> DataFrame:
 # where Spark has no reader of its own for the storage.
 
 
-_RECORD = "table string, window_start_ms long, path string, rows long, size_bytes long, sha256 string, sums map<string, long>"
+_RECORD = (
+    "table string, window_start_ms long, path string, rows long, size_bytes long, sha256 "
+    "string, sums map<string, long>"
+)
 
 
-def frame_of(spark: SparkSession, store_url: str, table: str, start_ms: int, end_ms: int) -> DataFrame:
+def frame_of(
+    spark: SparkSession, store_url: str, table: str, start_ms: int, end_ms: int
+) -> DataFrame:
     """All rows of the table with a window_start in [start_ms, end_ms), each once."""
     files = _files(store_url, table, start_ms, end_ms)
     if files is None or not all(file.startswith("/") for file in files):
@@ -189,27 +243,42 @@ def stage_frame(rows: DataFrame, store_url: str, run_id: str, table: str) -> lis
 
 
 def _files(store_url: str, table: str, start_ms: int, end_ms: int) -> list[str] | None:
-    """None while a file has rows in the range that are valid no more: then only a reader that knows of it may read."""
+    """None while a file has rows in the range that are valid no more: then only a reader that knows
+    of it may read.
+    """
     try:
         return UsageStore.at(store_url).files(table, start_ms, end_ms)
     except Incomplete:
         return None
 
 
-def _read_by_workers(spark: SparkSession, store_url: str, table: str, *, start_ms: int, end_ms: int) -> DataFrame:
-    pieces = [(part, file) for part in UsageStore.at(store_url).parts(table, start_ms, end_ms) for file in part.files]
+def _read_by_workers(
+    spark: SparkSession, store_url: str, table: str, *, start_ms: int, end_ms: int
+) -> DataFrame:
+    pieces = [
+        (part, file)
+        for part in UsageStore.at(store_url).parts(table, start_ms, end_ms)
+        for file in part.files
+    ]
     schema = from_arrow_schema(TABLES[table].schema, prefer_timestamp_ntz=False)
-    return spark.range(len(pieces)).mapInArrow(partial(_read, store_url, pieces, (start_ms, end_ms)), schema)
+    return spark.range(len(pieces)).mapInArrow(
+        partial(_read, store_url, pieces, (start_ms, end_ms)), schema
+    )
 
 
 def _read(
-    store_url: str, pieces: Sequence[tuple[Part, PublishedFile]], span: tuple[int, int], batches: Iterator[pa.RecordBatch]
+    store_url: str,
+    pieces: Sequence[tuple[Part, PublishedFile]],
+    span: tuple[int, int],
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     store = UsageStore.at(store_url)
     for batch in batches:
         for number in batch.column(0).to_pylist():
             part, file = pieces[number]
-            yield from _with_sparks_times(store.file_rows(part, file, start_ms=span[0], end_ms=span[1])).to_batches()
+            yield from _with_sparks_times(
+                store.file_rows(part, file, start_ms=span[0], end_ms=span[1])
+            ).to_batches()
 
 
 def _with_sparks_times(rows: pa.Table) -> pa.Table:
@@ -218,7 +287,9 @@ def _with_sparks_times(rows: pa.Table) -> pa.Table:
     return rows.set_column(rows.schema.get_field_index("window_start"), "window_start", times)
 
 
-def _stage(store_url: str, run_id: str, table: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _stage(
+    store_url: str, run_id: str, table: str, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     found = list(batches)
     if not found:
         return
@@ -246,7 +317,9 @@ _ARROW_RECORD = pa.schema(
 
 
 _RAISED = re.compile(r"^tidegate\.[\w.]+\.(?P<kind>[A-Z]\w+): (?P<message>.+)$", re.MULTILINE)
-_LOST = re.compile(r"ExecutorLostFailure|Python worker exited unexpectedly|OutOfMemoryError|MemoryError")
+_LOST = re.compile(
+    r"ExecutorLostFailure|Python worker exited unexpectedly|OutOfMemoryError|MemoryError"
+)
 _MADE: Mapping[str, Callable[[str], TidegateError]] = {
     "InvalidResource": InvalidResource,
     "NotFound": lambda message: NotFound(Reason.METRICS_MISSING, message),
@@ -258,7 +331,8 @@ _MADE: Mapping[str, Callable[[str], TidegateError]] = {
 
 @contextmanager
 def workers_errors() -> Iterator[None]:
-    """Raises the worker's own error in place of Spark's, where it was one of tidegate.errors; RetryLater where the worker was lost.
+    """Raises the worker's own error in place of Spark's, where it was one of tidegate.errors;
+    RetryLater where the worker was lost.
 
     Everything else goes on as it is: it is a bug.
     """
@@ -272,7 +346,9 @@ def workers_errors() -> Iterator[None]:
 
 
 def from_worker(text: str) -> TidegateError | None:
-    """The last error in the text of Spark's, which is the one that ended the run; a kind that may pass by itself comes as Incomplete."""
+    """The last error in the text of Spark's, which is the one that ended the run; a kind that may
+    pass by itself comes as Incomplete.
+    """
     found = list(_RAISED.finditer(text))
     if found:
         kind, message = found[-1]["kind"], found[-1]["message"]
@@ -280,7 +356,10 @@ def from_worker(text: str) -> TidegateError | None:
     lost = _LOST.search(text)
     if lost is None:
         return None
-    problem = f"Spark lost workers again and again ({lost[0]}), as it happens when they get too little memory; what is published is whole."
+    problem = (
+        f"Spark lost workers again and again ({lost[0]}), as it happens when they get too "
+        f"little memory; what is published is whole."
+    )
     return RetryLater(Reason.USAGE_INCOMPLETE, f"{problem} Give the policy's rollup more memory.")
 
 

@@ -1,8 +1,10 @@
-"""The process that Spark forks its Python workers from, with what they need imported already: `spark.python.daemon.module`.
+"""The process that Spark forks its Python workers from, with what they need imported already:
+`spark.python.daemon.module`.
 
-Spark's own daemon imports nothing, so each worker takes most of a second to import pyarrow and numpy for itself, and memory to keep them.
-Forked from here they have both at once and share the memory. That is safe as long as nothing imported here starts a thread; the one of
-pyarrow's allocator ends at a fork by itself.
+Spark's own daemon imports nothing, so each worker takes most of a second to import pyarrow and
+numpy for itself, and memory to keep them. Forked from here they have both at once and share the
+memory. That is safe as long as nothing imported here starts a thread; the one of pyarrow's
+allocator ends at a fork by itself.
 """
 
 import gc
@@ -18,7 +20,9 @@ PRELOADED = (worker, ingest, stages)
 
 def main() -> None:
     """Serve forks until Spark closes standard input."""
-    gc.freeze()  # a collection in a worker would write to every object, and what is written to is shared no longer
+    # a collection in a worker would write to every object, and what is written to is shared no
+    # longer
+    gc.freeze()
     manager()
 
 

@@ -1,7 +1,8 @@
-"""What lies in a store: names of runs and windows, rows as the content of files, and the manifests that make files count.
+"""What lies in a store: names of runs and windows, rows as the content of files, and the manifests
+that make files count.
 
-A file's rows are in the order of the table's key; zstd; one content for the same rows. A manifest is the statement of which files are the
-rows of one window of one table.
+A file's rows are in the order of the table's key; zstd; one content for the same rows. A manifest
+is the statement of which files are the rows of one window of one table.
 """
 
 import hashlib
@@ -29,14 +30,19 @@ _FORM = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 
 def new_run_id(now_ms: int) -> str:
-    """`20261122T071500Z-9f86d081`: unique, also among attempts of the same Job; never derive it from the window instead."""
+    """`20261122T071500Z-9f86d081`: unique, also among attempts of the same Job; never derive it
+    from the window instead.
+    """
     return f"{datetime.fromtimestamp(now_ms / 1000, tz=UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
 
 
 def require_run_id(run_id: str) -> str:
     """Raises InvalidResource for what cannot be part of a file's name everywhere."""
     if not _FORM.fullmatch(run_id):
-        raise InvalidResource(f"{run_id!r} cannot name a run: up to 63 letters, digits and dashes, neither end a dash.")
+        raise InvalidResource(
+            f"{run_id!r} cannot name a run: up to 63 letters, digits and dashes, neither end a "
+            f"dash."
+        )
     return run_id
 
 
@@ -57,12 +63,17 @@ class Window:
     def __post_init__(self) -> None:
         span_ms = self.end_ms - self.start_ms
         if span_ms not in (HOUR_MS, DAY_MS) or self.start_ms % span_ms:
-            raise InvalidResource(f"{self.start_ms}..{self.end_ms} ms is no whole hour or day: usage is published by those only.")
+            raise InvalidResource(
+                f"{self.start_ms}..{self.end_ms} ms is no whole hour or day: usage is published "
+                f"by those only."
+            )
 
     @property
     def name(self) -> str:
         """`2026-11-22T07` or `2026-11-22`."""
-        return _time(self.start_ms).strftime(_HOUR if self.end_ms - self.start_ms == HOUR_MS else _DAY)
+        return _time(self.start_ms).strftime(
+            _HOUR if self.end_ms - self.start_ms == HOUR_MS else _DAY
+        )
 
     @property
     def day(self) -> "Window":
@@ -72,19 +83,28 @@ class Window:
 
     def overlaps(self, start_ms: int | None, end_ms: int | None) -> bool:
         """Whether any of it lies in [start, end); None = no bound."""
-        return (end_ms is None or self.start_ms < end_ms) and (start_ms is None or start_ms < self.end_ms)
+        return (end_ms is None or self.start_ms < end_ms) and (
+            start_ms is None or start_ms < self.end_ms
+        )
 
     def folder(self, kind: TableKind) -> str:
-        """`usage_5m/dt=2026-11-22/hour=07`; only tables that have several rows an hour have folders for hours."""
+        """`usage_5m/dt=2026-11-22/hour=07`; only tables that have several rows an hour have folders
+        for hours.
+        """
         day = f"{kind.name}/dt={_time(self.start_ms).strftime(_DAY)}"
         is_hour = self.end_ms - self.start_ms == HOUR_MS
-        return f"{day}/hour={_time(self.start_ms):%H}" if is_hour and kind.window_ms < HOUR_MS else day
+        return (
+            f"{day}/hour={_time(self.start_ms):%H}" if is_hour and kind.window_ms < HOUR_MS else day
+        )
 
 
 def window_named(name: str) -> Window:
     """The window of such a name. Raises ValueError for another text."""
     is_hour = "T" in name
-    start_ms = int(datetime.strptime(name, _HOUR if is_hour else _DAY).replace(tzinfo=UTC).timestamp()) * 1000
+    start_ms = (
+        int(datetime.strptime(name, _HOUR if is_hour else _DAY).replace(tzinfo=UTC).timestamp())
+        * 1000
+    )
     return Window(start_ms, start_ms + (HOUR_MS if is_hour else DAY_MS))
 
 
@@ -130,22 +150,34 @@ class Contents:
 
 
 def conform(kind: TableKind, rows: pa.Table) -> pa.Table:
-    """The table's columns in its order and types; others are dropped. Raises UsageDamaged for missing columns, nulls, NaN and infinity."""
+    """The table's columns in its order and types; others are dropped. Raises UsageDamaged for
+    missing columns, nulls, NaN and infinity.
+    """
     missing = [name for name in kind.schema.names if name not in rows.schema.names]
     if missing:
-        raise UsageDamaged(f"Rows for {kind.name} lack {', '.join(missing)}; nothing of them is kept.")
+        raise UsageDamaged(
+            f"Rows for {kind.name} lack {', '.join(missing)}; nothing of them is kept."
+        )
     try:
         found = rows.select(kind.schema.names).cast(kind.schema).combine_chunks()
     except (ValueError, pa.ArrowException) as error:
-        raise UsageDamaged(f"Rows for {kind.name} do not fit its columns ({error}); nothing of them is kept.") from error
+        raise UsageDamaged(
+            f"Rows for {kind.name} do not fit its columns ({error}); nothing of them is kept."
+        ) from error
     _refuse_what_is_no_number(kind, found)
     return found
 
 
 def _refuse_what_is_no_number(kind: TableKind, rows: pa.Table) -> None:
     for column in kind.schema:
-        if pa.types.is_floating(column.type) and pc.all(pc.is_finite(rows[column.name])).as_py() is False:
-            raise UsageDamaged(f"Rows for {kind.name} have a {column.name} that is no number; nothing of them is kept.")
+        if (
+            pa.types.is_floating(column.type)
+            and pc.all(pc.is_finite(rows[column.name])).as_py() is False
+        ):
+            raise UsageDamaged(
+                f"Rows for {kind.name} have a {column.name} that is no number; nothing of them "
+                f"is kept."
+            )
 
 
 def in_order(kind: TableKind, rows: pa.Table) -> pa.Table:
@@ -154,7 +186,10 @@ def in_order(kind: TableKind, rows: pa.Table) -> pa.Table:
     twice = _first_repeated(kind, found)
     if twice is not None:
         key = ", ".join(f"{name} {value}" for name, value in twice.items())
-        raise UsageDamaged(f"{kind.name} would have two rows for {key}: the same usage was handed in twice. Nothing is published.")
+        raise UsageDamaged(
+            f"{kind.name} would have two rows for {key}: the same usage was handed in twice. "
+            f"Nothing is published."
+        )
     return found
 
 
@@ -172,7 +207,9 @@ def _first_repeated(kind: TableKind, rows: pa.Table) -> Mapping[str, object] | N
 
 def contents_of(kind: TableKind, rows: pa.Table) -> Contents:
     """Exact, whatever the order of the rows; no rows have sums of zero."""
-    return Contents(rows.num_rows, {name: pc.sum(rows[name]).as_py() or 0 for name in summed_columns(kind)})
+    return Contents(
+        rows.num_rows, {name: pc.sum(rows[name]).as_py() or 0 for name in summed_columns(kind)}
+    )
 
 
 def summed_columns(kind: TableKind) -> tuple[str, ...]:
@@ -188,9 +225,13 @@ def encode(rows: pa.Table) -> bytes:
 
 
 def decode(content: bytes, *, where: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of a file. Raises UsageDamaged where it cannot be read as Parquet; `where` is its name for people."""
+    """The rows of a file. Raises UsageDamaged where it cannot be read as Parquet; `where` is its
+    name for people.
+    """
     try:
-        return pq.ParquetFile(pa.BufferReader(content)).read(None if columns is None else list(columns))
+        return pq.ParquetFile(pa.BufferReader(content)).read(
+            None if columns is None else list(columns)
+        )
     except (pa.ArrowException, OSError, KeyError) as error:
         raise UsageDamaged(f"{where} is no whole Parquet file ({error}).") from error
 
@@ -217,12 +258,14 @@ def require_version(version: int, *, where: str) -> None:
     """Raises OtherVersion, which says what to do, unless the version is the one that is written."""
     if version > VERSION:
         raise OtherVersion(
-            f"{where} is of version {version}, written by a newer Tidegate; this one reads version {VERSION} and leaves it alone."
+            f"{where} is of version {version}, written by a newer Tidegate; this one reads "
+            f"version {VERSION} and leaves it alone."
             " Use the newer one."
         )
     if version < VERSION:
         raise OtherVersion(
-            f"{where} is of version {version}; this Tidegate reads version {VERSION} and leaves it alone."
+            f"{where} is of version {version}; this Tidegate reads version {VERSION} and leaves "
+            f"it alone."
             " Use the Tidegate that wrote it, or roll the time up again into an empty storage."
         )
 
@@ -237,7 +280,9 @@ MANIFESTS = "_manifests"
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """One Parquet file; `path` is relative to the store, `sums` has each column that counts bytes."""
+    """One Parquet file; `path` is relative to the store, `sums` has each column that counts
+    bytes.
+    """
 
     path: str
     rows: int
@@ -250,9 +295,9 @@ class PublishedFile:
 class Manifest:
     """What a run published for a window.
 
-    `made_from` has the stamp of each window that the rows were made from, by its name; `source` says by which way samples came, ""
-    for rows that were made from other tables; `coverage` is the mean of the rows' (0..1), None where the table has none or there are no
-    rows.
+    `made_from` has the stamp of each window that the rows were made from, by its name; `source`
+    says by which way samples came, "" for rows that were made from other tables; `coverage` is the
+    mean of the rows' (0..1), None where the table has none or there are no rows.
     """
 
     table: str
@@ -280,7 +325,9 @@ class Manifest:
 
     @property
     def stamp(self) -> str:
-        """Distinguishes this publication from every other of the same window: its run and a digest of its files."""
+        """Distinguishes this publication from every other of the same window: its run and a digest
+        of its files.
+        """
         digest = hashlib.sha256("".join(file.sha256 for file in self.files).encode()).hexdigest()
         return f"{self.run_id}/{digest[:12]}"
 
@@ -293,7 +340,10 @@ class Manifest:
     def contents(self) -> Contents:
         """Rows and sums over all files."""
         names = sorted({name for file in self.files for name in file.sums})
-        return Contents(sum(file.rows for file in self.files), {name: sum(file.sums.get(name, 0) for file in self.files) for name in names})
+        return Contents(
+            sum(file.rows for file in self.files),
+            {name: sum(file.sums.get(name, 0) for file in self.files) for name in names},
+        )
 
 
 def manifest_path(table: str, window: Window) -> str:
@@ -362,5 +412,12 @@ def _milliseconds(text: str) -> int:
 
 
 def _damaged(where: str, error: Exception) -> UsageDamaged:
-    why = f"its field {error} is missing or unknown" if isinstance(error, KeyError) else "it is not JSON in the shape that Tidegate writes"
-    return UsageDamaged(f"{where} is not a usable manifest: {why}. Its window counts as not published until it is rolled up again.")
+    why = (
+        f"its field {error} is missing or unknown"
+        if isinstance(error, KeyError)
+        else "it is not JSON in the shape that Tidegate writes"
+    )
+    return UsageDamaged(
+        f"{where} is not a usable manifest: {why}. Its window counts as not published until it "
+        f"is rolled up again."
+    )

@@ -1,7 +1,9 @@
-"""Publishing a window: verify what was staged, write it sorted under names of this run, then swap the manifest.
+"""Publishing a window: verify what was staged, write it sorted under names of this run, then swap
+the manifest.
 
-Killed anywhere before the manifest is written, the window is as it was; afterwards it is the new one. What lies about then is garbage that
-a clean-up removes. The same run may publish the same window again after an error.
+Killed anywhere before the manifest is written, the window is as it was; afterwards it is the new
+one. What lies about then is garbage that a clean-up removes. The same run may publish the same
+window again after an error.
 """
 
 import secrets
@@ -46,7 +48,9 @@ FOLDER = "_staging"
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """Rows of one window of one table in one staged file. Plain values only: `dataclasses.asdict` makes a row of it for Spark."""
+    """Rows of one window of one table in one staged file. Plain values only: `dataclasses.asdict`
+    makes a row of it for Spark.
+    """
 
     table: str
     window_start_ms: int
@@ -57,15 +61,20 @@ class StagedFile:
     sums: Mapping[str, int]
 
 
-def stage(store: UsageStore, run_id: str, table: str, rows: pa.Table, *, part: int) -> list[StagedFile]:
-    """Write rows of any number of windows, a file a window; `part` distinguishes tasks for people. No rows, no file.
+def stage(
+    store: UsageStore, run_id: str, table: str, rows: pa.Table, *, part: int
+) -> list[StagedFile]:
+    """Write rows of any number of windows, a file a window; `part` distinguishes tasks for people.
+    No rows, no file.
 
-    Raises UsageDamaged for rows that do not fit the table, Unreachable or Unauthorized where the storage does not take them.
+    Raises UsageDamaged for rows that do not fit the table, Unreachable or Unauthorized where the
+    storage does not take them.
     """
     kind = TABLES[table]
     conformed = conform(kind, rows)
     return [
-        _stage_window(store.storage, require_run_id(run_id), kind, window, each, part=part) for window, each in _by_window(kind, conformed)
+        _stage_window(store.storage, require_run_id(run_id), kind, window, each, part=part)
+        for window, each in _by_window(kind, conformed)
     ]
 
 
@@ -91,11 +100,24 @@ def _by_window(kind: TableKind, rows: pa.Table) -> Iterator[tuple[Window, pa.Tab
         yield window_at(kind, int(start_ms)), rows.filter(pa.array(starts_ms == start_ms))
 
 
-def _stage_window(storage: Storage, run_id: str, kind: TableKind, window: Window, rows: pa.Table, *, part: int) -> StagedFile:
+def _stage_window(
+    storage: Storage, run_id: str, kind: TableKind, window: Window, rows: pa.Table, *, part: int
+) -> StagedFile:
     content, contents = encode(rows), contents_of(kind, rows)
-    path = f"{staging_folder(run_id)}/{kind.name}/{window.name}/part-{part}-{secrets.token_hex(4)}.parquet"
-    storage.write(path, content, outlives_power=False)  # whoever publishes reads it, writes the rows anew, and forces those
-    return StagedFile(kind.name, window.start_ms, path, contents.rows, len(content), checksum(content), contents.sums)
+    folder = f"{staging_folder(run_id)}/{kind.name}/{window.name}"
+    path = f"{folder}/part-{part}-{secrets.token_hex(4)}.parquet"
+    storage.write(
+        path, content, outlives_power=False
+    )  # whoever publishes reads it, writes the rows anew, and forces those
+    return StagedFile(
+        kind.name,
+        window.start_ms,
+        path,
+        contents.rows,
+        len(content),
+        checksum(content),
+        contents.sums,
+    )
 
 
 # Rows of many files are sorted in portions that fit into memory. Each portion becomes a file. A
@@ -108,21 +130,31 @@ MOST_ROWS = 2_000_000  # that are sorted at once; about half a gigabyte
 Source = Callable[[], pa.Table]
 
 
-def in_portions(kind: TableKind, sources: Sequence[Source], *, rows: int, parallel: int = 1) -> Iterator[pa.Table]:
-    """Everything that the sources have, in the order of the table; no rows, no portion. `rows` is how many there are in all.
+def in_portions(
+    kind: TableKind, sources: Sequence[Source], *, rows: int, parallel: int = 1
+) -> Iterator[pa.Table]:
+    """Everything that the sources have, in the order of the table; no rows, no portion. `rows` is
+    how many there are in all.
 
     Raises UsageDamaged where two rows have the same key, and whatever a source raises.
     """
     wanted = 1 + rows // MOST_ROWS
     for chosen, some in _shares(kind, sources, wanted) if wanted > 1 else ((sources, None),):
-        found = [one if some is None else one.filter(pc.is_in(one[kind.key[0]], value_set=some)) for one in _read(chosen, parallel)]
+        found = [
+            one if some is None else one.filter(pc.is_in(one[kind.key[0]], value_set=some))
+            for one in _read(chosen, parallel)
+        ]
         portion = in_order(kind, pa.concat_tables([kind.schema.empty_table(), *found]))
         if portion.num_rows:
             yield portion
 
 
-def _shares(kind: TableKind, sources: Sequence[Source], wanted: int) -> Iterator[tuple[Sequence[Source], pa.Array]]:
-    """Values of the leading column in as many shares as are wanted, at most one each, with the sources that have any of a share's."""
+def _shares(
+    kind: TableKind, sources: Sequence[Source], wanted: int
+) -> Iterator[tuple[Sequence[Source], pa.Array]]:
+    """Values of the leading column in as many shares as are wanted, at most one each, with the
+    sources that have any of a share's.
+    """
     leading = kind.key[0]
     values = [set(pc.unique(source()[leading]).to_pylist()) for source in sources]
     known = sorted(set().union(*values))
@@ -143,7 +175,8 @@ def _read(sources: Sequence[Source], parallel: int) -> Iterator[pa.Table]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """A whole window of a table, with everything that is in it; no staged file = there was no usage, which is published too.
+    """A whole window of a table, with everything that is in it; no staged file = there was no
+    usage, which is published too.
 
     `coverage` None = the mean of the rows' own.
     """
@@ -168,11 +201,14 @@ class Publication:
 def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Manifest:
     """Verify, write and swap; returns what is published now.
 
-    Raises UsageDamaged where files do not hold what was staged, rows lie outside of the window or come twice; RetryLater where the storage
-    does not answer or is full. After any error the window is as it was.
+    Raises UsageDamaged where files do not hold what was staged, rows lie outside of the window or
+    come twice; RetryLater where the storage does not answer or is full. After any error the window
+    is as it was.
     """
     window, portions = publication.window, _portions(store.storage, publication)
-    files, coverage = write_files(store.storage, publication.kind, window, run_id=publication.run_id, portions=portions)
+    files, coverage = write_files(
+        store.storage, publication.kind, window, run_id=publication.run_id, portions=portions
+    )
     _require_all(publication, files)
     manifest = Manifest(
         table=publication.table,
@@ -196,25 +232,40 @@ def to_seconds(at_ms: int) -> int:
 def write_files(
     storage: Storage, kind: TableKind, window: Window, *, run_id: str, portions: Iterator[pa.Table]
 ) -> tuple[tuple[PublishedFile, ...], float | None]:
-    """A file for each portion of rows, and the mean coverage of all rows. No reader sees the files before a manifest names them."""
+    """A file for each portion of rows, and the mean coverage of all rows. No reader sees the files
+    before a manifest names them.
+    """
     files: list[PublishedFile] = []
     covered = 0.0
     for number, rows in enumerate(portions):
-        files.append(_write_file(storage, kind, f"{window.folder(kind)}/part-{require_run_id(run_id)}-{number}", rows))
-        covered += (pc.sum(rows["coverage"]).as_py() or 0.0) if "coverage" in kind.schema.names else 0.0
+        files.append(
+            _write_file(
+                storage, kind, f"{window.folder(kind)}/part-{require_run_id(run_id)}-{number}", rows
+            )
+        )
+        covered += (
+            (pc.sum(rows["coverage"]).as_py() or 0.0) if "coverage" in kind.schema.names else 0.0
+        )
     rows_written = sum(file.rows for file in files)
-    return tuple(files), covered / rows_written if rows_written and "coverage" in kind.schema.names else None
+    return tuple(
+        files
+    ), covered / rows_written if rows_written and "coverage" in kind.schema.names else None
 
 
 def _write_file(storage: Storage, kind: TableKind, stem: str, rows: pa.Table) -> PublishedFile:
-    """The name has a part of the checksum: a file that is named by some manifest is never written over with other rows."""
+    """The name has a part of the checksum: a file that is named by some manifest is never written
+    over with other rows.
+    """
     content, contents = encode(rows), contents_of(kind, rows)
     path = f"{stem}-{checksum(content)[:8]}.parquet"
     storage.write(path, content)
     found = storage.size_bytes(path)
     if found != len(content):
         problem = f"{path} has {found} bytes after {len(content)} were written to {storage.shown}"
-        raise Unreachable(Reason.STORAGE_UNREACHABLE, f"{problem}; it is not published, and a later run tries again.")
+        raise Unreachable(
+            Reason.STORAGE_UNREACHABLE,
+            f"{problem}; it is not published, and a later run tries again.",
+        )
     return PublishedFile(path, contents.rows, len(content), checksum(content), contents.sums)
 
 
@@ -229,25 +280,42 @@ def _portions(storage: Storage, publication: Publication) -> Iterator[pa.Table]:
 
 
 def _verified(storage: Storage, staged: StagedFile) -> pa.Table:
-    """The rows of a staged file, which are to the byte what its worker wrote and to the row what its record has."""
+    """The rows of a staged file, which are to the byte what its worker wrote and to the row what
+    its record has.
+    """
     content = storage.read(staged.path)
     if content is None:
-        raise UsageDamaged(f"Staged file {staged.path} is gone; nothing is published. Was a clean-up given too short a grace?")
+        raise UsageDamaged(
+            f"Staged file {staged.path} is gone; nothing is published. Was a clean-up given too "
+            f"short a grace?"
+        )
     if checksum(content) != staged.sha256:
-        raise UsageDamaged(f"Staged file {staged.path} does not hold what was written to it (checksum); nothing is published.")
+        raise UsageDamaged(
+            f"Staged file {staged.path} does not hold what was written to it (checksum); nothing "
+            f"is published."
+        )
     rows = decode(content, where=staged.path)
     found = contents_of(TABLES[staged.table], rows)
     if found != Contents(staged.rows, staged.sums):
-        raise UsageDamaged(f"Staged file {staged.path} holds {found}, its record has {staged.rows} rows and {staged.sums}.")
+        raise UsageDamaged(
+            f"Staged file {staged.path} holds {found}, its record has {staged.rows} rows and "
+            f"{staged.sums}."
+        )
     return rows
 
 
 def _require_window(publication: Publication) -> None:
     window = publication.window
-    alien = [staged for staged in publication.staged if (staged.table, staged.window_start_ms) != (publication.table, window.start_ms)]
+    alien = [
+        staged
+        for staged in publication.staged
+        if (staged.table, staged.window_start_ms) != (publication.table, window.start_ms)
+    ]
     if alien or window.start_ms != publication.window_start_ms:
         stray = alien[0].path if alien else str(publication.window_start_ms)
-        raise UsageDamaged(f"{stray} is not of {publication.table} {window.name}; nothing is published.")
+        raise UsageDamaged(
+            f"{stray} is not of {publication.table} {window.name}; nothing is published."
+        )
 
 
 def _require_rows_within(kind: TableKind, window: Window, rows: pa.Table) -> None:
@@ -255,7 +323,8 @@ def _require_rows_within(kind: TableKind, window: Window, rows: pa.Table) -> Non
     askew = (rows["window_start"].cast(pa.int64()).to_numpy() % kind.window_ms != 0).sum()
     if outside or askew:
         raise UsageDamaged(
-            f"{outside + askew} rows for {kind.name} lie outside of {window.name} or between its windows; nothing is published."
+            f"{outside + askew} rows for {kind.name} lie outside of {window.name} or between its "
+            f"windows; nothing is published."
         )
 
 
@@ -263,8 +332,14 @@ def _require_all(publication: Publication, files: Sequence[PublishedFile]) -> No
     """Nothing that was staged is lost, nothing is in the files twice."""
     names = summed_columns(publication.kind)
     staged, found = (
-        Contents(sum(one.rows for one in some), {name: sum(one.sums.get(name, 0) for one in some) for name in names})
+        Contents(
+            sum(one.rows for one in some),
+            {name: sum(one.sums.get(name, 0) for one in some) for name in names},
+        )
         for some in (publication.staged, files)
     )
     if found != staged:
-        raise UsageDamaged(f"{publication.table}: {found} would be published where {staged} was staged; nothing is published.")
+        raise UsageDamaged(
+            f"{publication.table}: {found} would be published where {staged} was staged; nothing "
+            f"is published."
+        )

@@ -1,8 +1,11 @@
-"""Bytes under names on a disk or in a bucket. A file is written whole or not at all; nothing else of a file system is asked for.
+"""Bytes under names on a disk or in a bucket. A file is written whole or not at all; nothing else
+of a file system is asked for.
 
-Over pyarrow's file systems, which take credentials from the environment as the clouds' own clients do. On a disk a write goes to a file
-beside it, is forced to the disk and renamed; an object store's one PUT is atomic by itself. There is no append and no rename between names.
-Errors are those of `tidegate.errors`: absent is None or nothing, refused is Unauthorized, all else of a file system is Unreachable.
+Over pyarrow's file systems, which take credentials from the environment as the clouds' own clients
+do. On a disk a write goes to a file beside it, is forced to the disk and renamed; an object store's
+one PUT is atomic by itself. There is no append and no rename between names. Errors are those of
+`tidegate.errors`: absent is None or nothing, refused is Unauthorized, all else of a file system is
+Unreachable.
 """
 
 import errno
@@ -37,9 +40,11 @@ def is_unfinished(path: str) -> bool:
 
 
 def write_durably(path: str, content: bytes, *, outlives_power: bool = True) -> None:
-    """Put `content` in place of whatever was there. Raises OSError (disk full, no right); the old content is then still in place.
+    """Put `content` in place of whatever was there. Raises OSError (disk full, no right); the old
+    content is then still in place.
 
-    Without `outlives_power` nothing is forced to the disk: for files that are useless once this machine starts anew.
+    Without `outlives_power` nothing is forced to the disk: for files that are useless once this
+    machine starts anew.
     """
     for attempt in range(_ATTEMPTS):
         try:
@@ -65,7 +70,9 @@ def _write(target: Path, content: bytes, *, forced: bool) -> None:
 
 
 def remove_empty_folders(root: str) -> None:
-    """Remove `root` and the folders below that hold nothing, deepest first; one that is filled meanwhile stays."""
+    """Remove `root` and the folders below that hold nothing, deepest first; one that is filled
+    meanwhile stays.
+    """
     for folder, _, _ in os.walk(root, topdown=False):
         with suppress(OSError):
             os.rmdir(folder)
@@ -89,7 +96,9 @@ def _make_folder(folder: Path) -> None:
 
 
 def _settle(folder: Path) -> None:
-    """Force the folder's list of names to the disk, where its file system has such a thing: some of those over a network do not."""
+    """Force the folder's list of names to the disk, where its file system has such a thing: some of
+    those over a network do not.
+    """
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -100,7 +109,14 @@ def _settle(folder: Path) -> None:
         os.close(handle)
 
 
-_REFUSALS = ("ACCESS_DENIED", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "AuthorizationFailure", "PERMISSION_DENIED")
+_REFUSALS = (
+    "ACCESS_DENIED",
+    "AccessDenied",
+    "InvalidAccessKeyId",
+    "SignatureDoesNotMatch",
+    "AuthorizationFailure",
+    "PERMISSION_DENIED",
+)
 _BUCKETS = ("s3", "gcs", "abfs")  # folders are a way of speaking there
 
 
@@ -114,7 +130,8 @@ class StoredFile:
 
 
 class Storage:
-    """One folder of a disk or prefix of a bucket, `root`. `shown` is its address for people, without any secret.
+    """One folder of a disk or prefix of a bucket, `root`. `shown` is its address for people,
+    without any secret.
 
     `parallel` requests are under way at most, in calls that take several paths.
     """
@@ -148,7 +165,8 @@ class Storage:
             yield from pool.map(self.read, paths)
 
     def write(self, path: str, content: bytes, *, outlives_power: bool = True) -> None:
-        """Put `content` in place of whatever was there; after an error the old content is still whole.
+        """Put `content` in place of whatever was there; after an error the old content is still
+        whole.
 
         Without `outlives_power` a disk may lose it with the machine's power; a bucket never does.
         """
@@ -172,11 +190,17 @@ class Storage:
         """All files below, sorted by path; a folder that does not exist has none."""
         selector = FileSelector(self._full(folder), recursive=True, allow_not_found=True)
         with self._as_our_errors("list", folder):
-            found = [one for one in self._filesystem.get_file_info(selector) if one.type == FileType.File]
+            found = [
+                one for one in self._filesystem.get_file_info(selector) if one.type == FileType.File
+            ]
         skipped = len(self._root) + 1
         timed = ((one, one.mtime_ns) for one in found)
         return sorted(
-            (StoredFile(one.path[skipped:], one.size, (at_ns or 0) // 1_000_000) for one, at_ns in timed), key=lambda one: one.path
+            (
+                StoredFile(one.path[skipped:], one.size, (at_ns or 0) // 1_000_000)
+                for one, at_ns in timed
+            ),
+            key=lambda one: one.path,
         )
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -189,7 +213,9 @@ class Storage:
                     continue
 
     def delete_folder(self, folder: str) -> None:
-        """Remove everything below and the folder; for a folder without other writers. A bucket does it in few requests."""
+        """Remove everything below and the folder; for a folder without other writers. A bucket does
+        it in few requests.
+        """
         with self._as_our_errors("remove", folder):
             try:
                 self._filesystem.delete_dir(self._full(folder))
@@ -197,7 +223,9 @@ class Storage:
                 return
 
     def delete_empty_folders(self, folder: str) -> None:
-        """On a disk, remove the folder and those below that hold nothing any more; one that somebody fills at the same moment stays."""
+        """On a disk, remove the folder and those below that hold nothing any more; one that
+        somebody fills at the same moment stays.
+        """
         if self._is_disk:
             remove_empty_folders(self._full(folder))
 
@@ -218,8 +246,14 @@ class Storage:
     def _error(self, error: OSError, doing: str) -> TidegateError:
         problem = f"The usage tables at {self.shown} could not {doing}: {error}."
         if isinstance(error, PermissionError) or any(word in str(error) for word in _REFUSALS):
-            return Unauthorized(f"{problem} Give the identity that runs this the right to read, write, list and delete there.")
-        return Unreachable(Reason.STORAGE_UNREACHABLE, f"{problem} What is published stays as it is, and a later run tries again.")
+            return Unauthorized(
+                f"{problem} Give the identity that runs this the right to read, write, list and "
+                f"delete there."
+            )
+        return Unreachable(
+            Reason.STORAGE_UNREACHABLE,
+            f"{problem} What is published stays as it is, and a later run tries again.",
+        )
 
 
 # The URL in a policy or on the command line may carry options of pyarrow, secrets among them. They
@@ -230,25 +264,33 @@ SCHEMES = ("file", "s3", "gs", "abfs")
 
 
 def open_storage(url: str, *, parallel: int = 8) -> Storage:
-    """The place of `file:///path`, `s3://bucket/prefix`, `gs://…`, `abfs://container@account.dfs.core.windows.net/…`, or of a plain path.
+    """The place of `file:///path`, `s3://bucket/prefix`, `gs://…`,
+    `abfs://container@account.dfs.core.windows.net/…`, or of a plain path.
 
     Nothing is asked of it yet. Raises InvalidResource for another scheme, or a URL without a path.
     """
     if "://" not in url:
-        return open_storage(Path(url).absolute().as_uri(), parallel=parallel) if url else _refuse(url)
+        return (
+            open_storage(Path(url).absolute().as_uri(), parallel=parallel) if url else _refuse(url)
+        )
     shown = _shown(url)
     if urlsplit(url).scheme not in SCHEMES:
         _refuse(shown)
     try:
         filesystem, root = FileSystem.from_uri(url)
     except (ValueError, OSError, pa.ArrowException) as error:
-        raise InvalidResource(f"{shown} cannot be opened as a storage ({_plain(error)}). {_FORMS}") from error
+        raise InvalidResource(
+            f"{shown} cannot be opened as a storage ({_plain(error)}). {_FORMS}"
+        ) from error
     if not root.strip("/"):
         _refuse(shown)
     return Storage(filesystem, root, shown=shown, parallel=parallel)
 
 
-_FORMS = "Give file:///path, s3://bucket/prefix, gs://bucket/prefix or abfs://container@account.dfs.core.windows.net/prefix."
+_FORMS = (
+    "Give file:///path, s3://bucket/prefix, gs://bucket/prefix or "
+    "abfs://container@account.dfs.core.windows.net/prefix."
+)
 
 
 def _refuse(shown: str) -> Storage:
@@ -264,5 +306,7 @@ def _shown(url: str) -> str:
 
 
 def _plain(error: Exception) -> str:
-    """The kind of the error alone: pyarrow's messages repeat the URL, and with it what may be secret."""
+    """The kind of the error alone: pyarrow's messages repeat the URL, and with it what may be
+    secret.
+    """
     return type(error).__name__

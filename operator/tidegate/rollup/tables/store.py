@@ -1,7 +1,9 @@
-"""The store of usage tables as its readers see it: what is published, which files that is, and the rows.
+"""The store of usage tables as its readers see it: what is published, which files that is, and the
+rows.
 
-Nothing here writes. Whoever does (`publication`, `upkeep`) takes a store as well.
-Two reads are two looks: a window that is published again in between is old in the one and new in the other, but never half.
+Nothing here writes. Whoever does (`publication`, `upkeep`) takes a store as well. Two reads are two
+looks: a window that is published again in between is old in the one and new in the other, but never
+half.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,13 +15,22 @@ import pyarrow as pa
 from controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource
 from tidegate.rollup.schemas import DAY_MS, TABLES, TableKind
-from tidegate.rollup.tables.format import MANIFESTS, Manifest, PublishedFile, Window, checksum, decode, decode_manifest, window_of_path
+from tidegate.rollup.tables.format import (
+    MANIFESTS,
+    Manifest,
+    PublishedFile,
+    Window,
+    checksum,
+    decode,
+    decode_manifest,
+    window_of_path,
+)
 from tidegate.rollup.tables.storage import Storage, StoredFile, open_storage
 
 # Resolution finds the files that hold the rows of a window now, for readers and for the clean-up. A
-# window's own manifest decides. Where the manifest of its day names that very publication, the day's
-# files are read. Where it names another, the window was published again since, and its own files are
-# read. So neither kind of manifest is ever changed because of the other.
+# window's own manifest decides. Where the manifest of its day names that very publication, the
+# day's files are read. Where it names another, the window was published again since, and its own
+# files are read. So neither kind of manifest is ever changed because of the other.
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +50,9 @@ class Part:
 
 
 def resolve(manifests: Iterable[Manifest]) -> list[Part]:
-    """Every window of one table exactly once, in order of time; retired ones are left out. Days must come with all their windows."""
+    """Every window of one table exactly once, in order of time; retired ones are left out. Days
+    must come with all their windows.
+    """
     own: dict[int, list[Manifest]] = {}
     days: dict[int, Manifest] = {}
     for one in manifests:
@@ -81,76 +94,121 @@ class UsageStore:
 
     @classmethod
     def at(cls, url: str) -> "UsageStore":
-        """The store at `file:///path`, `s3://…`, `gs://…`, `abfs://…` or a plain path; an empty one needs no making.
+        """The store at `file:///path`, `s3://…`, `gs://…`, `abfs://…` or a plain path; an empty one
+        needs no making.
 
         Raises InvalidResource for another address.
         """
         return cls(open_storage(url))
 
-    def manifests(self, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[Manifest]:
-        """Every manifest of a window with any time in the range, retired ones and those of days too, in order of time.
+    def manifests(
+        self, table: str, start_ms: int | None = None, end_ms: int | None = None
+    ) -> list[Manifest]:
+        """Every manifest of a window with any time in the range, retired ones and those of days
+        too, in order of time.
 
-        Raises InvalidResource for an unknown table, UsageDamaged or OtherVersion for a manifest that cannot be read.
+        Raises InvalidResource for an unknown table, UsageDamaged or OtherVersion for a manifest
+        that cannot be read.
         """
-        paths = [file.path for window, file in self.listed(table) if window.overlaps(start_ms, end_ms)]
+        paths = [
+            file.path for window, file in self.listed(table) if window.overlaps(start_ms, end_ms)
+        ]
         return self.read_manifests(paths)
 
     def listed(self, table: str) -> list[tuple[Window, StoredFile]]:
         """The manifests that there are, in order of time, without reading any."""
         files = self.storage.files(f"{MANIFESTS}/{kind_named(table).name}")
-        named = [(window, file) for file in files if (window := window_of_path(file.path)) is not None]
+        named = [
+            (window, file) for file in files if (window := window_of_path(file.path)) is not None
+        ]
         return sorted(named, key=lambda one: (one[0], one[1].path))
 
     def read_manifests(self, paths: Sequence[str]) -> list[Manifest]:
         """Those that are still there. Raises UsageDamaged and OtherVersion as `manifests` does."""
         read = zip(paths, self.storage.read_all(paths), strict=True)
-        return [decode_manifest(content, where=path) for path, content in read if content is not None]
+        return [
+            decode_manifest(content, where=path) for path, content in read if content is not None
+        ]
 
     def require_version(self) -> None:
         """Raises OtherVersion where the newest manifest of a table is of another version.
 
-        A run asks before it writes; the newest speaks for all, for a year of them takes a minute to read from a bucket.
+        A run asks before it writes; the newest speaks for all, for a year of them takes a minute to
+        read from a bucket.
         """
         listed = [[file for _, file in self.listed(table)] for table in TABLES]
-        self.read_manifests([max(files, key=lambda file: file.modified_ms).path for files in listed if files])
+        self.read_manifests(
+            [max(files, key=lambda file: file.modified_ms).path for files in listed if files]
+        )
 
-    def parts(self, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[Part]:
-        """Every published window with any time in the range, exactly once, with the files that have its rows."""
-        whole_days = (None if start_ms is None else start_ms - start_ms % DAY_MS, None if end_ms is None else end_ms + -end_ms % DAY_MS)
+    def parts(
+        self, table: str, start_ms: int | None = None, end_ms: int | None = None
+    ) -> list[Part]:
+        """Every published window with any time in the range, exactly once, with the files that have
+        its rows.
+        """
+        whole_days = (
+            None if start_ms is None else start_ms - start_ms % DAY_MS,
+            None if end_ms is None else end_ms + -end_ms % DAY_MS,
+        )
         return [
             Part(part.manifest, windows, _overlapping(part.superseded, start_ms, end_ms))
             for part in resolve(self.manifests(table, *whole_days))
             if (windows := _overlapping(part.windows, start_ms, end_ms))
         ]
 
-    def windows(self, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[Window]:
+    def windows(
+        self, table: str, start_ms: int | None = None, end_ms: int | None = None
+    ) -> list[Window]:
         """What is published, in order of time; a window without rows is, too."""
-        return sorted(window for part in self.parts(table, start_ms, end_ms) for window in part.windows)
+        return sorted(
+            window for part in self.parts(table, start_ms, end_ms) for window in part.windows
+        )
 
-    def files(self, table: str, start_ms: int | None = None, end_ms: int | None = None) -> list[str]:
-        """Addresses for DuckDB, Spark or pandas: every row in the range is in them exactly once, beside rows out of the range.
+    def files(
+        self, table: str, start_ms: int | None = None, end_ms: int | None = None
+    ) -> list[str]:
+        """Addresses for DuckDB, Spark or pandas: every row in the range is in them exactly once,
+        beside rows out of the range.
 
-        Raises Incomplete while a file also has rows in the range that are valid no more; `rows` never minds.
+        Raises Incomplete while a file also has rows in the range that are valid no more; `rows`
+        never minds.
         """
         parts = self.parts(table, start_ms, end_ms)
         stale = [window.name for part in parts for window in part.superseded]
         if stale:
             raise Incomplete(
                 Reason.USAGE_DAMAGED,
-                f"{table} {', '.join(stale)} was published again after its day was put into one file, which has the older rows still."
-                " The next rollup run puts the day together anew; until then, `rows` reads around them.",
+                f"{table} {', '.join(stale)} was published again after its day was put into one "
+                f"file, which has the older rows still."
+                " The next rollup run puts the day together anew; until then, `rows` reads "
+                "around them.",
             )
         return [self.storage.address(file.path) for part in parts for file in part.files]
 
-    def rows(self, table: str, start_ms: int | None = None, end_ms: int | None = None, *, columns: Sequence[str] | None = None) -> pa.Table:
-        """All rows with a window_start in the range; the order is that of the files. No rows are a table, too."""
+    def rows(
+        self,
+        table: str,
+        start_ms: int | None = None,
+        end_ms: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """All rows with a window_start in the range; the order is that of the files. No rows are a
+        table, too.
+        """
         kind = kind_named(table)
         wanted = kind.schema.names if columns is None else list(columns)
         empty = kind.schema.empty_table().select(wanted)
         return pa.concat_tables([empty, *self.tables(table, start_ms, end_ms, columns=wanted)])
 
     def tables(
-        self, table: str, start_ms: int | None = None, end_ms: int | None = None, *, columns: Sequence[str] | None = None
+        self,
+        table: str,
+        start_ms: int | None = None,
+        end_ms: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
     ) -> Iterator[pa.Table]:
         """The same, file by file, for those who cannot hold everything at once."""
         kind = kind_named(table)
@@ -171,8 +229,12 @@ class UsageStore:
         """The valid rows of one file with a window_start in the range."""
         kind = part.manifest.kind
         wanted = kind.schema.names if columns is None else list(columns)
-        rows = decode(self.content(file), where=file.path, columns=sorted({"window_start", *wanted}))
-        return rows.filter(valid_rows(rows, kind, part, start_ms=start_ms, end_ms=end_ms)).select(wanted)
+        rows = decode(
+            self.content(file), where=file.path, columns=sorted({"window_start", *wanted})
+        )
+        return rows.filter(valid_rows(rows, kind, part, start_ms=start_ms, end_ms=end_ms)).select(
+            wanted
+        )
 
     def content(self, file: PublishedFile) -> bytes:
         """The file, to the byte what was published. Raises Incomplete where it is not."""
@@ -181,7 +243,8 @@ class UsageStore:
             wrong = "is gone" if content is None else "does not hold what was published (checksum)"
             raise Incomplete(
                 Reason.USAGE_DAMAGED,
-                f"{file.path} at {self.storage.shown} {wrong}. Was its window published anew just now, reading again helps; else the window"
+                f"{file.path} at {self.storage.shown} {wrong}. Was its window published anew "
+                f"just now, reading again helps; else the window"
                 " must be rolled up again (`tidegate rollup verify` names all that is broken).",
             )
         return content
@@ -194,7 +257,14 @@ def kind_named(table: str) -> TableKind:
     return TABLES[table]
 
 
-def valid_rows(rows: pa.Table, kind: TableKind, part: Part, *, start_ms: int | None = None, end_ms: int | None = None) -> pa.Array:
+def valid_rows(
+    rows: pa.Table,
+    kind: TableKind,
+    part: Part,
+    *,
+    start_ms: int | None = None,
+    end_ms: int | None = None,
+) -> pa.Array:
     """For each row of one of the part's files whether it is valid and within the range."""
     at_ms = rows["window_start"].cast(pa.int64()).to_numpy()
     valid = np.isin(at_ms - at_ms % kind.published_ms, [window.start_ms for window in part.windows])
@@ -203,7 +273,9 @@ def valid_rows(rows: pa.Table, kind: TableKind, part: Part, *, start_ms: int | N
     return pa.array(valid)
 
 
-def _overlapping(windows: Sequence[Window], start_ms: int | None, end_ms: int | None) -> tuple[Window, ...]:
+def _overlapping(
+    windows: Sequence[Window], start_ms: int | None, end_ms: int | None
+) -> tuple[Window, ...]:
     return tuple(window for window in windows if window.overlaps(start_ms, end_ms))
 
 
@@ -212,13 +284,29 @@ def _overlapping(windows: Sequence[Window], start_ms: int | None, end_ms: int | 
 # source that expired (retention) outdates nothing.
 
 
-def stamps(store: UsageStore, tables: Iterable[str], start_ms: int | None = None, end_ms: int | None = None) -> Mapping[str, str]:
-    """What is made from these tables' rows in the range is made from: for `Publication.made_from`. Ask before reading the rows."""
-    return {one.name: one.stamp for table in tables for one in store.manifests(table, start_ms, end_ms) if is_current(one)}
+def stamps(
+    store: UsageStore, tables: Iterable[str], start_ms: int | None = None, end_ms: int | None = None
+) -> Mapping[str, str]:
+    """What is made from these tables' rows in the range is made from: for `Publication.made_from`.
+    Ask before reading the rows.
+    """
+    return {
+        one.name: one.stamp
+        for table in tables
+        for one in store.manifests(table, start_ms, end_ms)
+        if is_current(one)
+    }
 
 
-def outdated(store: UsageStore, table: str, sources: Iterable[str], start_ms: int | None = None, end_ms: int | None = None) -> list[Window]:
-    """Windows of the table in which a source has a window that is newer than what theirs was made from, or is new.
+def outdated(
+    store: UsageStore,
+    table: str,
+    sources: Iterable[str],
+    start_ms: int | None = None,
+    end_ms: int | None = None,
+) -> list[Window]:
+    """Windows of the table in which a source has a window that is newer than what theirs was made
+    from, or is new.
 
     One without a record of what it was made from is never outdated.
     """

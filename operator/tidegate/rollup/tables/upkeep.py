@@ -1,6 +1,8 @@
-"""What a run does for the store once its windows are published: put ended days together, let old windows go, remove garbage.
+"""What a run does for the store once its windows are published: put ended days together, let old
+windows go, remove garbage.
 
-Each of it may be cut short or left out; the next run takes it up. It changes where rows lie and never what they say.
+Each of it may be cut short or left out; the next run takes it up. It changes where rows lie and
+never what they say.
 """
 
 import re
@@ -22,12 +24,18 @@ from tidegate.rollup.tables.format import (
     window_named,
     window_of_path,
 )
-from tidegate.rollup.tables.publication import Source, discard_staging, in_portions, to_seconds, write_files
+from tidegate.rollup.tables.publication import (
+    Source,
+    discard_staging,
+    in_portions,
+    to_seconds,
+    write_files,
+)
 from tidegate.rollup.tables.storage import StoredFile, is_unfinished
 from tidegate.rollup.tables.store import Part, UsageStore, resolve
 
-# Compaction: one sorted file a day in place of one or more an hour, for tables that are published by
-# the hour. No row changes. The day's manifest names the stamp of every hour in its file. An hour
+# Compaction: one sorted file a day in place of one or more an hour, for tables that are published
+# by the hour. No row changes. The day's manifest names the stamp of every hour in its file. An hour
 # that is published again later replaces its rows there, and the next compaction takes it in. The
 # hours' own files stay until a clean-up removes them.
 
@@ -36,20 +44,30 @@ _MARGIN_MS = 600_000  # clocks differ, and putting a day together takes a while
 _ATTEMPTS = 3
 
 
-def compact_days(store: UsageStore, table: str, *, before_ms: int, run_id: str, now_ms: int) -> list[Manifest]:
-    """Put together every day that ended before then and is not yet, or has changed since; the new manifests.
+def compact_days(
+    store: UsageStore, table: str, *, before_ms: int, run_id: str, now_ms: int
+) -> list[Manifest]:
+    """Put together every day that ended before then and is not yet, or has changed since; the new
+    manifests.
 
-    Choose `before_ms` so that late hours are published by then: a day that changes afterwards is put together again.
+    Choose `before_ms` so that late hours are published by then: a day that changes afterwards is
+    put together again.
     """
     kind = TABLES[table]
     if kind.published_ms == DAY_MS:
         return []
     days = [day for day in _changed_days(store, table) if day.end_ms <= before_ms]
-    return [made for day in days for made in _compact_until_settled(store, kind, day, run_id=run_id, now_ms=now_ms)]
+    return [
+        made
+        for day in days
+        for made in _compact_until_settled(store, kind, day, run_id=run_id, now_ms=now_ms)
+    ]
 
 
 def _changed_days(store: UsageStore, table: str) -> list[Window]:
-    """Days that something was written for since, or not long before, they were put together. Only names and times are looked at."""
+    """Days that something was written for since, or not long before, they were put together. Only
+    names and times are looked at.
+    """
     days: dict[Window, int] = {}
     windows: dict[Window, int] = {}
     for window, file in store.listed(table):
@@ -57,19 +75,34 @@ def _changed_days(store: UsageStore, table: str) -> list[Window]:
             days[window] = file.modified_ms
         else:
             windows[window.day] = max(windows.get(window.day, 0), file.modified_ms)
-    return [day for day, written_ms in sorted(windows.items()) if day not in days or written_ms > days[day] - _MARGIN_MS]
+    return [
+        day
+        for day, written_ms in sorted(windows.items())
+        if day not in days or written_ms > days[day] - _MARGIN_MS
+    ]
 
 
-def _compact_until_settled(store: UsageStore, kind: TableKind, day: Window, *, run_id: str, now_ms: int) -> Iterator[Manifest]:
+def _compact_until_settled(
+    store: UsageStore, kind: TableKind, day: Window, *, run_id: str, now_ms: int
+) -> Iterator[Manifest]:
     """Again where an hour was published meanwhile; if that goes on, the next run has to do it."""
     for _ in range(_ATTEMPTS):
-        if all(part.manifest.combines and not part.superseded for part in store.parts(kind.name, day.start_ms, day.end_ms)):
+        if all(
+            part.manifest.combines and not part.superseded
+            for part in store.parts(kind.name, day.start_ms, day.end_ms)
+        ):
             return
         yield _compact(store, kind, day, run_id=run_id, now_ms=now_ms)
 
 
-def _compact(store: UsageStore, kind: TableKind, day: Window, *, run_id: str, now_ms: int) -> Manifest:
-    hours = [one for one in store.manifests(kind.name, day.start_ms, day.end_ms) if not one.combines and not one.retired]
+def _compact(
+    store: UsageStore, kind: TableKind, day: Window, *, run_id: str, now_ms: int
+) -> Manifest:
+    hours = [
+        one
+        for one in store.manifests(kind.name, day.start_ms, day.end_ms)
+        if not one.combines and not one.retired
+    ]
     rows = sum(hour.contents.rows for hour in hours)
     sources = _sources(store, day, store.parts(kind.name, day.start_ms, day.end_ms))
     portions = in_portions(kind, sources, rows=rows, parallel=store.storage.parallel)
@@ -90,18 +123,29 @@ def _compact(store: UsageStore, kind: TableKind, day: Window, *, run_id: str, no
 
 def _sources(store: UsageStore, day: Window, parts: Sequence[Part]) -> list[Source]:
     """Every file of the day, as it is whenever it is read."""
-    return [partial(store.file_rows, part, file, start_ms=day.start_ms, end_ms=day.end_ms) for part in parts for file in part.files]
+    return [
+        partial(store.file_rows, part, file, start_ms=day.start_ms, end_ms=day.end_ms)
+        for part in parts
+        for file in part.files
+    ]
 
 
 def _require_all(kind: TableKind, day: Manifest, hours: Sequence[Manifest]) -> None:
-    """Nothing was lost or doubled. An hour that was published again while the day was read shows here, too."""
-    wanted = {name: sum(hour.contents.sums.get(name, 0) for hour in hours) for name in summed_columns(kind)}
+    """Nothing was lost or doubled. An hour that was published again while the day was read shows
+    here, too.
+    """
+    wanted = {
+        name: sum(hour.contents.sums.get(name, 0) for hour in hours)
+        for name in summed_columns(kind)
+    }
     found = {name: day.contents.sums.get(name, 0) for name in wanted}
     rows = sum(hour.contents.rows for hour in hours)
     if Contents(day.contents.rows, found) != Contents(rows, wanted):
         raise UsageDamaged(
-            f"{day.name} put together has {day.contents.rows} rows and {found}, its hours have {rows} and {wanted}. The hours stay as"
-            " they are: one of them was published again meanwhile, or a file is damaged (run `tidegate rollup verify`)."
+            f"{day.name} put together has {day.contents.rows} rows and {found}, its hours have "
+            f"{rows} and {wanted}. The hours stay as"
+            " they are: one of them was published again meanwhile, or a file is damaged (run "
+            "`tidegate rollup verify`)."
         )
 
 
@@ -112,51 +156,75 @@ def _require_all(kind: TableKind, day: Manifest, hours: Sequence[Manifest]) -> N
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """For how many days rows of each grain are kept; a day goes as a whole, once all of it is older."""
+    """For how many days rows of each grain are kept; a day goes as a whole, once all of it is
+    older.
+    """
 
     five_minutes_days: int = 30
     hours_days: int = 400
 
     def before_ms(self, kind: TableKind, now_ms: int) -> int | None:
         """Days that end by then go; None = kept for ever."""
-        days = {FIVE_MINUTES_MS: self.five_minutes_days, HOUR_MS: self.hours_days}.get(kind.window_ms)
+        days = {FIVE_MINUTES_MS: self.five_minutes_days, HOUR_MS: self.hours_days}.get(
+            kind.window_ms
+        )
         return None if days is None else now_ms - days * DAY_MS
 
 
 def retire(store: UsageStore, retention: Retention, *, run_id: str, now_ms: int) -> list[Manifest]:
     """Publish that the windows out of retention are over; the manifests that say so."""
-    return [_retire(store, manifest, run_id, now_ms=now_ms) for manifest in _overdue(store, retention, now_ms)]
+    return [
+        _retire(store, manifest, run_id, now_ms=now_ms)
+        for manifest in _overdue(store, retention, now_ms)
+    ]
 
 
 def _overdue(store: UsageStore, retention: Retention, now_ms: int) -> Iterator[Manifest]:
-    """Hours before their day, so that a day is never retired while its hours still count on its files."""
+    """Hours before their day, so that a day is never retired while its hours still count on its
+    files.
+    """
     for kind in TABLES.values():
         before_ms = retention.before_ms(kind, now_ms)
         if before_ms is None:
             continue
-        old = [one for one in store.manifests(kind.name, None, before_ms) if one.window.day.end_ms <= before_ms and not one.retired]
+        old = [
+            one
+            for one in store.manifests(kind.name, None, before_ms)
+            if one.window.day.end_ms <= before_ms and not one.retired
+        ]
         yield from sorted(old, key=lambda one: one.combines)
 
 
 def _retire(store: UsageStore, manifest: Manifest, run_id: str, *, now_ms: int) -> Manifest:
-    gone = replace(manifest, run_id=run_id, published_at_ms=to_seconds(now_ms), files=(), made_from={}, retired=True)
+    gone = replace(
+        manifest,
+        run_id=run_id,
+        published_at_ms=to_seconds(now_ms),
+        files=(),
+        made_from={},
+        retired=True,
+    )
     store.storage.write(gone.path, encode_manifest(gone))
     return gone
 
 
-# Clean-up: removes files that no manifest names any more, after a grace: those of runs that died, of
-# windows published again, and of the staging. Only files with a run's name are touched. The grace
-# must be longer than any run or read. It begins when the file was written or, if later, when
+# Clean-up: removes files that no manifest names any more, after a grace: those of runs that died,
+# of windows published again, and of the staging. Only files with a run's name are touched. The
+# grace must be longer than any run or read. It begins when the file was written or, if later, when
 # its day was last published. It may run twice or be cut short.
 
 
 GRACE_MS = DAY_MS
-_OURS = re.compile(r"[a-z0-9_]+/dt=(?P<day>\d{4}-\d\d-\d\d)/(hour=\d\d/)?part-[A-Za-z0-9-]+-\d+-[0-9a-f]{8}\.parquet")
+_OURS = re.compile(
+    r"[a-z0-9_]+/dt=(?P<day>\d{4}-\d\d-\d\d)/(hour=\d\d/)?part-[A-Za-z0-9-]+-\d+-[0-9a-f]{8}\.parquet"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a clean-up removed: table files, staged files, and manifests of windows that are over."""
+    """What a clean-up removed: table files, staged files, and manifests of windows that are
+    over.
+    """
 
     files: int
     size_bytes: int
@@ -167,22 +235,31 @@ class Swept:
 def sweep(store: UsageStore, *, now_ms: int, grace_ms: int = GRACE_MS) -> Swept:
     """Remove garbage that is older than the grace.
 
-    Raises InvalidResource for a grace below an hour, OtherVersion and UsageDamaged while there are manifests that cannot be read: nothing
-    of that table is removed then.
+    Raises InvalidResource for a grace below an hour, OtherVersion and UsageDamaged while there are
+    manifests that cannot be read: nothing of that table is removed then.
     """
     if grace_ms < HOUR_MS:
-        raise InvalidResource(f"A grace of {grace_ms / 60_000:g} minutes could remove files that are being read or published: at least 60.")
+        raise InvalidResource(
+            f"A grace of {grace_ms / 60_000:g} minutes could remove files that are being read or "
+            f"published: at least 60."
+        )
     before_ms = now_ms - grace_ms
     files, over = [], []
     for table in TABLES:
         garbage, ended = _of_table(store, table, before_ms)
         store.storage.delete(file.path for file in garbage)
-        store.storage.delete(manifest.path for manifest in ended)  # last: while it stands, it says why the files may go
+        store.storage.delete(
+            manifest.path for manifest in ended
+        )  # last: while it stands, it says why the files may go
         store.storage.delete_empty_folders(table)
         files += garbage
         over += ended
     staged = list(_staged(store.storage.files(publication.FOLDER), before_ms))
-    unfinished = [file for file in store.storage.files(MANIFESTS) if is_unfinished(file.path) and file.modified_ms < before_ms]
+    unfinished = [
+        file
+        for file in store.storage.files(MANIFESTS)
+        if is_unfinished(file.path) and file.modified_ms < before_ms
+    ]
     store.storage.delete(file.path for file in unfinished)
     for folder in sorted({"/".join(file.path.split("/")[:2]) for file in staged}):
         store.storage.delete_folder(folder)
@@ -190,8 +267,12 @@ def sweep(store: UsageStore, *, now_ms: int, grace_ms: int = GRACE_MS) -> Swept:
     return Swept(len(files), sum(file.size_bytes for file in files), len(staged), len(over))
 
 
-def _of_table(store: UsageStore, table: str, before_ms: int) -> tuple[list[StoredFile], list[Manifest]]:
-    """Files that may go, and manifests of windows that are over. Files are listed first: what is published meanwhile is named."""
+def _of_table(
+    store: UsageStore, table: str, before_ms: int
+) -> tuple[list[StoredFile], list[Manifest]]:
+    """Files that may go, and manifests of windows that are over. Files are listed first: what is
+    published meanwhile is named.
+    """
     files = store.storage.files(table)
     listed: dict[Window, list[str]] = {}
     for window, file in store.listed(table):
@@ -200,7 +281,9 @@ def _of_table(store: UsageStore, table: str, before_ms: int) -> tuple[list[Store
     garbage, over = [file for file in old if is_unfinished(file.path)], list[Manifest]()
     by_day = _by_day(old)
     for day in sorted(by_day.keys() | (listed.keys() - _by_day(files).keys())):
-        unnamed, ended = _of_day(store, by_day.get(day, []), listed.get(day, []), before_ms=before_ms)
+        unnamed, ended = _of_day(
+            store, by_day.get(day, []), listed.get(day, []), before_ms=before_ms
+        )
         garbage += unnamed
         over += ended
     return garbage, over
@@ -209,13 +292,28 @@ def _of_table(store: UsageStore, table: str, before_ms: int) -> tuple[list[Store
 def _of_day(
     store: UsageStore, old: Sequence[StoredFile], paths: Sequence[str], *, before_ms: int
 ) -> tuple[Sequence[StoredFile], Sequence[Manifest]]:
-    """The same of one day. Most days are in one file that the day's own manifest names: then no other manifest is read."""
-    whole = store.read_manifests([path for path in paths if (window := window_of_path(path)) is not None and window == window.day])
-    if any(one.combines and not one.retired and {file.path for file in one.files} >= {file.path for file in old} for one in whole):
+    """The same of one day. Most days are in one file that the day's own manifest names: then no
+    other manifest is read.
+    """
+    whole = store.read_manifests(
+        [
+            path
+            for path in paths
+            if (window := window_of_path(path)) is not None and window == window.day
+        ]
+    )
+    if any(
+        one.combines
+        and not one.retired
+        and {file.path for file in one.files} >= {file.path for file in old}
+        for one in whole
+    ):
         return [], []
     manifests = store.read_manifests(paths) if len(whole) < len(paths) else whole
     named = {file.path for part in resolve(manifests) for file in part.files}
-    published_ms = max((one.published_at_ms for one in manifests), default=0)  # when rows of the day last changed their place
+    published_ms = max(
+        (one.published_at_ms for one in manifests), default=0
+    )  # when rows of the day last changed their place
     unnamed = [file for file in old if file.path not in named] if published_ms < before_ms else []
     return unnamed, [one for one in manifests if one.retired and one.published_at_ms < before_ms]
 
@@ -240,7 +338,9 @@ def _staged(files: Iterable[StoredFile], before_ms: int) -> Iterator[StoredFile]
             yield from staged
 
 
-SETTLED_MS = 3 * HOUR_MS  # after its end, a day's last hours have been rolled up again for late samples
+SETTLED_MS = (
+    3 * HOUR_MS
+)  # after its end, a day's last hours have been rolled up again for late samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +355,16 @@ class Upkeep:
 def keep_up(store: UsageStore, retention: Retention, *, run_id: str, now_ms: int) -> Upkeep:
     """Do all of it, and drop what this run staged. Call it after the last publication of the run.
 
-    Raises RetryLater where the storage does not answer, UserActionRequired for tables that are damaged or of another version; what is
-    published stays.
+    Raises RetryLater where the storage does not answer, UserActionRequired for tables that are
+    damaged or of another version; what is published stays.
     """
     discard_staging(store, run_id)
-    days = [day for table in TABLES for day in compact_days(store, table, before_ms=now_ms - SETTLED_MS, run_id=run_id, now_ms=now_ms)]
+    days = [
+        day
+        for table in TABLES
+        for day in compact_days(
+            store, table, before_ms=now_ms - SETTLED_MS, run_id=run_id, now_ms=now_ms
+        )
+    ]
     retired = retire(store, retention, run_id=run_id, now_ms=now_ms)
     return Upkeep(len(days), len(retired), sweep(store, now_ms=now_ms))

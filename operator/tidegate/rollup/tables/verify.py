@@ -1,6 +1,8 @@
-"""Verifies that tables agree on the same bytes: finer and coarser windows, users and their brokers, members and their tiers. To the byte.
+"""Verifies that tables agree on the same bytes: finer and coarser windows, users and their brokers,
+members and their tiers. To the byte.
 
-Only windows that both sides have are compared; a side that is gone by retention, or is not made yet, says nothing against the other.
+Only windows that both sides have are compared; a side that is gone by retention, or is not made
+yet, says nothing against the other.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,10 +26,18 @@ from tidegate.rollup.tables.format import (
     windows_between,
 )
 from tidegate.rollup.tables.publication import published_starts_ms
-from tidegate.rollup.tables.store import Part, UsageStore, is_current, outdated, outdated_among, resolve, valid_rows
+from tidegate.rollup.tables.store import (
+    Part,
+    UsageStore,
+    is_current,
+    outdated,
+    outdated_among,
+    resolve,
+    valid_rows,
+)
 
-# Every file of a day of one table is checked without trust in its manifest, and its rows are added up
-# for comparisons with other tables. Each file is read once and whole. A fault in it is a finding
+# Every file of a day of one table is checked without trust in its manifest, and its rows are added
+# up for comparisons with other tables. Each file is read once and whole. A fault in it is a finding
 # and never an error. Storage that does not answer is an error as everywhere.
 
 
@@ -45,7 +55,9 @@ class Finding:
 
 @dataclass(slots=True)
 class Inspection:
-    """A day of a table. `sums` has a row for each published window and key without its time, with the columns that count bytes."""
+    """A day of a table. `sums` has a row for each published window and key without its time, with
+    the columns that count bytes.
+    """
 
     kind: TableKind
     windows: tuple[Window, ...]
@@ -65,13 +77,17 @@ def inspect_day(store: UsageStore, kind: TableKind, manifests: Sequence[Manifest
     """Every file, row and sum of a day, of which these are all manifests."""
     own = {one.window: one for one in manifests if not one.combines}
     parts = resolve(manifests)
-    found = Inspection(kind, tuple(sorted(window for part in parts for window in part.windows)), _no_sums(kind))
+    found = Inspection(
+        kind, tuple(sorted(window for part in parts for window in part.windows)), _no_sums(kind)
+    )
     sums = [_inspect_part(store, found, part, own) for part in parts]
     found.sums = pa.concat_tables([found.sums, *sums])
     return found
 
 
-def _inspect_part(store: UsageStore, found: Inspection, part: Part, own: Mapping[Window, Manifest]) -> pa.Table:
+def _inspect_part(
+    store: UsageStore, found: Inspection, part: Part, own: Mapping[Window, Manifest]
+) -> pa.Table:
     """The sums of one part; what is wrong with it goes to `found`."""
     name = part.manifest.window.name
     tables: list[pa.Table] = []
@@ -87,14 +103,18 @@ def _inspect_part(store: UsageStore, found: Inspection, part: Part, own: Mapping
     valid = rows.filter(valid_rows(rows, found.kind, part))
     found.rows += valid.num_rows
     sums = _sums(found.kind, valid)
-    found.findings += [Finding(found.kind.name, name, message) for message in _wrong_rows(found.kind, rows, part)]
+    found.findings += [
+        Finding(found.kind.name, name, message) for message in _wrong_rows(found.kind, rows, part)
+    ]
     wrong = _wrong_sums(found.kind, valid, sums, [own[each] for each in part.windows])
     found.findings += [Finding(found.kind.name, window, message) for window, message in wrong]
     return sums
 
 
 def _inspect_file(kind: TableKind, file: PublishedFile, content: bytes | None) -> pa.Table:
-    """The columns that name rows and count bytes. Raises UsageDamaged for anything other than what was published."""
+    """The columns that name rows and count bytes. Raises UsageDamaged for anything other than what
+    was published.
+    """
     if content is None:
         raise UsageDamaged(f"{file.path} is gone.")
     if checksum(content) != file.sha256:
@@ -104,7 +124,9 @@ def _inspect_file(kind: TableKind, file: PublishedFile, content: bytes | None) -
         raise UsageDamaged(f"{file.path} has other columns than {kind.name}.")
     contents = contents_of(kind, rows)
     if contents != Contents(file.rows, file.sums):
-        raise UsageDamaged(f"{file.path} holds {contents}, its manifest has {file.rows} rows and {file.sums}.")
+        raise UsageDamaged(
+            f"{file.path} holds {contents}, its manifest has {file.rows} rows and {file.sums}."
+        )
     return rows.select([*kind.key, *summed_columns(kind)])
 
 
@@ -116,19 +138,33 @@ def _wrong_rows(kind: TableKind, rows: pa.Table, part: Part) -> Iterator[str]:
         yield error.message
     at_ms = rows["window_start"].cast(pa.int64()).to_numpy()
     window = part.manifest.window
-    outside = int(((at_ms < window.start_ms) | (at_ms >= window.end_ms) | (at_ms % kind.window_ms != 0)).sum())
+    outside = int(
+        ((at_ms < window.start_ms) | (at_ms >= window.end_ms) | (at_ms % kind.window_ms != 0)).sum()
+    )
     if outside:
         yield f"{outside} rows have a time outside of {window.name} or between its windows."
 
 
-def _wrong_sums(kind: TableKind, valid: pa.Table, sums: pa.Table, own: Sequence[Manifest]) -> Iterator[tuple[str, str]]:
+def _wrong_sums(
+    kind: TableKind, valid: pa.Table, sums: pa.Table, own: Sequence[Manifest]
+) -> Iterator[tuple[str, str]]:
     """Windows whose rows add up to something else than their own manifest has."""
-    counted = pa.table({PUBLISHED: published_starts_ms(kind, valid)}).group_by(PUBLISHED).aggregate([([], "count_all")])
+    counted = (
+        pa.table({PUBLISHED: published_starts_ms(kind, valid)})
+        .group_by(PUBLISHED)
+        .aggregate([([], "count_all")])
+    )
     rows = dict(zip(counted[PUBLISHED].to_pylist(), counted["count_all"].to_pylist(), strict=True))
     for manifest in own:
         mine = sums.filter(pc.equal(sums[PUBLISHED], manifest.window.start_ms))
-        found = Contents(rows.get(manifest.window.start_ms, 0), {name: pc.sum(mine[name]).as_py() or 0 for name in summed_columns(kind)})
-        expected = Contents(manifest.contents.rows, {name: manifest.contents.sums.get(name, 0) for name in summed_columns(kind)})
+        found = Contents(
+            rows.get(manifest.window.start_ms, 0),
+            {name: pc.sum(mine[name]).as_py() or 0 for name in summed_columns(kind)},
+        )
+        expected = Contents(
+            manifest.contents.rows,
+            {name: manifest.contents.sums.get(name, 0) for name in summed_columns(kind)},
+        )
         if found != expected:
             yield manifest.window.name, f"holds {found}, its manifest has {expected}."
 
@@ -141,13 +177,22 @@ def _sums(kind: TableKind, rows: pa.Table) -> pa.Table:
 
 def added_up(rows: pa.Table, keys: Sequence[str], names: Sequence[str]) -> pa.Table:
     """The columns `names` summed for each value of `keys`, under their own names."""
-    grouped = rows.group_by(list(keys), use_threads=False).aggregate([(name, "sum") for name in names])
-    return grouped.select([*keys, *(f"{name}_sum" for name in names)]).rename_columns([*keys, *names])
+    grouped = rows.group_by(list(keys), use_threads=False).aggregate(
+        [(name, "sum") for name in names]
+    )
+    return grouped.select([*keys, *(f"{name}_sum" for name in names)]).rename_columns(
+        [*keys, *names]
+    )
 
 
 def _no_sums(kind: TableKind) -> pa.Table:
-    keys = [pa.field(PUBLISHED, pa.int64()), *(kind.schema.field(name).with_nullable(True) for name in kind.key[:-1])]
-    return pa.schema([*keys, *(pa.field(name, pa.int64()) for name in summed_columns(kind))]).empty_table()
+    keys = [
+        pa.field(PUBLISHED, pa.int64()),
+        *(kind.schema.field(name).with_nullable(True) for name in kind.key[:-1]),
+    ]
+    return pa.schema(
+        [*keys, *(pa.field(name, pa.int64()) for name in summed_columns(kind))]
+    ).empty_table()
 
 
 _CLIENT = ("broker", "user", "client_id", "direction")
@@ -158,7 +203,9 @@ _USED = ("bytes", "deferred_bytes")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Rows of `finer` added up over `keys` must be rows of `coarser`, column by column; `words` say so to people."""
+    """Rows of `finer` added up over `keys` must be rows of `coarser`, column by column; `words` say
+    so to people.
+    """
 
     finer: str
     coarser: str
@@ -183,7 +230,9 @@ GRAINS = ("5m", "1h", "1d")
 
 
 def disagreements(day: Mapping[str, Inspection]) -> Iterator[Finding]:
-    """Everything in which the tables of one day contradict each other; tables with findings of their own are left out."""
+    """Everything in which the tables of one day contradict each other; tables with findings of
+    their own are left out.
+    """
     sound = {name: inspection for name, inspection in day.items() if inspection.is_readable}
     for rule in RULES:
         if rule.finer in sound and rule.coarser in sound:
@@ -196,12 +245,18 @@ def disagreements(day: Mapping[str, Inspection]) -> Iterator[Finding]:
 def _of_grains(rule: Rule, finer: Inspection, coarser: Inspection) -> Iterator[Finding]:
     keys = [PUBLISHED, *rule.keys]
     windows = [window for window in coarser.windows if _is_covered(window, finer.windows)]
-    left = _signed(_in_coarser_windows(finer.sums, coarser.kind.published_ms), keys, {name: (1, name) for name in rule.columns})
+    left = _signed(
+        _in_coarser_windows(finer.sums, coarser.kind.published_ms),
+        keys,
+        {name: (1, name) for name in rule.columns},
+    )
     right = _signed(coarser.sums, keys, {name: (-1, name) for name in rule.columns})
     if rule.finer.startswith("usage") and rule.coarser.startswith("tier"):
         left = left.filter(pc.not_equal(left["tier"], ""))  # clients of no tier
         right = right.filter(pc.not_equal(right["tier"], ""))
-    yield from _differences(rule.coarser, windows, pa.concat_tables([left, right]), keys, words=rule.words)
+    yield from _differences(
+        rule.coarser, windows, pa.concat_tables([left, right]), keys, words=rule.words
+    )
 
 
 def _of_users_and_brokers(usage: Inspection, broker: Inspection) -> Iterator[Finding]:
@@ -209,7 +264,10 @@ def _of_users_and_brokers(usage: Inspection, broker: Inspection) -> Iterator[Fin
     windows = sorted(set(usage.windows) & set(broker.windows))
     terms = [(usage, 1, "bytes"), (broker, 1, "unattributed_bytes"), (broker, -1, "client_bytes")]
     sides = [_signed(side.sums, keys, {"bytes": (sign, column)}) for side, sign, column in terms]
-    words = f"the users' bytes and the unattributed ones are not the clients' bytes of {broker.kind.name}"
+    words = (
+        f"the users' bytes and the unattributed ones are not the clients' bytes of "
+        f"{broker.kind.name}"
+    )
     yield from _differences(usage.kind.name, windows, pa.concat_tables(sides), keys, words=words)
 
 
@@ -219,31 +277,50 @@ def _is_covered(window: Window, finer: Sequence[Window]) -> bool:
 
 def _in_coarser_windows(sums: pa.Table, published_ms: int) -> pa.Table:
     at_ms = sums[PUBLISHED].to_numpy()
-    return sums.set_column(sums.schema.get_field_index(PUBLISHED), PUBLISHED, pa.array(at_ms - at_ms % published_ms))
+    return sums.set_column(
+        sums.schema.get_field_index(PUBLISHED), PUBLISHED, pa.array(at_ms - at_ms % published_ms)
+    )
 
 
-def _signed(sums: pa.Table, keys: Sequence[str], columns: Mapping[str, tuple[int, str]]) -> pa.Table:
+def _signed(
+    sums: pa.Table, keys: Sequence[str], columns: Mapping[str, tuple[int, str]]
+) -> pa.Table:
     """The keys and, by the name they get, columns that count for (1) or against (-1)."""
-    signed = {name: pc.multiply(sums[column], pa.scalar(sign, pa.int64())) for name, (sign, column) in columns.items()}
+    signed = {
+        name: pc.multiply(sums[column], pa.scalar(sign, pa.int64()))
+        for name, (sign, column) in columns.items()
+    }
     return pa.table({**{key: sums[key] for key in keys}, **signed})
 
 
-def _differences(table: str, windows: Sequence[Window], rows: pa.Table, keys: Sequence[str], *, words: str) -> Iterator[Finding]:
-    """A finding for each of the windows in which something is left where everything should cancel out."""
+def _differences(
+    table: str, windows: Sequence[Window], rows: pa.Table, keys: Sequence[str], *, words: str
+) -> Iterator[Finding]:
+    """A finding for each of the windows in which something is left where everything should cancel
+    out.
+    """
     names = [name for name in rows.schema.names if name not in keys]
     left = added_up(rows, keys, names)
     wrong = left.filter(pc.not_equal(left[names[0]], 0))
     for name in names[1:]:
-        wrong = pa.concat_tables([wrong, left.filter(pc.and_(pc.equal(left[names[0]], 0), pc.not_equal(left[name], 0)))])
+        wrong = pa.concat_tables(
+            [wrong, left.filter(pc.and_(pc.equal(left[names[0]], 0), pc.not_equal(left[name], 0)))]
+        )
     for window in windows:
         mine = wrong.filter(pc.equal(wrong[PUBLISHED], window.start_ms)).to_pylist()
         if mine:
-            yield Finding(table, window.name, f"{words}: {_first(mine[0], keys, names)}{_others(len(mine) - 1)}.")
+            yield Finding(
+                table,
+                window.name,
+                f"{words}: {_first(mine[0], keys, names)}{_others(len(mine) - 1)}.",
+            )
 
 
 def _first(row: Mapping[str, object], keys: Sequence[str], names: Sequence[str]) -> str:
     whose = ", ".join(f"{key} {row[key]!r}" for key in keys if key != PUBLISHED)
-    return f"{whose} differs by " + ", ".join(f"{row[name]:+} {name}" for name in names if row[name])
+    return f"{whose} differs by " + ", ".join(
+        f"{row[name]:+} {name}" for name in names if row[name]
+    )
 
 
 def _others(count: int) -> str:
@@ -251,8 +328,8 @@ def _others(count: int) -> str:
 
 
 # Verification reads every file, a day at a time, and changes nothing. A finding is broken where
-# tables contradict each other or themselves. A gap is a time that was never published between others
-# that are. Tables that were made from older rows are outdated. The next runs repair gaps and
+# tables contradict each other or themselves. A gap is a time that was never published between
+# others that are. Tables that were made from older rows are outdated. The next runs repair gaps and
 # outdated tables, so these are no damage.
 
 
@@ -310,24 +387,37 @@ class Verdict:
 def verify(store: UsageStore, *, progress: Callable[[str], None] | None = None) -> Verdict:
     """Read everything. `progress` gets each day before it is read.
 
-    Raises OtherVersion where the tables are of another version, RetryLater where the storage does not answer.
+    Raises OtherVersion where the tables are of another version, RetryLater where the storage does
+    not answer.
     """
     verdict = Verdict({name: Tally() for name in TABLES})
-    manifests = {name: found for name in TABLES if (found := _manifests(store, name, verdict)) is not None}
+    manifests = {
+        name: found for name in TABLES if (found := _manifests(store, name, verdict)) is not None
+    }
     by_day = {name: _by_day(found) for name, found in manifests.items()}
     for day in sorted({day for days in by_day.values() for day in days}):
         if progress is not None:
             progress(day.name)
         _verify_day(store, verdict, {name: days.get(day, []) for name, days in by_day.items()})
     for name, found in manifests.items():
-        verdict.gaps.extend(_gaps(TABLES[name], sorted(one.window for one in found if is_current(one))))
+        verdict.gaps.extend(
+            _gaps(TABLES[name], sorted(one.window for one in found if is_current(one)))
+        )
         finer = sorted({rule.finer for rule in RULES if rule.coarser == name} & manifests.keys())
-        verdict.outdated.extend(_outdated(name, found, finer, sources=[one for source in finer for one in manifests[source]]))
+        verdict.outdated.extend(
+            _outdated(
+                name, found, finer, sources=[one for source in finer for one in manifests[source]]
+            )
+        )
     return verdict
 
 
-def _verify_day(store: UsageStore, verdict: Verdict, manifests: Mapping[str, Sequence[Manifest]]) -> None:
-    inspections = {name: inspect_day(store, TABLES[name], found) for name, found in manifests.items()}
+def _verify_day(
+    store: UsageStore, verdict: Verdict, manifests: Mapping[str, Sequence[Manifest]]
+) -> None:
+    inspections = {
+        name: inspect_day(store, TABLES[name], found) for name, found in manifests.items()
+    }
     for name, inspection in inspections.items():
         verdict.tables[name].add(inspection)
         verdict.broken.extend(inspection.findings)
@@ -355,17 +445,27 @@ def _gaps(kind: TableKind, found: Sequence[Window]) -> list[Finding]:
     if not found:
         return []
     between = list(windows_between(kind, found[0].start_ms, found[-1].end_ms))[-_MOST_GAPS:]
-    return [Finding(kind.name, window.name, "was never published.") for window in sorted(set(between) - set(found))]
+    return [
+        Finding(kind.name, window.name, "was never published.")
+        for window in sorted(set(between) - set(found))
+    ]
 
 
-def _outdated(table: str, targets: Sequence[Manifest], finer: Sequence[str], *, sources: Sequence[Manifest]) -> list[Finding]:
+def _outdated(
+    table: str, targets: Sequence[Manifest], finer: Sequence[str], *, sources: Sequence[Manifest]
+) -> list[Finding]:
     """What was made from rows that were published anew since."""
     message = f"was made before {' or '.join(finer)} was published as it is now."
     return [Finding(table, window.name, message) for window in outdated_among(targets, sources)]
 
 
 def _document_of(tally: Tally) -> Mapping[str, object]:
-    return {"windows": tally.windows, "files": tally.files, "rows": tally.rows, "sizeBytes": tally.size_bytes}
+    return {
+        "windows": tally.windows,
+        "files": tally.files,
+        "rows": tally.rows,
+        "sizeBytes": tally.size_bytes,
+    }
 
 
 # An hour is missing when it is not published, was published before it was over, or lacks the tables
@@ -379,7 +479,8 @@ _BY_DAY = tuple(kind.name for kind in TABLES.values() if kind.published_ms == DA
 def missing_hours(store: UsageStore, start_ms: int, end_ms: int) -> list[int]:
     """Starts of whole hours in [start_ms, end_ms) that a run should compute, oldest first.
 
-    For a day whose hours are all there but whose own tables are not, that is its last hour. Raises what reading manifests raises.
+    For a day whose hours are all there but whose own tables are not, that is its last hour. Raises
+    what reading manifests raises.
     """
     hours = range(start_ms - start_ms % HOUR_MS, end_ms - end_ms % HOUR_MS, HOUR_MS)
     missing = {hour for table in _BY_HOUR for hour in _lacking(store, table, hours)}
@@ -390,7 +491,9 @@ def missing_hours(store: UsageStore, start_ms: int, end_ms: int) -> list[int]:
 
 
 def in_runs(hours: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The hours as spans of neighbours, none of which goes beyond its day: a run that is killed loses a day's work at most."""
+    """The hours as spans of neighbours, none of which goes beyond its day: a run that is killed
+    loses a day's work at most.
+    """
     begin = None
     for hour in hours:
         begin = hour if begin is None else begin
@@ -401,8 +504,16 @@ def in_runs(hours: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def _lacking(store: UsageStore, table: str, starts: range) -> set[int]:
-    manifests = [one for one in store.manifests(table, starts.start, starts.stop) if not one.combines]
-    whole = {one.window.start_ms for one in manifests if one.retired or one.published_at_ms >= one.window.end_ms}
+    manifests = [
+        one for one in store.manifests(table, starts.start, starts.stop) if not one.combines
+    ]
+    whole = {
+        one.window.start_ms
+        for one in manifests
+        if one.retired or one.published_at_ms >= one.window.end_ms
+    }
     finer = sorted({rule.finer for rule in RULES if rule.coarser == table})
-    whole -= {window.start_ms for window in outdated(store, table, finer, starts.start, starts.stop)}
+    whole -= {
+        window.start_ms for window in outdated(store, table, finer, starts.start, starts.stop)
+    }
     return {start_ms for start_ms in starts if start_ms not in whole}

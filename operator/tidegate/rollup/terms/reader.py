@@ -1,8 +1,9 @@
-"""Reads the terms of each stretch of a run: contracts, limits and episodes by broker, and the states of tiers.
+"""Reads the terms of each stretch of a run: contracts, limits and episodes by broker, and the
+states of tiers.
 
-Terms come from the operator's own metrics, else from the audit trail. Where neither has any for a stretch, contracts and limits are the
-declared ones of now, and episodes and states are unknown. Each stretch is read by itself, so no result depends on how a range was cut into
-runs.
+Terms come from the operator's own metrics, else from the audit trail. Where neither has any for a
+stretch, contracts and limits are the declared ones of now, and episodes and states are unknown.
+Each stretch is read by itself, so no result depends on how a range was cut into runs.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,15 @@ from tidegate.rollup.fold.windows import BRIDGED_MS, Rate, longest_hold_ms
 from tidegate.rollup.ingest import catalogue
 from tidegate.rollup.samples import SeriesSamples, Transport
 from tidegate.rollup.schemas import DIRECTIONS, HOUR_MS, Direction
-from tidegate.rollup.terms.sources import STATES, AuditLine, MemberKey, OperatorSamples, PolicyTerms, TrailAccount, read_operator
+from tidegate.rollup.terms.sources import (
+    STATES,
+    AuditLine,
+    MemberKey,
+    OperatorSamples,
+    PolicyTerms,
+    TrailAccount,
+    read_operator,
+)
 
 Whole = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -31,7 +40,9 @@ LOOKED_BACK_MS: Final = 24 * HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """[begin_ms, end_ms) in which a member was below its contract. `begin_ms` None = before the earliest sample that was read."""
+    """[begin_ms, end_ms) in which a member was below its contract. `begin_ms` None = before the
+    earliest sample that was read.
+    """
 
     key: MemberKey
     begin_ms: int | None
@@ -40,7 +51,9 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Below:
-    """By member whether it was below its contract at each of the times; members that never were are left out."""
+    """By member whether it was below its contract at each of the times; members that never were are
+    left out.
+    """
 
     times_ms: Whole
     rows: Mapping[MemberKey, Flags]
@@ -48,7 +61,9 @@ class Below:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Account:
-    """The operator's samples over a range of time, and the members below their contracts in it. `levels` are those of tiers."""
+    """The operator's samples over a range of time, and the members below their contracts in it.
+    `levels` are those of tiers.
+    """
 
     samples: OperatorSamples
     below: Below
@@ -99,17 +114,27 @@ class StretchTerms:
 
 
 class TermsReader:
-    """Reads terms through one transport. Without a policy there are none. `trail` serves where the operator's metrics are missing."""
+    """Reads terms through one transport. Without a policy there are none. `trail` serves where the
+    operator's metrics are missing.
+    """
 
     def __init__(
-        self, transport: Transport, settings: MetricsSettings, policy: PolicyTerms | None, trail: Iterable[AuditLine] = ()
+        self,
+        transport: Transport,
+        settings: MetricsSettings,
+        policy: PolicyTerms | None,
+        trail: Iterable[AuditLine] = (),
     ) -> None:
         self._transport = transport
         self._policy = policy
         self._interval_ms = settings.scrape_interval_seconds * 1000
-        self._trail = TrailAccount(trail, policy.key, self._interval_ms) if policy is not None else None
+        self._trail = (
+            TrailAccount(trail, policy.key, self._interval_ms) if policy is not None else None
+        )
         self._rates = RatesBefore(transport, settings)
-        self._levels = {tier.key: tier.level.value for tier in policy.tiers} if policy is not None else {}
+        self._levels = (
+            {tier.key: tier.level.value for tier in policy.tiers} if policy is not None else {}
+        )
         self._below: dict[tuple[int, int], Below] = {}
 
     def of(self, start_ms: int, end_ms: int, brokers: Sequence[int]) -> StretchTerms:
@@ -120,15 +145,33 @@ class TermsReader:
         account = self._account(policy, start_ms, end_ms)
         if not len(account.samples.times_ms):
             return StretchTerms("declared", _as_declared(policy, brokers))
-        stretches = list(stretches_of(account.below, lambda hours: self._hour_before(policy, start_ms, hours), end_ms=end_ms))
+        stretches = list(
+            stretches_of(
+                account.below,
+                lambda hours: self._hour_before(policy, start_ms, hours),
+                end_ms=end_ms,
+            )
+        )
         episodes = self._episodes(policy, stretches, earliest_ms=start_ms - LOOKED_BACK_MS)
-        states = tier_states(account, start_ms=start_ms, end_ms=end_ms, interval_ms=self._interval_ms)
-        return StretchTerms(account.samples.source, _as_recorded(policy, account.samples, episodes, brokers), states)
+        states = tier_states(
+            account, start_ms=start_ms, end_ms=end_ms, interval_ms=self._interval_ms
+        )
+        return StretchTerms(
+            account.samples.source, _as_recorded(policy, account.samples, episodes, brokers), states
+        )
 
     def _account(self, policy: PolicyTerms, start_ms: int, end_ms: int) -> Account:
-        """Read the samples of [start, end) with the scrapes on both sides, which decide the time at its edges."""
+        """Read the samples of [start, end) with the scrapes on both sides, which decide the time at
+        its edges.
+        """
         hold_ms = longest_hold_ms(self._interval_ms)
-        samples = read_operator(self._transport, policy.key, start_ms - hold_ms, end_ms + hold_ms, interval_ms=self._interval_ms)
+        samples = read_operator(
+            self._transport,
+            policy.key,
+            start_ms - hold_ms,
+            end_ms + hold_ms,
+            interval_ms=self._interval_ms,
+        )
         if not len(samples.times_ms) and self._trail is not None:
             samples = self._trail.samples(start_ms - hold_ms, end_ms + hold_ms)
         account = Account.of(samples, self._levels)
@@ -140,26 +183,47 @@ class TermsReader:
     def _hour_before(self, policy: PolicyTerms, start_ms: int, hours: int) -> Below:
         begin_ms = start_ms - hours * HOUR_MS
         known = self._below.get((begin_ms, begin_ms + HOUR_MS))
-        return known if known is not None else self._account(policy, begin_ms, begin_ms + HOUR_MS).below
+        return (
+            known
+            if known is not None
+            else self._account(policy, begin_ms, begin_ms + HOUR_MS).below
+        )
 
-    def _episodes(self, policy: PolicyTerms, stretches: Sequence[Stretch], *, earliest_ms: int) -> Episodes:
-        """Return the episodes of members. Without a known beginning, or with one too long ago, they have no rate and are left out."""
+    def _episodes(
+        self, policy: PolicyTerms, stretches: Sequence[Stretch], *, earliest_ms: int
+    ) -> Episodes:
+        """Return the episodes of members. Without a known beginning, or with one too long ago, they
+        have no rate and are left out.
+        """
         clients = {(one.tier.key, one.member.name): one.client for one in policy.members}
         found: dict[tuple[int, Direction], list[Episode]] = {}
         for direction in DIRECTIONS:
             own = [one for one in stretches if one.key[2] == direction and one.key[:2] in clients]
-            begun = [(one.begin_ms, one) for one in own if one.begin_ms is not None and one.begin_ms >= earliest_ms]
+            begun = [
+                (one.begin_ms, one)
+                for one in own
+                if one.begin_ms is not None and one.begin_ms >= earliest_ms
+            ]
             rates = self._rates.at(direction, [begin_ms for begin_ms, _ in begun])
             for begin_ms, one in begun:
                 client = clients[one.key[:2]]
                 for broker, rate in rates[begin_ms].get(client, {}).items():
-                    found.setdefault((broker, direction), []).append(Episode(client, begin_ms, one.end_ms, rate))
+                    found.setdefault((broker, direction), []).append(
+                        Episode(client, begin_ms, one.end_ms, rate)
+                    )
         return found
 
 
-def _as_recorded(policy: PolicyTerms, samples: OperatorSamples, episodes: Episodes, brokers: Sequence[int]) -> Mapping[int, BrokerTerms]:
-    """Build terms from samples. Members missing in the metrics had no contract then. A trail lacks members without a change."""
-    contracts = {direction: _contracts(policy, samples, direction, brokers=len(brokers)) for direction in DIRECTIONS}
+def _as_recorded(
+    policy: PolicyTerms, samples: OperatorSamples, episodes: Episodes, brokers: Sequence[int]
+) -> Mapping[int, BrokerTerms]:
+    """Build terms from samples. Members missing in the metrics had no contract then. A trail lacks
+    members without a change.
+    """
+    contracts = {
+        direction: _contracts(policy, samples, direction, brokers=len(brokers))
+        for direction in DIRECTIONS
+    }
     return {
         broker: {
             direction: DirectionTerms(
@@ -174,7 +238,9 @@ def _as_recorded(policy: PolicyTerms, samples: OperatorSamples, episodes: Episod
     }
 
 
-def _contracts(policy: PolicyTerms, samples: OperatorSamples, direction: Direction, *, brokers: int) -> Mapping[Client, Rate]:
+def _contracts(
+    policy: PolicyTerms, samples: OperatorSamples, direction: Direction, *, brokers: int
+) -> Mapping[Client, Rate]:
     found: dict[Client, Rate] = {}
     for one in policy.members:
         key = (one.tier.key, one.member.name, direction)
@@ -187,13 +253,21 @@ def _contracts(policy: PolicyTerms, samples: OperatorSamples, direction: Directi
 
 
 def _as_declared(policy: PolicyTerms, brokers: Sequence[int]) -> Mapping[int, BrokerTerms]:
-    """Build terms without a record of episodes: deferred bytes are then counted against contracts."""
+    """Build terms without a record of episodes: deferred bytes are then counted against
+    contracts.
+    """
     promised = {one.client: policy.promised(one, brokers=len(brokers)) for one in policy.members}
     contracts = {
-        direction: {client: rates[direction] for client, rates in promised.items() if direction in rates} for direction in DIRECTIONS
+        direction: {
+            client: rates[direction] for client, rates in promised.items() if direction in rates
+        }
+        for direction in DIRECTIONS
     }
     return {
-        broker: {way: DirectionTerms(policy.limit(broker, way), contracts[way], None, policy.window) for way in DIRECTIONS}
+        broker: {
+            way: DirectionTerms(policy.limit(broker, way), contracts[way], None, policy.window)
+            for way in DIRECTIONS
+        }
         for broker in brokers
     }
 
@@ -208,7 +282,9 @@ _HELD: Final = [STATES.index(state.value) for state in (LevelState.THROTTLED, Le
 def below_of(samples: OperatorSamples, level_of: Mapping[str, str]) -> Below:
     """Find the members below their contracts. `level_of` has the levels of tiers."""
     held = {level: np.isin(states, _HELD) for level, states in samples.levels.items()}
-    anywhere: Flags = np.logical_or.reduce([*held.values(), np.zeros(len(samples.times_ms), bool)], axis=0)
+    anywhere: Flags = np.logical_or.reduce(
+        [*held.values(), np.zeros(len(samples.times_ms), bool)], axis=0
+    )
     nothing = np.full(len(samples.times_ms), np.nan)
     rows = {}
     for key, quotas in samples.quotas.items():
@@ -221,7 +297,9 @@ def below_of(samples: OperatorSamples, level_of: Mapping[str, str]) -> Below:
 
 
 def stretches_of(here: Below, before: Callable[[int], Below], *, end_ms: int) -> Iterator[Stretch]:
-    """Yield all stretches of `here`, cut to `end_ms`. `before` reads earlier hours, numbered backwards from 1."""
+    """Yield all stretches of `here`, cut to `end_ms`. `before` reads earlier hours, numbered
+    backwards from 1.
+    """
     begun = _begun_before(here, before)
     for key, row in here.rows.items():
         edges = np.flatnonzero(np.diff(row.astype(np.int8), prepend=0, append=0))
@@ -264,12 +342,22 @@ def _begun_before(here: Below, before: Callable[[int], Below]) -> Mapping[Member
 
 
 _CONTRACT, _STEPPING, _THROTTLED, _RELAXING = (
-    STATES.index(state.value) for state in (LevelState.CONTRACT, LevelState.STEPPING, LevelState.THROTTLED, LevelState.RELAXING)
+    STATES.index(state.value)
+    for state in (
+        LevelState.CONTRACT,
+        LevelState.STEPPING,
+        LevelState.THROTTLED,
+        LevelState.RELAXING,
+    )
 )
 
 
-def tier_states(account: Account, *, start_ms: int, end_ms: int, interval_ms: int) -> Sequence[TierStates]:
-    """Return the states of tiers over [start, end), without directions in which no member has a quota, and tiers without samples."""
+def tier_states(
+    account: Account, *, start_ms: int, end_ms: int, interval_ms: int
+) -> Sequence[TierStates]:
+    """Return the states of tiers over [start, end), without directions in which no member has a
+    quota, and tiers without samples.
+    """
     times = account.samples.times_ms
     held = held_within(times, start_ms, end_ms, interval_ms=interval_ms)
     keys: dict[tuple[str, Direction], list[MemberKey]] = {}
@@ -279,13 +367,20 @@ def tier_states(account: Account, *, start_ms: int, end_ms: int, interval_ms: in
     for (tier, direction), own in keys.items():
         states, below = _states(account, tier, own)
         if held[states >= 0].any():
-            seconds = {f"seconds_{name.lower()}": float(held[states == number].sum()) / 1000 for number, name in enumerate(STATES)}
-            found.append(TierStates(tier, direction, _begun(times, below, start_ms, end_ms), **seconds))
+            seconds = {
+                f"seconds_{name.lower()}": float(held[states == number].sum()) / 1000
+                for number, name in enumerate(STATES)
+            }
+            found.append(
+                TierStates(tier, direction, _begun(times, below, start_ms, end_ms), **seconds)
+            )
     return found
 
 
 def held_within(times_ms: Whole, start_ms: int, end_ms: int, *, interval_ms: int) -> Whole:
-    """Return how much of [start, end) each scrape covers: the time since the one before, and one interval after a gap."""
+    """Return how much of [start, end) each scrape covers: the time since the one before, and one
+    interval after a gap.
+    """
     gaps = np.diff(times_ms, prepend=times_ms[:1] - interval_ms)
     begins = times_ms - np.where(gaps <= longest_hold_ms(interval_ms), gaps, interval_ms)
     within: Whole = np.minimum(times_ms, end_ms) - np.maximum(begins, start_ms)
@@ -293,20 +388,29 @@ def held_within(times_ms: Whole, start_ms: int, end_ms: int, *, interval_ms: int
 
 
 def _states(account: Account, tier: str, keys: Sequence[MemberKey]) -> tuple[Whole, Flags]:
-    """Return at each time the number of the state, -1 = unknown, and whether any member was below its contract."""
+    """Return at each time the number of the state, -1 = unknown, and whether any member was below
+    its contract.
+    """
     samples, nothing = account.samples, np.full(len(account.samples.times_ms), np.nan)
     states, below = np.full(len(nothing), -1, np.int64), np.zeros(len(nothing), bool)
     for key in keys:
         quotas, targets = samples.quotas.get(key, nothing), samples.targets.get(key, nothing)
-        known, on_its_way = np.isfinite(quotas) | np.isfinite(targets), np.isfinite(quotas) & np.isfinite(targets) & (quotas != targets)
+        known, on_its_way = (
+            np.isfinite(quotas) | np.isfinite(targets),
+            np.isfinite(quotas) & np.isfinite(targets) & (quotas != targets),
+        )
         states = np.maximum(states, np.where(known, np.where(on_its_way, _STEPPING, _CONTRACT), -1))
         below |= account.below.rows.get(key, below)
-    level = samples.levels.get(account.levels.get(tier, ""), np.full(len(nothing), _THROTTLED, np.int64))
+    level = samples.levels.get(
+        account.levels.get(tier, ""), np.full(len(nothing), _THROTTLED, np.int64)
+    )
     return np.where(below, np.where(level == _RELAXING, _RELAXING, _THROTTLED), states), below
 
 
 def _begun(times_ms: Whole, below: Flags, start_ms: int, end_ms: int) -> int:
-    """Count the episodes that begin in [start, end). After a gap too long to bridge the beginning is unknown and does not count."""
+    """Count the episodes that begin in [start, end). After a gap too long to bridge the beginning
+    is unknown and does not count.
+    """
     begins, gaps = times_ms[:-1], np.diff(times_ms)
     within = (begins >= start_ms) & (begins < end_ms) & (gaps <= BRIDGED_MS)
     return int((below[1:] & ~below[:-1] & within).sum())
@@ -320,7 +424,9 @@ _TOGETHER_MS: Final = 120_000  # times that are nearer to each other are read at
 
 
 class RatesBefore:
-    """Reads the rates of clients just before they were cut, against which deferred bytes are counted. Each time is read once."""
+    """Reads the rates of clients just before they were cut, against which deferred bytes are
+    counted. Each time is read once.
+    """
 
     def __init__(self, transport: Transport, settings: MetricsSettings) -> None:
         self._transport = transport
@@ -330,17 +436,27 @@ class RatesBefore:
         self._known: dict[tuple[Direction, int], RatesThen] = {}
 
     def at(self, direction: Direction, moments_ms: Iterable[int]) -> Mapping[int, RatesThen]:
-        """Return for each of these times every client's last rate that is no older than five scrapes. Raises tidegate.errors."""
+        """Return for each of these times every client's last rate that is no older than five
+        scrapes. Raises tidegate.errors.
+        """
         wanted = sorted(set(moments_ms))
-        for group in _groups([moment for moment in wanted if (direction, moment) not in self._known]):
+        for group in _groups(
+            [moment for moment in wanted if (direction, moment) not in self._known]
+        ):
             self._read(direction, group)
         return {moment: self._known[direction, moment] for moment in wanted}
 
     def _read(self, direction: Direction, moments_ms: Sequence[int]) -> None:
         selection = self._selections[direction]
-        found = self._transport.read(selection, moments_ms[0] - self._hold_ms, moments_ms[-1] + 1) if selection is not None else []
+        found = (
+            self._transport.read(selection, moments_ms[0] - self._hold_ms, moments_ms[-1] + 1)
+            if selection is not None
+            else []
+        )
         of_clients = [
-            (broker, client, one) for one in found if (broker := self._broker_of(one.labels)) is not None and (client := client_of(one))
+            (broker, client, one)
+            for one in found
+            if (broker := self._broker_of(one.labels)) is not None and (client := client_of(one))
         ]
         for moment in moments_ms:
             rates: dict[Client, dict[int, float]] = {}
@@ -362,6 +478,10 @@ class RatesBefore:
 def _groups(moments_ms: Sequence[int]) -> Iterator[Sequence[int]]:
     if not moments_ms:
         return
-    cuts = [number for number, (one, other) in enumerate(pairwise(moments_ms), 1) if other - one > _TOGETHER_MS]
+    cuts = [
+        number
+        for number, (one, other) in enumerate(pairwise(moments_ms), 1)
+        if other - one > _TOGETHER_MS
+    ]
     for first, past in zip([0, *cuts], [*cuts, len(moments_ms)], strict=True):
         yield moments_ms[first:past]

@@ -1,7 +1,8 @@
-"""Where terms (contracts, limits, quotas and states) come from: the policy's declaration, the operator's metrics, or the audit trail.
+"""Where terms (contracts, limits, quotas and states) come from: the policy's declaration, the
+operator's metrics, or the audit trail.
 
-The declared terms are those of now. Terms that were in force at another time come from the operator's own metrics, or from the trail where
-Prometheus did not scrape the operator.
+The declared terms are those of now. Terms that were in force at another time come from the
+operator's own metrics, or from the trail where Prometheus did not scrape the operator.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,16 @@ from numpy.typing import NDArray
 from controller_logic import model
 from controller_logic.contracts.leaders import share_scale
 from controller_logic.decision import LevelState
-from controller_logic.model import BrokerLimits, Contract, Member, Policy, QuotaKey, QuotaWindow, RateForm, Tier
+from controller_logic.model import (
+    BrokerLimits,
+    Contract,
+    Member,
+    Policy,
+    QuotaKey,
+    QuotaWindow,
+    RateForm,
+    Tier,
+)
 from controller_logic.reasons import Reason
 from tidegate.control.audit.lines import AuditLine as AuditLine
 from tidegate.control.audit.lines import seconds_of
@@ -29,10 +39,18 @@ from tidegate.throttle_metrics import POLICY_LABELS, policy_labels
 # brokers.
 
 
-KEYS: Final[Mapping[Direction, QuotaKey]] = {direction: model.BYTE_RATE_OF[direction] for direction in DIRECTIONS}
-WAYS: Final[Mapping[Direction, model.Direction]] = {direction: model.DIRECTION_OF[key] for direction, key in KEYS.items()}
-DIRECTION_OF_KEY: Final[Mapping[str, Direction]] = {key.value: direction for direction, key in KEYS.items()}
-DIRECTION_OF_WAY: Final[Mapping[str, Direction]] = {way.value: direction for direction, way in WAYS.items()}
+KEYS: Final[Mapping[Direction, QuotaKey]] = {
+    direction: model.BYTE_RATE_OF[direction] for direction in DIRECTIONS
+}
+WAYS: Final[Mapping[Direction, model.Direction]] = {
+    direction: model.DIRECTION_OF[key] for direction, key in KEYS.items()
+}
+DIRECTION_OF_KEY: Final[Mapping[str, Direction]] = {
+    key.value: direction for direction, key in KEYS.items()
+}
+DIRECTION_OF_WAY: Final[Mapping[str, Direction]] = {
+    way.value: direction for direction, way in WAYS.items()
+}
 
 Whole = NDArray[np.int64]
 Rates = NDArray[np.float64]
@@ -42,7 +60,9 @@ RatesByDirection = Mapping[Direction, float]
 
 @dataclass(frozen=True, slots=True)
 class PolicyMember:
-    """A member, and its user and client id in Kafka's series. Of members that overlap only the first counts."""
+    """A member, and its user and client id in Kafka's series. Of members that overlap only the
+    first counts.
+    """
 
     tier: Tier
     member: Member
@@ -51,7 +71,9 @@ class PolicyMember:
 
 @dataclass(frozen=True)
 class PolicyTerms:
-    """`key` is the policy's namespace/name. `from_status` has the rates on each broker in the tiers' status, by tier and member."""
+    """`key` is the policy's namespace/name. `from_status` has the rates on each broker in the
+    tiers' status, by tier and member.
+    """
 
     key: str
     tiers: Sequence[Tier] = ()
@@ -60,9 +82,18 @@ class PolicyTerms:
     from_status: Mapping[tuple[str, str], RatesByDirection] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, policy: Policy, tiers: Sequence[Tier], statuses: Mapping[str, Mapping[str, Any]] | None = None) -> Self:
+    def of(
+        cls,
+        policy: Policy,
+        tiers: Sequence[Tier],
+        statuses: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Self:
         """`statuses` are those of the BusinessTier objects, by tier."""
-        from_status = {(key, name): rates for key, status in (statuses or {}).items() for name, rates in _from_status(status)}
+        from_status = {
+            (key, name): rates
+            for key, status in (statuses or {}).items()
+            for name, rates in _from_status(status)
+        }
         return cls(policy.key, tuple(tiers), policy.limits, policy.window, from_status)
 
     @cached_property
@@ -81,22 +112,40 @@ class PolicyTerms:
         return self.limits.of(broker).limit(WAYS[direction])
 
     def promised(self, one: PolicyMember, *, brokers: int) -> RatesByDirection:
-        """Return the rates on each broker: from the status, else from the contract, where that does not depend on leaders."""
-        return self.from_status.get((one.tier.key, one.member.name)) or contract_rates(one.member, brokers=brokers)
+        """Return the rates on each broker: from the status, else from the contract, where that does
+        not depend on leaders.
+        """
+        return self.from_status.get((one.tier.key, one.member.name)) or contract_rates(
+            one.member, brokers=brokers
+        )
 
 
 def contract_rates(member: Member, *, brokers: int) -> RatesByDirection:
-    """Return the rates on each broker; empty without a contract, and for one whose rates depend on leaders."""
+    """Return the rates on each broker; empty without a contract, and for one whose rates depend on
+    leaders.
+    """
     contract = member.contract
-    if contract is None or contract.form is RateForm.PER_PARTITION or (contract.form is RateForm.TOTAL and member.topics):
+    if (
+        contract is None
+        or contract.form is RateForm.PER_PARTITION
+        or (contract.form is RateForm.TOTAL and member.topics)
+    ):
         return {}
     scale = share_scale(brokers if contract.form is RateForm.TOTAL else 1)
-    return {way: float(scale.of(rate)) for way in DIRECTIONS if (rate := _declared_rate(contract, way)) is not None}
+    return {
+        way: float(scale.of(rate))
+        for way in DIRECTIONS
+        if (rate := _declared_rate(contract, way)) is not None
+    }
 
 
 def _declared_rate(contract: Contract, direction: Direction) -> int | None:
     """Return the rate in the contract's own form."""
-    return contract.produce_bytes_per_second if direction == "produce" else contract.fetch_bytes_per_second
+    return (
+        contract.produce_bytes_per_second
+        if direction == "produce"
+        else contract.fetch_bytes_per_second
+    )
 
 
 def _name(part: object) -> str:
@@ -104,29 +153,37 @@ def _name(part: object) -> str:
 
 
 def _from_status(status: Mapping[str, Any]) -> Iterator[tuple[str, RatesByDirection]]:
-    """Yield the contracts in a status. While a member is throttled, its status has the throttled rate and not the contract."""
+    """Yield the contracts in a status. While a member is throttled, its status has the throttled
+    rate and not the contract.
+    """
     for member in status.get("members") or ():
         rates = member.get("target") or member.get("quota") or {}
         if member.get("state") != "Throttled":
-            yield member["name"], {way: float(rates[way]) for way in DIRECTIONS if rates.get(way) is not None}
+            yield (
+                member["name"],
+                {way: float(rates[way]) for way in DIRECTIONS if rates.get(way) is not None},
+            )
 
 
-# The operator's metrics over a range of time. Only the replica that holds the policy's Lease exports
-# them. So series of several Pods follow each other and are read as one.
+# The operator's metrics over a range of time. Only the replica that holds the policy's Lease
+# exports them. So series of several Pods follow each other and are read as one.
 
 
 MemberKey = tuple[str, str, Direction]  # tier, member
 STATES: Final = tuple(state.value for state in LevelState)
 _DIRECTIONS: Final[Mapping[str, Direction]] = {direction: direction for direction in DIRECTIONS}
-_OTHER_RHYTHM: Final = 0.75  # of an interval: a pair of Prometheus servers scrapes at times of their own
+_OTHER_RHYTHM: Final = (
+    0.75  # of an interval: a pair of Prometheus servers scrapes at times of their own
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatorSamples:
-    """Rows are over `times_ms`; NaN = unknown then. `levels` are numbers of `STATES`, -1 = unknown. No times = no samples at all.
+    """Rows are over `times_ms`; NaN = unknown then. `levels` are numbers of `STATES`, -1 = unknown.
+    No times = no samples at all.
 
-    A member without a contract has a quota only while it is throttled, and no target. A trail has no lines of members whose quota did not
-    change.
+    A member without a contract has a quota only while it is throttled, and no target. A trail has
+    no lines of members whose quota did not change.
     """
 
     times_ms: Whole
@@ -140,25 +197,44 @@ class OperatorSamples:
         """Return the member's contract as a quota on each broker; None where it is unknown."""
         row = self.targets.get(key)
         known = np.flatnonzero(np.isfinite(row)) if row is not None else ()
-        return StepFunction.of(self.times_ms[known], row[known]) if row is not None and len(known) else None
+        return (
+            StepFunction.of(self.times_ms[known], row[known])
+            if row is not None and len(known)
+            else None
+        )
 
 
-def read_operator(transport: Transport, policy_key: str, start_ms: int, end_ms: int, *, interval_ms: int) -> OperatorSamples:
+def read_operator(
+    transport: Transport, policy_key: str, start_ms: int, end_ms: int, *, interval_ms: int
+) -> OperatorSamples:
     """Read the operator's metrics in [start, end). Raises tidegate.errors."""
 
     namespace, name = policy_labels(policy_key)
 
     def read(metric: str) -> list[SeriesSamples]:
-        return transport.read(Selection(metric, dict(zip(POLICY_LABELS, (namespace, name), strict=True))), start_ms, end_ms)
+        return transport.read(
+            Selection(metric, dict(zip(POLICY_LABELS, (namespace, name), strict=True))),
+            start_ms,
+            end_ms,
+        )
 
-    quotas, targets = read("tidegate_member_quota_bytes_per_second"), read("tidegate_member_target_bytes_per_second")
+    quotas, targets = (
+        read("tidegate_member_quota_bytes_per_second"),
+        read("tidegate_member_target_bytes_per_second"),
+    )
     levels, limits = read("tidegate_tier_state"), read("tidegate_broker_limit_bytes_per_second")
     times = scrape_times(one.times_ms for one in (*quotas, *targets, *levels))
     most_ms = int(_OTHER_RHYTHM * interval_ms)
     return OperatorSamples(
         times,
-        {key: carried(row, times, most_ms) for key, row in _members(quotas, times, namespace).items()},
-        {key: carried(row, times, most_ms) for key, row in _members(targets, times, namespace).items()},
+        {
+            key: carried(row, times, most_ms)
+            for key, row in _members(quotas, times, namespace).items()
+        },
+        {
+            key: carried(row, times, most_ms)
+            for key, row in _members(targets, times, namespace).items()
+        },
         {level: _filled(row) for level, row in _levels(levels, times).items()},
         _limits(limits),
     )
@@ -170,7 +246,9 @@ def carried(row: Rates, times_ms: Whole, most_ms: int) -> Rates:
     return np.where(times_ms - times_ms[last] <= most_ms, row[last], np.nan) if len(row) else row
 
 
-def _members(series: Iterable[SeriesSamples], times_ms: Whole, namespace: str) -> dict[MemberKey, Rates]:
+def _members(
+    series: Iterable[SeriesSamples], times_ms: Whole, namespace: str
+) -> dict[MemberKey, Rates]:
     rows: dict[MemberKey, Rates] = {}
     for one in series:
         direction = _DIRECTIONS.get(one.labels.get("direction", ""))
@@ -187,13 +265,17 @@ def _levels(series: Iterable[SeriesSamples], times_ms: Whole) -> dict[str, Whole
     for one in series:
         if one.labels.get("state") in STATES:
             row = rows.setdefault(one.labels.get("level", ""), np.full(len(times_ms), -1, np.int64))
-            row[np.searchsorted(times_ms, one.times_ms[one.values == 1])] = STATES.index(one.labels["state"])
+            row[np.searchsorted(times_ms, one.times_ms[one.values == 1])] = STATES.index(
+                one.labels["state"]
+            )
     return rows
 
 
 def _filled(row: Whole) -> Whole:
     """Fill gaps of a level with the state before."""
-    return row[np.maximum.accumulate(np.where(row >= 0, np.arange(len(row)), 0))] if len(row) else row
+    return (
+        row[np.maximum.accumulate(np.where(row >= 0, np.arange(len(row)), 0))] if len(row) else row
+    )
 
 
 def _limits(series: Iterable[SeriesSamples]) -> dict[tuple[int, Direction], StepFunction]:
@@ -214,8 +296,8 @@ def _step_function(series: list[SeriesSamples]) -> StepFunction:
 
 
 # The lines of an audit trail that episodes are made of: quotas written, NICs over their limits, and
-# mutes predicted and observed. Only what was really written counts; what was decided but refused, or
-# only would have been written, changed nothing.
+# mutes predicted and observed. Only what was really written counts; what was decided but refused,
+# or only would have been written, changed nothing.
 
 
 _BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
@@ -223,7 +305,9 @@ _BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A byte rate that was written at `at_ms`. None = unlimited; `contract` None = nothing is promised, so nothing is below it."""
+    """A byte rate that was written at `at_ms`. None = unlimited; `contract` None = nothing is
+    promised, so nothing is below it.
+    """
 
     at_ms: int
     policy: str
@@ -248,7 +332,9 @@ class Written:
 
     @property
     def ends_hold(self) -> bool:
-        """Whether what it replaced was a throttle, and no quota of somebody else's nor one for fewer leaders."""
+        """Whether what it replaced was a throttle, and no quota of somebody else's nor one for
+        fewer leaders.
+        """
         return self.was_below and self.reason in _BY_LOAD
 
     @property
@@ -258,7 +344,9 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class NicOver:
-    """A broker's NIC that was over its limit, as a round of decisions read it. `over_rate` is None where the trail has none."""
+    """A broker's NIC that was over its limit, as a round of decisions read it. `over_rate` is None
+    where the trail has none.
+    """
 
     at_ms: int
     direction: str
@@ -277,7 +365,9 @@ class Muted:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """What was read, each in order of time. `since_ms` is when it begins, None = it has no lines."""
+    """What was read, each in order of time. `since_ms` is when it begins, None = it has no
+    lines.
+    """
 
     written: Sequence[Written] = field(default_factory=tuple)
     over: Sequence[NicOver] = field(default_factory=tuple)
@@ -286,9 +376,11 @@ class Trail:
 
 
 def read_trail(lines: Iterable[AuditLine], policy: str, *, end_ms: int) -> Trail:
-    """Lines of this policy ("" = of all) before `end_ms`; those before the period give the state in which it begins.
+    """Lines of this policy ("" = of all) before `end_ms`; those before the period give the state in
+    which it begins.
 
-    Trails of several replicas may be given one after the other. What a line lacks is left out, never made up.
+    Trails of several replicas may be given one after the other. What a line lacks is left out,
+    never made up.
     """
     ours = sorted((line for line in lines if policy in ("", line.get("policy"))), key=_at_ms)
     ours = [line for line in ours if _at_ms(line) < end_ms]
@@ -329,7 +421,12 @@ def _over(line: AuditLine) -> Iterator[NicOver]:
         if broker.get("need"):
             nic, threshold = broker.get("nic"), broker.get("threshold")
             known = isinstance(nic, (int, float)) and isinstance(threshold, (int, float))
-            yield NicOver(_at_ms(line), _direction(line), int(broker["id"]), max(0.0, nic - threshold) if known else None)
+            yield NicOver(
+                _at_ms(line),
+                _direction(line),
+                int(broker["id"]),
+                max(0.0, nic - threshold) if known else None,
+            )
 
 
 def _muted(line: AuditLine) -> Iterator[Muted]:
@@ -356,14 +453,19 @@ def _seconds(value: object) -> float | None:
 # first write replaced was in force since the trail began.
 
 
-_CONTRACT, _THROTTLED, _RELAXING = (STATES.index(state.value) for state in (LevelState.CONTRACT, LevelState.THROTTLED, LevelState.RELAXING))
+_CONTRACT, _THROTTLED, _RELAXING = (
+    STATES.index(state.value)
+    for state in (LevelState.CONTRACT, LevelState.THROTTLED, LevelState.RELAXING)
+)
 _BACK: Final = frozenset({Reason.RELAXING})
 _HELD: Final = _BACK | {Reason.THROTTLED}
 _FOR_EVER: Final = 2**62
 
 
 class TrailAccount:
-    """One policy's writes by member, as samples. A value is the one in force before its time, as a scrape covers the time before it."""
+    """One policy's writes by member, as samples. A value is the one in force before its time, as a
+    scrape covers the time before it.
+    """
 
     def __init__(self, lines: Iterable[AuditLine], policy_key: str, interval_ms: int) -> None:
         trail = read_trail(lines, policy_key, end_ms=_FOR_EVER)
@@ -371,11 +473,15 @@ class TrailAccount:
         self._interval_ms = interval_ms
         self._writes: dict[MemberKey, list[Written]] = {}
         for direction in DIRECTIONS:
-            for one in (each for each in trail.written if each.direction == direction and each.member):
+            for one in (
+                each for each in trail.written if each.direction == direction and each.member
+            ):
                 self._writes.setdefault((one.tier, one.member, direction), []).append(one)
 
     def samples(self, start_ms: int, end_ms: int) -> OperatorSamples:
-        """Return what was in force in [start, end). There are no times before the trail begins, and none without a trail."""
+        """Return what was in force in [start, end). There are no times before the trail begins, and
+        none without a trail.
+        """
         times = self._times(start_ms, end_ms)
         rows = {key: _Rows(writes, times) for key, writes in self._writes.items()}
         return OperatorSamples(
@@ -391,8 +497,12 @@ class TrailAccount:
         """Return the times of regular scrapes, and the times before and after each write."""
         if self._since_ms is None:
             return np.empty(0, np.int64)
-        written = np.array([one.at_ms for writes in self._writes.values() for one in writes], np.int64)
-        usual = np.arange(start_ms + -start_ms % self._interval_ms, end_ms, self._interval_ms, dtype=np.int64)
+        written = np.array(
+            [one.at_ms for writes in self._writes.values() for one in writes], np.int64
+        )
+        usual = np.arange(
+            start_ms + -start_ms % self._interval_ms, end_ms, self._interval_ms, dtype=np.int64
+        )
         times = np.unique(np.concatenate([usual, written, written + 1]))
         return times[(times >= max(start_ms, self._since_ms)) & (times < end_ms)]
 
@@ -402,11 +512,16 @@ class _Rows:
 
     def __init__(self, writes: Sequence[Written], times_ms: Whole) -> None:
         self.level = next((one.level for one in reversed(writes) if one.level), "")
-        last = np.searchsorted(np.array([one.at_ms for one in writes], np.int64), times_ms, side="left")  # 0 = before the first
+        last = np.searchsorted(
+            np.array([one.at_ms for one in writes], np.int64), times_ms, side="left"
+        )  # 0 = before the first
         self.quotas = _row_of([writes[0].before, *(one.after for one in writes)])[last]
         at_first = writes[0].contract if writes[0].ends_hold or not writes[0].was_below else None
         self.contracts = _row_of([at_first, *(one.contract for one in writes)])[last]
-        relaxing, held = (np.array([False, *(one.reason in reasons for one in writes)])[last] for reasons in (_BACK, _HELD))
+        relaxing, held = (
+            np.array([False, *(one.reason in reasons for one in writes)])[last]
+            for reasons in (_BACK, _HELD)
+        )
         without_contract = np.isnan(self.contracts) & np.isfinite(self.quotas) & held
         self.below: Flags = (self.quotas < self.contracts) | without_contract
         self.relaxing: Flags = self.below & relaxing
@@ -417,10 +532,17 @@ def _row_of(rates: Sequence[int | None]) -> Rates:
 
 
 def _level_rows(rows: Iterable[_Rows], times: int) -> dict[str, Whole]:
-    """Return the states of levels. A level relaxes once all of its members that are below their contracts do."""
+    """Return the states of levels. A level relaxes once all of its members that are below their
+    contracts do.
+    """
     below: dict[str, Flags] = {}
     cut: dict[str, Flags] = {}
     for row in rows:
         below[row.level] = below.get(row.level, np.zeros(times, bool)) | row.below
         cut[row.level] = cut.get(row.level, np.zeros(times, bool)) | (row.below & ~row.relaxing)
-    return {level: np.where(cut[level], _THROTTLED, np.where(below[level], _RELAXING, _CONTRACT)).astype(np.int64) for level in below}
+    return {
+        level: np.where(
+            cut[level], _THROTTLED, np.where(below[level], _RELAXING, _CONTRACT)
+        ).astype(np.int64)
+        for level in below
+    }

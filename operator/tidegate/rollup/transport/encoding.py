@@ -1,8 +1,9 @@
-"""The encodings of remote read: fields of protocol buffers, blocks of Snappy, labels of series, and Prometheus' chunks of samples.
+"""The encodings of remote read: fields of protocol buffers, blocks of Snappy, labels of series, and
+Prometheus' chunks of samples.
 
-Written by hand rather than with the protobuf package: samples and chunks are cut out of the answer in bulk by numpy, which needs their
-places in it, and what remains are five messages of two or three fields. So the worker needs neither generated code nor a second native
-library.
+Written by hand rather than with the protobuf package: samples and chunks are cut out of the answer
+in bulk by numpy, which needs their places in it, and what remains are five messages of two or three
+fields. So the worker needs neither generated code nor a second native library.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,11 +24,15 @@ _VARINT_BYTES = 10
 
 
 class Malformed(ValueError):
-    """Bytes that are no message of the kind expected; the message completes "The answer cannot be read: ..."."""
+    """Bytes that are no message of the kind expected; the message completes "The answer cannot be
+    read: ...".
+    """
 
 
 class Field(NamedTuple):
-    """One field: `value` is the number of a varint; other kinds lie at [start, end) of the buffer."""
+    """One field: `value` is the number of a varint; other kinds lie at [start, end) of the
+    buffer.
+    """
 
     number: int
     wire_type: int
@@ -37,7 +42,9 @@ class Field(NamedTuple):
 
 
 def read_varint(buffer: bytes, at: int, end: int) -> tuple[int, int]:
-    """The unsigned number that begins at `at` and where it ends; raises Malformed when it is not whole before `end`."""
+    """The unsigned number that begins at `at` and where it ends; raises Malformed when it is not
+    whole before `end`.
+    """
     value = 0
     for position, byte in enumerate(buffer[at : min(at + _VARINT_BYTES, end)]):
         value |= (byte & 0x7F) << (7 * position)
@@ -64,7 +71,9 @@ def signed(value: int) -> int:
 
 
 def fields(buffer: bytes, start: int, end: int) -> Iterator[Field]:
-    """The fields of the message at [start, end) as they come, unknown ones too; raises Malformed where it is none."""
+    """The fields of the message at [start, end) as they come, unknown ones too; raises Malformed
+    where it is none.
+    """
     at = start
     while at < end:
         key, at = read_varint(buffer, at, end)
@@ -113,9 +122,13 @@ def unpacked_bytes(block: bytes) -> int:
 
 
 def unpacked(block: bytes) -> bytes:
-    """The content of a block; raises Malformed when it is damaged. See `unpacked_bytes` first: this makes room for what the block says."""
+    """The content of a block; raises Malformed when it is damaged. See `unpacked_bytes` first: this
+    makes room for what the block says.
+    """
     try:
-        content: bytes = pa.decompress(block, decompressed_size=unpacked_bytes(block), codec=_CODEC, asbytes=True)
+        content: bytes = pa.decompress(
+            block, decompressed_size=unpacked_bytes(block), codec=_CODEC, asbytes=True
+        )
     except (pa.ArrowException, OSError) as error:
         raise Malformed("it is not packed as it should be") from error
     return content
@@ -128,19 +141,30 @@ _LABEL_NAME, _LABEL_VALUE = 0x0A, 0x12
 
 
 def read_labels(buffer: bytes, places: Sequence[tuple[int, int]]) -> Mapping[str, str]:
-    """Name -> value of the labels that lie at these places; raises Malformed where a label is no text."""
+    """Name -> value of the labels that lie at these places; raises Malformed where a label is no
+    text.
+    """
     try:
-        return dict(_short_label(buffer, start, end) or _label(buffer, start, end) for start, end in places)
+        return dict(
+            _short_label(buffer, start, end) or _label(buffer, start, end) for start, end in places
+        )
     except UnicodeDecodeError:
         raise Malformed("a label in it is no UTF-8") from None
 
 
 def _short_label(buffer: bytes, start: int, end: int) -> tuple[str, str] | None:
-    """Name and value in this order, both shorter than 128 bytes: nearly always, and much faster to read."""
+    """Name and value in this order, both shorter than 128 bytes: nearly always, and much faster to
+    read.
+    """
     if end - start < 4 or buffer[start] != _LABEL_NAME or (name_bytes := buffer[start + 1]) >= 0x80:
         return None
     middle = start + 2 + name_bytes
-    if middle + 2 > end or buffer[middle] != _LABEL_VALUE or buffer[middle + 1] != end - middle - 2 or end - middle - 2 >= 0x80:
+    if (
+        middle + 2 > end
+        or buffer[middle] != _LABEL_VALUE
+        or buffer[middle + 1] != end - middle - 2
+        or end - middle - 2 >= 0x80
+    ):
         return None
     return buffer[start + 2 : middle].decode(), buffer[middle + 2 : end].decode()
 
@@ -154,11 +178,11 @@ def _label(buffer: bytes, start: int, end: int) -> tuple[str, str]:
 
 
 # Prometheus' compressed chunks of float samples, decoded all at once: one numpy step for the n-th
-# sample of every chunk. A chunk is a big-endian count of samples, then a stream of bits (Prometheus'
-# tsdb/docs/format/chunks.md): the first time as a signed varint and the first value in 64 bits; the
-# first distance in time as a varint; from then on for each time the change of that distance under a
-# prefix of one to four bits, and for each value what differs from the one before (XOR): nothing,
-# bits within the span used before, or bits within a new span that is given first.
+# sample of every chunk. A chunk is a big-endian count of samples, then a stream of bits
+# (Prometheus' tsdb/docs/format/chunks.md): the first time as a signed varint and the first value in
+# 64 bits; the first distance in time as a varint; from then on for each time the change of that
+# distance under a prefix of one to four bits, and for each value what differs from the one before
+# (XOR): nothing, bits within the span used before, or bits within a new span that is given first.
 
 
 Integers = NDArray[np.int64]
@@ -167,7 +191,8 @@ Bits = NDArray[np.uint64]
 _HEADER_BYTES = 2
 _SAMPLES_AT_ONCE = 1 << 18  # so that a batch stays in the processor's cache
 _LEAST_BITS = 2  # of a sample: a distance as before and a value as before
-# By the four bits in front of a time: how many of them are the prefix, and how many bits of change follow. 1111 is rare and goes apart.
+# By the four bits in front of a time: how many of them are the prefix, and how many bits of change
+# follow. 1111 is rare and goes apart.
 _PREFIX_BITS = np.array([1] * 8 + [2] * 4 + [3] * 2 + [4, 4], np.uint64)
 _CHANGE_BITS = np.array([0] * 8 + [14] * 4 + [17] * 2 + [20, 64], np.uint64)
 
@@ -190,11 +215,16 @@ class DecodedChunks:
 
 
 def decode_xor_chunks(buffer: bytes, places: ChunkPlaces) -> DecodedChunks:
-    """Every sample of these chunks; raises Malformed when one of them does not hold the samples it announces."""
+    """Every sample of these chunks; raises Malformed when one of them does not hold the samples it
+    announces.
+    """
     words = _words(buffer)
     counts = _counts(buffer, places)
     firsts = np.cumsum(counts) - counts
-    times_ms, values = np.empty(int(counts.sum()), np.int64), np.empty(int(counts.sum()), np.float64)
+    times_ms, values = (
+        np.empty(int(counts.sum()), np.int64),
+        np.empty(int(counts.sum()), np.float64),
+    )
     for batch in _batches(counts):
         times, bits = _Batch(words, places.starts[batch], counts[batch]).decode(places.ends[batch])
         into, present = _places_in_order(firsts[batch], counts[batch])
@@ -203,7 +233,9 @@ def decode_xor_chunks(buffer: bytes, places: ChunkPlaces) -> DecodedChunks:
 
 
 def _batches(counts: Integers) -> Iterator[Integers]:
-    """The chunks with samples, those with most first, cut so that a rectangle of them stays within bounds."""
+    """The chunks with samples, those with most first, cut so that a rectangle of them stays within
+    bounds.
+    """
     by_count = np.argsort(-counts, kind="stable")
     by_count = by_count[: int(np.count_nonzero(counts))]
     at = 0
@@ -214,14 +246,18 @@ def _batches(counts: Integers) -> Iterator[Integers]:
 
 
 def _places_in_order(firsts: Integers, counts: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-    """Where the samples of these chunks go, chunk by chunk, and which places of their rectangle hold one."""
+    """Where the samples of these chunks go, chunk by chunk, and which places of their rectangle
+    hold one.
+    """
     before = np.cumsum(counts) - counts
     into = np.repeat(firsts - before, counts) + np.arange(int(counts.sum()))
     return into, np.arange(int(counts[0])) < counts[:, None]
 
 
 def _words(buffer: bytes) -> Bits:
-    """The buffer as 64-bit words, with two of zeros behind it so that looking at bits never ends outside."""
+    """The buffer as 64-bit words, with two of zeros behind it so that looking at bits never ends
+    outside.
+    """
     padded = np.zeros((len(buffer) // 8 + 3) * 8, np.uint8)
     padded[: len(buffer)] = np.frombuffer(buffer, np.uint8)
     return padded.view(">u8").astype(np.uint64)
@@ -238,15 +274,21 @@ def _counts(buffer: bytes, places: ChunkPlaces) -> Integers:
 
 
 class _Batch:
-    """Chunks in falling order of their counts, so that those which have an n-th sample are always the first ones."""
+    """Chunks in falling order of their counts, so that those which have an n-th sample are always
+    the first ones.
+    """
 
     def __init__(self, words: Bits, starts: Integers, counts: Integers) -> None:
         self._words = words
         self._falling = -counts
-        self._at = (starts + _HEADER_BYTES).astype(np.uint64) * np.uint64(8)  # the next bit of each chunk
+        self._at = (starts + _HEADER_BYTES).astype(np.uint64) * np.uint64(
+            8
+        )  # the next bit of each chunk
 
     def decode(self, ends: Integers) -> tuple[Integers, Bits]:
-        """Times and the bits of values, the n-th sample of every chunk in row n; beyond a chunk's count it holds anything."""
+        """Times and the bits of values, the n-th sample of every chunk in row n; beyond a chunk's
+        count it holds anything.
+        """
         shape = -int(self._falling[0]), len(self._falling)
         times, bits = np.zeros(shape, np.int64), np.zeros(shape, np.uint64)
         times[0], bits[0] = _zigzag(self._varint(shape[1])), self._take(shape[1], 64)
@@ -296,7 +338,9 @@ class _Batch:
         value, going_on = np.zeros(live, np.uint64), np.ones(live, np.bool_)
         for place in range(_VARINT_BYTES):
             byte = self._peek(live) >> np.uint64(56)
-            value |= np.where(going_on, (byte & np.uint64(0x7F)) << np.uint64(7 * place), np.uint64(0))
+            value |= np.where(
+                going_on, (byte & np.uint64(0x7F)) << np.uint64(7 * place), np.uint64(0)
+            )
             self._at[:live] += np.where(going_on, np.uint64(8), np.uint64(0))
             going_on &= byte >= 0x80
             if not going_on.any():
@@ -309,9 +353,12 @@ class _Batch:
         kind = ahead >> np.uint64(60)
         prefix, width = _PREFIX_BITS.take(kind), _CHANGE_BITS.take(kind)
         raw = (ahead << prefix) >> (np.uint64(64) - width)
-        # a change is in (-2^(width-1), 2^(width-1)]: unlike two's complement, the half itself is positive
+        # a change is in (-2^(width-1), 2^(width-1)]: unlike two's complement, the half itself is
+        # positive
         negative = raw > np.uint64(1) << (width - np.uint64(1))
-        change: Integers = raw.view(np.int64) - np.where(negative, np.uint64(1) << width, np.uint64(0)).view(np.int64)
+        change: Integers = raw.view(np.int64) - np.where(
+            negative, np.uint64(1) << width, np.uint64(0)
+        ).view(np.int64)
         self._at[:live] += prefix + width
         far = width == 64
         if not far.any():
@@ -320,9 +367,14 @@ class _Batch:
         return change, self._peek(live)
 
     def _difference(self, live: int, ahead: Bits) -> Bits:
-        """What differs in the value's bits. A new span is five bits of zeros in front and six of width, where 0 means 64."""
+        """What differs in the value's bits. A new span is five bits of zeros in front and six of
+        width, where 0 means 64.
+        """
         differs, anew = ahead >> np.uint64(63), (ahead >> np.uint64(62)) == 3
-        front, width = ahead >> np.uint64(57) & np.uint64(31), ahead >> np.uint64(51) & np.uint64(63)
+        front, width = (
+            ahead >> np.uint64(57) & np.uint64(31),
+            ahead >> np.uint64(51) & np.uint64(63),
+        )
         width = np.where(width == 0, np.uint64(64), width)
         self._width = np.where(anew, width, self._width[:live])
         self._shift = np.where(anew, np.uint64(64) - front - width, self._shift[:live])

@@ -1,6 +1,8 @@
-"""One request to a server and its answer: slots, time limits, retries with pauses, and a bound on the answer's size.
+"""One request to a server and its answer: slots, time limits, retries with pauses, and a bound on
+the answer's size.
 
-Each way of reading makes its own requests and reads its own answers. This module decides only which failures are worth another attempt.
+Each way of reading makes its own requests and reads its own answers. This module decides only which
+failures are worth another attempt.
 """
 
 import fcntl
@@ -21,8 +23,21 @@ from requests.auth import AuthBase
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from controller_logic.reasons import Reason
-from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError, Unauthorized, Unreachable
-from tidegate.prometheus.client import SHOWN_CHARACTERS, Session, error_text, innermost_message, shown_address
+from tidegate.errors import (
+    Incomplete,
+    InvalidResource,
+    NotFound,
+    TidegateError,
+    Unauthorized,
+    Unreachable,
+)
+from tidegate.prometheus.client import (
+    SHOWN_CHARACTERS,
+    Session,
+    error_text,
+    innermost_message,
+    shown_address,
+)
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.retry import retry
 
@@ -42,14 +57,18 @@ class NoSlot(Exception):
 class RequestSlots:
     """`count` slots for the server with this address. Any thread or process may take one."""
 
-    def __init__(self, address: str, count: int, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, address: str, count: int, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         name = hashlib.sha256(address.encode()).hexdigest()[:16]
         self._paths = [_directory() / f"{name}-{index}" for index in range(count)]
         self._monotonic = monotonic
 
     @contextmanager
     def taken(self, *, until_monotonic_seconds: float) -> Iterator[None]:
-        """Hold one slot; raises NoSlot when none gets free in time, OSError when the folder for temporary files cannot be used."""
+        """Hold one slot; raises NoSlot when none gets free in time, OSError when the folder for
+        temporary files cannot be used.
+        """
         slot = self._take(until_monotonic_seconds)
         try:
             yield
@@ -86,8 +105,9 @@ def _directory() -> Path:
     return path
 
 
-# Failures as tidegate.errors, each with a sentence that a person can act on. The operator's readings
-# have sentences of their own (`tidegate.prometheus.client`), about throttling in the meantime.
+# Failures as tidegate.errors, each with a sentence that a person can act on. The operator's
+# readings have sentences of their own (`tidegate.prometheus.client`), about throttling in the
+# meantime.
 
 
 MEANWHILE = "No usage is written for what was asked; a later run reads it again."
@@ -100,32 +120,52 @@ class Damaged(Incomplete):
 
 
 def broken(error: Exception, address: str) -> TidegateError:
-    """No answer, or only the beginning of one, because of this error of the HTTP library or of the operating system."""
+    """No answer, or only the beginning of one, because of this error of the HTTP library or of the
+    operating system.
+    """
     match error:
         case exceptions.InvalidHeader():
-            return Unauthorized("A header for Prometheus holds a line break or another sign that no request can carry. Correct the login.")
+            return Unauthorized(
+                "A header for Prometheus holds a line break or another sign that no request can "
+                "carry. Correct the login."
+            )
         case _ if isinstance(error, _BAD_ADDRESS):
-            return InvalidResource(f"Prometheus cannot be asked: {address} is no address. Write it as http://host:port.")
+            return InvalidResource(
+                f"Prometheus cannot be asked: {address} is no address. Write it as "
+                f"http://host:port."
+            )
         case exceptions.SSLError():
             return unreachable(
-                address, f"the encrypted connection failed: {innermost_message(error)}", "Check the authorities and the certificate."
+                address,
+                f"the encrypted connection failed: {innermost_message(error)}",
+                "Check the authorities and the certificate.",
             )
         case _ if isinstance(error, _TOO_SLOW):
             return too_slow(address)
         case exceptions.RequestException() | HTTPError():
-            return unreachable(address, innermost_message(error), "Check the address and the network policy.")
-    hint = "Check the paths of token, authorities and certificate, and that there is a folder for temporary files."
+            return unreachable(
+                address, innermost_message(error), "Check the address and the network policy."
+            )
+    hint = (
+        "Check the paths of token, authorities and certificate, and that there is a folder for "
+        "temporary files."
+    )
     return unreachable(address, f"a file for the connection cannot be used: {error}", hint)
 
 
 def unreachable(address: str, why: str, hint: str) -> TidegateError:
     """It did not answer."""
-    return Unreachable(Reason.PROMETHEUS_UNREACHABLE, f"Prometheus at {address} did not give its history: {why}. {MEANWHILE} {hint}")
+    return Unreachable(
+        Reason.PROMETHEUS_UNREACHABLE,
+        f"Prometheus at {address} did not give its history: {why}. {MEANWHILE} {hint}",
+    )
 
 
 def too_slow(address: str) -> TidegateError:
     """It was given all the time there is."""
-    return unreachable(address, "it took too long", "Look at its load, or ask for shorter pieces of time.")
+    return unreachable(
+        address, "it took too long", "Look at its load, or ask for shorter pieces of time."
+    )
 
 
 def no_slot(address: str, parallel_requests: int) -> TidegateError:
@@ -138,45 +178,85 @@ def refusal(answer: requests.Response, beginning: bytes, address: str) -> Tidega
     """An answer with another status than 200, of whose body the beginning was read."""
     status, said = answer.status_code, error_text(beginning)
     if answer.headers.get("Location") and 300 <= status < 400:
-        why = f"Prometheus at {address} sent us elsewhere, where a login may be wanted; we do not follow. {MEANWHILE}"
+        why = (
+            f"Prometheus at {address} sent us elsewhere, where a login may be wanted; we do "
+            f"not follow. {MEANWHILE}"
+        )
         return Unauthorized(f"{why} Give the address of the API itself, or a login.")
     if status in (401, 403):
-        return Unauthorized(f"Prometheus at {address} refused us ({status}): {said}. {MEANWHILE} Check the login.")
+        return Unauthorized(
+            f"Prometheus at {address} refused us ({status}): {said}. {MEANWHILE} Check the login."
+        )
     if status in (404, 405):
         why = f"There is no such API at {address} ({status}): {said}. {MEANWHILE}"
-        return NotFound(Reason.PROMETHEUS_UNREACHABLE, f"{why} Check the path in the address; it ends before /api/v1.")
+        return NotFound(
+            Reason.PROMETHEUS_UNREACHABLE,
+            f"{why} Check the path in the address; it ends before /api/v1.",
+        )
     if status in (400, 413, 415, 422, 501):
         why = f"Prometheus at {address} cannot give this history ({status}): {said}. {MEANWHILE}"
-        return InvalidResource(f"{why} Ask for a shorter piece of time or for fewer series.", Reason.METRICS_QUERY_REFUSED)
-    return unreachable(address, f"it is busy or at fault itself ({status}): {said}", "Look at its log.")
+        return InvalidResource(
+            f"{why} Ask for a shorter piece of time or for fewer series.",
+            Reason.METRICS_QUERY_REFUSED,
+        )
+    return unreachable(
+        address, f"it is busy or at fault itself ({status}): {said}", "Look at its log."
+    )
 
 
 def too_large(limit_bytes: int, address: str) -> TidegateError:
     """The answer was longer than anybody wants to read."""
-    why = f"The answer of Prometheus at {address} is larger than {limit_bytes / 1e6:g} MB and was not read to its end. {MEANWHILE}"
-    return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Ask for a shorter piece of time or for fewer series.")
+    why = (
+        f"The answer of Prometheus at {address} is larger than {limit_bytes / 1e6:g} MB and "
+        f"was not read to its end. {MEANWHILE}"
+    )
+    return Incomplete(
+        Reason.METRICS_INCOMPLETE, f"{why} Ask for a shorter piece of time or for fewer series."
+    )
 
 
 def other_content(kind: str, beginning: bytes, *, wanted: str, address: str) -> TidegateError:
-    """A whole answer of another kind, as of a gateway that knows no such API, or of a login page."""
-    why = f"What answered at {address} is {kind or 'of no stated kind'} instead of {wanted}: {error_text(beginning)}. {MEANWHILE}"
-    return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Check the address; a login page answers like this, too.")
+    """A whole answer of another kind, as of a gateway that knows no such API, or of a login
+    page.
+    """
+    why = (
+        f"What answered at {address} is {kind or 'of no stated kind'} instead of {wanted}: "
+        f"{error_text(beginning)}. {MEANWHILE}"
+    )
+    return Incomplete(
+        Reason.METRICS_INCOMPLETE, f"{why} Check the address; a login page answers like this, too."
+    )
 
 
 def damaged(why: object, address: str) -> TidegateError:
     """The right kind of answer, but not whole."""
-    return Damaged(Reason.METRICS_INCOMPLETE, f"The answer of Prometheus at {address} cannot be read: {why}. {MEANWHILE} Look at its log.")
+    return Damaged(
+        Reason.METRICS_INCOMPLETE,
+        (
+            f"The answer of Prometheus at {address} cannot be read: {why}. {MEANWHILE} Look at its "
+            f"log."
+        ),
+    )
 
 
 def no_floats(why: object, address: str) -> TidegateError:
     """Samples that are no numbers."""
-    problem = f"The answer of Prometheus at {address} has chunks {why}, where counters or gauges were wanted. {MEANWHILE}"
-    return InvalidResource(f"{problem} Narrow the selection to metrics that are plain numbers.", Reason.METRICS_UNREADABLE)
+    problem = (
+        f"The answer of Prometheus at {address} has chunks {why}, where counters or gauges "
+        f"were wanted. {MEANWHILE}"
+    )
+    return InvalidResource(
+        f"{problem} Narrow the selection to metrics that are plain numbers.",
+        Reason.METRICS_UNREADABLE,
+    )
 
 
 def partial(warnings: str, address: str) -> TidegateError:
     """Prometheus itself says that something may be missing."""
-    why = f"Prometheus at {address} warns that its answer may lack something: {warnings[:SHOWN_CHARACTERS]}. {MEANWHILE}"
+    why = (
+        f"Prometheus at {address} warns that its answer may lack something: "
+        f"{warnings[:SHOWN_CHARACTERS]}. {MEANWHILE}"
+    )
     return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Look at the stores behind it.")
 
 
@@ -196,9 +276,11 @@ class ClientCertificate:
 class HistorySettings:
     """Settings of all ways of reading.
 
-    `token_file` goes before a token in `server.login` and is read again when it changes. `headers` go with every request, such as Mimir's
-    X-Scope-OrgID. `parallel_requests` bounds those of all processes on this machine to this server together; Prometheus' own default for
-    remote read is 10. `request_timeout_seconds` bounds one attempt, `deadline_seconds` one `read` with all attempts and waits.
+    `token_file` goes before a token in `server.login` and is read again when it changes. `headers`
+    go with every request, such as Mimir's X-Scope-OrgID. `parallel_requests` bounds those of all
+    processes on this machine to this server together (Prometheus allows 10 of remote read by
+    default). `request_timeout_seconds` bounds one attempt, `deadline_seconds` one `read`
+    with all attempts and waits.
     """
 
     server: PrometheusServer
@@ -217,7 +299,9 @@ class HistorySettings:
 
 
 class HistorySession(Session):
-    """A session for one server. Nothing comes from the environment, nothing is compressed, no redirect is followed."""
+    """A session for one server. Nothing comes from the environment, nothing is compressed, no
+    redirect is followed.
+    """
 
     def __init__(self, settings: HistorySettings) -> None:
         super().__init__(settings.server)
@@ -225,11 +309,16 @@ class HistorySession(Session):
         if settings.token_file is not None:
             self.auth = _TokenFile(Path(settings.token_file))
         if settings.client_certificate is not None:
-            self.cert = settings.client_certificate.certificate_file, settings.client_certificate.key_file
+            self.cert = (
+                settings.client_certificate.certificate_file,
+                settings.client_certificate.key_file,
+            )
 
 
 class _TokenFile(AuthBase):
-    """Kubernetes replaces such a file before its token expires, so it is read again whenever it is another file or a newer one."""
+    """Kubernetes replaces such a file before its token expires, so it is read again whenever it is
+    another file or a newer one.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -246,7 +335,9 @@ class _TokenFile(AuthBase):
         if seen != self._seen:
             token = self._path.read_text(encoding="utf-8").strip()
             if not (token and token.isascii() and token.isprintable()):
-                raise requests.exceptions.InvalidHeader("the token has signs that no header can carry")
+                raise requests.exceptions.InvalidHeader(
+                    "the token has signs that no header can carry"
+                )
             self._token, self._seen = token, seen
         return self._token
 
@@ -272,7 +363,13 @@ class Answer:
     """An answer with status 200 whose body is still to be read, once, as a whole or in pieces."""
 
     def __init__(
-        self, response: requests.Response, *, limit_bytes: int, until: float, monotonic: Callable[[], float], address: str
+        self,
+        response: requests.Response,
+        *,
+        limit_bytes: int,
+        until: float,
+        monotonic: Callable[[], float],
+        address: str,
     ) -> None:
         self.kind = response.headers.get("Content-Type", "")
         self.packed = response.headers.get("Content-Encoding", "").lower()
@@ -288,7 +385,9 @@ class Answer:
         One read gives what is there, so that a server that drips cannot hold us beyond the time.
         """
         received = 0
-        while piece := self._response.raw.read1(_PIECE_BYTES, decode_content=self.packed in ("gzip", "deflate")):
+        while piece := self._response.raw.read1(
+            _PIECE_BYTES, decode_content=self.packed in ("gzip", "deflate")
+        ):
             received += len(piece)
             if received > self.limit_bytes:
                 raise too_large(self.limit_bytes, self.address)
@@ -302,14 +401,20 @@ class Answer:
 
     def other_content(self, wanted: str) -> TidegateError:
         """The error for an answer of another kind than wanted."""
-        return other_content(self.kind, next(self.pieces(), b"")[:_SHOWN_BYTES], wanted=wanted, address=self.address)
+        return other_content(
+            self.kind, next(self.pieces(), b"")[:_SHOWN_BYTES], wanted=wanted, address=self.address
+        )
 
 
 class Exchange:
     """Asks one server. It connects with the first question; one thread at a time may use it."""
 
     def __init__(
-        self, settings: HistorySettings, *, monotonic: Callable[[], float] = time.monotonic, pause: Callable[[float], None] = time.sleep
+        self,
+        settings: HistorySettings,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self.address = shown_address(settings.server.url)
         self._settings = settings
@@ -324,8 +429,9 @@ class Exchange:
     def ask(self, question: Question, read: Callable[[Answer], Result], *, until: float) -> Result:
         """What `read` makes of the answer; `until` is the deadline for all attempts.
 
-        Raises what `read` raises; Unreachable after all attempts or when the time is over; Incomplete for an answer that is damaged, of
-        another kind or too large; Unauthorized, NotFound or InvalidResource when the server says so.
+        Raises what `read` raises; Unreachable after all attempts or when the time is over;
+        Incomplete for an answer that is damaged, of another kind or too large; Unauthorized,
+        NotFound or InvalidResource when the server says so.
         """
         return retry(
             lambda: self._once(question, read, until),
@@ -345,7 +451,9 @@ class Exchange:
 
     def _once(self, question: Question, read: Callable[[Answer], Result], until: float) -> Result:
         try:
-            slots = RequestSlots(self.address, self._settings.parallel_requests, monotonic=self._monotonic)
+            slots = RequestSlots(
+                self.address, self._settings.parallel_requests, monotonic=self._monotonic
+            )
             with slots.taken(until_monotonic_seconds=until):
                 until = min(until, self._monotonic() + self._settings.request_timeout_seconds)
                 with self._posted(question, until) as response:
@@ -366,16 +474,28 @@ class Exchange:
         if self._session is None:
             self._session = HistorySession(self._settings)
         url = self._settings.server.url.rstrip("/") + question.path
-        return self._session.post(url, data=question.body, headers=dict(question.headers), timeout=timeouts)
+        return self._session.post(
+            url, data=question.body, headers=dict(question.headers), timeout=timeouts
+        )
 
     def _answer(self, response: requests.Response, until: float) -> Answer:
         if response.status_code != 200:
-            raise refusal(response, response.raw.read1(_SHOWN_BYTES, decode_content=True), self.address)
+            raise refusal(
+                response, response.raw.read1(_SHOWN_BYTES, decode_content=True), self.address
+            )
         limit_bytes = self._settings.answer_limit_bytes
-        return Answer(response, limit_bytes=limit_bytes, until=until, monotonic=self._monotonic, address=self.address)
+        return Answer(
+            response,
+            limit_bytes=limit_bytes,
+            until=until,
+            monotonic=self._monotonic,
+            address=self.address,
+        )
 
 
 def _pause_seconds(attempt: int) -> float:
-    """Twice as long each time, and never the same for two: those who failed together would ask together again."""
+    """Twice as long each time, and never the same for two: those who failed together would ask
+    together again.
+    """
     longest: float = min(_FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1), _LONGEST_PAUSE_SECONDS)
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - nothing secret

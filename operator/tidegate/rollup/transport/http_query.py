@@ -1,4 +1,6 @@
-"""Questions to the query API that every server has, and its answers as stored series; shared by the two ways that ask it."""
+"""Questions to the query API that every server has, and its answers as stored series; shared by the
+two ways that ask it.
+"""
 
 import json
 import re
@@ -15,12 +17,14 @@ from tidegate.rollup.transport.exchange import Answer, Question
 from tidegate.rollup.transport.series import HistoryReader, StoredSeries
 
 # The query API's usual answer is read in bulk: labels as JSON, but times and values of a series as
-# one run of numbers, by numpy. That is two to three times as fast as JSON, which matters for servers
-# without remote read. It takes only the layout that Prometheus and its relatives write. All else
-# (white space, another order, warnings, an error) is left to the JSON parser.
+# one run of numbers, by numpy. That is two to three times as fast as JSON, which matters for
+# servers without remote read. It takes only the layout that Prometheus and its relatives write. All
+# else (white space, another order, warnings, an error) is left to the JSON parser.
 
 
-_BEGIN = re.compile(rb'\{"status":"success",(?:"isPartial":false,)?"data":\{"resultType":"matrix","result":\[')
+_BEGIN = re.compile(
+    rb'\{"status":"success",(?:"isPartial":false,)?"data":\{"resultType":"matrix","result":\['
+)
 _END = re.compile(rb"\]\}\}\s*")
 _FIRST, _FURTHER, _VALUES, _NEXT = b'{"metric":', b',{"metric":', b',"values":[[', b"],["
 _ONLY_NUMBERS = bytes.maketrans(b'[]",', b"    ")
@@ -45,7 +49,9 @@ def read_usual(body: bytes) -> list[SeriesSamples] | None:
 
 
 def _series(body: bytes, at: int, *, mark: bytes) -> tuple[SeriesSamples, int]:
-    """The series that begins at `at` with this mark, and where it ends; raises ValueError where there is none."""
+    """The series that begins at `at` with this mark, and where it ends; raises ValueError where
+    there is none.
+    """
     if not body.startswith(mark, at):
         raise ValueError("no series begins here")
     values_at = body.index(_VALUES, at)  # no part of a label, in which the quotes would be escaped
@@ -55,15 +61,23 @@ def _series(body: bytes, at: int, *, mark: bytes) -> tuple[SeriesSamples, int]:
     numbers = np.fromstring(text.translate(_ONLY_NUMBERS), np.float64, sep=" ").reshape(-1, 2)
     if not isinstance(labels, dict) or len(numbers) != text.count(_NEXT) + 1:
         raise ValueError("these are no samples")
-    return SeriesSamples(labels, np.rint(numbers[:, 0] * 1000).astype(np.int64), numbers[:, 1].copy()), end + 3
+    return SeriesSamples(
+        labels, np.rint(numbers[:, 0] * 1000).astype(np.int64), numbers[:, 1].copy()
+    ), end + 3
 
 
 # What the query API is asked, and what it answers.
 
 
 def question(path: str, parameters: Mapping[str, str], *, timeout_seconds: float) -> Question:
-    """A form, so that long selectors do not make long addresses; the server, too, gives up when no client waits any longer."""
-    return Question(path, {**parameters, "timeout": f"{round(timeout_seconds * 1000)}ms"}, {"Accept": "application/json"})
+    """A form, so that long selectors do not make long addresses; the server, too, gives up when no
+    client waits any longer.
+    """
+    return Question(
+        path,
+        {**parameters, "timeout": f"{round(timeout_seconds * 1000)}ms"},
+        {"Accept": "application/json"},
+    )
 
 
 def seconds(time_ms: int) -> str:
@@ -72,7 +86,9 @@ def seconds(time_ms: int) -> str:
 
 
 def read_matrix(answer: Answer) -> list[SeriesSamples]:
-    """Each series with all that came, NaN too; raises Incomplete for a partial answer or another kind, Damaged for one that broke off."""
+    """Each series with all that came, NaN too; raises Incomplete for a partial answer or another
+    kind, Damaged for one that broke off.
+    """
     body = answer.whole()
     usual = read_usual(body)
     if usual is not None:
@@ -82,9 +98,13 @@ def read_matrix(answer: Answer) -> list[SeriesSamples]:
     except NotJson as error:
         if "json" in answer.kind:
             raise exchange.damaged(error, answer.address) from error
-        raise exchange.other_content(answer.kind, str(error).encode(), wanted="JSON", address=answer.address) from error
+        raise exchange.other_content(
+            answer.kind, str(error).encode(), wanted="JSON", address=answer.address
+        ) from error
     except NotSamples as error:
-        raise exchange.other_content(answer.kind, str(error).encode(), wanted="samples over a range", address=answer.address) from error
+        raise exchange.other_content(
+            answer.kind, str(error).encode(), wanted="samples over a range", address=answer.address
+        ) from error
     if found.warnings:
         raise exchange.partial("; ".join(found.warnings), answer.address)
     return found.items
@@ -94,21 +114,28 @@ def stored(series: list[SeriesSamples]) -> StoredSeries:
     """The same in two long arrays."""
     counts = np.array([len(one.times_ms) for one in series], np.int64)
     times_ms = np.concatenate([np.zeros(0, np.int64), *(one.times_ms for one in series)])
-    return StoredSeries([one.labels for one in series], counts, times_ms, np.concatenate([np.zeros(0), *(one.values for one in series)]))
+    return StoredSeries(
+        [one.labels for one in series],
+        counts,
+        times_ms,
+        np.concatenate([np.zeros(0), *(one.values for one in series)]),
+    )
 
 
 def _converted(series: Series) -> SeriesSamples:
     # the list of pairs costs ten times what the arrays do, so it must not outlive its series
     samples = np.array(series.samples, np.float64)
-    return SeriesSamples(series.labels, np.rint(samples[:, 0] * 1000).astype(np.int64), samples[:, 1].copy())
+    return SeriesSamples(
+        series.labels, np.rint(samples[:, 0] * 1000).astype(np.int64), samples[:, 1].copy()
+    )
 
 
-# The last way takes values at steps from `query_range` and puts them back to the times at which they
-# were stored. `query_range` gives at each step the newest sample of the last five minutes as if it
-# were of that step: times are lost, gaps are filled, and series that ended go on. So
+# The last way takes values at steps from `query_range` and puts them back to the times at which
+# they were stored. `query_range` gives at each step the newest sample of the last five minutes as
+# if it were of that step: times are lost, gaps are filled, and series that ended go on. So
 # `timestamp(...)` is asked at the same steps and gives the time of each sample. Samples of several
-# steps are then one. Of samples closer together than a step only the last one remains: hence
-# `exact = False`.
+# steps are then one. Of samples closer together than a step only the last one remains: hence `exact
+# = False`.
 
 
 _POINTS = 10_000  # of one answer and series; the server's limit is 11,000
@@ -118,14 +145,17 @@ _STEPS_PER_INTERVAL = 1.25  # scrapes that come a little early must not be misse
 class QueryRange(HistoryReader):
     """Range queries, in pieces below the server's limit of points.
 
-    The scrape interval of the settings decides the step. Samples further apart than it come back as they were stored. `timestamp` drops
-    the metric's name, so a selection by labels alone asks it once for each name that was found.
+    The scrape interval of the settings decides the step. Samples further apart than it come back as
+    they were stored. `timestamp` drops the metric's name, so a selection by labels alone asks it
+    once for each name that was found.
     """
 
     name = "query-range"
     exact = False
 
-    def _stored(self, selection: Selection, start_ms: int, *, end_ms: int, until: float) -> StoredSeries:
+    def _stored(
+        self, selection: Selection, start_ms: int, *, end_ms: int, until: float
+    ) -> StoredSeries:
         step_ms = max(int(self._settings.scrape_interval_ms / _STEPS_PER_INTERVAL), 1)
         found: list[SeriesSamples] = []
         for first_ms, last_ms in _pieces(start_ms, end_ms, step_ms=step_ms):
@@ -138,12 +168,16 @@ class QueryRange(HistoryReader):
 
     def _asked(self, query: str, steps: dict[str, str], until: float) -> list[SeriesSamples]:
         timeout_seconds = self._settings.request_timeout_seconds
-        asked = question("/api/v1/query_range", {"query": query, **steps}, timeout_seconds=timeout_seconds)
+        asked = question(
+            "/api/v1/query_range", {"query": query, **steps}, timeout_seconds=timeout_seconds
+        )
         return self._exchange.ask(asked, read_matrix, until=until)
 
 
 def _pieces(start_ms: int, end_ms: int, *, step_ms: int) -> Iterator[tuple[int, int]]:
-    """First and last step of each piece. The last step of all is the last millisecond of the range, so that no sample comes after it."""
+    """First and last step of each piece. The last step of all is the last millisecond of the range,
+    so that no sample comes after it.
+    """
     last_ms = end_ms - 1
     at = last_ms - (last_ms - start_ms) // step_ms * step_ms
     while at <= last_ms:
@@ -170,12 +204,16 @@ def _named(selection: Selection, name: str) -> Selection:
 
 
 def _as_stored(values: list[SeriesSamples], times: list[SeriesSamples]) -> Iterator[SeriesSamples]:
-    """The values at the times that `timestamp` gave at the same steps; a step that only one of both has is left out."""
+    """The values at the times that `timestamp` gave at the same steps; a step that only one of both
+    has is left out.
+    """
     by_identity = {_identity(one): one for one in times}
     for series in values:
         if (stamps := by_identity.get(_identity(series))) is None:
             continue
-        _, at_value, at_stamp = np.intersect1d(series.times_ms, stamps.times_ms, assume_unique=True, return_indices=True)
+        _, at_value, at_stamp = np.intersect1d(
+            series.times_ms, stamps.times_ms, assume_unique=True, return_indices=True
+        )
         times_ms = np.rint(stamps.values[at_stamp] * 1000).astype(np.int64)
         anew = np.diff(times_ms, prepend=-1) != 0
         yield SeriesSamples(series.labels, times_ms[anew], series.values[at_value][anew])
@@ -190,15 +228,24 @@ def _identity(series: SeriesSamples) -> frozenset[tuple[str, str]]:
 
 
 class RangeSelector(HistoryReader):
-    """An instant query with a range selector. No limit of points, but one of samples (50 million by default).
+    """An instant query with a range selector. No limit of points, but one of samples (50 million by
+    default).
 
-    Prometheus 2 takes both ends of a range, Prometheus 3 not the left one. Asked one millisecond before our end for the whole length,
-    the first gives one millisecond too much in front, which is cut off, and the second gives the range exactly.
+    Prometheus 2 takes both ends of a range, Prometheus 3 not the left one. Asked one millisecond
+    before our end for the whole length, the first gives one millisecond too much in front, which is
+    cut off, and the second gives the range exactly.
     """
 
     name = "range-selector"
 
-    def _stored(self, selection: Selection, start_ms: int, *, end_ms: int, until: float) -> StoredSeries:
-        parameters = {"query": f"{promql(selection)}[{end_ms - start_ms}ms]", "time": seconds(end_ms - 1)}
-        asked = question("/api/v1/query", parameters, timeout_seconds=self._settings.request_timeout_seconds)
+    def _stored(
+        self, selection: Selection, start_ms: int, *, end_ms: int, until: float
+    ) -> StoredSeries:
+        parameters = {
+            "query": f"{promql(selection)}[{end_ms - start_ms}ms]",
+            "time": seconds(end_ms - 1),
+        }
+        asked = question(
+            "/api/v1/query", parameters, timeout_seconds=self._settings.request_timeout_seconds
+        )
         return stored(self._exchange.ask(asked, read_matrix, until=until))

@@ -1,6 +1,8 @@
-"""Chooses how to read a server's history: each way is tried on real samples, best first, and what comes back decides, never the status.
+"""Chooses how to read a server's history: each way is tried on real samples, best first, and what
+comes back decides, never the status.
 
-The outcome is a value with the reasons why better ways were passed over, for logs and the policy's status.
+The outcome is a value with the reasons why better ways were passed over, for logs and the policy's
+status.
 """
 
 from collections.abc import Sequence
@@ -13,13 +15,20 @@ from tidegate.rollup.transport.http_query import QueryRange, RangeSelector
 from tidegate.rollup.transport.remote_read import RemoteReadChunks, RemoteReadSamples
 from tidegate.rollup.transport.series import HistoryReader
 
-READERS: tuple[type[HistoryReader], ...] = (RemoteReadChunks, RemoteReadSamples, RangeSelector, QueryRange)
+READERS: tuple[type[HistoryReader], ...] = (
+    RemoteReadChunks,
+    RemoteReadSamples,
+    RangeSelector,
+    QueryRange,
+)
 _PROBE_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Something that the server should have: a small selection and a short range. `up` of some minutes will do for most."""
+    """Something that the server should have: a small selection and a short range. `up` of some
+    minutes will do for most.
+    """
 
     selection: Selection
     start_ms: int
@@ -43,19 +52,28 @@ class ChosenReader:
 
     def __str__(self) -> str:
         inexact = "" if self.reader.exact else ", which re-samples values"
-        return "; ".join([f"reads by {self.reader.name}{inexact}", *(f"not by {one.name}: {one.why}" for one in self.passed_over)])
+        return "; ".join(
+            [
+                f"reads by {self.reader.name}{inexact}",
+                *(f"not by {one.name}: {one.why}" for one in self.passed_over),
+            ]
+        )
 
 
 def open_reader(name: str, settings: HistorySettings) -> HistoryReader:
-    """Return the reader of this name, for workers, which get the name of the chosen one; raises KeyError for a name that is none."""
+    """Return the reader of this name, for workers, which get the name of the chosen one; raises
+    KeyError for a name that is none.
+    """
     return {kind.name: kind for kind in READERS}[name](settings)
 
 
 def choose_reader(settings: HistorySettings, probe: Probe) -> ChosenReader:
-    """Choose the best way that gives samples for the probe. Where none gives any, the best that answers properly.
+    """Choose the best way that gives samples for the probe. Where none gives any, the best that
+    answers properly.
 
-    A front end may take remote read and find nothing behind it, so an empty answer is believed only if the other ways give none either.
-    Each way has half a minute to show what it can. Raises Unreachable when the server is away, or the last way's error when none works.
+    A front end may take remote read and find nothing behind it, so an empty answer is believed only
+    if the other ways give none either. Each way has half a minute to show what it can. Raises
+    Unreachable when the server is away, or the last way's error when none works.
     """
     hasty = replace(settings, deadline_seconds=min(settings.deadline_seconds, _PROBE_SECONDS))
     readers = [kind(hasty) for kind in READERS]
@@ -82,7 +100,11 @@ def choose_among(readers: Sequence[Transport], probe: Probe) -> ChosenReader:
         if found:
             return ChosenReader(reader, tuple(passed_over))
         empty = empty or reader
-        passed_over.append(PassedOver(reader.name, "It answered without any samples, unlike the way that is taken."))
+        passed_over.append(
+            PassedOver(
+                reader.name, "It answered without any samples, unlike the way that is taken."
+            )
+        )
     if empty is None:
         raise _no_way(failed)
     better = [one.name for one in readers].index(empty.name)
@@ -90,7 +112,9 @@ def choose_among(readers: Sequence[Transport], probe: Probe) -> ChosenReader:
 
 
 def _no_way(failed: Sequence[TidegateError]) -> TidegateError:
-    """The error of the most common way; the server is away if it was so to any of them, as it may come back."""
+    """The error of the most common way; the server is away if it was so to any of them, as it may
+    come back.
+    """
     away = [error for error in failed if isinstance(error, Unreachable)]
     later = [error for error in failed if isinstance(error, RetryLater)]
     return (away or later or list(failed))[-1]

@@ -1,6 +1,7 @@
 """Both ways of remote read: the chunks as they are stored, streamed, or all samples in one message.
 
-What answers is judged by its kind and its content: some front ends answer any path with a page and status 200.
+What answers is judged by its kind and its content: some front ends answer any path with a page and
+status 200.
 """
 
 import struct
@@ -53,7 +54,9 @@ class AnswerKind(IntEnum):
 
 
 def read_request(selection: Selection, start_ms: int, end_ms: int, *, kind: AnswerKind) -> bytes:
-    """The message ReadRequest in snappy's block format. Remote read's ranges hold both ends, ours not the last millisecond."""
+    """The message ReadRequest in snappy's block format. Remote read's ranges hold both ends, ours
+    not the last millisecond.
+    """
     matchers = b"".join(bytes_field(3, matcher) for matcher in _matchers(selection))
     query = varint_field(1, start_ms) + varint_field(2, end_ms - 1) + matchers
     return packed(bytes_field(1, query) + varint_field(2, kind))
@@ -62,7 +65,11 @@ def read_request(selection: Selection, start_ms: int, end_ms: int, *, kind: Answ
 def _matchers(selection: Selection) -> Iterator[bytes]:
     if selection.metric:
         yield _matcher(_EQUAL, "__name__", selection.metric)
-    for kind, wanted in ((_EQUAL, selection.equal), (_MATCHING, selection.matching), (_EXCLUDING, selection.excluding)):
+    for kind, wanted in (
+        (_EQUAL, selection.equal),
+        (_MATCHING, selection.matching),
+        (_EXCLUDING, selection.excluding),
+    ):
         for label, value in wanted.items():
             yield _matcher(kind, label, value)
 
@@ -89,12 +96,16 @@ _ENCODINGS = {0: "of no stated kind", 2: "of native histograms", 3: "of native f
 
 
 class UnknownEncoding(ValueError):
-    """Chunks that hold something else than floats; the message completes "The answer has chunks ..."."""
+    """Chunks that hold something else than floats; the message completes "The answer has chunks
+    ...".
+    """
 
 
 @dataclass(slots=True)
 class StoredChunks:
-    """Series with chunks that lie in `answer`, still packed. Labels may come twice: a series may come in pieces."""
+    """Series with chunks that lie in `answer`, still packed. Labels may come twice: a series may
+    come in pieces.
+    """
 
     answer: bytes
     labels: list[Mapping[str, str]] = field(default_factory=list)
@@ -106,8 +117,8 @@ class StoredChunks:
 def read_frames(answer: bytes) -> StoredChunks:
     """All series of a whole answer.
 
-    Raises Malformed when it is damaged or ends early, UnknownEncoding for chunks of anything but floats. Whether the chunks themselves are
-    sound is found out by `decoded`.
+    Raises Malformed when it is damaged or ends early, UnknownEncoding for chunks of anything but
+    floats. Whether the chunks themselves are sound is found out by `decoded`.
     """
     found = StoredChunks(answer)
     for start, end in _messages(answer):
@@ -120,8 +131,8 @@ def read_frames(answer: bytes) -> StoredChunks:
 def decoded(answers: Sequence[StoredChunks]) -> list[StoredSeries]:
     """The samples of each answer; raises Malformed when a chunk of any of them is damaged.
 
-    Decoding takes a step for each sample of the longest chunk, whether there are three chunks or a thousand. So answers of few series
-    are better decoded together with those of many.
+    Decoding takes a step for each sample of the longest chunk, whether there are three chunks or a
+    thousand. So answers of few series are better decoded together with those of many.
     """
     begins = accumulate((len(one.answer) for one in answers), initial=0)
     shifted = list(zip(begins, answers, strict=False))
@@ -137,7 +148,9 @@ def _shares(answers: Sequence[StoredChunks], samples: DecodedChunks) -> Iterator
     for one in answers:
         of_chunks = samples.counts[chunk : chunk + len(one.starts)]
         of_series = np.repeat(np.arange(len(one.labels)), one.chunks)
-        counts = np.bincount(of_series, weights=of_chunks, minlength=len(one.labels)).astype(np.int64)
+        counts = np.bincount(of_series, weights=of_chunks, minlength=len(one.labels)).astype(
+            np.int64
+        )
         own = slice(sample, sample + int(of_chunks.sum()))
         yield StoredSeries(one.labels, counts, samples.times_ms[own], samples.values[own])
         chunk, sample = chunk + len(of_chunks), own.stop
@@ -187,7 +200,9 @@ def _read_series(found: StoredChunks, start: int, end: int) -> None:
         if part.number == 1 and part.wire_type == BYTES:
             labels.append((part.start, part.end))
         elif part.number == 2 and part.wire_type == BYTES:
-            begin, stop = _usual_data(answer, part.start, part.end) or _data(answer, part.start, part.end)
+            begin, stop = _usual_data(answer, part.start, part.end) or _data(
+                answer, part.start, part.end
+            )
             found.starts.append(begin)
             found.ends.append(stop)
             chunks += 1
@@ -196,9 +211,16 @@ def _read_series(found: StoredChunks, start: int, end: int) -> None:
 
 
 def _usual_data(answer: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """Where the data of a chunk lies whose two times have six bytes each, as from 1971 to 2109: most of the work of reading an answer."""
+    """Where the data of a chunk lies whose two times have six bytes each, as from 1971 to 2109:
+    most of the work of reading an answer.
+    """
     # 08 <time> 10 <time> 18 01 22 <length, up to two bytes>
-    if end - start < 19 or answer[start] != 0x08 or answer[start + 7] != 0x10 or answer[start + 14 : start + 17] != b"\x18\x01\x22":
+    if (
+        end - start < 19
+        or answer[start] != 0x08
+        or answer[start + 7] != 0x10
+        or answer[start + 14 : start + 17] != b"\x18\x01\x22"
+    ):
         return None
     begin, length = start + 18, answer[start + 17]
     if length >= 0x80:
@@ -255,12 +277,19 @@ class _Series:
 
 
 def read_samples(answer: bytes) -> StoredSeries:
-    """All series of an unpacked answer; raises Malformed when it is no such message, Histograms when it has native ones."""
+    """All series of an unpacked answer; raises Malformed when it is no such message, Histograms
+    when it has native ones.
+    """
     series = list(_series(answer))
     parts = [_samples(answer, *one.samples) for one in series]
     counts = np.array([len(times) for times, _ in parts], np.int64)
     times_ms = np.concatenate([np.zeros(0, np.int64), *(times for times, _ in parts)])
-    return StoredSeries([one.labels for one in series], counts, times_ms, np.concatenate([np.zeros(0), *(values for _, values in parts)]))
+    return StoredSeries(
+        [one.labels for one in series],
+        counts,
+        times_ms,
+        np.concatenate([np.zeros(0), *(values for _, values in parts)]),
+    )
 
 
 def _series(answer: bytes) -> Iterator[_Series]:
@@ -295,13 +324,19 @@ def _sliced(answer: bytes, start: int, end: int) -> tuple[Times, Values] | None:
     """The samples when all of them have the usual length; None when one has not."""
     rows = np.frombuffer(answer, np.uint8, end - start, start).reshape(-1, _USUAL_BYTES)
     time_bytes = rows[:, 12:]
-    if not ((rows[:, :3] == (_SAMPLE_KEY, _USUAL_LENGTH, 9)).all() and (rows[:, 11] == 0x10).all() and _six_bytes(time_bytes)):
+    if not (
+        (rows[:, :3] == (_SAMPLE_KEY, _USUAL_LENGTH, 9)).all()
+        and (rows[:, 11] == 0x10).all()
+        and _six_bytes(time_bytes)
+    ):
         return None
     return _times_ms(time_bytes), _doubles(rows[:, 3:11])
 
 
 def _stepped(answer: bytes, start: int, end: int) -> tuple[Times, Values] | None:
-    """The samples when each has the usual length or lacks its value only; None when one is different."""
+    """The samples when each has the usual length or lacks its value only; None when one is
+    different.
+    """
     places, at = [], start
     while at + 1 < end:
         places.append(at)
@@ -311,10 +346,16 @@ def _stepped(answer: bytes, start: int, end: int) -> tuple[Times, Values] | None
     data, begin = np.frombuffer(answer, np.uint8), np.array(places, np.int64)
     zero = data[begin + 1] == _ZERO_LENGTH
     time_at = begin + np.where(zero, 3, 12)
-    if time_at.max(initial=0) + 6 > end or not ((data[begin] == _SAMPLE_KEY).all() and (data[time_at - 1] == 0x10).all()):
+    if time_at.max(initial=0) + 6 > end or not (
+        (data[begin] == _SAMPLE_KEY).all() and (data[time_at - 1] == 0x10).all()
+    ):
         return None
     full, time_bytes = begin[~zero], data[time_at[:, None] + np.arange(6)]
-    if not ((data[full + 1] == _USUAL_LENGTH).all() and (data[full + 2] == 9).all() and _six_bytes(time_bytes)):
+    if not (
+        (data[full + 1] == _USUAL_LENGTH).all()
+        and (data[full + 2] == 9).all()
+        and _six_bytes(time_bytes)
+    ):
         return None
     values = np.zeros(len(begin))
     values[~zero] = _doubles(data[full[:, None] + np.arange(3, 11)])
@@ -362,7 +403,9 @@ def _sample(answer: bytes, sample: Field) -> tuple[int, float]:
 
 
 _PATH = "/api/v1/read"
-_TOGETHER_BYTES = 32 * 1024 * 1024  # of answers; from then on decoding them together gains nothing and only keeps memory
+_TOGETHER_BYTES = (
+    32 * 1024 * 1024
+)  # of answers; from then on decoding them together gains nothing and only keeps memory
 _HEADERS = {
     "Content-Type": "application/x-protobuf",
     "Content-Encoding": "snappy",
@@ -376,7 +419,9 @@ class _RemoteRead(HistoryReader):
     wanted: AnswerKind
     content_type: str
 
-    def _stored(self, selection: Selection, start_ms: int, *, end_ms: int, until: float) -> StoredSeries:
+    def _stored(
+        self, selection: Selection, start_ms: int, *, end_ms: int, until: float
+    ) -> StoredSeries:
         return self._ask(ReadRequest(selection, start_ms, end_ms), self._read, until)
 
     def _ask(self, asked: ReadRequest, read: Callable[[Answer], Result], until: float) -> Result:
@@ -413,11 +458,14 @@ class RemoteReadChunks(_RemoteRead):
                 group = []
         yield from self._together(group)
 
-    def _together(self, group: Sequence[tuple[ReadRequest, StoredChunks]]) -> Sequence[StoredSeries]:
+    def _together(
+        self, group: Sequence[tuple[ReadRequest, StoredChunks]]
+    ) -> Sequence[StoredSeries]:
         try:
             return decoded([chunks for _, chunks in group])
         except Malformed:
-            # a chunk in a frame whose checksum is right; asked for one by one, its answer gets further attempts, or its error
+            # a chunk in a frame whose checksum is right; asked for one by one, its answer gets
+            # further attempts, or its error
             return list(super()._stored_all([one for one, _ in group]))
 
     def _read(self, answer: Answer) -> StoredSeries:
@@ -429,7 +477,9 @@ def _chunks(answer: Answer) -> StoredChunks:
 
 
 class RemoteReadSamples(_RemoteRead):
-    """Remote read, SAMPLES: the server holds the whole answer in memory and bounds it (50 million samples by default)."""
+    """Remote read, SAMPLES: the server holds the whole answer in memory and bounds it (50 million
+    samples by default).
+    """
 
     name = "remote-read-samples"
     wanted = AnswerKind.SAMPLES

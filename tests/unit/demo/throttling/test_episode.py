@@ -21,12 +21,15 @@ from tests.unit.demo.conftest import LADDER, PlayedEpisode, PlayedThrottling
 def test_times_count_from_the_patch_and_from_the_first_write(played_episode: PlayedEpisode) -> None:
     episode = played_episode()
     assert episode.seconds_to_first_write() == 6
-    # From 60 s on 51 MB/s are sent, before that 56: a mean over 24 s is 52.5 when 17 s of it are of the lower rate.
+    # From 60 s on 51 MB/s are sent, before that 56: a mean over 24 s is 52.5 when 17 s of it are of
+    # the lower rate.
     assert episode.seconds_until_within() == pytest.approx(77, abs=1)
     assert episode.seconds_until_all_full() == pytest.approx(5, abs=1)
 
 
-def test_a_limit_that_is_not_answered_leaves_every_time_unknown(played_episode: PlayedEpisode) -> None:
+def test_a_limit_that_is_not_answered_leaves_every_time_unknown(
+    played_episode: PlayedEpisode,
+) -> None:
     episode = played_episode(ladder={})
     assert episode.seconds_to_first_write() is None
     assert episode.seconds_until_within() is None
@@ -38,7 +41,9 @@ def test_a_nic_that_never_comes_within_its_limit_has_no_time(played_episode: Pla
 
 
 @pytest.mark.parametrize("silent", [0, 1, 17])
-def test_a_silence_is_as_long_as_the_seconds_without_a_byte(silent: int, played_episode: PlayedEpisode) -> None:
+def test_a_silence_is_as_long_as_the_seconds_without_a_byte(
+    silent: int, played_episode: PlayedEpisode
+) -> None:
     episode = played_episode(silence={"L3": silent})
     assert episode.longest_silence("L3") == silent
     assert episode.longest_silence("L2") == 0
@@ -51,7 +56,11 @@ def test_silences_are_kept_apart(played_episode: PlayedEpisode) -> None:
 
 def test_at_rest_a_tier_gets_its_quota(played_episode: PlayedEpisode) -> None:
     episode = played_episode()
-    assert [episode.quota_at_rest(level) for level in ("L1", "L2", "L3")] == [10_000_000, 5_000_000, 1_000_000]
+    assert [episode.quota_at_rest(level) for level in ("L1", "L2", "L3")] == [
+        10_000_000,
+        5_000_000,
+        1_000_000,
+    ]
     assert episode.rate_at_rest("L3") == pytest.approx(1e6)
 
 
@@ -76,7 +85,9 @@ def test_a_level_is_out_of_order_when_a_less_important_one_comes_later(
     assert played_episode(ladder=ladder).turns_out_of_order() == wrong
 
 
-def test_writes_before_the_limit_and_after_the_raise_do_not_count(played_episode: PlayedEpisode) -> None:
+def test_writes_before_the_limit_and_after_the_raise_do_not_count(
+    played_episode: PlayedEpisode,
+) -> None:
     episode = played_episode()
     assert {business.level: len(episode.written(business.level)) for business in BUSINESSES} == {
         "L0": 0,
@@ -113,23 +124,34 @@ def test_a_clean_ladder_keeps_every_bound(played_episode: PlayedEpisode) -> None
         ({"share": {"L1": 1.07}}, "L1 at rest for 36 s, against its quota (may drop to 10 MB/s)"),
         ({"back_after_seconds": 61}, "limit raised to full load of all"),
         ({"ladder": {**LADDER, "L0": ((0, 59_000_000),)}}, "quotas written for L0"),
-        ({"ladder": {**LADDER, "L3": ((15, 6_000_000), (45, 1_000_000))}}, "levels written before their turn"),
+        (
+            {"ladder": {**LADDER, "L3": ((15, 6_000_000), (45, 1_000_000))}},
+            "levels written before their turn",
+        ),
     ],
 )
-def test_what_goes_wrong_misses_its_bound(spoilt: dict[str, Any], name: str, played_episode: PlayedEpisode) -> None:
+def test_what_goes_wrong_misses_its_bound(
+    spoilt: dict[str, Any], name: str, played_episode: PlayedEpisode
+) -> None:
     assert name in missed(played_episode, **spoilt)
 
 
-def test_an_operator_that_does_nothing_misses_the_times_and_no_rate_of_a_client(played_episode: PlayedEpisode) -> None:
+def test_an_operator_that_does_nothing_misses_the_times_and_no_rate_of_a_client(
+    played_episode: PlayedEpisode,
+) -> None:
     names = missed(played_episode, ladder={})
     assert "limit lowered to first quota written" in names
     assert "first write until the NIC is within the limit + 5 % (24 s mean)" in names
     assert not any("at rest" in name for name in names)
 
 
-def test_a_quota_that_rests_above_the_throttled_rate_is_what_the_tier_must_get(played_episode: PlayedEpisode) -> None:
+def test_a_quota_that_rests_above_the_throttled_rate_is_what_the_tier_must_get(
+    played_episode: PlayedEpisode,
+) -> None:
     rests_at_two = {**LADDER, "L3": ((0, 8_000_000), (30, 4_000_000), (60, 2_000_000))}
-    assert not any(name.startswith("L3 at rest") for name in missed(played_episode, ladder=rests_at_two))
+    assert not any(
+        name.startswith("L3 at rest") for name in missed(played_episode, ladder=rests_at_two)
+    )
 
 
 # --- a second playing -----------------------------------------------------------------------------
@@ -145,14 +167,20 @@ def of_host(episode: Episode, *, took_percent: float) -> Episode:
 
 
 @pytest.mark.parametrize(("spoilt", "took_percent"), [({}, 40.0), (MISSES, 12.0)])
-def test_what_kept_its_bounds_or_had_the_machine_counts(spoilt: dict[str, Any], took_percent: float, played_episode: PlayedEpisode) -> None:
+def test_what_kept_its_bounds_or_had_the_machine_counts(
+    spoilt: dict[str, Any], took_percent: float, played_episode: PlayedEpisode
+) -> None:
     only = of_host(played_episode(**spoilt), took_percent=took_percent)
     assert played(lambda _: only, mark=_never) == (only, None)
 
 
-def test_the_second_playing_counts_whatever_it_shows(played_episode: PlayedEpisode, golden: Callable[[str], None]) -> None:
+def test_the_second_playing_counts_whatever_it_shows(
+    played_episode: PlayedEpisode, golden: Callable[[str], None]
+) -> None:
     marks: list[str] = []
-    first, second = (of_host(played_episode(**MISSES), took_percent=taken) for taken in (21.0, 40.0))
+    first, second = (
+        of_host(played_episode(**MISSES), took_percent=taken) for taken in (21.0, 40.0)
+    )
     episodes = {"tidegate": first, "tidegate-again": second}
     counted = played(episodes.__getitem__, mark=lambda _at, _kind, text: marks.append(text))
     assert counted == (second, first)
@@ -162,7 +190,9 @@ def test_the_second_playing_counts_whatever_it_shows(played_episode: PlayedEpiso
     golden(said)
 
 
-def test_the_report_names_what_is_left_out(played_episode: PlayedEpisode, played_throttling: PlayedThrottling) -> None:
+def test_the_report_names_what_is_left_out(
+    played_episode: PlayedEpisode, played_throttling: PlayedThrottling
+) -> None:
     throttling = played_throttling()
     left_out = of_host(played_episode(**MISSES), took_percent=21.0)
     words = left_out_words(left_out).replace("'", "&#39;")

@@ -12,7 +12,17 @@ from demo.views import PlainLines, throttling_view
 from demo.words import MarkKind
 from tests.goldens.golden import numbers
 
-NEVER_CUT = ("tier", "12 s mean", "quota", "wants", "L3", "1.0 MB/s", "Throttled", "NIC 49.9 of 50 MB/s", "at most 10 s left")
+NEVER_CUT = (
+    "tier",
+    "12 s mean",
+    "quota",
+    "wants",
+    "L3",
+    "1.0 MB/s",
+    "Throttled",
+    "NIC 49.9 of 50 MB/s",
+    "at most 10 s left",
+)
 
 
 @pytest.fixture
@@ -26,13 +36,19 @@ def board() -> Board:
         board.show_state(level, "Throttled")
     board.show_rates(dict.fromkeys(LEVELS, (1e6,) * 48), 49_900_000.0)
     for second in range(30):
-        board.mark(float(second), MarkKind.EVENT, "BrokerOverLimit (BrokerBandwidthPolicy/demo): " + "a long message " * 20)
+        board.mark(
+            float(second),
+            MarkKind.EVENT,
+            "BrokerOverLimit (BrokerBandwidthPolicy/demo): " + "a long message " * 20,
+        )
     return board
 
 
 def frame(board: Board, *, width: int, height: int) -> list[str]:
     """The lines of one frame on a terminal of that size."""
-    console = Console(width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None)
+    console = Console(
+        width=width, height=height, file=io.StringIO(), force_terminal=True, color_system=None
+    )
     with console.capture() as captured:
         console.print(throttling_view().draw(board.snapshot(), console, now_seconds=0.0))
     return captured.get().splitlines()
@@ -40,7 +56,9 @@ def frame(board: Board, *, width: int, height: int) -> list[str]:
 
 @pytest.mark.parametrize("width", [80, 120, 200])
 @pytest.mark.parametrize("height", [24, 50])
-def test_a_frame_fits_the_terminal_and_leaves_room_for_two_echoes_of_ctrl_c(width: int, height: int, board: Board) -> None:
+def test_a_frame_fits_the_terminal_and_leaves_room_for_two_echoes_of_ctrl_c(
+    width: int, height: int, board: Board
+) -> None:
     lines = frame(board, width=width, height=height)
     assert len(lines) <= height
     assert max(map(len, lines)) <= width - len("^C^C")
@@ -53,7 +71,9 @@ def test_nothing_that_counts_is_cut(width: int, board: Board) -> None:
         assert shown in text
 
 
-def test_plain_lines_come_every_six_seconds_with_the_nic_against_its_limit(board: Board, golden: Callable[[str], None]) -> None:
+def test_plain_lines_come_every_six_seconds_with_the_nic_against_its_limit(
+    board: Board, golden: Callable[[str], None]
+) -> None:
     stream = io.StringIO()
     view = PlainLines(stream, throttling_view())
     for _ in range(12):

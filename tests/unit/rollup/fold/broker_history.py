@@ -1,4 +1,6 @@
-"""Made-up samples of a broker for the tests of the fold: regular ones by hand, random ones by seed."""
+"""Made-up samples of a broker for the tests of the fold: regular ones by hand, random ones by
+seed.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,20 +27,32 @@ def series(labels: Mapping[str, str], samples: Mapping[float, float]) -> SeriesS
     return SeriesSamples(labels, times, np.array(list(samples.values()), np.float64))
 
 
-def every(seconds: float, value: float, *, begin: float = 0, until: float = 300) -> dict[float, float]:
+def every(
+    seconds: float, value: float, *, begin: float = 0, until: float = 300
+) -> dict[float, float]:
     """The same value in each scrape after `begin`, up to and with `until`."""
     return {float(at): value for at in np.arange(begin + seconds, until + 0.001, seconds)}
 
 
 def counter(
-    bytes_per_second: float, *, begin: float = -60, until: float = 360, seconds: float = 15, first: float = 0
+    bytes_per_second: float,
+    *,
+    begin: float = -60,
+    until: float = 360,
+    seconds: float = 15,
+    first: float = 0,
 ) -> dict[float, float]:
-    return {float(at): first + (at - begin) * bytes_per_second for at in np.arange(begin, until + 0.001, seconds)}
+    return {
+        float(at): first + (at - begin) * bytes_per_second
+        for at in np.arange(begin, until + 0.001, seconds)
+    }
 
 
 @dataclass(frozen=True)
 class BrokerHistory:
-    """A broker's random history: lost scrapes, restarts, and clients that come and go and are renamed."""
+    """A broker's random history: lost scrapes, restarts, and clients that come and go and are
+    renamed.
+    """
 
     samples: Mapping[Direction, DirectionSamples]
     hours: int
@@ -47,7 +61,9 @@ class BrokerHistory:
     def wild(cls, number: int, *, hours: int = 2, clients: int = 5) -> "BrokerHistory":
         chance = np.random.default_rng(number)
         begin, end = START_MS - 7_200_000, START_MS + (hours + 2) * 3_600_000
-        times = np.arange(begin + chance.integers(0, SCRAPE_MS), end, SCRAPE_MS) + chance.integers(0, 200)
+        times = np.arange(begin + chance.integers(0, SCRAPE_MS), end, SCRAPE_MS) + chance.integers(
+            0, 200
+        )
         times = times[chance.random(len(times)) > chance.choice([0.0, 0.1])]
         for _ in range(chance.integers(0, 4)):  # times without a scrape
             away = chance.integers(begin, end)
@@ -85,8 +101,16 @@ def _direction(chance: np.random.Generator, times: np.ndarray, clients: int) -> 
     gone = times[chance.integers(0, len(times))]  # one NIC's exporter moved, another's stayed
     return DirectionSamples(
         nics=[
-            SeriesSamples({"device": "eth0", "instance": "a"}, times[times <= gone], _wild_counter(chance, times[times <= gone])),
-            SeriesSamples({"device": "eth0", "instance": "b"}, times[times > gone] + 400, _wild_counter(chance, times[times > gone])),
+            SeriesSamples(
+                {"device": "eth0", "instance": "a"},
+                times[times <= gone],
+                _wild_counter(chance, times[times <= gone]),
+            ),
+            SeriesSamples(
+                {"device": "eth0", "instance": "b"},
+                times[times > gone] + 400,
+                _wild_counter(chance, times[times > gone]),
+            ),
         ],
         client_bytes=[SeriesSamples(COUNTER, times, _wild_counter(chance, times))],
         replication_bytes=[SeriesSamples(COUNTER, times, _wild_counter(chance, times))],
@@ -102,7 +126,9 @@ def _wild_counter(chance: np.random.Generator, times: np.ndarray) -> np.ndarray:
     return counts.astype(np.float64)
 
 
-def _wild_gauge(chance: np.random.Generator, times: np.ndarray, number: int, most: float) -> SeriesSamples:
+def _wild_gauge(
+    chance: np.random.Generator, times: np.ndarray, number: int, most: float
+) -> SeriesSamples:
     first, last = sorted(chance.integers(0, len(times) + 1, 2))
     own = times[first:last][chance.random(last - first) > 0.05]
     labels = {"user": f"user-{number % 3}", "client_id": f"client-{number}"}

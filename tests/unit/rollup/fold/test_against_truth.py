@@ -15,7 +15,9 @@ HOUR = windows(12)
 @cache
 def played(offset_ms: int) -> tuple[MadeDirection, DirectionFold]:
     made = made_direction(HOUR, 100, number=1, offset_ms=offset_ms)
-    return made, fold_direction(made.samples, HOUR, DirectionTerms(contracts=made.contracts), interval_ms=15_000)
+    return made, fold_direction(
+        made.samples, HOUR, DirectionTerms(contracts=made.contracts), interval_ms=15_000
+    )
 
 
 def off_percent(offset_ms: int, *, throttled: bool) -> np.ndarray:
@@ -38,7 +40,10 @@ def test_without_one_only_what_moved_between_two_scrapes_can_change_sides() -> N
 
 @pytest.mark.parametrize("offset_ms", [0, 7_350])
 def test_an_hour_of_each_client_comes_near_the_truth(offset_ms: int) -> None:
-    free, throttled = off_percent(offset_ms, throttled=False), off_percent(offset_ms, throttled=True)
+    free, throttled = (
+        off_percent(offset_ms, throttled=False),
+        off_percent(offset_ms, throttled=True),
+    )
     assert np.abs(free).max() < 4
     assert np.abs(throttled).max() < 5
 

@@ -1,4 +1,6 @@
-"""Properties of every fold: the order of series and the cut into runs change no row, and sums are those of the counters."""
+"""Properties of every fold: the order of series and the cut into runs change no row, and sums are
+those of the counters.
+"""
 
 import random
 from dataclasses import fields
@@ -21,7 +23,11 @@ WHOLE = windows(24)
 
 def in_order(table: pa.Table) -> pa.Table:
     """As rows are stored: by their key."""
-    key = [name for name in ("user", "client_id", "direction", "window_start") if name in table.column_names]
+    key = [
+        name
+        for name in ("user", "client_id", "direction", "window_start")
+        if name in table.column_names
+    ]
     return table.sort_by([(name, "ascending") for name in key])
 
 
@@ -40,7 +46,12 @@ def test_one_run_or_many_give_the_same_rows(number: int, cuts: set[int]) -> None
 def test_the_order_of_series_changes_no_row(number: int) -> None:
     read = BrokerHistory.wild(number).read(WHOLE)
     shuffled = {
-        way: DirectionSamples(**{field.name: random.sample(found := getattr(each, field.name), len(found)) for field in fields(each)})
+        way: DirectionSamples(
+            **{
+                field.name: random.sample(found := getattr(each, field.name), len(found))
+                for field in fields(each)
+            }
+        )
         for way, each in reversed(read.items())
     }
     folds = [fold_broker(1, samples, WHOLE, interval_ms=15_000) for samples in (read, shuffled)]
@@ -52,10 +63,18 @@ def test_the_order_of_series_changes_no_row(number: int) -> None:
 @given(numbers)
 def test_users_and_unattributed_are_what_the_broker_counted(number: int) -> None:
     fold = BrokerHistory.wild(number).fold(WHOLE)
-    usage = usage_table(fold).group_by(["direction", "window_start"]).aggregate([("bytes", "sum")]).to_pylist()
+    usage = (
+        usage_table(fold)
+        .group_by(["direction", "window_start"])
+        .aggregate([("bytes", "sum")])
+        .to_pylist()
+    )
     users = {(row["direction"], row["window_start"]): row["bytes_sum"] for row in usage}
     for row in broker_table(fold).to_pylist():
-        assert users.pop((row["direction"], row["window_start"]), 0) + row["unattributed_bytes"] == row["client_bytes"]
+        assert (
+            users.pop((row["direction"], row["window_start"]), 0) + row["unattributed_bytes"]
+            == row["client_bytes"]
+        )
         assert row["unattributed_bytes"] >= 0
     assert users == {}
 

@@ -12,15 +12,25 @@ from tidegate.rollup.fold.windows import WINDOW_MS
 weights = st.lists(st.integers(0, 10**15), min_size=1, max_size=30)
 
 
-def calibrate(gauged: list[int], counted_bytes: int, *, covered_ms: int = WINDOW_MS, scraped_ms: int = WINDOW_MS) -> Calibrated:
+def calibrate(
+    gauged: list[int],
+    counted_bytes: int,
+    *,
+    covered_ms: int = WINDOW_MS,
+    scraped_ms: int = WINDOW_MS,
+) -> Calibrated:
     """One window; `gauged` in bytes, by client."""
     counted = Counted(np.array([counted_bytes]), np.array([covered_ms]), np.array([0]))
-    return calibrated(np.array(gauged, np.int64).reshape(len(gauged), 1) * 1000, np.array([scraped_ms]), counted)
+    return calibrated(
+        np.array(gauged, np.int64).reshape(len(gauged), 1) * 1000, np.array([scraped_ms]), counted
+    )
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10**13), weights)
-def test_parts_add_up_to_the_byte_and_are_no_byte_off_their_share(total: int, weights: list[int]) -> None:
+def test_parts_add_up_to_the_byte_and_are_no_byte_off_their_share(
+    total: int, weights: list[int]
+) -> None:
     parts = apportioned(total, np.array(weights, np.int64))
     whole = sum(weights)
     assert parts.sum() == (total if whole else 0)
@@ -54,7 +64,9 @@ def test_shares(total: int, weights: list[int], parts: list[int]) -> None:
 def test_clients_and_unattributed_are_always_what_was_counted(
     gauged: list[int], counted_bytes: int, covered_ms: int, scraped_ms: int
 ) -> None:
-    found = calibrate(gauged, counted_bytes if covered_ms else 0, covered_ms=covered_ms, scraped_ms=scraped_ms)
+    found = calibrate(
+        gauged, counted_bytes if covered_ms else 0, covered_ms=covered_ms, scraped_ms=scraped_ms
+    )
     assert found.bytes_of_clients.sum() + found.unattributed_bytes[0] == found.client_bytes[0]
     assert found.unattributed_bytes[0] >= 0
     assert (found.bytes_of_clients >= 0).all()
@@ -67,10 +79,24 @@ def test_clients_and_unattributed_are_always_what_was_counted(
         pytest.param([600, 300], 1000, [667, 333], 10 / 9, id="gauges read a little less"),
         pytest.param([600, 600], 1000, [500, 500], 5 / 6, id="gauges read more"),
         pytest.param([300, 200], 1000, [600, 400], 2.0, id="gauges read half of it"),
-        pytest.param([300, 100], 1000, [600, 200], 2.0, id="gauges read less than half: the rest is unattributed"),
-        pytest.param([3000, 1000], 1000, [750, 250], 0.5, id="gauges read far more: never more than was counted"),
+        pytest.param(
+            [300, 100],
+            1000,
+            [600, 200],
+            2.0,
+            id="gauges read less than half: the rest is unattributed",
+        ),
+        pytest.param(
+            [3000, 1000],
+            1000,
+            [750, 250],
+            0.5,
+            id="gauges read far more: never more than was counted",
+        ),
         pytest.param([300, 100], 0, [0, 0], None, id="the counter stood still: nothing moved"),
-        pytest.param([0, 0], 1000, [0, 0], None, id="no gauge reads a byte: all of it is unattributed"),
+        pytest.param(
+            [0, 0], 1000, [0, 0], None, id="no gauge reads a byte: all of it is unattributed"
+        ),
     ],
 )
 def test_the_factor_is_what_was_counted_over_what_gauges_read(
@@ -79,7 +105,9 @@ def test_the_factor_is_what_was_counted_over_what_gauges_read(
     found = calibrate(gauged, counted_bytes)
     assert found.bytes_of_clients[:, 0].tolist() == clients
     assert found.unattributed_bytes.tolist() == [counted_bytes - sum(clients)]
-    assert found.factor.tolist() == pytest.approx([float("nan") if factor is None else factor], nan_ok=True)
+    assert found.factor.tolist() == pytest.approx(
+        [float("nan") if factor is None else factor], nan_ok=True
+    )
 
 
 def test_where_scrapes_cover_half_a_window_the_factor_compares_like_with_like() -> None:
@@ -89,12 +117,20 @@ def test_where_scrapes_cover_half_a_window_the_factor_compares_like_with_like() 
 
 def test_where_the_counter_covers_half_a_window_so_it_does() -> None:
     found = calibrate([1000], 500, covered_ms=WINDOW_MS // 2)
-    assert (found.factor.tolist(), found.bytes_of_clients.tolist(), found.client_bytes.tolist()) == ([1.0], [[500]], [500])
+    assert (
+        found.factor.tolist(),
+        found.bytes_of_clients.tolist(),
+        found.client_bytes.tolist(),
+    ) == ([1.0], [[500]], [500])
 
 
 def test_without_the_counter_clients_keep_what_gauges_read() -> None:
     found = calibrate([700, 300], 0, covered_ms=0)
-    assert (found.bytes_of_clients.tolist(), found.client_bytes.tolist(), found.unattributed_bytes.tolist()) == (
+    assert (
+        found.bytes_of_clients.tolist(),
+        found.client_bytes.tolist(),
+        found.unattributed_bytes.tolist(),
+    ) == (
         [[700], [300]],
         [1000],
         [0],

@@ -1,4 +1,6 @@
-"""Several series that count a broker's bytes: NICs add up, exporters take over, and no byte is counted twice."""
+"""Several series that count a broker's bytes: NICs add up, exporters take over, and no byte is
+counted twice.
+"""
 
 import pytest
 
@@ -17,7 +19,9 @@ def nic(device: str, samples: dict[float, float], instance: str = "a") -> Series
 
 
 def test_nics_of_one_machine_add_up() -> None:
-    assert count(nic("eth0", counter(100)), nic("eth1", counter(20))).counted_bytes.tolist() == [36_000]
+    assert count(nic("eth0", counter(100)), nic("eth1", counter(20))).counted_bytes.tolist() == [
+        36_000
+    ]
 
 
 def test_a_pair_that_scrapes_the_same_nic_counts_it_once() -> None:
@@ -27,7 +31,10 @@ def test_a_pair_that_scrapes_the_same_nic_counts_it_once() -> None:
 
 
 def test_of_a_pair_the_one_that_saw_more_of_a_window_counts() -> None:
-    seen, missed = counter(100, until=700), {at: value for at, value in counter(100, until=700).items() if at < 330}
+    seen, missed = (
+        counter(100, until=700),
+        {at: value for at, value in counter(100, until=700).items() if at < 330},
+    )
     total = count(nic("eth0", missed, "a"), nic("eth0", seen, "b"), number=2)
     assert total.counted_bytes.tolist() == [30_000, 30_000]
 
@@ -47,7 +54,11 @@ def test_who_was_away_for_hours_may_meanwhile_be_replaced() -> None:
 
 def test_without_series_nothing_is_covered() -> None:
     total = count()
-    assert (total.counted_bytes.tolist(), total.covered_ms.tolist(), total.over_limit_ms.tolist()) == ([0], [0], [0])
+    assert (
+        total.counted_bytes.tolist(),
+        total.covered_ms.tolist(),
+        total.over_limit_ms.tolist(),
+    ) == ([0], [0], [0])
 
 
 def test_a_limit_counts_as_it_was_when_the_bytes_moved() -> None:
@@ -61,7 +72,9 @@ def test_over_the_limit_is_more_than_the_limit(limit: int | None, over_ms: int) 
 
 
 def test_it_is_the_machine_that_is_over_and_not_a_nic() -> None:
-    assert count(nic("eth0", counter(60)), nic("eth1", counter(60)), limit=100).over_limit_ms.tolist() == [300_000]
+    assert count(
+        nic("eth0", counter(60)), nic("eth1", counter(60)), limit=100
+    ).over_limit_ms.tolist() == [300_000]
 
 
 def test_a_burst_counts_for_the_time_between_its_scrapes() -> None:
@@ -86,7 +99,9 @@ def test_the_rate_over_a_restart_or_a_gap_is_unknown(samples: dict[float, float]
 
 
 def test_nics_may_be_scraped_less_often_than_brokers() -> None:
-    total = counted([nic("eth0", counter(101, seconds=60))], windows(1), interval_ms=5_000, limit=100)
+    total = counted(
+        [nic("eth0", counter(101, seconds=60))], windows(1), interval_ms=5_000, limit=100
+    )
     assert total.over_limit_ms.tolist() == [300_000]
 
 

@@ -1,4 +1,6 @@
-"""Counters are exact: whatever grew between the first and the last sample is in some window, once, to the byte."""
+"""Counters are exact: whatever grew between the first and the last sample is in some window, once,
+to the byte.
+"""
 
 from itertools import pairwise
 
@@ -17,7 +19,9 @@ counts = st.integers(0, 2**53)
 
 
 def in_windows(samples: dict[float, float], count: int = 1) -> list[int]:
-    return bytes_by_window(*whole_counts(series({}, samples), 15_000), windows(count).edges_ms).tolist()
+    return bytes_by_window(
+        *whole_counts(series({}, samples), 15_000), windows(count).edges_ms
+    ).tolist()
 
 
 def grown(values: list[int]) -> int:
@@ -26,7 +30,9 @@ def grown(values: list[int]) -> int:
 
 @settings(deadline=None, max_examples=60)
 @given(st.lists(st.tuples(gaps_ms, counts), min_size=1, max_size=40), st.integers(0, 3_000_000))
-def test_windows_add_up_to_last_less_first_and_resets(samples: list[tuple[int, int]], begins_ms: int) -> None:
+def test_windows_add_up_to_last_less_first_and_resets(
+    samples: list[tuple[int, int]], begins_ms: int
+) -> None:
     times = START_MS - begins_ms + np.cumsum([gap for gap, _ in samples])
     values = np.array([value for _, value in samples], np.int64)
     last = times[-1] + WINDOW_MS
@@ -35,7 +41,10 @@ def test_windows_add_up_to_last_less_first_and_resets(samples: list[tuple[int, i
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.lists(st.tuples(gaps_ms, st.integers(0, 2**62 // 40)), min_size=1, max_size=40), st.sets(st.integers(0, 10**7), min_size=2))
+@given(
+    st.lists(st.tuples(gaps_ms, st.integers(0, 2**62 // 40)), min_size=1, max_size=40),
+    st.sets(st.integers(0, 10**7), min_size=2),
+)
 def test_an_edge_more_moves_no_byte(amounts: list[tuple[int, int]], cuts: set[int]) -> None:
     times = np.cumsum([0, *(gap for gap, _ in amounts)])
     sizes, edges = np.array([amount for _, amount in amounts]), np.array(sorted(cuts))
@@ -66,11 +75,17 @@ def test_a_gap_of_up_to_an_hour_is_bridged() -> None:
 
 
 def test_bytes_of_a_longer_gap_are_left_out() -> None:
-    assert in_windows({0.0: 0.0, 15.0: 5.0, 3616.0: 9e9, 3631.0: 9e9 + 7}, 13) == [5, *([0] * 11), 7]
+    assert in_windows({0.0: 0.0, 15.0: 5.0, 3616.0: 9e9, 3631.0: 9e9 + 7}, 13) == [
+        5,
+        *([0] * 11),
+        7,
+    ]
 
 
 def test_a_small_fall_within_a_second_is_two_clocks_and_no_restart() -> None:
-    assert in_windows({0.0: 1e12, 15.0: 1e12 + 1000, 15.02: 1e12 + 990, 30.0: 1e12 + 2000}) == [2000]
+    assert in_windows({0.0: 1e12, 15.0: 1e12 + 1000, 15.02: 1e12 + 990, 30.0: 1e12 + 2000}) == [
+        2000
+    ]
 
 
 def test_what_is_no_number_of_bytes_is_passed_over() -> None:

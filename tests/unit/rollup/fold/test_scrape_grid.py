@@ -8,7 +8,9 @@ from tidegate.rollup.fold.windows import ScrapeGrid, scrape_grid, scrape_times
 
 
 def grid(*seconds: float, number: int = 2) -> ScrapeGrid:
-    return scrape_grid(np.array([START_MS + round(at * 1000) for at in seconds], np.int64), windows(number), 15_000)
+    return scrape_grid(
+        np.array([START_MS + round(at * 1000) for at in seconds], np.int64), windows(number), 15_000
+    )
 
 
 def test_regular_scrapes_cover_everything() -> None:
@@ -40,13 +42,23 @@ def test_the_first_scrape_after_the_end_covers_the_end() -> None:
 
 
 def test_a_pair_of_servers_covers_time_once() -> None:
-    assert grid(*sorted([*np.arange(-30, 700, 15), *np.arange(-23, 700, 15)])).covered_ms().tolist() == [300_000, 300_000]
+    assert grid(
+        *sorted([*np.arange(-30, 700, 15), *np.arange(-23, 700, 15)])
+    ).covered_ms().tolist() == [300_000, 300_000]
 
 
 @pytest.mark.parametrize("shift_ms", [0, 10**9])
 def test_times_of_all_series_are_known_once(shift_ms: int) -> None:
-    some, others = np.array([START_MS, START_MS + 15_000]), np.array([START_MS + 7, START_MS + 15_000, START_MS + 20_000 + shift_ms])
-    assert scrape_times([some, others, some]).tolist() == [START_MS, START_MS + 7, START_MS + 15_000, START_MS + 20_000 + shift_ms]
+    some, others = (
+        np.array([START_MS, START_MS + 15_000]),
+        np.array([START_MS + 7, START_MS + 15_000, START_MS + 20_000 + shift_ms]),
+    )
+    assert scrape_times([some, others, some]).tolist() == [
+        START_MS,
+        START_MS + 7,
+        START_MS + 15_000,
+        START_MS + 20_000 + shift_ms,
+    ]
 
 
 def test_without_series_there_are_no_times() -> None:

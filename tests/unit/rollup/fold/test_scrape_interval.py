@@ -12,7 +12,11 @@ def test_regular_scrapes_show_their_interval(seconds: int) -> None:
 
 
 def test_lost_and_late_scrapes_do_not_move_it() -> None:
-    samples = {at + 0.04 * (at % 2): 1.0 for at in every(15, 1.0, until=3000) if not 900 < at < 1500 and at % 105}
+    samples = {
+        at + 0.04 * (at % 2): 1.0
+        for at in every(15, 1.0, until=3000)
+        if not 900 < at < 1500 and at % 105
+    }
     assert estimated_interval_ms([series({}, samples)]) == 15_000
 
 

@@ -8,7 +8,9 @@ from tests.unit.rollup.fold.broker_history import START_MS, windows
 from tidegate.rollup.fold.windows import Windows, reading_of
 
 
-@pytest.mark.parametrize(("start_ms", "end_ms"), [(1, 300_000), (0, 299_999), (300_000, 300_000), (600_000, 300_000)])
+@pytest.mark.parametrize(
+    ("start_ms", "end_ms"), [(1, 300_000), (0, 299_999), (300_000, 300_000), (600_000, 300_000)]
+)
 def test_a_run_owns_whole_windows_only(start_ms: int, end_ms: int) -> None:
     with pytest.raises(ValueError):
         Windows(start_ms, end_ms)
@@ -21,7 +23,10 @@ def test_gauges_are_read_five_intervals_around_and_counters_an_hour() -> None:
 
 
 def test_no_sample_stands_for_more_than_a_window() -> None:
-    assert reading_of(windows(1), interval_ms=120_000).gauges == (START_MS - 300_000, START_MS + 600_000)
+    assert reading_of(windows(1), interval_ms=120_000).gauges == (
+        START_MS - 300_000,
+        START_MS + 600_000,
+    )
 
 
 @pytest.mark.parametrize("interval_ms", [0, -15_000, 300_001])

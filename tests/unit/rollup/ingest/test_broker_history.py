@@ -1,4 +1,6 @@
-"""A task asks for everything that it needs of its broker at once, and takes nothing of other brokers."""
+"""A task asks for everything that it needs of its broker at once, and takes nothing of other
+brokers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ ROLES = ["nics", "client_bytes", "replication_bytes", "rates", "throttle_times"]
 
 @dataclass
 class Numbered:
-    """Gives for the n-th question a series with the value n of each broker; remembers what was asked together."""
+    """Gives for the n-th question a series with the value n of each broker; remembers what was
+    asked together.
+    """
 
     together: list[Sequence[ReadRequest]] = field(default_factory=list)
     name: str = "numbered"
@@ -31,7 +35,10 @@ class Numbered:
     def read_all(self, asked: Sequence[ReadRequest]) -> list[list[SeriesSamples]]:
         self.together.append(asked)
         return [
-            [SeriesSamples({"broker": broker}, np.array([30_000]), np.array([float(number)])) for broker in ("1", "2", "12")]
+            [
+                SeriesSamples({"broker": broker}, np.array([30_000]), np.array([float(number)]))
+                for broker in ("1", "2", "12")
+            ]
             for number in range(len(asked))
         ]
 
@@ -43,13 +50,27 @@ def test_both_directions_are_asked_for_together_and_each_answer_comes_to_its_pla
     transport = Numbered()
     found = read_broker(transport, MetricsSettings(SERVER), 2, READING)
     (asked,) = transport.together
-    asked_for = [(way, role, *getattr(found[way], role)) for way in ("produce", "fetch") for role in ROLES]
-    assert [(one.labels["broker"], one.values.tolist()) for _, _, one in asked_for] == [("2", [float(number)]) for number in range(10)]
+    asked_for = [
+        (way, role, *getattr(found[way], role)) for way in ("produce", "fetch") for role in ROLES
+    ]
+    assert [(one.labels["broker"], one.values.tolist()) for _, _, one in asked_for] == [
+        ("2", [float(number)]) for number in range(10)
+    ]
     ranges = [READING.counters if role in ROLES[:3] else READING.gauges for _, role, _ in asked_for]
     assert [(one.start_ms, one.end_ms) for one in asked] == ranges
     spoken = [f"{one.selection}" for one in asked]
-    assert ["receive" in spoken[0], "bytesin" in spoken[1], "replicationbytesin" in spoken[2], "Produce" in spoken[3]] == [True] * 4
-    assert ["transmit" in spoken[5], "bytesout" in spoken[6], "replicationbytesout" in spoken[7], "Fetch" in spoken[8]] == [True] * 4
+    assert [
+        "receive" in spoken[0],
+        "bytesin" in spoken[1],
+        "replicationbytesin" in spoken[2],
+        "Produce" in spoken[3],
+    ] == [True] * 4
+    assert [
+        "transmit" in spoken[5],
+        "bytesout" in spoken[6],
+        "replicationbytesout" in spoken[7],
+        "Fetch" in spoken[8],
+    ] == [True] * 4
 
 
 def test_what_a_policy_names_no_series_for_is_not_asked_and_empty() -> None:

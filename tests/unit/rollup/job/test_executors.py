@@ -1,4 +1,6 @@
-"""Spark settings of executors as Pods: they fit into what the policy gives them, and are as restricted as the Job's own Pod."""
+"""Spark settings of executors as Pods: they fit into what the policy gives them, and are as
+restricted as the Job's own Pod.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,23 @@ import pytest
 from tests.contract.kubernetes_contract import rollup_job
 from tidegate.errors import InvalidResource
 from tidegate.kube.rollup_jobs import labels
-from tidegate.rollup.job import Executors, Mount, Pod, heap_mib, master, pod_of, pod_template, spark_settings
+from tidegate.rollup.job import (
+    Executors,
+    Mount,
+    Pod,
+    heap_mib,
+    master,
+    pod_of,
+    pod_template,
+    spark_settings,
+)
 
-ENVIRONMENT = {"POD_NAME": "orders-rollup-1", "POD_NAMESPACE": "streaming", "POD_IP": "10.0.0.7", "MEMORY_LIMIT_MIB": "3072"}
+ENVIRONMENT = {
+    "POD_NAME": "orders-rollup-1",
+    "POD_NAMESPACE": "streaming",
+    "POD_IP": "10.0.0.7",
+    "MEMORY_LIMIT_MIB": "3072",
+}
 MOUNTS = (Mount("/var/lib/usage", claim="usage"), Mount("/var/lib/more", claim="more"))
 EXECUTORS = Executors(2, 3, 500, 4096, labels("orders"), MOUNTS)
 
@@ -26,10 +42,16 @@ def settings(pod_name: str = "orders-rollup-202611220700-60m-x7k2p") -> dict[str
 
 def test_a_pod_of_an_executor_gets_exactly_the_memory_that_the_policy_says() -> None:
     found = settings()
-    heap, beside = (int(found[key].removesuffix("m")) for key in ("spark.executor.memory", "spark.executor.memoryOverhead"))
+    heap, beside = (
+        int(found[key].removesuffix("m"))
+        for key in ("spark.executor.memory", "spark.executor.memoryOverhead")
+    )
     assert heap + beside == 4096
     assert found["spark.executor.instances"] == "2"
-    assert [found[f"spark.kubernetes.executor.{kind}.cores"] for kind in ("request", "limit")] == ["500m", "3"]
+    assert [found[f"spark.kubernetes.executor.{kind}.cores"] for kind in ("request", "limit")] == [
+        "500m",
+        "3",
+    ]
 
 
 def test_executors_reach_the_driver_by_its_own_address_and_only_with_the_secret() -> None:
@@ -38,7 +60,16 @@ def test_executors_reach_the_driver_by_its_own_address_and_only_with_the_secret(
     assert found["spark.authenticate"] == found["spark.network.crypto.enabled"] == "true"
 
 
-@pytest.mark.parametrize("name", ["a", "orders-rollup-202611220700-60m-x7k2p", "9-lives-rollup-x", f"{'a' * 35}-bcdef", "x" * 63])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a",
+        "orders-rollup-202611220700-60m-x7k2p",
+        "9-lives-rollup-x",
+        f"{'a' * 35}-bcdef",
+        "x" * 63,
+    ],
+)
 def test_names_of_executors_are_dns_labels_and_no_two_pods_share_them(name: str) -> None:
     prefix = settings(name)["spark.kubernetes.executor.podNamePrefix"]
     assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", prefix)
@@ -57,21 +88,32 @@ def test_an_executor_is_as_restricted_as_the_job() -> None:
 def test_an_executor_has_the_same_files_at_the_same_places() -> None:
     pod = json.loads(pod_template(EXECUTORS))["spec"]
     (container,) = pod["containers"]
-    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {"/tmp", "/var/lib/usage", "/var/lib/more"}
+    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {
+        "/tmp",
+        "/var/lib/usage",
+        "/var/lib/more",
+    }
     assert [volume for volume in pod["volumes"] if "emptyDir" not in volume] == [
         {"name": "mount-0", "persistentVolumeClaim": {"claimName": "usage"}},
         {"name": "mount-1", "persistentVolumeClaim": {"claimName": "more"}},
     ]
 
 
-@pytest.mark.parametrize(("host", "address"), [("10.96.0.1", "10.96.0.1"), ("fd00::1", "[fd00::1]")])
+@pytest.mark.parametrize(
+    ("host", "address"), [("10.96.0.1", "10.96.0.1"), ("fd00::1", "[fd00::1]")]
+)
 def test_the_api_server_is_named_by_its_address(host: str, address: str) -> None:
-    assert master({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}) == f"k8s://https://{address}:443"
+    assert (
+        master({"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"})
+        == f"k8s://https://{address}:443"
+    )
 
 
 def test_a_pod_is_known_by_its_environment_and_outside_of_one_there_is_none() -> None:
     assert pod_of({}) is None
-    assert pod_of(ENVIRONMENT) == Pod("orders-rollup-1", "streaming", "10.0.0.7", 3072, "", "default")
+    assert pod_of(ENVIRONMENT) == Pod(
+        "orders-rollup-1", "streaming", "10.0.0.7", 3072, "", "default"
+    )
     assert pod_of({**ENVIRONMENT, "TIDEGATE_PULL_SECRETS": "a,b"}) == Pod(
         "orders-rollup-1", "streaming", "10.0.0.7", 3072, "", "default", ("a", "b")
     )

@@ -1,4 +1,6 @@
-"""Which hours a Job computes for its window: all that it touches, what came late, and never less than is over."""
+"""Which hours a Job computes for its window: all that it touches, what came late, and never less
+than is over.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,18 @@ MINUTE = 60_000
         (0, 60, 25 * 60, (0, 60)),  # nothing comes a day late
     ],
 )
-def test_a_run_has_whole_hours_around_its_window_and_the_two_before(start: int, end: int, now: int, span: tuple[int, int]) -> None:
+def test_a_run_has_whole_hours_around_its_window_and_the_two_before(
+    start: int, end: int, now: int, span: tuple[int, int]
+) -> None:
     found = run_span(NOON + start * MINUTE, NOON + end * MINUTE, now_ms=NOON + now * MINUTE)
     assert tuple((edge - NOON) // MINUTE for edge in found) == span
 
 
 @pytest.mark.parametrize("now", [NOON + HOUR_MS + SETTLE_MS, NOON + 2 * DAY_MS])
-@pytest.mark.parametrize(("start", "end"), [(NOON, NOON), (NOON + 1, NOON + HOUR_MS), (NOON, NOON + 100_000), (NOON + HOUR_MS, NOON)])
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [(NOON, NOON), (NOON + 1, NOON + HOUR_MS), (NOON, NOON + 100_000), (NOON + HOUR_MS, NOON)],
+)
 def test_what_is_no_window_of_whole_five_minutes_is_refused(start: int, end: int, now: int) -> None:
     with pytest.raises(InvalidResource):
         run_span(start, end, now_ms=now)

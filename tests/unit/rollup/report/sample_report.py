@@ -1,7 +1,9 @@
-"""A made-up cluster with two days of usage, the same at every call: 6 brokers, 4 tiers, 14 members, one throttle episode of L3 to L1,
-one broker over its limit, one member whose gauges could not be scaled.
+"""A made-up cluster with two days of usage, the same at every call: 6 brokers, 4 tiers, 14 members,
+one throttle episode of L3 to L1, one broker over its limit, one member whose gauges could not be
+scaled.
 
-The tables agree with each other to the byte, as those of a real run do; `test_sample_report.py` checks that.
+The tables agree with each other to the byte, as those of a real run do; `test_sample_report.py`
+checks that.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,7 +30,16 @@ from tidegate.rollup.report.request import (
     SourceSeries,
     UsageTables,
 )
-from tidegate.rollup.schemas import BROKER, DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TIER, USAGE, USAGE_5M, Direction
+from tidegate.rollup.schemas import (
+    BROKER,
+    DAY_MS,
+    FIVE_MINUTES_MS,
+    HOUR_MS,
+    TIER,
+    USAGE,
+    USAGE_5M,
+    Direction,
+)
 
 UNSCALED = "legacy-sync"
 """Whose gauges nothing could be scaled to."""
@@ -51,7 +62,9 @@ class Member:
         return ClientKey(self.tier, self.name, self.client_id)
 
 
-_SALES, _LOGISTICS, _SEARCH, _ANALYTICS = (f"streaming/{name}" for name in ("sales", "logistics", "search", "analytics"))
+_SALES, _LOGISTICS, _SEARCH, _ANALYTICS = (
+    f"streaming/{name}" for name in ("sales", "logistics", "search", "analytics")
+)
 MEMBERS = (
     Member(_SALES, "L0", "checkout", 9e6, 5e6, 6),
     Member(_SALES, "L0", "payments", 4e6, 3.5e6, 6),
@@ -72,7 +85,12 @@ MEMBERS = (
 
 _MINUTE = 60_000
 EPISODE_MS = (200 * _MINUTE, 260 * _MINUTE)  # since the period's start; whole five-minute windows
-_CONTRACTS = {"lake-export": 35_000_000, "reports": 28_500_000, "indexer": 24_000_000, "orders": 15_500_000}
+_CONTRACTS = {
+    "lake-export": 35_000_000,
+    "reports": 28_500_000,
+    "indexer": 24_000_000,
+    "orders": 15_500_000,
+}
 _MEMBERS = {
     "lake-export": ("streaming/analytics", "L3"),
     "reports": ("streaming/analytics", "L3"),
@@ -105,7 +123,10 @@ def trail_lines(start_ms: int, *, policy: str = "streaming/main") -> Sequence[di
 def _lines(start_ms: int, policy: str) -> Iterator[dict[str, Any]]:
     quotas: dict[str, int] = dict(_CONTRACTS)
     for name, contract in _CONTRACTS.items():
-        yield _write(start_ms + _MINUTE, policy, name, before=None, after=contract) | {"reason": "FirstQuota", "round": None}
+        yield _write(start_ms + _MINUTE, policy, name, before=None, after=contract) | {
+            "reason": "FirstQuota",
+            "round": None,
+        }
     for minute, name, share in _STORY:
         at_ms, after = start_ms + EPISODE_MS[0] + minute * _MINUTE, round(_CONTRACTS[name] * share)
         yield _pass(at_ms - 40, policy, over=share < 1)
@@ -115,7 +136,13 @@ def _lines(start_ms: int, policy: str) -> Iterator[dict[str, Any]]:
 
 
 def _line(at_ms: int, policy: str, kind: str) -> dict[str, Any]:
-    return {"event": EVENT, "kind": kind, "t": utc(at_ms / 1000), "policy": policy, "cluster": "TKoiCUaHR863B-PYhCoewA"}
+    return {
+        "event": EVENT,
+        "kind": kind,
+        "t": utc(at_ms / 1000),
+        "policy": policy,
+        "cluster": "TKoiCUaHR863B-PYhCoewA",
+    }
 
 
 def _write(at_ms: int, policy: str, name: str, *, before: int | None, after: int) -> dict[str, Any]:
@@ -130,19 +157,43 @@ def _write(at_ms: int, policy: str, name: str, *, before: int | None, after: int
         "tier": tier,
         "member": name,
     }
-    line |= {"reason": "Throttled" if lowers else "Released", "writeKind": "Lowering" if lowers else "Raise", "contract": _CONTRACTS[name]}
+    line |= {
+        "reason": "Throttled" if lowers else "Released",
+        "writeKind": "Lowering" if lowers else "Raise",
+        "contract": _CONTRACTS[name],
+    }
     line |= {"predictedMute_s": 12.0 if lowers else 0.0, "round": "egress-1", "outcome": "applied"}
     return _line(at_ms, policy, "write") | line
 
 
 def _pass(at_ms: int, policy: str, *, over: bool) -> dict[str, Any]:
-    broker = {"id": 4, "threshold": 150_000_000, "need": 41_500_000 if over else 0.0, "nic": 191_500_000 if over else 90_000_000}
-    return _line(at_ms, policy, "round") | {"id": "egress-1", "dir": "egress", "phase": "Cutting", "brokers": [broker]}
+    broker = {
+        "id": 4,
+        "threshold": 150_000_000,
+        "need": 41_500_000 if over else 0.0,
+        "nic": 191_500_000 if over else 90_000_000,
+    }
+    return _line(at_ms, policy, "round") | {
+        "id": "egress-1",
+        "dir": "egress",
+        "phase": "Cutting",
+        "brokers": [broker],
+    }
 
 
 def _effect(at_ms: int, policy: str, name: str) -> dict[str, Any]:
-    entity = {"entity": f"user={name}", "tier": _MEMBERS[name][1], "kind": "cut", "predictedMute_s": 12.0, "observedMute_s": 8.851}
-    return _line(at_ms, policy, "effect") | {"round": "egress-1", "dir": "egress", "entities": [entity]}
+    entity = {
+        "entity": f"user={name}",
+        "tier": _MEMBERS[name][1],
+        "kind": "cut",
+        "predictedMute_s": 12.0,
+        "observedMute_s": 8.851,
+    }
+    return _line(at_ms, policy, "effect") | {
+        "round": "egress-1",
+        "dir": "egress",
+        "entities": [entity],
+    }
 
 
 START_MS = 1_795_132_800_000  # 2026-11-20T00:00:00Z
@@ -173,7 +224,12 @@ def sample_request(*, with_five_minutes: bool = True, prices: Prices = PRICES) -
             schema_version=1,
             transports=("remote read, chunks",),
             run_ids=("main-rollup-2026112000", "main-rollup-2026112100"),
-            series=(SourceSeries("fetch, broker's own count", '{__name__="kafka_server_brokertopicmetrics_bytesout_total",topic=""}'),),
+            series=(
+                SourceSeries(
+                    "fetch, broker's own count",
+                    '{__name__="kafka_server_brokertopicmetrics_bytesout_total",topic=""}',
+                ),
+            ),
         ),
     )
 
@@ -205,8 +261,14 @@ def _all_tables() -> UsageTables:
 
 def _terms(member: Member) -> MemberTerms:
     """About twice the mean, nothing promised to the last one."""
-    contracts = {"fetch": _round(member.fetch * 2.2), "produce": _round(member.produce * 2.2)} if member.name != "notebooks" else {}
-    return MemberTerms(client=member.client, name=member.name, level=member.level, contracts=contracts)
+    contracts = (
+        {"fetch": _round(member.fetch * 2.2), "produce": _round(member.produce * 2.2)}
+        if member.name != "notebooks"
+        else {}
+    )
+    return MemberTerms(
+        client=member.client, name=member.name, level=member.level, contracts=contracts
+    )
 
 
 def _round(rate: float) -> int:
@@ -214,16 +276,31 @@ def _round(rate: float) -> int:
 
 
 def recommendations() -> Sequence[RecommendedContract]:
-    def one(member: Member, contract: int | None, recommended: int | None, *reasons: str) -> RecommendedContract:
+    def one(
+        member: Member, contract: int | None, recommended: int | None, *reasons: str
+    ) -> RecommendedContract:
         p99 = None if recommended is None else recommended / 1.3
-        terms = {"client": member.client, "contract": contract, "recommended": recommended, "p99_rate": p99}
-        return RecommendedContract(**terms, direction="fetch", reason=reasons[0], message=reasons[1])
+        terms = {
+            "client": member.client,
+            "contract": contract,
+            "recommended": recommended,
+            "p99_rate": p99,
+        }
+        return RecommendedContract(
+            **terms, direction="fetch", reason=reasons[0], message=reasons[1]
+        )
 
     return (
-        one(MEMBERS[0], 20_000_000, 23_500_000, "Recommended", "p99 of 18.1 MB/s and 30 % headroom"),
+        one(
+            MEMBERS[0], 20_000_000, 23_500_000, "Recommended", "p99 of 18.1 MB/s and 30 % headroom"
+        ),
         one(MEMBERS[6], 24_000_000, 24_500_000, "WithinHysteresis", "within 10 % of what it has"),
         one(
-            MEMBERS[9], 28_500_000, None, "ThrottledTooLong", "it was throttled in 3 of 48 hours: what it used does not show what it needs"
+            MEMBERS[9],
+            28_500_000,
+            None,
+            "ThrottledTooLong",
+            "it was throttled in 3 of 48 hours: what it used does not show what it needs",
         ),
     )
 
@@ -238,8 +315,13 @@ class Fine:
     def table(self) -> pa.Table:
         columns = {name: values for name, values in self.columns.items() if name != "calibration"}
         factors = pa.array(self.columns["calibration"], from_pandas=True)  # NaN = never scaled
-        arrays = {**{name: pa.array(values) for name, values in columns.items()}, "calibration": factors}
-        return pa.table([arrays[field.name].cast(field.type) for field in USAGE_5M], schema=USAGE_5M)
+        arrays = {
+            **{name: pa.array(values) for name, values in columns.items()},
+            "calibration": factors,
+        }
+        return pa.table(
+            [arrays[field.name].cast(field.type) for field in USAGE_5M], schema=USAGE_5M
+        )
 
 
 def _usage_rows() -> Fine:
@@ -250,17 +332,25 @@ def _usage_rows() -> Fine:
         for broker in BROKERS[: member.brokers]
         if (member.produce if way else member.fetch) > 0
     ]
-    places, brokers, ways = (np.repeat(np.array(column), _WINDOWS) for column in zip(*lines, strict=True))
+    places, brokers, ways = (
+        np.repeat(np.array(column), _WINDOWS) for column in zip(*lines, strict=True)
+    )
     windows = np.tile(np.arange(_WINDOWS), len(lines))
     return Fine(_columns(places, brokers, ways, windows=windows), places)
 
 
 def _columns(
-    places: NDArray[np.int64], brokers: NDArray[np.int64], ways: NDArray[np.int64], *, windows: NDArray[np.int64]
+    places: NDArray[np.int64],
+    brokers: NDArray[np.int64],
+    ways: NDArray[np.int64],
+    *,
+    windows: NDArray[np.int64],
 ) -> dict[str, NDArray[np.generic] | Sequence[str]]:
     random = np.random.default_rng(20261120)
     wanted = np.array([[member.fetch, member.produce] for member in MEMBERS])[places, ways]
-    rates = wanted * _shape(places, brokers, windows=windows) * random.lognormal(0, 0.12, len(places))
+    rates = (
+        wanted * _shape(places, brokers, windows=windows) * random.lognormal(0, 0.12, len(places))
+    )
     cut = _throttled(places, ways, windows)
     deferred = np.where(cut, rates * 0.55, 0.0) * _SECONDS
     rates = np.where(cut, rates * 0.45, rates)
@@ -278,12 +368,18 @@ def _columns(
         "deferred_bytes": np.round(deferred).astype(np.int64),
         "samples": np.full(len(places), 20),
         "coverage": np.where((places == 4) & (windows // 4 == 25), 0.1, 1.0),
-        "calibration": np.where(np.array([member.name == UNSCALED for member in MEMBERS])[places], np.nan, factor),
+        "calibration": np.where(
+            np.array([member.name == UNSCALED for member in MEMBERS])[places], np.nan, factor
+        ),
     }
 
 
-def _shape(places: NDArray[np.int64], brokers: NDArray[np.int64], *, windows: NDArray[np.int64]) -> NDArray[np.float64]:
-    """A day's ebb and flow, exports by night, and one broker that is led too much for twenty minutes."""
+def _shape(
+    places: NDArray[np.int64], brokers: NDArray[np.int64], *, windows: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """A day's ebb and flow, exports by night, and one broker that is led too much for twenty
+    minutes.
+    """
     hours = windows * FIVE_MINUTES_MS / HOUR_MS
     office = 0.55 + 0.45 * np.sin((hours % 24 - 8) / 24 * 2 * np.pi)
     night = np.where((hours % 24 > 1) & (hours % 24 < 5), 1.7, 0.4)
@@ -292,25 +388,44 @@ def _shape(places: NDArray[np.int64], brokers: NDArray[np.int64], *, windows: ND
     return np.where(exports, night, 0.4 + office) * np.where(hot, 1.9, 1.0)
 
 
-def _throttled(places: NDArray[np.int64], ways: NDArray[np.int64], windows: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _throttled(
+    places: NDArray[np.int64], ways: NDArray[np.int64], windows: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Those whose quota the trail says was below its contract, while it was."""
     begin, end = (edge // FIVE_MINUTES_MS for edge in EPISODE_MS)
-    lowered = np.array([member.name in ("reports", "lake-export", "indexer", "orders") for member in MEMBERS])[places]
+    lowered = np.array(
+        [member.name in ("reports", "lake-export", "indexer", "orders") for member in MEMBERS]
+    )[places]
     return lowered & (ways == 0) & (windows >= begin) & (windows < end)
 
 
 def _hours(fine: Fine) -> pa.Table:
-    table = _floored(fine.table().append_column("tier", pa.array([MEMBERS[place].tier for place in fine.members])))
+    table = _floored(
+        fine.table().append_column(
+            "tier", pa.array([MEMBERS[place].tier for place in fine.members])
+        )
+    )
     rates = pa.array(np.asarray(table["bytes"]) / _SECONDS)
     sums = ("bytes", "throttled_seconds", "over_contract_seconds", "deferred_bytes", "samples")
     keys = ["window_start", "broker", "user", "client_id", "tier", "direction"]
     made = (
         table.append_column("rate", rates)
         .group_by(keys)
-        .aggregate([*((name, "sum") for name in sums), ("peak_rate", "max"), ("coverage", "mean"), ("rate", "list")])
+        .aggregate(
+            [
+                *((name, "sum") for name in sums),
+                ("peak_rate", "max"),
+                ("coverage", "mean"),
+                ("rate", "list"),
+            ]
+        )
     )
     found = {name: made[f"{name}_sum"] for name in sums} | {key: made[key] for key in keys}
-    found |= {"peak_rate": made["peak_rate_max"], "coverage": made["coverage_mean"], "sketch": pa.nulls(made.num_rows, pa.binary())}
+    found |= {
+        "peak_rate": made["peak_rate_max"],
+        "coverage": made["coverage_mean"],
+        "sketch": pa.nulls(made.num_rows, pa.binary()),
+    }
     found |= _percentiles(made["rate_list"].to_pylist())
     return pa.table([found[field.name].cast(field.type) for field in USAGE], schema=USAGE)
 
@@ -351,10 +466,24 @@ def _array(values: pa.ChunkedArray | NDArray[np.generic]) -> pa.ChunkedArray:
 
 
 def _broker_hours(fine: pa.Table) -> pa.Table:
-    sums = ("nic_bytes", "client_bytes", "replication_bytes", "unattributed_bytes", "over_limit_seconds")
+    sums = (
+        "nic_bytes",
+        "client_bytes",
+        "replication_bytes",
+        "unattributed_bytes",
+        "over_limit_seconds",
+    )
     keys = ["window_start", "broker", "direction"]
-    made = _floored(fine).group_by(keys).aggregate([*((name, "sum") for name in sums), ("limit", "max")])
-    found = {name: made[f"{name}_sum"] for name in sums} | {key: made[key] for key in keys} | {"limit": made["limit_max"]}
+    made = (
+        _floored(fine)
+        .group_by(keys)
+        .aggregate([*((name, "sum") for name in sums), ("limit", "max")])
+    )
+    found = (
+        {name: made[f"{name}_sum"] for name in sums}
+        | {key: made[key] for key in keys}
+        | {"limit": made["limit_max"]}
+    )
     return pa.table([found[field.name].cast(field.type) for field in BROKER], schema=BROKER)
 
 
@@ -362,13 +491,26 @@ def _tier_hours(table: pa.Table) -> pa.Table:
     sums = ("bytes", "throttled_seconds", "over_contract_seconds", "deferred_bytes")
     keys = ["window_start", "tier", "direction"]
     made = table.group_by(keys).aggregate(
-        [*((name, "sum") for name in sums), *((name, "max") for name in ("peak_rate", "p50", "p95", "p99"))]
+        [
+            *((name, "sum") for name in sums),
+            *((name, "max") for name in ("peak_rate", "p50", "p95", "p99")),
+        ]
     )
     throttled = np.minimum(np.asarray(made["throttled_seconds_sum"]) / 6, 3600.0)
     found = {name: made[f"{name}_sum"] for name in sums} | {key: made[key] for key in keys}
     found |= {name: made[f"{name}_max"] for name in ("peak_rate", "p50", "p95", "p99")}
-    states = {"seconds_stepping": throttled * 0.1, "seconds_throttled": throttled * 0.7, "seconds_relaxing": throttled * 0.2}
-    found |= {name: _array(values) for name, values in {**states, "seconds_contract": 3600.0 - throttled}.items()}
-    begins = np.asarray(made["window_start"].cast(pa.int64())) == START_MS + EPISODE_MS[0] // HOUR_MS * HOUR_MS
+    states = {
+        "seconds_stepping": throttled * 0.1,
+        "seconds_throttled": throttled * 0.7,
+        "seconds_relaxing": throttled * 0.2,
+    }
+    found |= {
+        name: _array(values)
+        for name, values in {**states, "seconds_contract": 3600.0 - throttled}.items()
+    }
+    begins = (
+        np.asarray(made["window_start"].cast(pa.int64()))
+        == START_MS + EPISODE_MS[0] // HOUR_MS * HOUR_MS
+    )
     found["throttle_episodes"] = _array((begins & (throttled > 0)).astype(np.int32))
     return pa.table([found[field.name].cast(field.type) for field in TIER], schema=TIER)

@@ -6,7 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidegate.rollup.report.request import ClientKey, MemberTerms, Prices, Provenance, ReportRequest, UsageTables
+from tidegate.rollup.report.request import (
+    ClientKey,
+    MemberTerms,
+    Prices,
+    Provenance,
+    ReportRequest,
+    UsageTables,
+)
 from tidegate.rollup.schemas import BROKER, HOUR_MS, TIER, USAGE, USAGE_5M
 from tidegate.rollup.terms.sources import AuditLine
 
@@ -14,9 +21,29 @@ START_MS = 1_795_132_800_000  # 2026-11-20T00:00:00Z
 END_MS = START_MS + 2 * HOUR_MS
 PRICES = Prices(per_gib={"fetch": Decimal("0.02"), "produce": Decimal("0.01")})
 _ZEROS: Mapping[str, object] = {
-    **dict.fromkeys(("bytes", "throttled_seconds", "over_contract_seconds", "deferred_bytes", "peak_rate"), 0),
-    **dict.fromkeys(("nic_bytes", "client_bytes", "replication_bytes", "unattributed_bytes", "over_limit_seconds"), 0),
-    **dict.fromkeys(("throttle_episodes", "seconds_contract", "seconds_stepping", "seconds_throttled", "seconds_relaxing"), 0),
+    **dict.fromkeys(
+        ("bytes", "throttled_seconds", "over_contract_seconds", "deferred_bytes", "peak_rate"), 0
+    ),
+    **dict.fromkeys(
+        (
+            "nic_bytes",
+            "client_bytes",
+            "replication_bytes",
+            "unattributed_bytes",
+            "over_limit_seconds",
+        ),
+        0,
+    ),
+    **dict.fromkeys(
+        (
+            "throttle_episodes",
+            "seconds_contract",
+            "seconds_stepping",
+            "seconds_throttled",
+            "seconds_relaxing",
+        ),
+        0,
+    ),
     **dict.fromkeys(("user", "client_id", "tier"), ""),
     "window_start": START_MS,
     "broker": 1,
@@ -27,7 +54,9 @@ _ZEROS: Mapping[str, object] = {
 
 
 def table(schema: pa.Schema, rows: Iterable[Mapping[str, object]]) -> pa.Table:
-    """Rows as they are in a store; a column that a row leaves out is zero, or the first hour of broker 1's fetch."""
+    """Rows as they are in a store; a column that a row leaves out is zero, or the first hour of
+    broker 1's fetch.
+    """
     full = [_ZEROS | row for row in rows]
     columns = [pa.array([row.get(field.name) for row in full]).cast(field.type) for field in schema]
     return pa.table(columns, schema=schema)
@@ -51,16 +80,32 @@ def small_request(
         usage_5m=None if usage_5m is None else table(USAGE_5M, usage_5m),
         broker_5m=None if broker_5m is None else table(BROKER, broker_5m),
     )
-    given = {"policy": "streaming/main", "start_ms": START_MS, "end_ms": END_MS, "made_at_ms": END_MS, "tables": tables}
-    return ReportRequest(**{**given, "provenance": Provenance(store_url="file:///usage", schema_version=1), **more})
+    given = {
+        "policy": "streaming/main",
+        "start_ms": START_MS,
+        "end_ms": END_MS,
+        "made_at_ms": END_MS,
+        "tables": tables,
+    }
+    return ReportRequest(
+        **{**given, "provenance": Provenance(store_url="file:///usage", schema_version=1), **more}
+    )
 
 
-def terms(user: str, *, tier: str = "t", name: str | None = None, fetch: int | None = None) -> MemberTerms:
-    return MemberTerms(client=ClientKey(tier, user, ""), name=name or user, level="L1", contracts={"fetch": fetch})
+def terms(
+    user: str, *, tier: str = "t", name: str | None = None, fetch: int | None = None
+) -> MemberTerms:
+    return MemberTerms(
+        client=ClientKey(tier, user, ""), name=name or user, level="L1", contracts={"fetch": fetch}
+    )
 
 
-def write_line(minute: float, user: str, before: int | None, after: int | None, **more: object) -> AuditLine:
-    """A fetch quota that was written so many minutes after the period's start, of a contract of 100 B/s."""
+def write_line(
+    minute: float, user: str, before: int | None, after: int | None, **more: object
+) -> AuditLine:
+    """A fetch quota that was written so many minutes after the period's start, of a contract of 100
+    B/s.
+    """
     seconds = round(minute * 60)
     clock = f"2026-11-{20 if seconds >= 0 else 19}T{seconds // 3600 % 24:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.000Z"
     line = {
@@ -71,6 +116,14 @@ def write_line(minute: float, user: str, before: int | None, after: int | None, 
         "entity": f"user={user}",
         "key": "consumer_byte_rate",
     }
-    line |= {"from": before, "to": after, "contract": 100, "level": "L3", "tier": "t", "member": user, "outcome": "applied"}
+    line |= {
+        "from": before,
+        "to": after,
+        "contract": 100,
+        "level": "L3",
+        "tier": "t",
+        "member": user,
+        "outcome": "applied",
+    }
     lowers = before is None or (after is not None and after < before)
     return {**line, "reason": "Throttled" if lowers else "Released", "predictedMute_s": 0.0, **more}

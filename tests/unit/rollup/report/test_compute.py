@@ -14,7 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.rollup.report.sample_report import HOT_BROKER, LIMIT, UNSCALED, sample_figures, sample_request, sample_tables
+from tests.unit.rollup.report.sample_report import (
+    HOT_BROKER,
+    LIMIT,
+    UNSCALED,
+    sample_figures,
+    sample_request,
+    sample_tables,
+)
 from tests.unit.rollup.report.small_request import END_MS, PRICES, START_MS, small_request, terms
 from tidegate.errors import InvalidResource
 from tidegate.rollup.report import period
@@ -44,13 +51,19 @@ def test_members_and_unattributed_bytes_are_what_brokers_counted() -> None:
 
 def test_shares_of_a_direction_add_up_to_one() -> None:
     for direction in ("fetch", "produce"):
-        assert sum(one.share or 0 for one in sample_figures().members if one.direction == direction) == pytest.approx(1)
+        assert sum(
+            one.share or 0 for one in sample_figures().members if one.direction == direction
+        ) == pytest.approx(1)
 
 
 def test_a_total_price_is_the_sum_of_its_rounded_lines() -> None:
     figures = sample_figures()
     lines = sum((one.amount or Decimal(0) for one in figures.members), Decimal(0))
-    assert figures.total_amount == lines == sum((one.amount or Decimal(0) for one in figures.tiers), Decimal(0))
+    assert (
+        figures.total_amount
+        == lines
+        == sum((one.amount or Decimal(0) for one in figures.tiers), Decimal(0))
+    )
 
 
 def test_without_a_price_nothing_is_charged_and_nothing_said_to_cost_zero() -> None:
@@ -64,17 +77,26 @@ def test_a_direction_without_a_price_leaves_the_other_one_priced() -> None:
         [{"user": "etl", "bytes": 2**30}, {"user": "etl", "direction": "produce", "bytes": 2**30}],
         prices=Prices(per_gib={"fetch": Decimal("0.02")}),
     )
-    assert {total.direction: total.amount for total in figures_of(request).totals} == {"fetch": Decimal("0.02"), "produce": None}
+    assert {total.direction: total.amount for total in figures_of(request).totals} == {
+        "fetch": Decimal("0.02"),
+        "produce": None,
+    }
 
 
 def test_rows_outside_the_period_are_left_out() -> None:
-    rows = [{"user": "etl", "bytes": 1, "window_start": start} for start in (START_MS - HOUR_MS, START_MS, HOUR_2, END_MS)]
+    rows = [
+        {"user": "etl", "bytes": 1, "window_start": start}
+        for start in (START_MS - HOUR_MS, START_MS, HOUR_2, END_MS)
+    ]
     figures = figures_of(small_request(rows))
     assert figures.total_bytes == 2
     assert figures.period.published_windows == figures.period.windows == 2
 
 
-@pytest.mark.parametrize(("start_ms", "end_ms"), [(END_MS, START_MS), (START_MS, START_MS), (START_MS + 1, END_MS), (START_MS, END_MS - 1)])
+@pytest.mark.parametrize(
+    ("start_ms", "end_ms"),
+    [(END_MS, START_MS), (START_MS, START_MS), (START_MS + 1, END_MS), (START_MS, END_MS - 1)],
+)
 def test_a_period_that_is_empty_or_cuts_a_window_is_refused(start_ms: int, end_ms: int) -> None:
     with pytest.raises(InvalidResource):
         figures_of(small_request(start_ms=start_ms, end_ms=end_ms))
@@ -82,26 +104,55 @@ def test_a_period_that_is_empty_or_cuts_a_window_is_refused(start_ms: int, end_m
 
 def test_a_store_without_a_row_makes_a_report_without_a_line() -> None:
     figures = figures_of(small_request())
-    assert (figures.total_bytes, figures.members, figures.brokers, figures.load, figures.talkers) == (0, (), (), (), ())
+    assert (
+        figures.total_bytes,
+        figures.members,
+        figures.brokers,
+        figures.load,
+        figures.talkers,
+    ) == (0, (), (), (), ())
 
 
 def test_a_member_in_no_tier_goes_by_its_names() -> None:
-    figures = figures_of(small_request([{"user": "etl", "client_id": "app", "bytes": 1}, {"bytes": 2}]))
+    figures = figures_of(
+        small_request([{"user": "etl", "client_id": "app", "bytes": 1}, {"bytes": 2}])
+    )
     assert [one.member for one in figures.members] == ["no name", "user=etl, client-id=app"]
 
 
 def one_use(**more: object) -> ContractUse:
-    rows = [{"user": "etl", "tier": "t", "broker": broker, "bytes": 1, "peak_rate": 90.0, "p95": 70.0 + broker} for broker in (1, 2)]
-    return figures_of(small_request(rows, members=[terms("etl", fetch=100)], **more)).contract_use[0]  # type: ignore[arg-type]
+    rows = [
+        {
+            "user": "etl",
+            "tier": "t",
+            "broker": broker,
+            "bytes": 1,
+            "peak_rate": 90.0,
+            "p95": 70.0 + broker,
+        }
+        for broker in (1, 2)
+    ]
+    return figures_of(small_request(rows, members=[terms("etl", fetch=100)], **more)).contract_use[
+        0
+    ]  # type: ignore[arg-type]
 
 
 def test_p95_is_of_five_minute_rates_on_the_broker_where_it_is_highest() -> None:
     fine = [
-        {"user": "etl", "broker": broker, "bytes": 300 * broker * window, "window_start": START_MS + window * FIVE_MINUTES_MS}
+        {
+            "user": "etl",
+            "broker": broker,
+            "bytes": 300 * broker * window,
+            "window_start": START_MS + window * FIVE_MINUTES_MS,
+        }
         for broker in (1, 2)
         for window in range(10)
     ]
-    assert (one_use(usage_5m=fine).p95_rate, one_use(usage_5m=fine).p95_share, one_use(usage_5m=fine).p95_is_bound) == (18.0, 0.18, False)
+    assert (
+        one_use(usage_5m=fine).p95_rate,
+        one_use(usage_5m=fine).p95_share,
+        one_use(usage_5m=fine).p95_is_bound,
+    ) == (18.0, 0.18, False)
 
 
 def test_without_five_minute_rows_p95_is_a_bound_and_says_so() -> None:
@@ -115,16 +166,28 @@ def test_five_minute_rows_that_cover_a_part_of_the_period_are_not_taken_for_all_
 
 
 def test_windows_in_which_a_member_was_not_measured_do_not_lower_its_p95() -> None:
-    fine = [{"user": "etl", "bytes": 3000}, *({"user": "etl", "broker": 1, "samples": 0, "window_start": START_MS + 1} for _ in range(50))]
+    fine = [
+        {"user": "etl", "bytes": 3000},
+        *(
+            {"user": "etl", "broker": 1, "samples": 0, "window_start": START_MS + 1}
+            for _ in range(50)
+        ),
+    ]
     assert one_use(usage_5m=fine).p95_rate == 10.0
 
 
 def test_the_busiest_window_is_found_and_headroom_is_negative_where_it_was_over() -> None:
-    hot = next(nic for nic in sample_figures().brokers if nic.broker == HOT_BROKER and nic.direction == "fetch")
+    hot = next(
+        nic
+        for nic in sample_figures().brokers
+        if nic.broker == HOT_BROKER and nic.direction == "fetch"
+    )
     assert "2026-11-20T03:00:00Z" <= hot.busiest_start < "2026-11-20T03:20:00Z"
     assert hot.busiest_seconds == 300
     assert hot.headroom_rate == LIMIT - hot.busiest_rate < 0
-    assert [nic.broker for nic in sample_figures().brokers if nic.over_limit_seconds > 0] == [HOT_BROKER]
+    assert [nic.broker for nic in sample_figures().brokers if nic.over_limit_seconds > 0] == [
+        HOT_BROKER
+    ]
 
 
 def test_a_limit_is_the_last_one_known_and_its_absence_is_no_limit_of_zero() -> None:
@@ -134,12 +197,22 @@ def test_a_limit_is_the_last_one_known_and_its_absence_is_no_limit_of_zero() -> 
         {"broker": 2, "nic_bytes": 7200},
     ]
     first, second = figures_of(small_request((), rows)).brokers
-    assert (first.limit, first.mean_rate, first.busiest_rate, first.headroom_rate) == (4, 1.5, 2.0, 2.0)
+    assert (first.limit, first.mean_rate, first.busiest_rate, first.headroom_rate) == (
+        4,
+        1.5,
+        2.0,
+        2.0,
+    )
     assert (second.limit, second.mean_share, second.headroom_rate) == (None, None, None)
 
 
 def test_a_broker_that_was_away_for_an_hour_keeps_the_mean_of_the_other() -> None:
-    assert figures_of(small_request((), [{"nic_bytes": 3600, "window_start": HOUR_2}])).brokers[0].mean_rate == 1.0
+    assert (
+        figures_of(small_request((), [{"nic_bytes": 3600, "window_start": HOUR_2}]))
+        .brokers[0]
+        .mean_rate
+        == 1.0
+    )
 
 
 def test_members_that_were_never_scaled_or_missed_samples_are_doubted_and_no_others() -> None:
@@ -149,22 +222,43 @@ def test_members_that_were_never_scaled_or_missed_samples_are_doubted_and_no_oth
 
 def test_a_factor_at_its_bound_is_counted() -> None:
     fine = [
-        {"user": "etl", "bytes": 1, "window_start": START_MS + at, "calibration": factor} for at, factor in ((0, 2.0), (1, 1.1), (2, None))
+        {"user": "etl", "bytes": 1, "window_start": START_MS + at, "calibration": factor}
+        for at, factor in ((0, 2.0), (1, 1.1), (2, None))
     ]
-    figures = figures_of(small_request([{"user": "etl", "bytes": 3}], [{"client_bytes": 4, "unattributed_bytes": 1}], usage_5m=fine))
+    figures = figures_of(
+        small_request(
+            [{"user": "etl", "bytes": 3}],
+            [{"client_bytes": 4, "unattributed_bytes": 1}],
+            usage_5m=fine,
+        )
+    )
     found = figures.calibration[0]
-    assert (found.windows, found.unscaled_windows, found.bounded_windows, found.highest_factor) == (3, 1, 1, 2.0)
+    assert (found.windows, found.unscaled_windows, found.bounded_windows, found.highest_factor) == (
+        3,
+        1,
+        1,
+        2.0,
+    )
     assert (found.unattributed_bytes, found.unattributed_share) == (1, 0.25)
 
 
 def test_talkers_are_ranked_by_both_directions_together() -> None:
-    rows = [{"user": "a", "bytes": 6}, {"user": "b", "bytes": 5}, {"user": "b", "direction": "produce", "bytes": 5}]
+    rows = [
+        {"user": "a", "bytes": 6},
+        {"user": "b", "bytes": 5},
+        {"user": "b", "direction": "produce", "bytes": 5},
+    ]
     first, second = figures_of(small_request(rows)).talkers
     assert (first.user, first.bytes, first.share, second.running_share) == ("b", 10, 10 / 16, 1.0)
 
 
 def test_a_month_is_drawn_in_few_steps_that_still_hold_every_byte() -> None:
-    request = small_request([{"user": "a", "bytes": 1, "window_start": START_MS + hour * HOUR_MS} for hour in range(31 * 24)])
+    request = small_request(
+        [
+            {"user": "a", "bytes": 1, "window_start": START_MS + hour * HOUR_MS}
+            for hour in range(31 * 24)
+        ]
+    )
     figures = figures_of(small_request(end_ms=START_MS + 31 * 24 * HOUR_MS, tables=request.tables))
     assert len(figures.traffic) <= 120
     assert sum(point.bytes for point in figures.traffic) == 31 * 24
@@ -177,7 +271,10 @@ def test_a_recommendation_has_how_far_it_is_from_the_contract() -> None:
 
 
 def test_prices_are_listed_with_the_directions_that_have_none() -> None:
-    assert [price.per_gib for price in figures_of(small_request(prices=PRICES)).prices] == [Decimal("0.02"), Decimal("0.01")]
+    assert [price.per_gib for price in figures_of(small_request(prices=PRICES)).prices] == [
+        Decimal("0.02"),
+        Decimal("0.01"),
+    ]
     assert [price.per_gib for price in figures_of(small_request()).prices] == [None, None]
 
 
@@ -189,7 +286,9 @@ VALUES = st.lists(st.integers(0, 2**40), min_size=1, max_size=60)
 
 
 @given(st.lists(VALUES, min_size=1, max_size=4), st.randoms())
-def test_every_group_has_the_rank_of_its_own_values_in_whatever_order(groups: list[list[int]], chance: object) -> None:
+def test_every_group_has_the_rank_of_its_own_values_in_whatever_order(
+    groups: list[list[int]], chance: object
+) -> None:
     rows = [(code, value) for code, values in enumerate(groups) for value in values]
     chance.shuffle(rows)  # type: ignore[attr-defined]
     codes, values = (np.array(column, np.int64) for column in zip(*rows, strict=True))
@@ -200,7 +299,11 @@ def test_every_group_has_the_rank_of_its_own_values_in_whatever_order(groups: li
 @given(VALUES)
 def test_nearest_rank_is_a_value_that_as_many_values_do_not_exceed(values: list[int]) -> None:
     (found,) = nearest_ranks(np.zeros(len(values), np.int64), np.array(values), 0.95)
-    assert sum(value <= found for value in values) >= 0.95 * len(values) > sum(value < found for value in values)
+    assert (
+        sum(value <= found for value in values)
+        >= 0.95 * len(values)
+        > sum(value < found for value in values)
+    )
 
 
 AT_CONTRACT: Mapping[str, object] = {"tier": "t", "seconds_contract": 3600.0}
@@ -215,12 +318,18 @@ HELD: Mapping[str, object] = {
 
 
 def figures(*tiers: Mapping[str, object], **more: object) -> ReportFigures:
-    return figures_of(small_request([{"user": "u", "tier": "t", "bytes": 1}], tiers=tiers, members=[terms("u")], **more))
+    return figures_of(
+        small_request(
+            [{"user": "u", "tier": "t", "bytes": 1}], tiers=tiers, members=[terms("u")], **more
+        )
+    )
 
 
 def test_a_window_with_time_below_the_contract_is_a_line() -> None:
     [window] = figures(AT_CONTRACT, HELD).throttled_windows
-    assert window == ThrottledWindow("2026-11-20T01:00:00Z", 3600.0, "t", "L1", "fetch", 2, 480.0, 120.0)
+    assert window == ThrottledWindow(
+        "2026-11-20T01:00:00Z", 3600.0, "t", "L1", "fetch", 2, 480.0, 120.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -232,12 +341,16 @@ def test_a_window_with_time_below_the_contract_is_a_line() -> None:
         ((), "the tables have no states of tiers"),
     ],
 )
-def test_without_a_trail_the_page_says_what_the_tables_know(tiers: tuple[Mapping[str, object], ...], expected: str) -> None:
+def test_without_a_trail_the_page_says_what_the_tables_know(
+    tiers: tuple[Mapping[str, object], ...], expected: str
+) -> None:
     assert expected in page_html(figures(*tiers))
 
 
 def test_with_a_trail_the_trail_speaks() -> None:
-    assert "By the audit trail no quota was below its contract" in page_html(figures(HELD, trail=()))
+    assert "By the audit trail no quota was below its contract" in page_html(
+        figures(HELD, trail=())
+    )
 
 
 Row = Mapping[str, object]
@@ -274,7 +387,14 @@ def hours_of(fine: Sequence[Row], tiers: Mapping[tuple[int, str], str]) -> list[
     for row in fine:
         sums[hour_of(row, "broker", "user", "direction")] += row["bytes"]  # type: ignore[assignment]
     return [
-        {"window_start": start, "broker": broker, "user": user, "direction": way, "bytes": count, "tier": tiers[start, user]}  # type: ignore[index]
+        {
+            "window_start": start,
+            "broker": broker,
+            "user": user,
+            "direction": way,
+            "bytes": count,
+            "tier": tiers[start, user],
+        }  # type: ignore[index]
         for (start, broker, user, way), count in sums.items()
     ]
 
@@ -283,10 +403,20 @@ def hours_of(fine: Sequence[Row], tiers: Mapping[tuple[int, str], str]) -> list[
 def test_there_is_a_point_for_every_five_minutes_and_every_byte_is_in_them(count: int) -> None:
     figures = sample_hours(count)
     assert {point.seconds for point in (*figures.traffic, *figures.load)} == {300.0}
-    assert len({point.start for point in figures.traffic}) == len({point.start for point in figures.load}) == 12 * count
-    assert by_tier(figures.traffic) == {(one.tier, one.direction): one.bytes for one in figures.tiers}
+    assert (
+        len({point.start for point in figures.traffic})
+        == len({point.start for point in figures.load})
+        == 12 * count
+    )
+    assert by_tier(figures.traffic) == {
+        (one.tier, one.direction): one.bytes for one in figures.tiers
+    }
     for nic in figures.brokers:
-        ours = [point for point in figures.load if (point.broker, point.direction) == (nic.broker, nic.direction)]
+        ours = [
+            point
+            for point in figures.load
+            if (point.broker, point.direction) == (nic.broker, nic.direction)
+        ]
         assert sum(point.nic_bytes for point in ours) == nic.nic_bytes
         assert max(point.rate for point in ours) == nic.busiest_rate
 
@@ -313,16 +443,28 @@ def test_a_longer_period_is_drawn_by_the_hour() -> None:
 @given(
     st.lists(
         st.tuples(
-            st.integers(0, 23), st.integers(1, 2), st.sampled_from("abc"), st.sampled_from(("fetch", "produce")), st.integers(0, 2**50)
+            st.integers(0, 23),
+            st.integers(1, 2),
+            st.sampled_from("abc"),
+            st.sampled_from(("fetch", "produce")),
+            st.integers(0, 2**50),
         ),
         unique_by=lambda row: row[:4],
         min_size=1,
     ),
     st.lists(st.sampled_from(("", "s", "t")), min_size=6, max_size=6),
 )
-def test_whatever_moved_the_drawn_bytes_are_those_of_the_hours(rows: list[tuple[int, int, str, str, int]], named: list[str]) -> None:
-    fine = [window(at, broker=broker, user=user, direction=way, bytes=count) for at, broker, user, way, count in rows]
-    tiers = {(START_MS + place % 2 * HOUR_MS, "abc"[place // 2]): tier for place, tier in enumerate(named)}
+def test_whatever_moved_the_drawn_bytes_are_those_of_the_hours(
+    rows: list[tuple[int, int, str, str, int]], named: list[str]
+) -> None:
+    fine = [
+        window(at, broker=broker, user=user, direction=way, bytes=count)
+        for at, broker, user, way, count in rows
+    ]
+    tiers = {
+        (START_MS + place % 2 * HOUR_MS, "abc"[place // 2]): tier
+        for place, tier in enumerate(named)
+    }
     usage = hours_of(fine, tiers)
     figures = figures_of(small_request(usage, usage_5m=fine))
     assert {point.seconds for point in figures.traffic} == {300.0}
@@ -336,28 +478,50 @@ def test_whatever_moved_the_drawn_bytes_are_those_of_the_hours(rows: list[tuple[
 
 
 def test_who_changes_tiers_at_the_hour_is_drawn_in_both() -> None:
-    fine = [window(11, broker=1, user="a", direction="fetch", bytes=3), window(12, broker=1, user="a", direction="fetch", bytes=5)]
+    fine = [
+        window(11, broker=1, user="a", direction="fetch", bytes=3),
+        window(12, broker=1, user="a", direction="fetch", bytes=5),
+    ]
     usage = hours_of(fine, {(START_MS, "a"): "before", (START_MS + HOUR_MS, "a"): "after"})
     points = figures_of(small_request(usage, usage_5m=fine)).traffic
-    assert [(point.start[11:16], point.tier, point.bytes) for point in points] == [("00:55", "before", 3), ("01:00", "after", 5)]
+    assert [(point.start[11:16], point.tier, point.bytes) for point in points] == [
+        ("00:55", "before", 3),
+        ("01:00", "after", 5),
+    ]
 
 
 def test_a_window_without_rows_is_no_point() -> None:
     fine = [window(at, user="a", bytes=300) for at in (0, 2, 3)]
     nics = [window(at, nic_bytes=600, limit=4) for at in (0, 3)]
     request = small_request(
-        [{"user": "a", "bytes": 900}], [{"nic_bytes": 1200, "limit": 4}], usage_5m=fine, broker_5m=nics, end_ms=START_MS + HOUR_MS
+        [{"user": "a", "bytes": 900}],
+        [{"nic_bytes": 1200, "limit": 4}],
+        usage_5m=fine,
+        broker_5m=nics,
+        end_ms=START_MS + HOUR_MS,
     )
     figures = figures_of(request)
     assert [point.start[11:16] for point in figures.traffic] == ["00:00", "00:10", "00:15"]
-    assert [(point.start[11:16], point.rate, point.share) for point in figures.load] == [("00:00", 2.0, 0.5), ("00:15", 2.0, 0.5)]
+    assert [(point.start[11:16], point.rate, point.share) for point in figures.load] == [
+        ("00:00", 2.0, 0.5),
+        ("00:15", 2.0, 0.5),
+    ]
 
 
 @pytest.mark.parametrize(
-    "fine", [[window(0, user="a", bytes=8)], [window(0, user="a", bytes=9), window(1, user="a", bytes=1)], [window(0, user="b", bytes=9)]]
+    "fine",
+    [
+        [window(0, user="a", bytes=8)],
+        [window(0, user="a", bytes=9), window(1, user="a", bytes=1)],
+        [window(0, user="b", bytes=9)],
+    ],
 )
-def test_where_five_minutes_and_hours_do_not_agree_the_hours_are_drawn(fine: list[dict[str, object]]) -> None:
-    request = small_request([{"user": "a", "tier": "t", "bytes": 9}], usage_5m=fine, end_ms=START_MS + HOUR_MS)
+def test_where_five_minutes_and_hours_do_not_agree_the_hours_are_drawn(
+    fine: list[dict[str, object]],
+) -> None:
+    request = small_request(
+        [{"user": "a", "tier": "t", "bytes": 9}], usage_5m=fine, end_ms=START_MS + HOUR_MS
+    )
     (point,) = figures_of(request).traffic
     assert (point.seconds, point.bytes) == (3600.0, 9)
 
@@ -365,7 +529,9 @@ def test_where_five_minutes_and_hours_do_not_agree_the_hours_are_drawn(fine: lis
 def test_the_page_names_its_grain() -> None:
     page = page_html(sample_hours(1))
     assert "60 min, tables by the hour" in page
-    assert page.count("Mean rate of every 5 min by tier") == 2 * 2  # in the caption, and for those who cannot see the plot
+    assert (
+        page.count("Mean rate of every 5 min by tier") == 2 * 2
+    )  # in the caption, and for those who cannot see the plot
     assert page.count("The mean of every 5 min as a share of the broker&#39;s limit.") == 2 * 2
     assert "Mean of each step as a share of the broker&#39;s limit, fetch" in page
     assert "2026-11-20 02:05 UTC, 5 min\n" in page
@@ -376,7 +542,11 @@ def test_the_page_names_its_grain() -> None:
 def test_the_page_of_a_longer_period_names_its_own() -> None:
     page = page_html(sample_hours(7))
     assert "7 h, by the hour" in page
-    assert page.count("Mean rate of every hour by tier") == page.count("The busiest 5 min of every cell") == 2 * 2
+    assert (
+        page.count("Mean rate of every hour by tier")
+        == page.count("The busiest 5 min of every cell")
+        == 2 * 2
+    )
     assert "2026-11-20 02:00 UTC, 1.00 h\n" in page
 
 

@@ -1,4 +1,6 @@
-"""The files of a report: all of them, complete, and CSV without anything that a spreadsheet would run."""
+"""The files of a report: all of them, complete, and CSV without anything that a spreadsheet would
+run.
+"""
 
 import csv
 import io
@@ -20,7 +22,11 @@ from tidegate.rollup.report.sheets import document_of, sheets_of
 def test_a_report_is_a_page_a_json_file_and_a_csv_file_for_each_table(tmp_path: Path) -> None:
     page = write_report(sample_figures(), tmp_path / "new" / "folder")
     names = {path.name for path in page.parent.iterdir()}
-    assert names == {"report.html", "report.json", *(f"{name}.csv" for name in sheets_of(sample_figures()))}
+    assert names == {
+        "report.html",
+        "report.json",
+        *(f"{name}.csv" for name in sheets_of(sample_figures())),
+    }
     assert json.loads((page.parent / "report.json").read_text()) == document_of(sample_figures())
 
 
@@ -31,7 +37,9 @@ def test_a_report_can_be_written_again(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "report.html").write_text("old")
 
     def refuse(*_: object) -> None:
@@ -40,10 +48,14 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path,
     monkeypatch.setattr(writing.os, "replace", refuse)
     with pytest.raises(OSError, match="No space"):
         write_report(sample_figures(), tmp_path)
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("report.html", "old")]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [
+        ("report.html", "old")
+    ]
 
 
-@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "=cmd|' /C calc'!A0"])
+@pytest.mark.parametrize(
+    "name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", " =1", "=cmd|' /C calc'!A0"]
+)
 def test_no_name_can_be_a_formula(name: str) -> None:
     (row,) = rows_of(name)
     assert row["user"] == "'" + name
@@ -69,7 +81,9 @@ def test_every_table_has_the_numbers_of_the_json() -> None:
         rows = list(csv.DictReader(io.StringIO(csv_text(sheet))))
         assert len(rows) == len(sheet.rows)
         for row, (pointer, _) in zip(rows, sheet.rows, strict=True):
-            assert {column: as_csv(value_at(document, pointer)[column]) for column in row} == row, name
+            assert {column: as_csv(value_at(document, pointer)[column]) for column in row} == row, (
+                name
+            )
 
 
 def value_at(document: object, pointer: str) -> dict[str, object]:
@@ -82,4 +96,10 @@ def value_at(document: object, pointer: str) -> dict[str, object]:
 def as_csv(value: object) -> str:
     if value is None:
         return ""
-    return str(value).lower() if isinstance(value, bool) else harmless(value) if isinstance(value, str) else str(value)
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else harmless(value)
+        if isinstance(value, str)
+        else str(value)
+    )

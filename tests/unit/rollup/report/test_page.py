@@ -12,7 +12,13 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from tests.unit.rollup.report.sample_report import sample_figures, sample_request
-from tests.unit.rollup.report.small_request import PRICES, START_MS, small_request, terms, write_line
+from tests.unit.rollup.report.small_request import (
+    PRICES,
+    START_MS,
+    small_request,
+    terms,
+    write_line,
+)
 from tidegate.rollup.report.compute import figures_of
 from tidegate.rollup.report.page import page_html
 from tidegate.rollup.report.request import ReportRequest
@@ -57,7 +63,9 @@ class Page(HTMLParser):
             self.elements[self._open[-1]][2].append(data)
 
     def all(self, tag: str) -> list[tuple[dict[str, str | None], str]]:
-        return [(attributes, "".join(text)) for name, attributes, text in self.elements if name == tag]
+        return [
+            (attributes, "".join(text)) for name, attributes, text in self.elements if name == tag
+        ]
 
 
 SAMPLE_PAGE = page_html(sample_figures())
@@ -66,7 +74,11 @@ PARSED = Page(SAMPLE_PAGE)
 
 def test_every_cell_points_to_its_number_in_the_json() -> None:
     document = json.loads(embedded_json(sample_figures()))
-    pointers = [attributes["data-figure"] for _, attributes, _ in PARSED.elements if "data-figure" in attributes]
+    pointers = [
+        attributes["data-figure"]
+        for _, attributes, _ in PARSED.elements
+        if "data-figure" in attributes
+    ]
     assert len(pointers) > 1000
     for pointer in pointers:
         value: object = document
@@ -76,7 +88,9 @@ def test_every_cell_points_to_its_number_in_the_json() -> None:
 
 
 def test_the_embedded_json_is_the_json() -> None:
-    (text,) = [text for attributes, text in PARSED.all("script") if attributes.get("id") == "figures"]
+    (text,) = [
+        text for attributes, text in PARSED.all("script") if attributes.get("id") == "figures"
+    ]
     assert json.loads(text) == document_of(sample_figures())
 
 
@@ -92,10 +106,16 @@ def test_the_page_asks_for_nothing_from_anywhere() -> None:
 
 
 def test_its_own_policy_lets_only_its_own_script_and_style_run() -> None:
-    (policy,) = [attributes["content"] for attributes, _ in PARSED.all("meta") if "http-equiv" in attributes]
-    texts = [text for attributes, text in PARSED.all("script") if "type" not in attributes] + [text for _, text in PARSED.all("style")]
+    (policy,) = [
+        attributes["content"] for attributes, _ in PARSED.all("meta") if "http-equiv" in attributes
+    ]
+    texts = [text for attributes, text in PARSED.all("script") if "type" not in attributes] + [
+        text for _, text in PARSED.all("style")
+    ]
     for text in texts:
-        assert "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in str(policy)
+        assert "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in str(
+            policy
+        )
     assert "default-src 'none'" in str(policy)
     assert "unsafe" not in str(policy)
 
@@ -121,19 +141,32 @@ def test_every_plot_says_what_it_shows() -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_name_can_add_an_element_or_end_a_script(name: str) -> None:
     page, plain = (
-        Page(page_html(figures_of(small_request(**named)))) for named in (hostile_request(name), hostile_request("a harmless name"))
+        Page(page_html(figures_of(small_request(**named))))
+        for named in (hostile_request(name), hostile_request("a harmless name"))
     )
     shape = [tag for tag, _, _ in page.elements]
     assert shape == [tag for tag, _, _ in plain.elements]
-    assert not any(attribute.startswith("on") for _, attributes, _ in page.elements for attribute in attributes)
-    (figures,) = [text for attributes, text in page.all("script") if attributes.get("id") == "figures"]
+    assert not any(
+        attribute.startswith("on") for _, attributes, _ in page.elements for attribute in attributes
+    )
+    (figures,) = [
+        text for attributes, text in page.all("script") if attributes.get("id") == "figures"
+    ]
     assert json.loads(figures)["members"][0]["user"] == name
     assert any(text == name for _, text in page.all("td"))
 
 
 def hostile_request(name: str) -> dict[str, object]:
     """The name everywhere where a stranger's text can get to."""
-    usage = {"user": name, "client_id": name, "tier": name, "bytes": 9, "peak_rate": 2.0, "p95": 1.0, "throttled_seconds": 5.0}
+    usage = {
+        "user": name,
+        "client_id": name,
+        "tier": name,
+        "bytes": 9,
+        "peak_rate": 2.0,
+        "p95": 1.0,
+        "throttled_seconds": 5.0,
+    }
     return {
         "policy": name,
         "usage": [usage],
@@ -159,9 +192,22 @@ def large_request() -> ReportRequest:
     """A thousand members in eight tiers on a hundred brokers, by the hour of five days."""
     ways, hours = ("fetch", "produce"), [START_MS + hour * HOUR_MS for hour in range(120)]
     usage = [
-        {"user": f"user-with-a-name-{place}", "tier": f"streaming/tier-{place % 8}", "direction": way, "bytes": place + 1, **more}
+        {
+            "user": f"user-with-a-name-{place}",
+            "tier": f"streaming/tier-{place % 8}",
+            "direction": way,
+            "bytes": place + 1,
+            **more,
+        }
         for place, way in product(range(1000), ways)
-        for more in ({"peak_rate": 2.0, "p95": 1.0, "throttled_seconds": 9.0, "window_start": hours[place % 120]},)
+        for more in (
+            {
+                "peak_rate": 2.0,
+                "p95": 1.0,
+                "throttled_seconds": 9.0,
+                "window_start": hours[place % 120],
+            },
+        )
     ]
     brokers = [
         {"broker": broker, "direction": way, "nic_bytes": broker, "limit": 5, "window_start": hour}
@@ -169,7 +215,9 @@ def large_request() -> ReportRequest:
     ]
     fine = [row | {"coverage": 0.5} for row in usage]
     members = [terms(str(row["user"]), tier=str(row["tier"]), fetch=100) for row in usage]
-    return small_request(usage, brokers, usage_5m=fine, members=members, prices=PRICES, end_ms=hours[-1] + HOUR_MS)
+    return small_request(
+        usage, brokers, usage_5m=fine, members=members, prices=PRICES, end_ms=hours[-1] + HOUR_MS
+    )
 
 
 @pytest.mark.parametrize(
@@ -180,7 +228,10 @@ def large_request() -> ReportRequest:
         ("No audit trail was given", {}),
         ("By the audit trail no quota was below its contract", {"trail": []}),
         ("No broker has a limit", {"brokers": [{"nic_bytes": 1}]}),
-        ("This report is incomplete: 1 of 2 windows of one hour are not in the tables.", {"usage": [{"user": "a", "bytes": 1}]}),
+        (
+            "This report is incomplete: 1 of 2 windows of one hour are not in the tables.",
+            {"usage": [{"user": "a", "bytes": 1}]},
+        ),
         ("The 5-minute rows are gone", {"usage": [{"user": "a", "bytes": 1}]}),
         ("No recommendations were made", {}),
     ],
@@ -190,7 +241,11 @@ def test_what_is_not_known_is_said(expected: str, request_of: dict[str, object])
 
 
 def test_a_report_of_a_single_window_can_be_drawn() -> None:
-    request = small_request([{"user": "a", "bytes": 1}], [{"nic_bytes": 1, "limit": 2}], trail=[write_line(1, "a", 100, 99)])
+    request = small_request(
+        [{"user": "a", "bytes": 1}],
+        [{"nic_bytes": 1, "limit": 2}],
+        trail=[write_line(1, "a", 100, 99)],
+    )
     assert Page(page_html(figures_of(request))).all("svg")
 
 

@@ -12,14 +12,22 @@ from tidegate.rollup.report.request import GIB, Prices, total_of
 
 @pytest.mark.parametrize(
     ("count", "price", "amount"),
-    [(0, "0.02", "0.00"), (GIB, "0.02", "0.02"), (GIB, "0.005", "0.01"), (GIB, "0.0149999", "0.01"), (3 * GIB // 2, "0.01", "0.02")],
+    [
+        (0, "0.02", "0.00"),
+        (GIB, "0.02", "0.02"),
+        (GIB, "0.005", "0.01"),
+        (GIB, "0.0149999", "0.01"),
+        (3 * GIB // 2, "0.01", "0.02"),
+    ],
 )
 def test_an_amount_is_rounded_half_up_to_hundredths(count: int, price: str, amount: str) -> None:
     assert Prices(per_gib={"fetch": Decimal(price)}).amount("fetch", count) == Decimal(amount)
 
 
 @given(st.integers(0, 2**63 - 1), st.decimals(0, 10**6, places=6))
-def test_no_amount_is_further_from_the_exact_one_than_half_a_hundredth(count: int, price: Decimal) -> None:
+def test_no_amount_is_further_from_the_exact_one_than_half_a_hundredth(
+    count: int, price: Decimal
+) -> None:
     amount = Prices(per_gib={"fetch": price}).amount("fetch", count)
     assert amount is not None
     assert abs(Fraction(amount) - Fraction(count) * Fraction(price) / GIB) <= Fraction(1, 200)

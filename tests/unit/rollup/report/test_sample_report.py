@@ -18,13 +18,17 @@ def test_hours_add_up_to_their_five_minutes() -> None:
 
 
 def test_users_and_unattributed_bytes_add_up_to_the_brokers_count() -> None:
-    assert total(TABLES.usage, "bytes") + total(TABLES.brokers, "unattributed_bytes") == total(TABLES.brokers, "client_bytes")
+    assert total(TABLES.usage, "bytes") + total(TABLES.brokers, "unattributed_bytes") == total(
+        TABLES.brokers, "client_bytes"
+    )
 
 
 def test_tiers_add_up_to_their_members() -> None:
     assert total(TABLES.tiers, "bytes") == total(TABLES.usage, "bytes")
 
 
-@pytest.mark.parametrize(("column", "count"), [("user", len(MEMBERS)), ("broker", len(BROKERS)), ("tier", 4)])
+@pytest.mark.parametrize(
+    ("column", "count"), [("user", len(MEMBERS)), ("broker", len(BROKERS)), ("tier", 4)]
+)
 def test_all_are_in_it(column: str, count: int) -> None:
     assert len(TABLES.usage[column].unique()) == count

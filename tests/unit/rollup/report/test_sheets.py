@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.rollup.report.sheets import UNKNOWN, Kind, cell_text, duration, exact_text, readable, text_with_unit
+from tidegate.rollup.report.sheets import (
+    UNKNOWN,
+    Kind,
+    cell_text,
+    duration,
+    exact_text,
+    readable,
+    text_with_unit,
+)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,9 @@ def test_every_selector_means_what_is_read() -> None:
 
 
 def test_a_query_of_the_policy_replaces_the_presets() -> None:
-    settings = MetricsSettings(PrometheusServer("http://p:9090"), queries=Queries(egress='my_nic{way="out"}'))
+    settings = MetricsSettings(
+        PrometheusServer("http://p:9090"), queries=Queries(egress='my_nic{way="out"}')
+    )
     found = {series.what: series.selector for series in source_series(settings)}
     assert found["fetch, NIC"] == 'my_nic{way="out"}'
 

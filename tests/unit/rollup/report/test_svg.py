@@ -29,7 +29,13 @@ def test_times_are_round_and_within_the_period(seconds: int) -> None:
 
 
 def test_midnight_is_labelled_by_its_day() -> None:
-    assert [words for _, words in time_ticks(MIDNIGHT, MIDNIGHT + 86_400, count=4)] == ["20 Nov", "06:00", "12:00", "18:00", "21 Nov"]
+    assert [words for _, words in time_ticks(MIDNIGHT, MIDNIGHT + 86_400, count=4)] == [
+        "20 Nov",
+        "06:00",
+        "12:00",
+        "18:00",
+        "21 Nov",
+    ]
 
 
 def test_a_scale_maps_its_ends_to_its_ends() -> None:
@@ -43,8 +49,13 @@ def test_a_logarithmic_scale_shows_halvings_as_equal_steps() -> None:
 
 
 def test_no_text_or_attribute_becomes_markup() -> None:
-    drawn = element("text", "<b>&", element("title", "x"), None, data_tip='"><script>', x=1.25, class_=None)
-    assert drawn == '<text data-tip="&#34;&gt;&lt;script&gt;" x="1.2">&lt;b&gt;&amp;<title>x</title></text>'
+    drawn = element(
+        "text", "<b>&", element("title", "x"), None, data_tip='"><script>', x=1.25, class_=None
+    )
+    assert (
+        drawn
+        == '<text data-tip="&#34;&gt;&lt;script&gt;" x="1.2">&lt;b&gt;&amp;<title>x</title></text>'
+    )
 
 
 def test_a_name_is_cut_to_the_room_that_its_row_has() -> None:

@@ -1,7 +1,8 @@
-"""A bucket in memory, as object stores are: an object is there once its stream is closed, names cannot be moved, folders do not exist.
+"""A bucket in memory, as object stores are: an object is there once its stream is closed, names
+cannot be moved, folders do not exist.
 
-It counts its operations, and from the n-th on it can be out of reach (`Fault`): the process was killed, the network is gone, the quota is
-full.
+It counts its operations, and from the n-th on it can be out of reach (`Fault`): the process was
+killed, the network is gone, the quota is full.
 """
 
 import io
@@ -45,7 +46,9 @@ class Bucket(FileSystemHandler):
             self._fails_from = None
 
     def before(self, at: int, action: Callable[[], object]) -> None:
-        """Before operation number `at` from now, let something else be done completely; it is not counted."""
+        """Before operation number `at` from now, let something else be done completely; it is not
+        counted.
+        """
         self.operations, self._action_at, self._action = 0, at, action
 
     def calm(self) -> None:
@@ -58,7 +61,9 @@ class Bucket(FileSystemHandler):
             self._action()
             self.operations = number
         number, self.operations = self.operations, self.operations + 1
-        if self._fails_from is not None and (number == self._fails_from or (number > self._fails_from and not self._fails_only_once)):
+        if self._fails_from is not None and (
+            number == self._fails_from or (number > self._fails_from and not self._fails_only_once)
+        ):
             raise self._fault()
 
     def get_type_name(self) -> str:
@@ -70,7 +75,11 @@ class Bucket(FileSystemHandler):
 
     def get_file_info_selector(self, selector: FileSelector) -> list[FileInfo]:
         self.step()
-        return [self._info(path) for path in list(self.objects) if path.startswith(f"{selector.base_dir}/")]
+        return [
+            self._info(path)
+            for path in list(self.objects)
+            if path.startswith(f"{selector.base_dir}/")
+        ]
 
     def _info(self, path: str) -> FileInfo:
         if path not in self.objects:
@@ -108,7 +117,9 @@ class Bucket(FileSystemHandler):
     def _absent(self, *_: Any) -> Any:
         raise AssertionError("an object store offers no such thing")
 
-    delete_dir_contents = delete_root_dir_contents = copy_file = move = open_append_stream = open_input_stream = _absent
+    delete_dir_contents = delete_root_dir_contents = copy_file = move = open_append_stream = (
+        open_input_stream
+    ) = _absent
 
 
 class _Upload(io.RawIOBase):
@@ -136,5 +147,9 @@ class _Upload(io.RawIOBase):
 
 
 def store_in(bucket: Bucket) -> UsageStore:
-    """A store in the bucket, its requests one after the other, so that operations can be counted."""
-    return UsageStore(Storage(PyFileSystem(bucket), "usage/tidegate", shown="s3://usage/tidegate", parallel=1))
+    """A store in the bucket, its requests one after the other, so that operations can be
+    counted.
+    """
+    return UsageStore(
+        Storage(PyFileSystem(bucket), "usage/tidegate", shown="s3://usage/tidegate", parallel=1)
+    )

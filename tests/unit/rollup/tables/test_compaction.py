@@ -1,4 +1,6 @@
-"""A day in one file has the rows of its hours; an hour that is published again goes before it; and nothing is read twice at any moment."""
+"""A day in one file has the rows of its hours; an hour that is published again goes before it; and
+nothing is read twice at any moment.
+"""
 
 from collections.abc import Callable
 
@@ -37,8 +39,12 @@ def bucket() -> Bucket:
 def test_a_day_becomes_one_sorted_file_with_the_same_rows(bucket: Bucket) -> None:
     store = store_in(bucket)
     compact(store)
-    assert store.files("usage_5m") == ["s3://usage/tidegate/" + store.parts("usage_5m")[0].files[0].path]
-    assert store.files("usage_5m")[0].startswith("s3://usage/tidegate/usage_5m/dt=2026-11-21/part-c-0-")
+    assert store.files("usage_5m") == [
+        "s3://usage/tidegate/" + store.parts("usage_5m")[0].files[0].path
+    ]
+    assert store.files("usage_5m")[0].startswith(
+        "s3://usage/tidegate/usage_5m/dt=2026-11-21/part-c-0-"
+    )
     rows = store.rows("usage_5m")
     assert as_set(rows) == as_set(rows_of())
     assert rows["broker"].to_pylist() == sorted(rows["broker"].to_pylist())
@@ -50,10 +56,17 @@ def test_a_day_that_is_in_one_piece_stays_as_it_is(bucket: Bucket) -> None:
 
 
 def test_a_day_that_has_not_ended_stays_in_hours(bucket: Bucket) -> None:
-    assert compact_days(store_in(bucket), "usage_5m", before_ms=DAY + DAY_MS - 1, run_id="c", now_ms=NOW) == []
+    assert (
+        compact_days(
+            store_in(bucket), "usage_5m", before_ms=DAY + DAY_MS - 1, run_id="c", now_ms=NOW
+        )
+        == []
+    )
 
 
-def test_a_day_of_many_rows_becomes_files_with_brokers_of_their_own(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_day_of_many_rows_becomes_files_with_brokers_of_their_own(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(publication, "MOST_ROWS", 50)
     store = store_in(bucket)
     (day,) = compact(store)
@@ -66,7 +79,9 @@ def test_an_hour_published_again_after_its_day_is_read_from_its_own_files(bucket
     compact(store)
     sweep(store, now_ms=NOW + 2 * GRACE_MS)
     put_hours(store, "late", hours=[1], now_ms=NOW, seed=9)
-    expected = as_set(pa.concat_tables([rows_of(range(1)), usage_5m(DAY + HOUR_MS, seed=9), rows_of(range(2, 3))]))
+    expected = as_set(
+        pa.concat_tables([rows_of(range(1)), usage_5m(DAY + HOUR_MS, seed=9), rows_of(range(2, 3))])
+    )
     assert as_set(store.rows("usage_5m")) == expected
     assert len(store.windows("usage_5m")) == len(HOURS)
     compact(store, "again")
@@ -74,7 +89,9 @@ def test_an_hour_published_again_after_its_day_is_read_from_its_own_files(bucket
     assert len(store.files("usage_5m")) == 1
 
 
-def test_engines_are_given_no_file_with_rows_that_are_valid_no_more(bucket: Bucket, golden: Callable[[str], None]) -> None:
+def test_engines_are_given_no_file_with_rows_that_are_valid_no_more(
+    bucket: Bucket, golden: Callable[[str], None]
+) -> None:
     store = store_in(bucket)
     compact(store)
     put_hours(store, "late", hours=[1], now_ms=NOW, seed=9)
@@ -85,7 +102,9 @@ def test_engines_are_given_no_file_with_rows_that_are_valid_no_more(bucket: Buck
     golden(str(refused.value))
 
 
-def test_cut_short_at_any_operation_the_rows_are_the_same_and_the_next_run_completes_it(bucket: Bucket) -> None:
+def test_cut_short_at_any_operation_the_rows_are_the_same_and_the_next_run_completes_it(
+    bucket: Bucket,
+) -> None:
     expected = as_set(rows_of())
     objects = dict(bucket.objects)
     bucket.operations = 0
@@ -102,15 +121,21 @@ def test_cut_short_at_any_operation_the_rows_are_the_same_and_the_next_run_compl
         assert len([path for path in bucket.objects if path.endswith(".parquet")]) == 1, cut
 
 
-def test_an_hour_that_is_published_while_its_day_is_put_together_is_not_lost(bucket: Bucket) -> None:
-    """Whatever the day's file has of that hour, the hour's own manifest names another publication."""
+def test_an_hour_that_is_published_while_its_day_is_put_together_is_not_lost(
+    bucket: Bucket,
+) -> None:
+    """Whatever the day's file has of that hour, the hour's own manifest names another
+    publication.
+    """
     store, objects = store_in(bucket), dict(bucket.objects)
     compact(store)
     day = {path: content for path, content in bucket.objects.items() if path not in objects}
     bucket.objects = objects
     put_hours(store, "late", hours=[1], now_ms=NOW, seed=9)
     bucket.objects |= day
-    assert as_set(store.rows("usage_5m", DAY + HOUR_MS, DAY + 2 * HOUR_MS)) == as_set(usage_5m(DAY + HOUR_MS, seed=9))
+    assert as_set(store.rows("usage_5m", DAY + HOUR_MS, DAY + 2 * HOUR_MS)) == as_set(
+        usage_5m(DAY + HOUR_MS, seed=9)
+    )
 
 
 def test_a_table_that_is_published_by_the_day_needs_none(bucket: Bucket) -> None:
@@ -146,7 +171,13 @@ def test_a_day_without_any_use_settles_too(bucket: Bucket) -> None:
     bucket.objects.clear()
     store = store_in(bucket)
     for hour in HOURS:
-        publish(store, Publication(table="usage_5m", window_start_ms=DAY + hour * HOUR_MS, run_id="a", staged=[]), now_ms=NOW)
+        publish(
+            store,
+            Publication(
+                table="usage_5m", window_start_ms=DAY + hour * HOUR_MS, run_id="a", staged=[]
+            ),
+            now_ms=NOW,
+        )
     (day,) = compact(store)
     assert day.files == ()
     assert len(store.windows("usage_5m")) == len(HOURS)

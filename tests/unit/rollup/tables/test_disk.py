@@ -1,4 +1,6 @@
-"""The same promises on a disk, where a write is several steps, and a process that is really killed."""
+"""The same promises on a disk, where a write is several steps, and a process that is really
+killed.
+"""
 
 import errno
 import itertools
@@ -37,7 +39,9 @@ def store(tmp_path: Path) -> UsageStore:
 
 
 class CutOs:
-    """The steps of a write that others can see, or that a disk can refuse; from step `at` on all fail."""
+    """The steps of a write that others can see, or that a disk can refuse; from step `at` on all
+    fail.
+    """
 
     def __init__(self, at: int, fault: Fault) -> None:
         self._at, self._fault, self.steps = at, fault, 0
@@ -53,11 +57,17 @@ class CutOs:
         return step
 
 
-@pytest.mark.parametrize("fault", [Killed, lambda: OSError(errno.ENOSPC, "No space left on device")], ids=["killed", "full"])
+@pytest.mark.parametrize(
+    "fault",
+    [Killed, lambda: OSError(errno.ENOSPC, "No space left on device")],
+    ids=["killed", "full"],
+)
 def test_cut_short_at_any_step_of_a_write_the_window_is_the_old_or_the_new_one(
     store: UsageStore, monkeypatch: pytest.MonkeyPatch, fault: Fault
 ) -> None:
-    """After the last rename the new rows may be there although the run got an error; they are never mixed."""
+    """After the last rename the new rows may be there although the run got an error; they are never
+    mixed.
+    """
     old, new = (publication_of(store, rows) for rows in (OLD, NEW))
     for cut in itertools.count():
         publish(store, old, now_ms=NOW)
@@ -73,11 +83,15 @@ def test_cut_short_at_any_step_of_a_write_the_window_is_the_old_or_the_new_one(
     assert as_set(store.rows("usage_5m")) == as_set(NEW)
     sweep(store, now_ms=FUTURE)
     assert as_set(store.rows("usage_5m")) == as_set(NEW)
-    left = sorted(path.suffix for path in Path(store.storage.address("")).rglob("*") if path.is_file())
+    left = sorted(
+        path.suffix for path in Path(store.storage.address("")).rglob("*") if path.is_file()
+    )
     assert left == [".json", ".parquet"]
 
 
-def test_a_file_system_that_cannot_force_folders_to_the_disk_will_do(store: UsageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_that_cannot_force_folders_to_the_disk_will_do(
+    store: UsageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fsync = os.fsync
 
     def files_only(handle: int) -> None:
@@ -90,8 +104,12 @@ def test_a_file_system_that_cannot_force_folders_to_the_disk_will_do(store: Usag
     assert as_set(store.rows("usage_5m")) == as_set(usage_5m(DAY))
 
 
-def test_only_what_is_published_is_forced_to_the_disk(store: UsageStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that ends with the machine's power begins anew, and what it staged belongs to no run then."""
+def test_only_what_is_published_is_forced_to_the_disk(
+    store: UsageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that ends with the machine's power begins anew, and what it staged belongs to no run
+    then.
+    """
     forced: list[str] = []
     fsync = os.fsync
 
@@ -103,11 +121,18 @@ def test_only_what_is_published_is_forced_to_the_disk(store: UsageStore, monkeyp
     publication = publication_of(store, OLD)
     assert not [path for path in forced if path.endswith(".unfinished")]
     publish(store, publication, now_ms=NOW)
-    assert len([path for path in forced if path.endswith(".unfinished")]) == 2  # the rows and the manifest
+    assert (
+        len([path for path in forced if path.endswith(".unfinished")]) == 2
+    )  # the rows and the manifest
 
 
 def publication_of(store: UsageStore, rows: pa.Table) -> Publication:
-    return Publication(table="usage_5m", window_start_ms=DAY, run_id="a", staged=staged(store, "a", "usage_5m", rows))
+    return Publication(
+        table="usage_5m",
+        window_start_ms=DAY,
+        run_id="a",
+        staged=staged(store, "a", "usage_5m", rows),
+    )
 
 
 _ENDLESS = """
@@ -128,7 +153,11 @@ def test_killed_for_good_at_any_moment_every_window_is_whole(tmp_path: Path) -> 
     around = {**os.environ, "PYTHONPATH": f"{checkout}:{checkout / 'operator'}"}
     store = UsageStore.at(str(tmp_path))
     with subprocess.Popen(
-        [sys.executable, "-c", _ENDLESS, str(tmp_path)], env=around, cwd=checkout, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _ENDLESS, str(tmp_path)],
+        env=around,
+        cwd=checkout,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as child:
         assert child.stdout is not None
         child.stdout.readline()
@@ -141,9 +170,15 @@ def test_killed_for_good_at_any_moment_every_window_is_whole(tmp_path: Path) -> 
 
 
 def assert_whole(store: UsageStore) -> None:
-    possible = {hour: [as_set(usage_5m(DAY + hour * HOUR_MS, seed=seed)) for seed in (0, 1)] for hour in (0, 1)}
+    possible = {
+        hour: [as_set(usage_5m(DAY + hour * HOUR_MS, seed=seed)) for seed in (0, 1)]
+        for hour in (0, 1)
+    }
     for hour, expected in possible.items():
-        assert as_set(store.rows("usage_5m", DAY + hour * HOUR_MS, DAY + (hour + 1) * HOUR_MS)) in expected
+        assert (
+            as_set(store.rows("usage_5m", DAY + hour * HOUR_MS, DAY + (hour + 1) * HOUR_MS))
+            in expected
+        )
 
 
 @pytest.fixture
@@ -158,24 +193,33 @@ def tidy(store: UsageStore) -> UsageStore:
 
 def test_duckdb_reads_the_files_it_is_given(tidy: UsageStore) -> None:
     duckdb = pytest.importorskip("duckdb")
-    (found,) = duckdb.sql(f"select count(*), sum(bytes), max(window_start)::varchar from read_parquet({tidy.files('usage_5m')})").fetchall()
+    (found,) = duckdb.sql(
+        f"select count(*), sum(bytes), max(window_start)::varchar from "
+        f"read_parquet({tidy.files('usage_5m')})"
+    ).fetchall()
     rows = tidy.rows("usage_5m")
     assert found[:2] == (rows.num_rows, sum(rows["bytes"].to_pylist()))
 
 
 def test_duckdb_reads_a_tidy_table_by_pattern(tidy: UsageStore) -> None:
     duckdb, pattern = pytest.importorskip("duckdb"), tidy.storage.address("usage_5m/**/*.parquet")
-    assert duckdb.sql(f"select count(*) from '{pattern}'").fetchall() == [(tidy.rows("usage_5m").num_rows,)]
+    assert duckdb.sql(f"select count(*) from '{pattern}'").fetchall() == [
+        (tidy.rows("usage_5m").num_rows,)
+    ]
 
 
 def test_pandas_reads_a_tidy_table_as_a_folder(tidy: UsageStore) -> None:
-    frame = pytest.importorskip("pandas").read_parquet(tidy.storage.address("usage_5m"), partitioning=None)
+    frame = pytest.importorskip("pandas").read_parquet(
+        tidy.storage.address("usage_5m"), partitioning=None
+    )
     assert int(frame["bytes"].sum()) == sum(tidy.rows("usage_5m")["bytes"].to_pylist())
 
 
 def test_a_clean_up_leaves_no_empty_folder(tidy: UsageStore) -> None:
     root = Path(tidy.storage.address(""))
-    assert [path.name for path in root.rglob("*") if path.is_dir() and not any(path.iterdir())] == []
+    assert [
+        path.name for path in root.rglob("*") if path.is_dir() and not any(path.iterdir())
+    ] == []
     assert not (root / "usage_5m" / "dt=2026-11-21" / "hour=00").exists()
 
 
@@ -192,7 +236,9 @@ def test_an_address_that_names_no_storage_is_refused_with_those_that_do(url: str
 
 
 @pytest.mark.parametrize("url", ["ftp://host/usage", ""])
-def test_an_address_that_names_no_storage_reads_like_this(url: str, golden: Callable[[str], None]) -> None:
+def test_an_address_that_names_no_storage_reads_like_this(
+    url: str, golden: Callable[[str], None]
+) -> None:
     with pytest.raises(InvalidResource) as caught:
         open_storage(url)
     golden(caught.value.message)
@@ -201,7 +247,10 @@ def test_an_address_that_names_no_storage_reads_like_this(url: str, golden: Call
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
-        ("s3://key:secret@bucket/usage?region=eu-west-1&endpoint_override=127.0.0.1:9", "s3://bucket/usage"),
+        (
+            "s3://key:secret@bucket/usage?region=eu-west-1&endpoint_override=127.0.0.1:9",
+            "s3://bucket/usage",
+        ),
         ("gs://anonymous@bucket/usage", "gs://bucket/usage"),
         ("file:///var/lib/usage/", "file:///var/lib/usage"),
     ],
@@ -216,8 +265,16 @@ def test_a_refused_address_keeps_its_secret() -> None:
     assert "hunter" not in caught.value.message
 
 
-def test_a_file_system_that_writes_no_more_is_reported_in_words(tmp_path: Path, golden: Callable[[str], None]) -> None:
+def test_a_file_system_that_writes_no_more_is_reported_in_words(
+    tmp_path: Path, golden: Callable[[str], None]
+) -> None:
     (tmp_path / "usage").write_text("in the way")
     with pytest.raises(Unreachable) as refused:
         put_hours(UsageStore.at(str(tmp_path / "usage")), "a", hours=[0], now_ms=NOW)
-    golden(re.sub(r"_staging/\S+|\[.*?\]|'.*?'", "...", refused.value.message.replace(str(tmp_path), "FOLDER")))
+    golden(
+        re.sub(
+            r"_staging/\S+|\[.*?\]|'.*?'",
+            "...",
+            refused.value.message.replace(str(tmp_path), "FOLDER"),
+        )
+    )

@@ -1,4 +1,6 @@
-"""A window is published whole, or stays as it was: whatever fails, whenever, and whoever else publishes it."""
+"""A window is published whole, or stays as it was: whatever fails, whenever, and whoever else
+publishes it.
+"""
 
 import errno
 import re
@@ -45,8 +47,19 @@ def test_rows_come_back_as_they_were_staged_sorted_by_the_key(store: UsageStore)
     manifest = put(store, "a", "usage_5m", NEW, start_ms=DAY, now_ms=NOW, source="remote read")
     rows = store.rows("usage_5m")
     assert as_set(rows) == as_set(NEW)
-    assert rows.equals(rows.sort_by([(name, "ascending") for name in ("broker", "user", "client_id", "direction", "window_start")]))
-    assert (manifest.contents.rows, manifest.source, manifest.coverage) == (NEW.num_rows, "remote read", 1.0)
+    assert rows.equals(
+        rows.sort_by(
+            [
+                (name, "ascending")
+                for name in ("broker", "user", "client_id", "direction", "window_start")
+            ]
+        )
+    )
+    assert (manifest.contents.rows, manifest.source, manifest.coverage) == (
+        NEW.num_rows,
+        "remote read",
+        1.0,
+    )
     assert manifest.contents.sums["bytes"] == sum(NEW["bytes"].to_pylist())
 
 
@@ -56,7 +69,9 @@ def test_nothing_staged_is_seen_before_it_is_published(store: UsageStore) -> Non
 
 
 def test_a_window_without_any_usage_is_published_too(store: UsageStore) -> None:
-    publish(store, Publication(table="usage_5m", window_start_ms=DAY, run_id="a", staged=[]), now_ms=NOW)
+    publish(
+        store, Publication(table="usage_5m", window_start_ms=DAY, run_id="a", staged=[]), now_ms=NOW
+    )
     assert [window.name for window in store.windows("usage_5m")] == ["2026-11-21T00"]
     assert (store.rows("usage_5m").num_rows, store.files("usage_5m")) == (0, [])
 
@@ -74,9 +89,13 @@ def operations_of_a_run() -> int:
 
 
 @pytest.mark.parametrize(
-    ("fault", "once"), [(Killed, False), (full, False), (gone, True)], ids=["killed", "full from then on", "once out of reach"]
+    ("fault", "once"),
+    [(Killed, False), (full, False), (gone, True)],
+    ids=["killed", "full from then on", "once out of reach"],
 )
-def test_cut_short_at_any_operation_the_window_is_as_it_was_and_the_next_run_completes_it(fault: Fault, once: bool) -> None:
+def test_cut_short_at_any_operation_the_window_is_as_it_was_and_the_next_run_completes_it(
+    fault: Fault, once: bool
+) -> None:
     before = Bucket()
     put(store_in(before), "a", "usage_5m", OLD, start_ms=DAY, now_ms=NOW)
     for cut in range(operations_of_a_run()):
@@ -90,11 +109,15 @@ def test_cut_short_at_any_operation_the_window_is_as_it_was_and_the_next_run_com
         assert as_set(store.rows("usage_5m")) == as_set(NEW), cut
         sweep(store, now_ms=NOW + 2 * GRACE_MS)
         assert as_set(store.rows("usage_5m")) == as_set(NEW), cut
-        assert [path for path in bucket.objects if path.endswith(".parquet")] == store_paths(store), cut
+        assert [path for path in bucket.objects if path.endswith(".parquet")] == store_paths(
+            store
+        ), cut
 
 
 def store_paths(store: UsageStore) -> list[str]:
-    return [f"usage/tidegate/{file.path}" for part in store.parts("usage_5m") for file in part.files]
+    return [
+        f"usage/tidegate/{file.path}" for part in store.parts("usage_5m") for file in part.files
+    ]
 
 
 @pytest.mark.parametrize("switch", range(operations_of_a_run() + 1))
@@ -102,7 +125,9 @@ def test_two_runs_of_a_window_at_once_leave_the_rows_of_one_of_them(switch: int)
     """Wherever the one is when the other does all of its work."""
     bucket = Bucket()
     store = store_in(bucket)
-    bucket.before(switch, lambda: put(store_in(bucket), "b", "usage_5m", NEW, start_ms=DAY, now_ms=NOW))
+    bucket.before(
+        switch, lambda: put(store_in(bucket), "b", "usage_5m", NEW, start_ms=DAY, now_ms=NOW)
+    )
     put(store, "a", "usage_5m", NEW, start_ms=DAY, now_ms=NOW)
     assert as_set(store.rows("usage_5m")) == as_set(NEW)
     sweep(store, now_ms=NOW + 2 * GRACE_MS)
@@ -122,7 +147,9 @@ def test_a_window_of_many_rows_becomes_files_with_brokers_of_their_own(
     assert store.rows("usage_5m")["broker"].to_pylist() == [3] * 18 + [5] * 18 + [7] * 18
 
 
-def test_the_same_run_may_publish_a_window_again_after_an_error(bucket: Bucket, store: UsageStore) -> None:
+def test_the_same_run_may_publish_a_window_again_after_an_error(
+    bucket: Bucket, store: UsageStore
+) -> None:
     files = staged(store, "a", "usage_5m", NEW)
     publication = Publication(table="usage_5m", window_start_ms=DAY, run_id="a", staged=files)
     with bucket.failing(4, full), pytest.raises(Unreachable, match="No space left on device"):
@@ -131,7 +158,9 @@ def test_the_same_run_may_publish_a_window_again_after_an_error(bucket: Bucket, 
     assert as_set(store.rows("usage_5m")) == as_set(NEW)
 
 
-def test_a_run_that_publishes_other_rows_under_its_own_name_never_writes_over_a_named_file(bucket: Bucket, store: UsageStore) -> None:
+def test_a_run_that_publishes_other_rows_under_its_own_name_never_writes_over_a_named_file(
+    bucket: Bucket, store: UsageStore
+) -> None:
     put(store, "a", "usage_5m", OLD, start_ms=DAY, now_ms=NOW)
     before = store_paths(store)
     put(store, "a", "usage_5m", NEW, start_ms=DAY, now_ms=NOW)
@@ -140,7 +169,9 @@ def test_a_run_that_publishes_other_rows_under_its_own_name_never_writes_over_a_
 
 
 def without_names(refused: pytest.ExceptionInfo[Exception]) -> str:
-    """The message without the names of staged files and their checksums, which are others in each run."""
+    """The message without the names of staged files and their checksums, which are others in each
+    run.
+    """
     return re.sub(r"\S*_staging/\S+|[0-9a-f]{16,}", "...", str(refused.value))
 
 
@@ -150,11 +181,18 @@ def damage(bucket: Bucket, path: str) -> None:
 
 
 def published(store: UsageStore, **changed: object) -> None:
-    publication = Publication(table="usage_5m", window_start_ms=DAY, run_id="a", staged=staged(store, "a", "usage_5m", NEW))
+    publication = Publication(
+        table="usage_5m",
+        window_start_ms=DAY,
+        run_id="a",
+        staged=staged(store, "a", "usage_5m", NEW),
+    )
     publish(store, replace(publication, **changed), now_ms=NOW)  # type: ignore[arg-type]
 
 
-def test_a_staged_file_that_changed_is_never_published(bucket: Bucket, store: UsageStore, golden: Callable[[str], None]) -> None:
+def test_a_staged_file_that_changed_is_never_published(
+    bucket: Bucket, store: UsageStore, golden: Callable[[str], None]
+) -> None:
     files = staged(store, "a", "usage_5m", NEW)
     damage(bucket, files[0].path)
     with pytest.raises(UsageDamaged) as refused:
@@ -163,7 +201,9 @@ def test_a_staged_file_that_changed_is_never_published(bucket: Bucket, store: Us
     golden(without_names(refused))
 
 
-def test_a_staged_file_that_is_gone_is_reported(store: UsageStore, golden: Callable[[str], None]) -> None:
+def test_a_staged_file_that_is_gone_is_reported(
+    store: UsageStore, golden: Callable[[str], None]
+) -> None:
     files = staged(store, "a", "usage_5m", NEW)
     discard_staging(store, "a")
     with pytest.raises(UsageDamaged) as refused:
@@ -172,19 +212,31 @@ def test_a_staged_file_that_is_gone_is_reported(store: UsageStore, golden: Calla
 
 
 @pytest.mark.parametrize("wrong", [{"rows": 1}, {"sums": {"bytes": 1, "deferred_bytes": 0}}])
-def test_a_record_with_other_rows_than_its_file_has_is_refused(store: UsageStore, wrong: dict[str, object]) -> None:
+def test_a_record_with_other_rows_than_its_file_has_is_refused(
+    store: UsageStore, wrong: dict[str, object]
+) -> None:
     first, *others = staged(store, "a", "usage_5m", NEW)
     with pytest.raises(UsageDamaged):
         published(store, staged=[replace(first, **wrong), *others])  # type: ignore[arg-type]
 
 
-def test_rows_that_are_handed_in_twice_are_refused(store: UsageStore, golden: Callable[[str], None]) -> None:
+def test_rows_that_are_handed_in_twice_are_refused(
+    store: UsageStore, golden: Callable[[str], None]
+) -> None:
     with pytest.raises(UsageDamaged) as refused:
-        published(store, staged=[*staged(store, "a", "usage_5m", NEW), *staged(store, "a", "usage_5m", NEW.slice(3, 1))])
+        published(
+            store,
+            staged=[
+                *staged(store, "a", "usage_5m", NEW),
+                *staged(store, "a", "usage_5m", NEW.slice(3, 1)),
+            ],
+        )
     golden(without_names(refused))
 
 
-def test_rows_of_another_window_are_refused(store: UsageStore, golden: Callable[[str], None]) -> None:
+def test_rows_of_another_window_are_refused(
+    store: UsageStore, golden: Callable[[str], None]
+) -> None:
     files = staged(store, "a", "usage_5m", usage_5m(DAY + 11 * FIVE_MINUTES_MS, windows=2))
     with pytest.raises(UsageDamaged) as refused:
         published(store, staged=files)
@@ -192,7 +244,9 @@ def test_rows_of_another_window_are_refused(store: UsageStore, golden: Callable[
     golden(without_names(refused))
 
 
-def test_rows_between_the_five_minutes_are_refused(store: UsageStore, golden: Callable[[str], None]) -> None:
+def test_rows_between_the_five_minutes_are_refused(
+    store: UsageStore, golden: Callable[[str], None]
+) -> None:
     askew = staged(store, "a", "usage_5m", usage_5m(DAY + FIVE_MINUTES_MS // 2, windows=1))
     with pytest.raises(UsageDamaged) as refused:
         published(store, staged=askew)
@@ -204,9 +258,13 @@ def test_rows_between_the_five_minutes_are_refused(store: UsageStore, golden: Ca
     "rows",
     [
         pytest.param(NEW.drop_columns(["coverage"]), id="a column is missing"),
-        pytest.param(NEW.set_column(6, "peak_rate", pa.array([float("nan")] * NEW.num_rows)), id="no number"),
+        pytest.param(
+            NEW.set_column(6, "peak_rate", pa.array([float("nan")] * NEW.num_rows)), id="no number"
+        ),
         pytest.param(NEW.set_column(2, "user", pa.nulls(NEW.num_rows, pa.string())), id="a null"),
-        pytest.param(NEW.set_column(5, "bytes", pa.array(["many"] * NEW.num_rows)), id="another type"),
+        pytest.param(
+            NEW.set_column(5, "bytes", pa.array(["many"] * NEW.num_rows)), id="another type"
+        ),
     ],
 )
 def test_rows_that_do_not_fit_the_table_are_not_even_staged(
@@ -224,7 +282,9 @@ def test_what_spark_hands_over_fits_though_it_allows_nulls_everywhere(store: Usa
     assert store.rows("usage_5m").schema == NEW.schema
 
 
-def test_a_write_that_came_out_shorter_is_not_published(bucket: Bucket, store: UsageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_came_out_shorter_is_not_published(
+    bucket: Bucket, store: UsageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = staged(store, "a", "usage_5m", NEW)
     monkeypatch.setattr(store.storage, "size_bytes", lambda path: 3)
     with pytest.raises(Unreachable) as refused:
@@ -232,15 +292,22 @@ def test_a_write_that_came_out_shorter_is_not_published(bucket: Bucket, store: U
     assert 3 in numbers(str(refused.value))
 
 
-def test_a_refused_identity_is_reported_as_such(bucket: Bucket, store: UsageStore, golden: Callable[[str], None]) -> None:
-    with bucket.failing(0, lambda: OSError("AWS Error ACCESS_DENIED during PutObject")), pytest.raises(Unauthorized) as refused:
+def test_a_refused_identity_is_reported_as_such(
+    bucket: Bucket, store: UsageStore, golden: Callable[[str], None]
+) -> None:
+    with (
+        bucket.failing(0, lambda: OSError("AWS Error ACCESS_DENIED during PutObject")),
+        pytest.raises(Unauthorized) as refused,
+    ):
         staged(store, "a", "usage_5m", NEW)
     assert "ACCESS_DENIED" in str(refused.value)
     golden(without_names(refused))
 
 
 @pytest.mark.parametrize("run_id", ["", "../x", "a/b", "a" * 64, "-a", "a b"])
-def test_a_name_that_cannot_be_part_of_a_file_name_names_no_run(store: UsageStore, run_id: str) -> None:
+def test_a_name_that_cannot_be_part_of_a_file_name_names_no_run(
+    store: UsageStore, run_id: str
+) -> None:
     with pytest.raises(TidegateError) as refused:
         staged(store, run_id, "usage_5m", NEW)
     assert repr(run_id) in str(refused.value)

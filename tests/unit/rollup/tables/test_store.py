@@ -1,11 +1,21 @@
-"""The view of readers: ranges, columns, files by name, what was made from what, and damage that is reported instead of shown."""
+"""The view of readers: ranges, columns, files by name, what was made from what, and damage that is
+reported instead of shown.
+"""
 
 from collections.abc import Callable
 
 import pytest
 
 from tests.unit.rollup.tables.bucket import Bucket, store_in
-from tests.unit.rollup.tables.usage import DAY, IN_NO_TIER, as_set, coarser, put, put_hours, usage_5m
+from tests.unit.rollup.tables.usage import (
+    DAY,
+    IN_NO_TIER,
+    as_set,
+    coarser,
+    put,
+    put_hours,
+    usage_5m,
+)
 from tidegate.errors import Incomplete, InvalidResource
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES
 from tidegate.rollup.tables.format import Window, window_at, windows_between
@@ -38,7 +48,9 @@ def store(bucket: Bucket) -> UsageStore:
         (None, DAY, 0),
     ],
 )
-def test_a_range_has_the_rows_whose_window_starts_in_it(store: UsageStore, start_ms: int | None, end_ms: int | None, windows: int) -> None:
+def test_a_range_has_the_rows_whose_window_starts_in_it(
+    store: UsageStore, start_ms: int | None, end_ms: int | None, windows: int
+) -> None:
     rows = store.rows("usage_5m", start_ms, end_ms)
     assert rows.num_rows == windows * 12
     assert len(set(rows["window_start"].to_pylist())) == windows
@@ -49,7 +61,9 @@ def test_columns_come_as_asked(store: UsageStore) -> None:
     assert store.rows("tier_1h", columns=["bytes", "tier"]).schema.names == ["bytes", "tier"]
 
 
-def test_a_table_that_is_not_there_yet_is_empty_and_one_that_never_is_is_refused(store: UsageStore, golden: Callable[[str], None]) -> None:
+def test_a_table_that_is_not_there_yet_is_empty_and_one_that_never_is_is_refused(
+    store: UsageStore, golden: Callable[[str], None]
+) -> None:
     assert store.rows("tier_1d").schema == TABLES["tier_1d"].schema
     with pytest.raises(InvalidResource) as refused:
         store.rows("usage_1w")
@@ -59,7 +73,9 @@ def test_a_table_that_is_not_there_yet_is_empty_and_one_that_never_is_is_refused
 
 
 @pytest.mark.parametrize("damage", ["gone", "changed"])
-def test_a_damaged_file_is_reported_and_never_shown(bucket: Bucket, store: UsageStore, damage: str) -> None:
+def test_a_damaged_file_is_reported_and_never_shown(
+    bucket: Bucket, store: UsageStore, damage: str
+) -> None:
     path = f"usage/tidegate/{store.parts('usage_5m')[0].files[0].path}"
     content, at_ms = bucket.objects.pop(path)
     if damage == "changed":
@@ -81,7 +97,9 @@ def test_what_was_made_from_rows_that_are_replaced_shows_as_outdated(store: Usag
         hourly(store, "a", hour)
     assert outdated(store, "usage_1h", ["usage_5m"]) == []
     put_hours(store, "late", hours=[1], now_ms=NOW, seed=3)
-    assert [window.name for window in outdated(store, "usage_1h", ["usage_5m"])] == ["2026-11-21T01"]
+    assert [window.name for window in outdated(store, "usage_1h", ["usage_5m"])] == [
+        "2026-11-21T01"
+    ]
     hourly(store, "b", 1)
     assert outdated(store, "usage_1h", ["usage_5m"]) == []
 
@@ -89,19 +107,35 @@ def test_what_was_made_from_rows_that_are_replaced_shows_as_outdated(store: Usag
 def test_a_day_is_outdated_by_an_hour_that_came_later(store: UsageStore) -> None:
     hourly(store, "a", 0)
     rows = coarser(store.rows("usage_1h"), "usage_1d")
-    put(store, "a", "usage_1d", rows, start_ms=DAY, now_ms=NOW, made_from=stamps(store, ["usage_1h"], DAY, DAY + DAY_MS))
+    put(
+        store,
+        "a",
+        "usage_1d",
+        rows,
+        start_ms=DAY,
+        now_ms=NOW,
+        made_from=stamps(store, ["usage_1h"], DAY, DAY + DAY_MS),
+    )
     assert outdated(store, "usage_1d", ["usage_1h"]) == []
     hourly(store, "a", 1)
     assert [window.name for window in outdated(store, "usage_1d", ["usage_1h"])] == ["2026-11-21"]
 
 
-def test_requests_that_run_in_parallel_give_the_same_rows(bucket: Bucket, store: UsageStore) -> None:
+def test_requests_that_run_in_parallel_give_the_same_rows(
+    bucket: Bucket, store: UsageStore
+) -> None:
     store.storage.parallel = 4
     assert as_set(store.rows("usage_5m", DAY, DAY + HOUR_MS)) == as_set(usage_5m(DAY, windows=12))
 
 
 @pytest.mark.parametrize(
-    ("start_ms", "end_ms"), [(DAY + 1, DAY + 1 + HOUR_MS), (DAY, DAY + 2 * HOUR_MS), (DAY, DAY), (HOUR_MS, HOUR_MS + DAY_MS)]
+    ("start_ms", "end_ms"),
+    [
+        (DAY + 1, DAY + 1 + HOUR_MS),
+        (DAY, DAY + 2 * HOUR_MS),
+        (DAY, DAY),
+        (HOUR_MS, HOUR_MS + DAY_MS),
+    ],
 )
 def test_a_window_is_a_whole_hour_or_day(start_ms: int, end_ms: int) -> None:
     with pytest.raises(InvalidResource):
@@ -113,7 +147,10 @@ def test_windows_are_named_and_found_by_their_time() -> None:
     assert window_at(kind, DAY + HOUR_MS + 5).name == "2026-11-21T01"
     assert window_at(kind, DAY).folder(kind) == "broker_5m/dt=2026-11-21/hour=00"
     assert window_at(TABLES["usage_1h"], DAY).folder(TABLES["usage_1h"]) == "usage_1h/dt=2026-11-21"
-    assert [one.name for one in windows_between(kind, DAY + 5, DAY + HOUR_MS + 1)] == ["2026-11-21T00", "2026-11-21T01"]
+    assert [one.name for one in windows_between(kind, DAY + 5, DAY + HOUR_MS + 1)] == [
+        "2026-11-21T00",
+        "2026-11-21T01",
+    ]
     assert window_at(TABLES["usage_1d"], DAY + 5).name == "2026-11-21"
 
 

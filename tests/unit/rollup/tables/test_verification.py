@@ -1,4 +1,6 @@
-"""A whole store is reported as whole; whatever is broken, missing or too old is named, in words and with its window."""
+"""A whole store is reported as whole; whatever is broken, missing or too old is named, in words and
+with its window.
+"""
 
 import io
 import json
@@ -12,7 +14,15 @@ import pytest
 
 from tests.goldens.golden import numbers
 from tests.unit.rollup.tables.bucket import Bucket, store_in
-from tests.unit.rollup.tables.usage import DAY, IN_NO_TIER, NO_PERCENTILES, brokers_of, coarser, put, usage_5m
+from tests.unit.rollup.tables.usage import (
+    DAY,
+    IN_NO_TIER,
+    NO_PERCENTILES,
+    brokers_of,
+    coarser,
+    put,
+    usage_5m,
+)
 from tidegate.commands.output import Page
 from tidegate.commands.rollup_page import show_verdict
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
@@ -23,7 +33,16 @@ from tidegate.rollup.tables.verify import Verdict, verify
 
 NOW = DAY + DAY_MS
 HOURS = (0, 1)
-STATES = dict.fromkeys(("throttle_episodes", "seconds_contract", "seconds_stepping", "seconds_throttled", "seconds_relaxing"), 0)
+STATES = dict.fromkeys(
+    (
+        "throttle_episodes",
+        "seconds_contract",
+        "seconds_stepping",
+        "seconds_throttled",
+        "seconds_relaxing",
+    ),
+    0,
+)
 
 
 def whole_store(store: UsageStore) -> None:
@@ -34,14 +53,36 @@ def whole_store(store: UsageStore) -> None:
         publish_all(store, at_ms, {"usage_5m": usage, "broker_5m": brokers_of(usage)}, made_from=())
         hours = coarser(usage, "usage_1h", fill={**IN_NO_TIER, "tier": "silver" if hour else ""})
         publish_all(store, at_ms, {"usage_1h": hours}, made_from=("usage_5m",))
-        publish_all(store, at_ms, {"broker_1h": coarser(brokers_of(usage), "broker_1h")}, made_from=("broker_5m",))
+        publish_all(
+            store,
+            at_ms,
+            {"broker_1h": coarser(brokers_of(usage), "broker_1h")},
+            made_from=("broker_5m",),
+        )
         publish_all(store, at_ms, {"tier_1h": tiers(hours, "tier_1h")}, made_from=("usage_1h",))
-    publish_all(store, DAY, {"usage_1d": coarser(store.rows("usage_1h"), "usage_1d")}, made_from=("usage_1h",))
-    publish_all(store, DAY, {"broker_1d": coarser(store.rows("broker_1h"), "broker_1d")}, made_from=("broker_1h",))
-    publish_all(store, DAY, {"tier_1d": tiers(store.rows("usage_1d"), "tier_1d")}, made_from=("usage_1d", "tier_1h"))
+    publish_all(
+        store,
+        DAY,
+        {"usage_1d": coarser(store.rows("usage_1h"), "usage_1d")},
+        made_from=("usage_1h",),
+    )
+    publish_all(
+        store,
+        DAY,
+        {"broker_1d": coarser(store.rows("broker_1h"), "broker_1d")},
+        made_from=("broker_1h",),
+    )
+    publish_all(
+        store,
+        DAY,
+        {"tier_1d": tiers(store.rows("usage_1d"), "tier_1d")},
+        made_from=("usage_1d", "tier_1h"),
+    )
 
 
-def publish_all(store: UsageStore, at_ms: int, tables: dict[str, pa.Table], *, made_from: tuple[str, ...]) -> None:
+def publish_all(
+    store: UsageStore, at_ms: int, tables: dict[str, pa.Table], *, made_from: tuple[str, ...]
+) -> None:
     for table, rows in tables.items():
         sources = stamps(store, made_from, at_ms, at_ms + TABLES[table].published_ms)
         put(store, "a", table, rows, start_ms=at_ms, now_ms=NOW, made_from=sources)
@@ -87,7 +128,9 @@ def test_a_whole_store_is_said_to_be(store: UsageStore, golden: Callable[[str], 
         "windows": 2,
         "files": 2,
         "rows": 72,
-        "sizeBytes": sum(file.size_bytes for part in store.parts("usage_5m") for file in part.files),
+        "sizeBytes": sum(
+            file.size_bytes for part in store.parts("usage_5m") for file in part.files
+        ),
     }
     assert verdict.document()["whole"] is True
     golden(words_of(verdict))
@@ -115,7 +158,9 @@ def test_an_empty_store_is_whole(bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize("action", ["delete", "change"])
-def test_a_damaged_file_is_named_with_its_window(bucket: Bucket, store: UsageStore, action: str, golden: Callable[[str], None]) -> None:
+def test_a_damaged_file_is_named_with_its_window(
+    bucket: Bucket, store: UsageStore, action: str, golden: Callable[[str], None]
+) -> None:
     path = store.parts("broker_1h")[1].files[0].path
     content, at_ms = bucket.objects.pop(f"usage/tidegate/{path}")
     if action == "change":
@@ -134,8 +179,12 @@ def without_names(message: str) -> str:
     return re.sub(r"\S+\.parquet", "FILE", message)
 
 
-def falsify(store: UsageStore, table: str, change: Callable[[pa.Table], pa.Table], *, sums_too: bool = True) -> None:
-    """Put other rows into the first file of a table, with a manifest that says so, as a bug in a run might."""
+def falsify(
+    store: UsageStore, table: str, change: Callable[[pa.Table], pa.Table], *, sums_too: bool = True
+) -> None:
+    """Put other rows into the first file of a table, with a manifest that says so, as a bug in a
+    run might.
+    """
     manifest = store.parts(table)[0].manifest
     (file,) = manifest.files
     rows = change(store.rows(table, manifest.window.start_ms, manifest.window.end_ms))
@@ -143,7 +192,9 @@ def falsify(store: UsageStore, table: str, change: Callable[[pa.Table], pa.Table
     store.storage.write(file.path, content)
     wrong = replace(file, size_bytes=len(content), sha256=checksum(content))
     wrong = replace(wrong, rows=contents.rows, sums=contents.sums) if sums_too else wrong
-    store.storage.write(manifest.path, encode_manifest(replace(manifest, files=(wrong,), made_from={})))
+    store.storage.write(
+        manifest.path, encode_manifest(replace(manifest, files=(wrong,), made_from={}))
+    )
 
 
 def one_more(column: str) -> Callable[[pa.Table], pa.Table]:
@@ -151,7 +202,11 @@ def one_more(column: str) -> Callable[[pa.Table], pa.Table]:
 
     def change(rows: pa.Table) -> pa.Table:
         values = rows[column].to_pylist()
-        return rows.set_column(rows.schema.get_field_index(column), rows.schema.field(column), pa.array([values[0] + 1, *values[1:]]))
+        return rows.set_column(
+            rows.schema.get_field_index(column),
+            rows.schema.field(column),
+            pa.array([values[0] + 1, *values[1:]]),
+        )
 
     return change
 
@@ -169,24 +224,42 @@ def one_more(column: str) -> Callable[[pa.Table], pa.Table]:
         ("broker_5m", "unattributed_bytes", "broker_5m", "broker_5m"),
     ],
 )
-def test_a_single_byte_that_does_not_agree_is_found(store: UsageStore, table: str, column: str, finer: str, coarser: str) -> None:
+def test_a_single_byte_that_does_not_agree_is_found(
+    store: UsageStore, table: str, column: str, finer: str, coarser: str
+) -> None:
     falsify(store, table, one_more(column))
     found = [one.message for one in verify(store).broken]
-    assert any(finer in message and coarser in message and re.search(r"[+-]1\b", message) for message in found), found
+    assert any(
+        finer in message and coarser in message and re.search(r"[+-]1\b", message)
+        for message in found
+    ), found
 
 
-def test_what_does_not_agree_reads_like_this(store: UsageStore, golden: Callable[..., None]) -> None:
+def test_what_does_not_agree_reads_like_this(
+    store: UsageStore, golden: Callable[..., None]
+) -> None:
     falsify(store, "usage_1d", one_more("bytes"))
     falsify(store, "broker_1h", one_more("client_bytes"))
     golden("\n".join(one.message for one in verify(store).broken))
 
 
 def test_a_tier_with_other_bytes_than_its_members_is_found(store: UsageStore) -> None:
-    put(store, "b", "tier_1h", tiers(store.rows("usage_1h", DAY + HOUR_MS), "tier_1h").slice(1), start_ms=DAY + HOUR_MS, now_ms=NOW)
-    assert any("tier_1h" in one.message and "usage_1h" in one.message for one in verify(store).broken)
+    put(
+        store,
+        "b",
+        "tier_1h",
+        tiers(store.rows("usage_1h", DAY + HOUR_MS), "tier_1h").slice(1),
+        start_ms=DAY + HOUR_MS,
+        now_ms=NOW,
+    )
+    assert any(
+        "tier_1h" in one.message and "usage_1h" in one.message for one in verify(store).broken
+    )
 
 
-def test_rows_and_sums_that_a_manifest_does_not_have_are_found(store: UsageStore, golden: Callable[[str], None]) -> None:
+def test_rows_and_sums_that_a_manifest_does_not_have_are_found(
+    store: UsageStore, golden: Callable[[str], None]
+) -> None:
     falsify(store, "usage_1h", one_more("bytes"), sums_too=False)
     finding = verify(store).broken[0]
     assert finding.table == "usage_1h"
@@ -201,9 +274,21 @@ def test_rows_that_come_twice_are_found(store: UsageStore, golden: Callable[[str
 
 
 def test_rows_of_another_day_are_found(store: UsageStore, golden: Callable[[str], None]) -> None:
-    falsify(store, "broker_1h", lambda rows: pa.concat_tables([rows, coarser(brokers_of(usage_5m(NOW, windows=1)), "broker_1h")]))
-    found = [one for one in verify(store).broken if (one.table, one.window) == ("broker_1h", "2026-11-21T00")]
-    finding = next(one for one in found if 4 in numbers(one.message) and "2026-11-21T00" in one.message)
+    falsify(
+        store,
+        "broker_1h",
+        lambda rows: pa.concat_tables(
+            [rows, coarser(brokers_of(usage_5m(NOW, windows=1)), "broker_1h")]
+        ),
+    )
+    found = [
+        one
+        for one in verify(store).broken
+        if (one.table, one.window) == ("broker_1h", "2026-11-21T00")
+    ]
+    finding = next(
+        one for one in found if 4 in numbers(one.message) and "2026-11-21T00" in one.message
+    )
     golden(without_names(finding.message))
 
 
@@ -214,7 +299,9 @@ def test_other_columns_are_found(store: UsageStore, golden: Callable[[str], None
     golden(without_names(finding.message))
 
 
-def test_a_manifest_that_cannot_be_read_is_found_and_the_other_tables_are_read(store: UsageStore) -> None:
+def test_a_manifest_that_cannot_be_read_is_found_and_the_other_tables_are_read(
+    store: UsageStore,
+) -> None:
     store.storage.write("_manifests/usage_1h/2026-11-21T00.json", b"{")
     verdict = verify(store)
     assert [one.table for one in verdict.broken] == ["usage_1h"]
@@ -222,7 +309,14 @@ def test_a_manifest_that_cannot_be_read_is_found_and_the_other_tables_are_read(s
 
 
 def test_an_hour_that_was_not_published_is_a_gap_and_no_damage(store: UsageStore) -> None:
-    put(store, "b", "broker_1h", TABLES["broker_1h"].schema.empty_table(), start_ms=DAY + 4 * HOUR_MS, now_ms=NOW)
+    put(
+        store,
+        "b",
+        "broker_1h",
+        TABLES["broker_1h"].schema.empty_table(),
+        start_ms=DAY + 4 * HOUR_MS,
+        now_ms=NOW,
+    )
     verdict = verify(store)
     assert [one.window for one in verdict.gaps] == ["2026-11-21T02", "2026-11-21T03"]
     assert verdict.is_sound
@@ -231,7 +325,9 @@ def test_an_hour_that_was_not_published_is_a_gap_and_no_damage(store: UsageStore
 
 
 def test_what_was_made_from_older_rows_is_outdated(store: UsageStore) -> None:
-    put(store, "b", "usage_5m", store.rows("usage_5m", DAY, DAY + HOUR_MS), start_ms=DAY, now_ms=NOW)
+    put(
+        store, "b", "usage_5m", store.rows("usage_5m", DAY, DAY + HOUR_MS), start_ms=DAY, now_ms=NOW
+    )
     verdict = verify(store)
     assert [(one.table, one.window) for one in verdict.outdated] == [("usage_1h", "2026-11-21T00")]
     assert (verdict.is_sound, verdict.is_whole) == (True, False)

@@ -27,12 +27,17 @@ def put_version(bucket: Bucket, version: int) -> None:
     """Make every manifest one of `version`."""
     for path, (content, at_ms) in bucket.objects.items():
         if path.endswith(".json"):
-            bucket.objects[path] = (json.dumps(json.loads(content) | {"schemaVersion": version}).encode(), at_ms)
+            bucket.objects[path] = (
+                json.dumps(json.loads(content) | {"schemaVersion": version}).encode(),
+                at_ms,
+            )
 
 
 @pytest.mark.parametrize("action", ["read", "sweep", "run"])
 @pytest.mark.parametrize("version", [0, 2])
-def test_another_version_is_never_read_changed_or_cleaned_up(bucket: Bucket, action: str, version: int) -> None:
+def test_another_version_is_never_read_changed_or_cleaned_up(
+    bucket: Bucket, action: str, version: int
+) -> None:
     put_version(bucket, version)
     objects, store = dict(bucket.objects), store_in(bucket)
     actions = {
@@ -47,19 +52,25 @@ def test_another_version_is_never_read_changed_or_cleaned_up(bucket: Bucket, act
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_another_version_reads_like_this(bucket: Bucket, version: int, golden: Callable[[str], None]) -> None:
+def test_another_version_reads_like_this(
+    bucket: Bucket, version: int, golden: Callable[[str], None]
+) -> None:
     put_version(bucket, version)
     with pytest.raises(OtherVersion) as refused:
         store_in(bucket).rows("usage_5m")
     golden(str(refused.value))
 
 
-def test_a_run_may_write_where_there_is_nothing_and_where_everything_is_of_its_version(bucket: Bucket) -> None:
+def test_a_run_may_write_where_there_is_nothing_and_where_everything_is_of_its_version(
+    bucket: Bucket,
+) -> None:
     store_in(Bucket()).require_version()
     store_in(bucket).require_version()
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"schemaVersion": 1}', b'{"schemaVersion": "x"}', b"[]"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b'{"schemaVersion": 1}', b'{"schemaVersion": "x"}', b"[]"]
+)
 def test_a_manifest_that_is_none_is_reported_with_its_name(bucket: Bucket, content: bytes) -> None:
     store = store_in(bucket)
     store.storage.write("_manifests/usage_1d/2026-11-21.json", content)
@@ -72,7 +83,9 @@ def test_the_version_that_is_written_is_the_first() -> None:
     assert VERSION == 1
 
 
-def test_a_manifest_that_is_none_reads_like_this(bucket: Bucket, golden: Callable[[str], None]) -> None:
+def test_a_manifest_that_is_none_reads_like_this(
+    bucket: Bucket, golden: Callable[[str], None]
+) -> None:
     store = store_in(bucket)
     store.storage.write("_manifests/usage_1d/2026-11-21.json", b"{}")
     with pytest.raises(UsageDamaged) as refused:

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 import pytest
 
 from controller_logic.model import BrokerLimit, BrokerLimits, Policy
-from tests.unit.rollup.terms.operator_metrics import BULK, CONTRACT, POLICY, START_MS, OperatorMetrics, quotas, seconds, times
+from tests.unit.rollup.terms.operator_metrics import (
+    BULK,
+    CONTRACT,
+    POLICY,
+    START_MS,
+    OperatorMetrics,
+    quotas,
+    seconds,
+    times,
+)
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.fold.broker import DirectionTerms
 from tidegate.rollup.fold.windows import StepFunction
@@ -20,7 +29,11 @@ ETL = ("etl", "")
 
 
 def terms_of(
-    metrics: OperatorMetrics, *, policy: PolicyTerms | None = POLICY, start_ms: int = START_MS, brokers: Sequence[int] = (1,)
+    metrics: OperatorMetrics,
+    *,
+    policy: PolicyTerms | None = POLICY,
+    start_ms: int = START_MS,
+    brokers: Sequence[int] = (1,),
 ) -> StretchTerms:
     return TermsReader(metrics, SETTINGS, policy).of(start_ms, start_ms + HOUR_MS, brokers)
 
@@ -31,7 +44,9 @@ def fetch(metrics: OperatorMetrics, **asked: object) -> DirectionTerms:
 
 def test_a_contract_is_read_as_it_changed() -> None:
     target = {at: 1000.0 if at < 600 else 800.0 for at in times()}
-    course = fetch(OperatorMetrics().member(target, target=target).level(dict.fromkeys(times(), "Contract"))).contracts[ETL]
+    course = fetch(
+        OperatorMetrics().member(target, target=target).level(dict.fromkeys(times(), "Contract"))
+    ).contracts[ETL]
     assert isinstance(course, StepFunction)
     assert (seconds(course.from_ms)[1:], course.rates) == ([600.0], (1000.0, 800.0))
 
@@ -44,7 +59,9 @@ def test_a_limit_is_read_as_it_changed_and_0_is_none() -> None:
 
 
 def test_without_metrics_everything_is_as_declared_and_there_is_no_record_of_episodes() -> None:
-    policy = PolicyTerms.of(Policy("ns/shop", "uid", limits=BrokerLimits(BrokerLimit(egress=77))), [BULK])
+    policy = PolicyTerms.of(
+        Policy("ns/shop", "uid", limits=BrokerLimits(BrokerLimit(egress=77))), [BULK]
+    )
     terms = terms_of(OperatorMetrics(), policy=policy)
     assert terms.source == "declared"
     assert terms.brokers[1]["fetch"] == DirectionTerms(77, {ETL: float(CONTRACT)}, None)
@@ -58,18 +75,36 @@ def test_without_a_policy_nothing_is_known() -> None:
 
 def test_an_episode_has_the_rate_just_before_the_first_cut() -> None:
     sent = {at: 950.0 if at <= 585 else 400.0 for at in times()}
-    [episode] = fetch(OperatorMetrics().cut((600, 900)).sends(sent).sends(dict.fromkeys(times(), 5.0), user="other")).episodes or ()
-    assert (episode.client, seconds([episode.start_ms, episode.end_ms]), episode.wanted_bytes_per_second) == (ETL, [585.0, 915.0], 950.0)
+    [episode] = (
+        fetch(
+            OperatorMetrics()
+            .cut((600, 900))
+            .sends(sent)
+            .sends(dict.fromkeys(times(), 5.0), user="other")
+        ).episodes
+        or ()
+    )
+    assert (
+        episode.client,
+        seconds([episode.start_ms, episode.end_ms]),
+        episode.wanted_bytes_per_second,
+    ) == (ETL, [585.0, 915.0], 950.0)
 
 
 def test_an_episode_under_way_began_in_an_hour_before() -> None:
     sent = {at: 950.0 if at < -1200 else 400.0 for at in times()}
     [episode] = fetch(OperatorMetrics().cut((-1200, 300)).sends(sent)).episodes or ()
-    assert (seconds([episode.start_ms, episode.end_ms]), episode.wanted_bytes_per_second) == ([-1215.0, 315.0], 950.0)
+    assert (seconds([episode.start_ms, episode.end_ms]), episode.wanted_bytes_per_second) == (
+        [-1215.0, 315.0],
+        950.0,
+    )
 
 
 def test_of_an_episode_without_a_known_beginning_no_rate_is_known() -> None:
-    assert fetch(OperatorMetrics().cut((-3600, 300)).sends(dict.fromkeys(times(), 400.0))).episodes == ()
+    assert (
+        fetch(OperatorMetrics().cut((-3600, 300)).sends(dict.fromkeys(times(), 400.0))).episodes
+        == ()
+    )
 
 
 def test_each_cut_after_a_return_to_the_contract_is_an_episode() -> None:
@@ -80,30 +115,58 @@ def test_each_cut_after_a_return_to_the_contract_is_an_episode() -> None:
 
 def test_a_rise_to_a_new_contract_is_no_throttle() -> None:
     stepping = {at: "Stepping" if 600 <= at <= 900 else "Contract" for at in times()}
-    terms = terms_of(OperatorMetrics().member(quotas((600, 900))).level(stepping).sends(dict.fromkeys(times(), 900.0)))
+    terms = terms_of(
+        OperatorMetrics()
+        .member(quotas((600, 900)))
+        .level(stepping)
+        .sends(dict.fromkeys(times(), 900.0))
+    )
     assert terms.brokers[1]["fetch"].episodes == ()
     [states] = terms.tiers
-    assert (states.seconds_contract, states.seconds_stepping, states.seconds_throttled) == (3285.0, 315.0, 0.0)
+    assert (states.seconds_contract, states.seconds_stepping, states.seconds_throttled) == (
+        3285.0,
+        315.0,
+        0.0,
+    )
 
 
 def test_who_has_no_contract_is_throttled_while_it_has_a_quota() -> None:
     held = {at: 400.0 for at in times() if 600 <= at <= 900}
-    metrics = OperatorMetrics().member(held, target={}).level({at: "Throttled" if at in held else "Contract" for at in times()})
+    metrics = (
+        OperatorMetrics()
+        .member(held, target={})
+        .level({at: "Throttled" if at in held else "Contract" for at in times()})
+    )
     [episode] = fetch(metrics.sends(dict.fromkeys(times(), 900.0))).episodes or ()
     assert seconds([episode.start_ms, episode.end_ms]) == [585.0, 915.0]
 
 
-@pytest.mark.parametrize(("first", "hour", "began"), [(0, 0, 1), (0, -1, 0), (-15, 0, 0), (-15, -1, 1), (3585, 0, 1), (3600, 0, 0)])
-def test_an_episode_counts_in_the_hour_in_which_it_begins(first: float, hour: int, began: int) -> None:
+@pytest.mark.parametrize(
+    ("first", "hour", "began"),
+    [(0, 0, 1), (0, -1, 0), (-15, 0, 0), (-15, -1, 1), (3585, 0, 1), (3600, 0, 0)],
+)
+def test_an_episode_counts_in_the_hour_in_which_it_begins(
+    first: float, hour: int, began: int
+) -> None:
     """The scrape at an edge covers the time before it."""
-    terms = terms_of(OperatorMetrics().cut((first + 15, first + 300)), start_ms=START_MS + hour * HOUR_MS)
+    terms = terms_of(
+        OperatorMetrics().cut((first + 15, first + 300)), start_ms=START_MS + hour * HOUR_MS
+    )
     assert [one.throttle_episodes for one in terms.tiers] == [began]
 
 
 def test_states_fill_an_hour_and_relaxing_is_distinguished() -> None:
-    states = {at: "Throttled" if 600 <= at <= 900 else "Relaxing" if 900 < at <= 1200 else "Contract" for at in times()}
+    states = {
+        at: "Throttled" if 600 <= at <= 900 else "Relaxing" if 900 < at <= 1200 else "Contract"
+        for at in times()
+    }
     [tier] = terms_of(OperatorMetrics().member(quotas((600, 1200))).level(states)).tiers
-    assert (tier.seconds_contract, tier.seconds_stepping, tier.seconds_throttled, tier.seconds_relaxing) == (2985.0, 0.0, 315.0, 300.0)
+    assert (
+        tier.seconds_contract,
+        tier.seconds_stepping,
+        tier.seconds_throttled,
+        tier.seconds_relaxing,
+    ) == (2985.0, 0.0, 315.0, 300.0)
 
 
 def test_time_in_which_the_operator_was_away_is_in_no_state() -> None:
@@ -116,4 +179,6 @@ def test_hours_one_after_the_other_give_what_a_run_over_both_gives() -> None:
     metrics = OperatorMetrics().cut((-600, 600)).sends(dict.fromkeys(times(), 900.0))
     together = TermsReader(metrics, SETTINGS, POLICY)
     for start_ms in (START_MS - HOUR_MS, START_MS):
-        assert together.of(start_ms, start_ms + HOUR_MS, (1,)) == terms_of(metrics, start_ms=start_ms)
+        assert together.of(start_ms, start_ms + HOUR_MS, (1,)) == terms_of(
+            metrics, start_ms=start_ms
+        )

@@ -1,4 +1,6 @@
-"""Prometheus' side of remote read, written sample by sample as its appender does it, for the decoders to be held against."""
+"""Prometheus' side of remote read, written sample by sample as its appender does it, for the
+decoders to be held against.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def _add_change(bits: _Bits, change: int) -> None:
     bits.add(change, 64)
 
 
-def _add_difference(bits: _Bits, difference: int, span: tuple[int, int] | None) -> tuple[int, int] | None:
+def _add_difference(
+    bits: _Bits, difference: int, span: tuple[int, int] | None
+) -> tuple[int, int] | None:
     if difference == 0:
         bits.add(0, 1)
         return span
@@ -84,23 +88,38 @@ def _add_difference(bits: _Bits, difference: int, span: tuple[int, int] | None) 
 def labels_bytes(labels: Mapping[str, str]) -> bytes:
     """The field `labels`, once for each."""
     return b"".join(
-        bytes_field(1, bytes_field(1, name.encode()) + bytes_field(2, value.encode())) for name, value in sorted(labels.items())
+        bytes_field(1, bytes_field(1, name.encode()) + bytes_field(2, value.encode()))
+        for name, value in sorted(labels.items())
     )
 
 
 def chunk_bytes(samples: Samples, *, encoding: int = XOR) -> bytes:
     """The message Chunk."""
-    return varint_field(1, samples[0][0]) + varint_field(2, samples[-1][0]) + varint_field(3, encoding) + bytes_field(4, xor_chunk(samples))
+    return (
+        varint_field(1, samples[0][0])
+        + varint_field(2, samples[-1][0])
+        + varint_field(3, encoding)
+        + bytes_field(4, xor_chunk(samples))
+    )
 
 
 def chunked_series(labels: Mapping[str, str], *chunks: Samples, encoding: int = XOR) -> bytes:
     """The message ChunkedSeries."""
-    return labels_bytes(labels) + b"".join(bytes_field(2, chunk_bytes(chunk, encoding=encoding)) for chunk in chunks)
+    return labels_bytes(labels) + b"".join(
+        bytes_field(2, chunk_bytes(chunk, encoding=encoding)) for chunk in chunks
+    )
 
 
 def damaged_series(labels: Mapping[str, str], samples: Samples) -> bytes:
-    """The same with a chunk that was cut off before it was sent, so that the frame's checksum is right."""
-    cut = varint_field(1, samples[0][0]) + varint_field(2, samples[-1][0]) + varint_field(3, XOR) + bytes_field(4, xor_chunk(samples)[:-1])
+    """The same with a chunk that was cut off before it was sent, so that the frame's checksum is
+    right.
+    """
+    cut = (
+        varint_field(1, samples[0][0])
+        + varint_field(2, samples[-1][0])
+        + varint_field(3, XOR)
+        + bytes_field(4, xor_chunk(samples)[:-1])
+    )
     return labels_bytes(labels) + bytes_field(2, cut)
 
 
@@ -119,7 +138,9 @@ def sample_bytes(time_ms: int, value: float) -> bytes:
 
 def time_series(labels: Mapping[str, str], samples: Samples) -> bytes:
     """The message TimeSeries."""
-    return labels_bytes(labels) + b"".join(bytes_field(2, sample_bytes(*sample)) for sample in samples)
+    return labels_bytes(labels) + b"".join(
+        bytes_field(2, sample_bytes(*sample)) for sample in samples
+    )
 
 
 def samples_answer(*series: bytes) -> bytes:
@@ -129,5 +150,9 @@ def samples_answer(*series: bytes) -> bytes:
 
 
 def write_request(series: Iterable[tuple[Mapping[str, str], Samples]]) -> bytes:
-    """The message WriteRequest of remote write, packed as it is sent: how tests put samples into a real Prometheus."""
-    return packed(b"".join(bytes_field(1, time_series(labels, samples)) for labels, samples in series))
+    """The message WriteRequest of remote write, packed as it is sent: how tests put samples into a
+    real Prometheus.
+    """
+    return packed(
+        b"".join(bytes_field(1, time_series(labels, samples)) for labels, samples in series)
+    )

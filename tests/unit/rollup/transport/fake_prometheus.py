@@ -1,4 +1,6 @@
-"""A Prometheus of a test's own: a few samples, given in each of the four ways, with the edges of ranges as version 2 or 3 takes them."""
+"""A Prometheus of a test's own: a few samples, given in each of the four ways, with the edges of
+ranges as version 2 or 3 takes them.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.unit.rollup.transport.chunk_writer import chunked_series, frame, samples_answer, time_series
+from tests.unit.rollup.transport.chunk_writer import (
+    chunked_series,
+    frame,
+    samples_answer,
+    time_series,
+)
 from tests.unit.rollup.transport.posting import STREAMED, PostRequest
 from tidegate.rollup.transport.encoding import BYTES, fields, unpacked
 
@@ -29,27 +36,46 @@ class FakePrometheus:
         if path == "/api/v1/read":
             self._remote_read(request)
         else:
-            self._json(request, self._range(request.form) if path == "/api/v1/query" else self._stepped(request.form))
+            self._json(
+                request,
+                self._range(request.form)
+                if path == "/api/v1/query"
+                else self._stepped(request.form),
+            )
 
     def _remote_read(self, request: PostRequest) -> None:
         message = unpacked(request.body)
         query, kind = fields(message, 0, len(message))
-        start_ms, end_ms = (part.value for part in fields(message, query.start, query.end) if part.wire_type != BYTES)
+        start_ms, end_ms = (
+            part.value
+            for part in fields(message, query.start, query.end)
+            if part.wire_type != BYTES
+        )
         found = [
-            (labels, within) for labels, samples in self.series if (within := [one for one in samples if start_ms <= one[0] <= end_ms])
+            (labels, within)
+            for labels, samples in self.series
+            if (within := [one for one in samples if start_ms <= one[0] <= end_ms])
         ]
         if kind.value:
             request.send(200, b"".join(frame(chunked_series(*one)) for one in found), STREAMED)
         else:
             headers = {"Content-Encoding": "snappy"}
-            request.send(200, samples_answer(*(time_series(*one) for one in found)), "application/x-protobuf", **headers)
+            request.send(
+                200,
+                samples_answer(*(time_series(*one) for one in found)),
+                "application/x-protobuf",
+                **headers,
+            )
 
     def _range(self, form: Mapping[str, str]) -> list[tuple[Mapping[str, str], Samples]]:
         matched = re.search(r"\[(\d+)ms\]$", form["query"])
         assert matched
         end_ms = _ms(form["time"])
         start_ms = end_ms - int(matched[1]) + self.left_open
-        return [(labels, [one for one in samples if start_ms <= one[0] <= end_ms]) for labels, samples in self.series]
+        return [
+            (labels, [one for one in samples if start_ms <= one[0] <= end_ms])
+            for labels, samples in self.series
+        ]
 
     def _stepped(self, form: Mapping[str, str]) -> list[tuple[Mapping[str, str], Samples]]:
         steps = range(_ms(form["start"]), _ms(form["end"]) + 1, _ms(form["step"]))
@@ -59,13 +85,28 @@ class FakePrometheus:
         for labels, samples in self.series:
             at = [time_ms for time_ms, _ in samples]
             newest = [(step, bisect_right(at, step) - 1) for step in steps]
-            seen = [(step, samples[index]) for step, index in newest if index >= 0 and at[index] > step - _LOOKBACK_MS]
-            found.append((labels, [(step, one[0] / 1000 if times else one[1]) for step, one in seen]))
+            seen = [
+                (step, samples[index])
+                for step, index in newest
+                if index >= 0 and at[index] > step - _LOOKBACK_MS
+            ]
+            found.append(
+                (labels, [(step, one[0] / 1000 if times else one[1]) for step, one in seen])
+            )
         return found
 
-    def _json(self, request: PostRequest, found: Sequence[tuple[Mapping[str, str], Samples]]) -> None:
-        result = [{"metric": labels, "values": [[at / 1000, repr(value)] for at, value in samples]} for labels, samples in found if samples]
-        request.send(200, json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}))
+    def _json(
+        self, request: PostRequest, found: Sequence[tuple[Mapping[str, str], Samples]]
+    ) -> None:
+        result = [
+            {"metric": labels, "values": [[at / 1000, repr(value)] for at, value in samples]}
+            for labels, samples in found
+            if samples
+        ]
+        request.send(
+            200,
+            json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}),
+        )
 
 
 def _ms(seconds: str) -> int:

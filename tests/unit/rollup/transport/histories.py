@@ -1,4 +1,6 @@
-"""Samples as Prometheus may have stored them, for property tests: steady and odd distances, resets, staleness markers, every float."""
+"""Samples as Prometheus may have stored them, for property tests: steady and odd distances, resets,
+staleness markers, every float.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,16 @@ BASE_MS = 1_700_000_000_000
 
 Samples = list[tuple[int, float]]
 
-odd_values = st.sampled_from([0.0, -0.0, float("nan"), STALE, float("inf"), float("-inf"), 5e-324, -1e308])
+odd_values = st.sampled_from(
+    [0.0, -0.0, float("nan"), STALE, float("inf"), float("-inf"), 5e-324, -1e308]
+)
 values = st.one_of(st.floats(), odd_values, st.integers(0, 10**12).map(float))
 # every width of the change of distance, and its edges: 14, 17, 20 and 64 bits
 distances_ms = st.one_of(
-    st.just(15_000), st.integers(14_990, 15_010), st.sampled_from([1, 8192, 8193, 65_537, 524_289, 10**10]), st.integers(1, 10**7)
+    st.just(15_000),
+    st.integers(14_990, 15_010),
+    st.sampled_from([1, 8192, 8193, 65_537, 524_289, 10**10]),
+    st.integers(1, 10**7),
 )
 
 
@@ -25,7 +32,9 @@ def samples(draw: st.DrawFn, max_size: int = 130) -> Samples:
     """One chunk's worth."""
     at = draw(st.integers(0, 1 << 41))
     found: Samples = []
-    for distance, value in draw(st.lists(st.tuples(distances_ms, values), min_size=1, max_size=max_size)):
+    for distance, value in draw(
+        st.lists(st.tuples(distances_ms, values), min_size=1, max_size=max_size)
+    ):
         found.append((at, value))
         at += distance
     return found

@@ -1,4 +1,6 @@
-"""A lying server that takes questions by POST, and transports that ask it without waiting between attempts."""
+"""A lying server that takes questions by POST, and transports that ask it without waiting between
+attempts.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def answering(respond: Respond) -> Iterator[LyingServer]:
 
 
 @contextmanager
-def asking(kind: type[HistoryReader], server: LyingServer, /, **settings: Any) -> Iterator[HistoryReader]:
+def asking(
+    kind: type[HistoryReader], server: LyingServer, /, **settings: Any
+) -> Iterator[HistoryReader]:
     """A way of reading this server."""
     asked_settings = replace(HistorySettings(PrometheusServer(server.url)), **settings)
     reader = kind(asked_settings, exchange=Exchange(asked_settings, pause=lambda seconds: None))

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.rollup.transport.chunk_writer import HISTOGRAM, chunked_series, damaged_series, frame, labels_bytes
+from tests.unit.rollup.transport.chunk_writer import (
+    HISTOGRAM,
+    chunked_series,
+    damaged_series,
+    frame,
+    labels_bytes,
+)
 from tests.unit.rollup.transport.histories import Samples, bits, samples
 from tidegate.rollup.transport.encoding import Malformed, bytes_field, varint_field
 from tidegate.rollup.transport.remote_read import UnknownEncoding, decoded, read_frames
@@ -17,8 +23,12 @@ from tidegate.rollup.transport.series import StoredSeries
 ONE = [(1_700_000_000_000, 1.0), (1_700_000_015_000, 2.0)]
 LATER = [(1_700_000_030_000, 3.0)]
 
-labels = st.dictionaries(st.text("abcdef_", min_size=1, max_size=5), st.text(max_size=200), min_size=1, max_size=5)
-answers = st.lists(st.tuples(labels, st.lists(samples(max_size=5), min_size=1, max_size=3)), max_size=4)
+labels = st.dictionaries(
+    st.text("abcdef_", min_size=1, max_size=5), st.text(max_size=200), min_size=1, max_size=5
+)
+answers = st.lists(
+    st.tuples(labels, st.lists(samples(max_size=5), min_size=1, max_size=3)), max_size=4
+)
 Answers = list[tuple[dict[str, str], list[Samples]]]
 
 
@@ -28,7 +38,12 @@ def read(answer: bytes) -> StoredSeries:
 
 
 def plain(found: StoredSeries) -> tuple[object, ...]:
-    return list(found.labels), found.counts.tolist(), found.times_ms.tolist(), found.values.tobytes()
+    return (
+        list(found.labels),
+        found.counts.tolist(),
+        found.times_ms.tolist(),
+        found.values.tobytes(),
+    )
 
 
 @settings(max_examples=50)
@@ -45,7 +60,10 @@ def test_series_come_back_with_their_labels_and_samples(series: Answers) -> None
 @settings(max_examples=50)
 @given(st.lists(answers, max_size=5))
 def test_answers_decoded_together_are_what_each_is_alone(several: list[Answers]) -> None:
-    whole = [b"".join(frame(chunked_series(names, *chunks)) for names, chunks in series) for series in several]
+    whole = [
+        b"".join(frame(chunked_series(names, *chunks)) for names, chunks in series)
+        for series in several
+    ]
     together = decoded([read_frames(answer) for answer in whole])
     assert [plain(one) for one in together] == [plain(read(answer)) for answer in whole]
 
@@ -62,7 +80,10 @@ def test_an_answer_without_frames_has_no_series() -> None:
 
 
 def test_several_series_in_a_frame_and_one_in_several_frames() -> None:
-    found = read(frame(chunked_series({"a": "1"}, ONE), chunked_series({"a": "2"}, ONE)) + frame(chunked_series({"a": "2"}, LATER)))
+    found = read(
+        frame(chunked_series({"a": "1"}, ONE), chunked_series({"a": "2"}, ONE))
+        + frame(chunked_series({"a": "2"}, LATER))
+    )
     assert [one["a"] for one in found.labels] == ["1", "2", "2"]
     assert found.counts.tolist() == [2, 2, 1]
 
@@ -98,7 +119,10 @@ def test_an_answer_that_broke_off_is_noticed_wherever_it_did() -> None:
 
 def test_an_error_in_words_behind_the_frames_is_shown() -> None:
     with pytest.raises(Malformed, match="expanding series: context deadline exceeded"):
-        read_frames(frame(chunked_series({"a": "1"}, ONE)) + b"expanding series: context deadline exceeded\n")
+        read_frames(
+            frame(chunked_series({"a": "1"}, ONE))
+            + b"expanding series: context deadline exceeded\n"
+        )
 
 
 def test_a_label_that_is_no_text_is_refused() -> None:

@@ -1,4 +1,6 @@
-"""The checksum of frames is the one of RFC 3720, whatever the length, and computed by the C code of its library."""
+"""The checksum of frames is the one of RFC 3720, whatever the length, and computed by the C code of
+its library.
+"""
 
 import google_crc32c
 import pytest

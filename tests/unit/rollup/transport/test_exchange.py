@@ -1,4 +1,6 @@
-"""Whatever a server does, a read ends in time, with all samples or with an error that says what to do."""
+"""Whatever a server does, a read ends in time, with all samples or with an error that says what to
+do.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,22 @@ from tests.unit.prometheus.lying_server import LyingServer
 from tests.unit.rollup.transport.chunk_writer import HISTOGRAM, chunked_series, frame
 from tests.unit.rollup.transport.fake_prometheus import FakePrometheus
 from tests.unit.rollup.transport.histories import BASE_MS
-from tests.unit.rollup.transport.posting import STREAMED, PostRequest, Respond, answering, asking, first_then
-from tidegate.errors import Incomplete, InvalidResource, NotFound, TidegateError, Unauthorized, Unreachable
+from tests.unit.rollup.transport.posting import (
+    STREAMED,
+    PostRequest,
+    Respond,
+    answering,
+    asking,
+    first_then,
+)
+from tidegate.errors import (
+    Incomplete,
+    InvalidResource,
+    NotFound,
+    TidegateError,
+    Unauthorized,
+    Unreachable,
+)
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer
 from tidegate.rollup.samples import Selection
 from tidegate.rollup.transport.exchange import HistorySettings, NoSlot, RequestSlots
@@ -31,18 +47,28 @@ KINDS: list[type[HistoryReader]] = [RemoteReadChunks, RemoteReadSamples, RangeSe
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
 
 
-def series_read(respond: Respond, kind: type[HistoryReader] = RemoteReadChunks, **settings: Any) -> tuple[int, LyingServer]:
+def series_read(
+    respond: Respond, kind: type[HistoryReader] = RemoteReadChunks, **settings: Any
+) -> tuple[int, LyingServer]:
     with answering(respond) as server, asking(kind, server, **settings) as way:
         return len(way.read(Selection("m"), BASE_MS, BASE_MS + 1000)), server
 
 
-def failure(respond: Respond, kind: type[HistoryReader] = RemoteReadChunks, **settings: Any) -> tuple[TidegateError, int]:
-    with answering(respond) as server, asking(kind, server, **settings) as way, pytest.raises(TidegateError) as raised:
+def failure(
+    respond: Respond, kind: type[HistoryReader] = RemoteReadChunks, **settings: Any
+) -> tuple[TidegateError, int]:
+    with (
+        answering(respond) as server,
+        asking(kind, server, **settings) as way,
+        pytest.raises(TidegateError) as raised,
+    ):
         way.read(Selection("m"), BASE_MS, BASE_MS + 1000)
     return raised.value, len(server.seen)
 
 
-def says(status: int, body: str | bytes = "no", kind: str = "text/plain", **headers: str) -> Respond:
+def says(
+    status: int, body: str | bytes = "no", kind: str = "text/plain", **headers: str
+) -> Respond:
     return lambda request: request.send(status, body, kind, **headers)
 
 
@@ -92,7 +118,12 @@ def test_a_server_that_is_busy_is_asked_again(status: int, kind: type[HistoryRea
 
 @pytest.mark.parametrize(
     "trouble",
-    [hang_up, break_off, break_off_between_pieces, says(200, frame(chunked_series({"a": "1"}, [(BASE_MS, 1.0)]))[:-1], STREAMED)],
+    [
+        hang_up,
+        break_off,
+        break_off_between_pieces,
+        says(200, frame(chunked_series({"a": "1"}, [(BASE_MS, 1.0)]))[:-1], STREAMED),
+    ],
     ids=["hang up", "break off", "break off between pieces", "short frame"],
 )
 def test_an_answer_that_is_not_whole_is_asked_for_again(trouble: Respond) -> None:
@@ -107,8 +138,14 @@ def test_an_answer_that_never_is_whole_is_an_error_and_never_a_part(trouble: Res
 
 
 @every_kind
-def test_a_server_that_stays_busy_is_given_up_after_some_attempts(kind: type[HistoryReader]) -> None:
-    error, asked = failure(says(503, '{"status":"error","error":"query timed out"}', "application/json"), kind, attempts=3)
+def test_a_server_that_stays_busy_is_given_up_after_some_attempts(
+    kind: type[HistoryReader],
+) -> None:
+    error, asked = failure(
+        says(503, '{"status":"error","error":"query timed out"}', "application/json"),
+        kind,
+        attempts=3,
+    )
     assert isinstance(error, Unreachable)
     assert "query timed out" in error.message
     assert asked == 3
@@ -141,20 +178,29 @@ def test_a_page_with_status_200_is_no_history(kind: type[HistoryReader]) -> None
 
 
 @pytest.mark.parametrize("kind", [RemoteReadChunks, RemoteReadSamples])
-def test_an_answer_of_the_right_kind_with_other_content_is_refused(kind: type[HistoryReader]) -> None:
+def test_an_answer_of_the_right_kind_with_other_content_is_refused(
+    kind: type[HistoryReader],
+) -> None:
     content_type = STREAMED if kind is RemoteReadChunks else "application/x-protobuf"
-    assert isinstance(failure(says(200, "<html>" * 100, content_type), kind, attempts=1)[0], Incomplete)
+    assert isinstance(
+        failure(says(200, "<html>" * 100, content_type), kind, attempts=1)[0], Incomplete
+    )
 
 
 def test_an_answer_that_prometheus_itself_calls_partial_is_not_used() -> None:
-    body = '{"status":"success","data":{"resultType":"matrix","result":[]},"warnings":["a store is away"]}'
+    body = (
+        '{"status":"success","data":{"resultType":"matrix","result":[]},"warnings":["a store '
+        'is away"]}'
+    )
     error, _ = failure(says(200, body, "application/json"), RangeSelector)
     assert isinstance(error, Incomplete)
     assert "a store is away" in error.message
 
 
 def test_native_histograms_are_a_clear_error(golden: Callable[[str], None]) -> None:
-    error, _ = failure(says(200, frame(chunked_series({"a": "1"}, [(BASE_MS, 1.0)], encoding=HISTOGRAM)), STREAMED))
+    error, _ = failure(
+        says(200, frame(chunked_series({"a": "1"}, [(BASE_MS, 1.0)], encoding=HISTOGRAM)), STREAMED)
+    )
     assert isinstance(error, InvalidResource)
     assert error.reason is Reason.METRICS_UNREADABLE
     golden(re.sub(r"127\.0\.0\.1:\d+", "SERVER", error.message))
@@ -170,23 +216,37 @@ def test_an_answer_above_the_limit_is_not_read_to_its_end(kind: type[HistoryRead
 
 def test_a_packed_answer_above_the_limit_is_not_unpacked(golden: Callable[[str], None]) -> None:
     # its header has 2 GB, for which no room is made
-    error, _ = failure(says(200, b"\x80\x80\x80\x80\x08\x00", "application/x-protobuf"), RemoteReadSamples)
+    error, _ = failure(
+        says(200, b"\x80\x80\x80\x80\x08\x00", "application/x-protobuf"), RemoteReadSamples
+    )
     assert isinstance(error, Incomplete)
     golden(re.sub(r"127\.0\.0\.1:\d+", "SERVER", error.message))
 
 
 @pytest.mark.parametrize(
-    ("trouble", "kind"), [(hang, RemoteReadChunks), (hang, RemoteReadSamples), (hang, RangeSelector), (drip, RemoteReadChunks)]
+    ("trouble", "kind"),
+    [
+        (hang, RemoteReadChunks),
+        (hang, RemoteReadSamples),
+        (hang, RangeSelector),
+        (drip, RemoteReadChunks),
+    ],
 )
-def test_a_server_that_hangs_or_drips_is_given_up_at_the_deadline(trouble: Callable[[Any], None], kind: type[HistoryReader]) -> None:
+def test_a_server_that_hangs_or_drips_is_given_up_at_the_deadline(
+    trouble: Callable[[Any], None], kind: type[HistoryReader]
+) -> None:
     started = time.monotonic()
-    error, _ = failure(trouble, kind, read_timeout_seconds=0.2, deadline_seconds=0.5, request_timeout_seconds=0.4)
+    error, _ = failure(
+        trouble, kind, read_timeout_seconds=0.2, deadline_seconds=0.5, request_timeout_seconds=0.4
+    )
     assert isinstance(error, Unreachable)
     assert time.monotonic() - started < 5
 
 
 def test_one_hanging_request_does_not_use_up_the_time_of_the_next() -> None:
-    assert series_read(first_then(hang, good), read_timeout_seconds=0.2, deadline_seconds=10.0)[0] == 1
+    assert (
+        series_read(first_then(hang, good), read_timeout_seconds=0.2, deadline_seconds=10.0)[0] == 1
+    )
 
 
 @pytest.mark.parametrize("url", ["prometheus:9090", "http://", "ftp://x"])
@@ -203,9 +263,15 @@ def test_a_password_in_the_address_is_not_shown() -> None:
     assert "hidden" not in repr(settings)
 
 
-@pytest.mark.parametrize(("login", "header"), [(BearerLogin("s3cret"), "Bearer s3cret"), (BasicLogin("bob", "pw"), "Basic Ym9iOnB3")])
+@pytest.mark.parametrize(
+    ("login", "header"),
+    [(BearerLogin("s3cret"), "Bearer s3cret"), (BasicLogin("bob", "pw"), "Basic Ym9iOnB3")],
+)
 def test_the_login_is_sent(login: BearerLogin | BasicLogin, header: str) -> None:
-    with answering(good) as server, asking(RemoteReadChunks, server, server=PrometheusServer(server.url, login=login)) as way:
+    with (
+        answering(good) as server,
+        asking(RemoteReadChunks, server, server=PrometheusServer(server.url, login=login)) as way,
+    ):
         way.read(Selection("m"), BASE_MS, BASE_MS + 1)
     assert server.seen[0].headers["authorization"] == header
 
@@ -218,10 +284,15 @@ def test_a_token_file_is_read_again_when_it_was_replaced(tmp_path: Path) -> None
         (tmp_path / "new").write_text("second\n")
         (tmp_path / "new").rename(path)
         way.read(Selection("m"), BASE_MS, BASE_MS + 1)
-    assert [seen.headers["authorization"] for seen in server.seen] == ["Bearer first", "Bearer second"]
+    assert [seen.headers["authorization"] for seen in server.seen] == [
+        "Bearer first",
+        "Bearer second",
+    ]
 
 
-def test_a_token_file_that_is_missing_or_no_token_is_reported_without_its_content(tmp_path: Path) -> None:
+def test_a_token_file_that_is_missing_or_no_token_is_reported_without_its_content(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "token"
     assert "token" in failure(good, token_file=str(path), attempts=1)[0].message
     path.write_text("s3\ncret")
@@ -232,7 +303,10 @@ def test_a_token_file_that_is_missing_or_no_token_is_reported_without_its_conten
 
 
 def test_headers_of_ones_own_go_with_every_request() -> None:
-    with answering(good) as server, asking(RemoteReadChunks, server, headers={"X-Scope-OrgID": "kafka"}) as way:
+    with (
+        answering(good) as server,
+        asking(RemoteReadChunks, server, headers={"X-Scope-OrgID": "kafka"}) as way,
+    ):
         way.read(Selection("m"), BASE_MS, BASE_MS + 1)
     assert server.seen[0].headers["x-scope-orgid"] == "kafka"
 
@@ -278,11 +352,17 @@ def test_whoever_gets_no_slot_in_time_says_so(golden: Callable[[str], None]) -> 
     golden(re.sub(r"127\.0\.0\.1:\d+", "SERVER", raised.value.message))
 
 
-def test_a_machine_without_a_folder_for_temporary_files_is_reported(monkeypatch: pytest.MonkeyPatch, golden: Callable[[str], None]) -> None:
+def test_a_machine_without_a_folder_for_temporary_files_is_reported(
+    monkeypatch: pytest.MonkeyPatch, golden: Callable[[str], None]
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", "/proc/nowhere")
     error, asked = failure(good, attempts=1)
     assert asked == 0
-    golden(re.sub(r"127\.0\.0\.1:\d+", "SERVER", re.sub(r"requests-\d+-?\d*", "requests-0", error.message)))
+    golden(
+        re.sub(
+            r"127\.0\.0\.1:\d+", "SERVER", re.sub(r"requests-\d+-?\d*", "requests-0", error.message)
+        )
+    )
 
 
 def test_slots_of_one_server_do_not_hold_up_another() -> None:

@@ -1,4 +1,6 @@
-"""Answers read in bulk say what they say as JSON, and whatever is laid out otherwise is left to who reads JSON."""
+"""Answers read in bulk say what they say as JSON, and whatever is laid out otherwise is left to who
+reads JSON.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,21 @@ from tidegate.prometheus.answer import read_answer
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.transport.http_query import read_usual
 
-SERIES = {"metric": {"__name__": "m", "user": "u"}, "values": [[1700000000.123, "1"], [1700000015, "NaN"]]}
+SERIES = {
+    "metric": {"__name__": "m", "user": "u"},
+    "values": [[1700000000.123, "1"], [1700000015, "NaN"]],
+}
 tricky = st.sampled_from(['"},"values":[[1,"2"]]}', "]]}", '\\"', "é\n\t", '{"metric":'])
-labels = st.dictionaries(st.text("ab_", min_size=1, max_size=3), st.one_of(tricky, st.text(max_size=8)), max_size=3)
+labels = st.dictionaries(
+    st.text("ab_", min_size=1, max_size=3), st.one_of(tricky, st.text(max_size=8)), max_size=3
+)
 
 
 def answer(*series: object, **more: object) -> bytes:
     whole = {"status": "success", **more, "data": {"resultType": "matrix", "result": series}}
-    return json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return json.dumps(whole, separators=(",", ":"), ensure_ascii=False).encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 def spelled(value: float) -> str:
@@ -32,16 +41,28 @@ def spelled(value: float) -> str:
 
 def plain(found: Iterable[SeriesSamples] | None) -> list[object]:
     assert found is not None
-    return [(dict(one.labels), one.times_ms.tolist(), [repr(value) for value in one.values.tolist()]) for one in found]
+    return [
+        (dict(one.labels), one.times_ms.tolist(), [repr(value) for value in one.values.tolist()])
+        for one in found
+    ]
 
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(labels, samples(max_size=8)), max_size=4))
 def test_it_reads_what_reading_json_reads(stored: list[tuple[dict[str, str], Samples]]) -> None:
-    body = answer(*({"metric": names, "values": [[at / 1000, spelled(value)] for at, value in history]} for names, history in stored))
+    body = answer(
+        *(
+            {"metric": names, "values": [[at / 1000, spelled(value)] for at, value in history]}
+            for names, history in stored
+        )
+    )
     by_json = read_answer(iter([body]), lambda series: series).items
     expected = [
-        (dict(one.labels), [round(at * 1000) for at, _ in one.samples], [repr(np.float64(value).item()) for _, value in one.samples])
+        (
+            dict(one.labels),
+            [round(at * 1000) for at, _ in one.samples],
+            [repr(np.float64(value).item()) for _, value in one.samples],
+        )
         for one in by_json
     ]
     assert plain(read_usual(body)) == expected
@@ -83,5 +104,7 @@ def test_any_other_layout_is_left_to_the_reader_of_json(body: bytes) -> None:
 
 def test_times_are_exact_to_the_millisecond() -> None:
     history = [(BASE_MS + step * 999, 1.0) for step in range(2000)]
-    (one,) = read_usual(answer({"metric": {}, "values": [[at / 1000, "1"] for at, _ in history]})) or []
+    (one,) = (
+        read_usual(answer({"metric": {}, "values": [[at / 1000, "1"] for at, _ in history]})) or []
+    )
     assert one.times_ms.tolist() == [at for at, _ in history]

@@ -27,11 +27,17 @@ def test_an_integer_comes_back(value: int) -> None:
 
 
 @given(st.integers(1, 1000), st.integers(0, 1 << 62), st.binary(max_size=300))
-def test_fields_come_back_in_order_with_their_places(number: int, value: int, content: bytes) -> None:
+def test_fields_come_back_in_order_with_their_places(
+    number: int, value: int, content: bytes
+) -> None:
     message = varint_field(number, value) + bytes_field(number + 1, content)
     first, second = fields(message, 0, len(message))
     assert (first.number, first.wire_type, first.value) == (number, VARINT, value)
-    assert (second.number, second.wire_type, message[second.start : second.end]) == (number + 1, BYTES, content)
+    assert (second.number, second.wire_type, message[second.start : second.end]) == (
+        number + 1,
+        BYTES,
+        content,
+    )
 
 
 def test_unknown_fields_are_skipped() -> None:

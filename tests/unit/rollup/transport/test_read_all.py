@@ -1,4 +1,6 @@
-"""Reading several things at once gives what reading each by itself gives, and each keeps its own attempts, time and errors."""
+"""Reading several things at once gives what reading each by itself gives, and each keeps its own
+attempts, time and errors.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from hypothesis import strategies as st
 from tests.unit.rollup.transport.chunk_writer import chunked_series, damaged_series, frame
 from tests.unit.rollup.transport.fake_prometheus import FakePrometheus
 from tests.unit.rollup.transport.histories import BASE_MS
-from tests.unit.rollup.transport.posting import STREAMED, PostRequest, Respond, answering, asking, first_then
+from tests.unit.rollup.transport.posting import (
+    STREAMED,
+    PostRequest,
+    Respond,
+    answering,
+    asking,
+    first_then,
+)
 from tidegate.errors import Incomplete
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
@@ -30,21 +39,40 @@ SCRAPES = 80
 
 
 def wild_history(chance: np.random.Generator) -> FakePrometheus:
-    """None to eight series; scrapes were missed, some series end before others begin, some values are none."""
+    """None to eight series; scrapes were missed, some series end before others begin, some values
+    are none.
+    """
     found = []
     for number in range(chance.integers(0, 9)):
         first, last = sorted(chance.integers(0, SCRAPES + 1, 2))
-        times = BASE_MS + 15_000 * np.arange(first, last)[chance.random(last - first) > chance.choice([0.0, 0.3])]
-        values = np.where(chance.random(len(times)) < 0.1, np.nan, np.floor(chance.random(len(times)) * 10.0 ** chance.integers(0, 12)))
-        found.append(({"user": f"{number}"}, list(zip(times.tolist(), values.tolist(), strict=True))))
+        times = (
+            BASE_MS
+            + 15_000
+            * np.arange(first, last)[chance.random(last - first) > chance.choice([0.0, 0.3])]
+        )
+        values = np.where(
+            chance.random(len(times)) < 0.1,
+            np.nan,
+            np.floor(chance.random(len(times)) * 10.0 ** chance.integers(0, 12)),
+        )
+        found.append(
+            ({"user": f"{number}"}, list(zip(times.tolist(), values.tolist(), strict=True)))
+        )
     return FakePrometheus(found)
 
 
 def wild_questions(chance: np.random.Generator) -> list[ReadRequest]:
     """None to six; some are without a length, some before or after everything."""
-    starts = BASE_MS + chance.integers(-5, SCRAPES + 5, chance.integers(0, 7)) * 15_000 + chance.choice([0, 1])
+    starts = (
+        BASE_MS
+        + chance.integers(-5, SCRAPES + 5, chance.integers(0, 7)) * 15_000
+        + chance.choice([0, 1])
+    )
     lengths = chance.choice([0, 1, 60_000, 600_000], len(starts), p=[0.15, 0.05, 0.4, 0.4])
-    return [ReadRequest(Selection("m"), start, start + length) for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)]
+    return [
+        ReadRequest(Selection("m"), start, start + length)
+        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True)
+    ]
 
 
 def plain(found: Sequence[SeriesSamples]) -> list[tuple[object, ...]]:
@@ -60,8 +88,16 @@ def says(answer: bytes) -> Respond:
 @given(st.integers(0, 1 << 32))
 def test_reading_together_is_reading_one_by_one(kind: type[HistoryReader], number: int) -> None:
     chance = np.random.default_rng(number)
-    history, asked, together_bytes = wild_history(chance), wild_questions(chance), int(chance.choice([0, 1000, 1 << 25]))
-    with pytest.MonkeyPatch.context() as patch, answering(history) as server, asking(kind, server) as way:
+    history, asked, together_bytes = (
+        wild_history(chance),
+        wild_questions(chance),
+        int(chance.choice([0, 1000, 1 << 25])),
+    )
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        answering(history) as server,
+        asking(kind, server) as way,
+    ):
         patch.setattr(remote_read, "_TOGETHER_BYTES", together_bytes)
         together, requests = way.read_all(asked), len(server.seen)
         assert [plain(found) for found in together] == [plain(way.read(*one)) for one in asked]
@@ -69,7 +105,10 @@ def test_reading_together_is_reading_one_by_one(kind: type[HistoryReader], numbe
 
 
 def test_a_damaged_chunk_is_asked_for_again_and_its_neighbours_are_whole() -> None:
-    with answering(first_then(says(frame(damaged_series({"a": "1"}, ONE))), good)) as server, asking(RemoteReadChunks, server) as way:
+    with (
+        answering(first_then(says(frame(damaged_series({"a": "1"}, ONE))), good)) as server,
+        asking(RemoteReadChunks, server) as way,
+    ):
         found = way.read_all(TWICE)
     assert [one.values.tolist() for (one,) in found] == [[1.0, 2.0]] * 2
 
@@ -87,7 +126,10 @@ def test_a_chunk_that_stays_damaged_is_an_error_after_all_attempts_and_never_a_p
 
 
 def test_a_damaged_frame_is_asked_for_again_before_the_next_question() -> None:
-    with answering(first_then(says(frame(chunked_series({"a": "1"}, ONE))[:-1]), good)) as server, asking(RemoteReadChunks, server) as way:
+    with (
+        answering(first_then(says(frame(chunked_series({"a": "1"}, ONE))[:-1]), good)) as server,
+        asking(RemoteReadChunks, server) as way,
+    ):
         assert len(way.read_all(TWICE)) == 2
         assert len(server.seen) == 3
 

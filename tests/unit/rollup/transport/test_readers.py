@@ -1,4 +1,6 @@
-"""The best way that really gives samples is taken, and the reasons against better ones are reported."""
+"""The best way that really gives samples is taken, and the reasons against better ones are
+reported.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import HistorySettings
-from tidegate.rollup.transport.readers import READERS, Probe, choose_among, choose_reader, open_reader
+from tidegate.rollup.transport.readers import (
+    READERS,
+    Probe,
+    choose_among,
+    choose_reader,
+    open_reader,
+)
 
 PROBE = Probe(Selection("up"), BASE_MS, BASE_MS + 1000)
 SAMPLES = [SeriesSamples({}, np.array([BASE_MS]), np.array([1.0]))]
@@ -46,7 +54,9 @@ class Way:
 
 
 def chosen(*gives: list[SeriesSamples] | TidegateError) -> tuple[str, list[str]]:
-    found = choose_among([Way(name, given) for name, given in zip("abcd", gives, strict=False)], PROBE)
+    found = choose_among(
+        [Way(name, given) for name, given in zip("abcd", gives, strict=False)], PROBE
+    )
     return found.reader.name, [one.name for one in found.passed_over]
 
 
@@ -85,9 +95,13 @@ def test_the_outcome_reads_as_a_sentence_for_logs_and_status(golden: Callable[[s
     golden(str(found))
 
 
-def test_a_front_end_that_answers_remote_read_with_a_page_and_status_200_is_read_by_queries() -> None:
+def test_a_front_end_that_answers_remote_read_with_a_page_and_status_200_is_read_by_queries() -> (
+    None
+):
     def page_or_query(request: PostRequest) -> None:
-        request.send(200, "<!doctype html>", "text/html; charset=utf-8") if request.path == "/api/v1/read" else fake(request)
+        request.send(
+            200, "<!doctype html>", "text/html; charset=utf-8"
+        ) if request.path == "/api/v1/read" else fake(request)
 
     with answering(page_or_query) as server:
         found = choose_reader(HistorySettings(PrometheusServer(server.url)), PROBE)
@@ -99,15 +113,22 @@ def test_a_front_end_that_answers_remote_read_with_a_page_and_status_200_is_read
 def test_a_server_that_knows_samples_only_is_read_so() -> None:
     def samples_only(request: PostRequest) -> None:
         wants_chunks = request.path == "/api/v1/read" and request.body.endswith(b"\x10\x01")
-        request.send(400, "none of requested response types implemented", "text/plain") if wants_chunks else fake(request)
+        request.send(
+            400, "none of requested response types implemented", "text/plain"
+        ) if wants_chunks else fake(request)
 
     with answering(samples_only) as server:
-        assert choose_reader(HistorySettings(PrometheusServer(server.url)), PROBE).reader.name == "remote-read-samples"
+        assert (
+            choose_reader(HistorySettings(PrometheusServer(server.url)), PROBE).reader.name
+            == "remote-read-samples"
+        )
 
 
 @pytest.mark.parametrize("kind", READERS, ids=[kind.name for kind in READERS])
 def test_a_worker_opens_the_way_by_its_name(kind: type) -> None:
     with answering(fake) as server:
         way = open_reader(kind.name, HistorySettings(PrometheusServer(server.url)))  # type: ignore[attr-defined]
-        assert [one.labels for one in way.read(*(PROBE.selection, PROBE.start_ms, PROBE.end_ms))] == [{"a": "1"}]
+        assert [
+            one.labels for one in way.read(*(PROBE.selection, PROBE.start_ms, PROBE.end_ms))
+        ] == [{"a": "1"}]
         way.close()

@@ -1,4 +1,6 @@
-"""Replicas become one series without a sample counted twice, and series that cannot be distinguished are an error."""
+"""Replicas become one series without a sample counted twice, and series that cannot be
+distinguished are an error.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from tidegate.rollup.samples import Selection, SeriesSamples
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.series import identified
 
-SETTINGS = HistorySettings(PrometheusServer("http://x"), replica_labels=("replica",), external_labels=("cluster",))
+SETTINGS = HistorySettings(
+    PrometheusServer("http://x"), replica_labels=("replica",), external_labels=("cluster",)
+)
 SECOND = 1000
 
 
@@ -40,16 +44,24 @@ def test_the_metrics_name_and_external_labels_are_parsed_off() -> None:
 
 
 def test_the_name_stays_where_the_selection_gave_none() -> None:
-    (one,) = identified([series([1])], Selection("", matching={"__name__": "m|n"}), settings=SETTINGS)
+    (one,) = identified(
+        [series([1])], Selection("", matching={"__name__": "m|n"}), settings=SETTINGS
+    )
     assert one.labels == {"__name__": "m"}
 
 
 def test_series_are_sorted_by_their_labels() -> None:
-    assert [one.labels["user"] for one in merged(series([1], user="b"), series([1], user="a"))] == ["a", "b"]
+    assert [one.labels["user"] for one in merged(series([1], user="b"), series([1], user="a"))] == [
+        "a",
+        "b",
+    ]
 
 
 def test_of_two_whole_replicas_one_speaks() -> None:
-    ours, theirs = series(every(15, 0, 300), 1.0, replica="a"), series(every(15, 4, 300), 2.0, replica="b")
+    ours, theirs = (
+        series(every(15, 0, 300), 1.0, replica="a"),
+        series(every(15, 4, 300), 2.0, replica="b"),
+    )
     (one,) = merged(theirs, ours)
     assert one.times_ms.tolist() == ours.times_ms.tolist()
     assert set(one.values.tolist()) == {1.0}
@@ -65,30 +77,46 @@ def test_the_fuller_replica_speaks_and_the_other_fills_its_gaps() -> None:
 
 def test_replicas_that_scrape_at_the_same_times_give_each_time_once() -> None:
     whole = every(15, 0, 300)
-    (one,) = merged(series(without(whole, 60), 1.0, replica="a"), series(without(whole, 30, 90), 2.0, replica="b"))
+    (one,) = merged(
+        series(without(whole, 60), 1.0, replica="a"),
+        series(without(whole, 30, 90), 2.0, replica="b"),
+    )
     assert one.times_ms.tolist() == [int(at * SECOND) for at in whole]
     assert one.times_ms[one.values == 2.0].tolist() == [60 * SECOND]
 
 
 def test_a_clock_that_differs_a_little_never_makes_a_counter_fall() -> None:
     times = every(15, 0, 600)
-    # the second replica's clock is 3 s ahead, so at "its" time the counter has less than the first one's samples say
-    ours = SeriesSamples({"replica": "a"}, np.array(without(times, 150, 165)).astype(np.int64) * SECOND, np.array(without(times, 150, 165)))
-    theirs = SeriesSamples({"replica": "b"}, (np.array(times[:-4]) + 3).astype(np.int64) * SECOND, np.array(times[:-4]))
+    # the second replica's clock is 3 s ahead, so at "its" time the counter has less than the first
+    # one's samples say
+    ours = SeriesSamples(
+        {"replica": "a"},
+        np.array(without(times, 150, 165)).astype(np.int64) * SECOND,
+        np.array(without(times, 150, 165)),
+    )
+    theirs = SeriesSamples(
+        {"replica": "b"}, (np.array(times[:-4]) + 3).astype(np.int64) * SECOND, np.array(times[:-4])
+    )
     (one,) = merged(ours, theirs)
     assert len(one.times_ms) == len(times)
     assert (np.diff(one.values) >= 0).all()
 
 
 def test_whole_intervals_missing_at_either_end_are_filled() -> None:
-    (one,) = merged(series(every(15, 60, 240), 1.0, replica="a"), series([2, 17, 32, 47, 242, 257], 2.0, replica="b"))
+    (one,) = merged(
+        series(every(15, 60, 240), 1.0, replica="a"),
+        series([2, 17, 32, 47, 242, 257], 2.0, replica="b"),
+    )
     # at 47 s the first replica was due 2 s before: the interval between is not a missing one
     assert one.times_ms[one.values == 2.0].tolist() == [at * SECOND for at in (2, 17, 32, 242, 257)]
 
 
 def test_three_replicas_fill_each_others_gaps() -> None:
     whole = every(15, 0, 300)
-    found = [series(without(whole, gap, gap + 15), replica=name) for name, gap in (("a", 30), ("b", 90), ("c", 150))]
+    found = [
+        series(without(whole, gap, gap + 15), replica=name)
+        for name, gap in (("a", 30), ("b", 90), ("c", 150))
+    ]
     (one,) = merged(*found)
     assert one.times_ms.tolist() == [int(at * SECOND) for at in whole]
 
@@ -106,7 +134,10 @@ def test_two_series_at_once_that_only_an_external_label_distinguished_are_an_err
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 600)), min_size=1))
 def test_times_always_rise_and_come_from_a_replica(scrapes: list[tuple[str, int]]) -> None:
-    found = [series(sorted({at for name, at in scrapes if name == replica}), replica=replica) for replica in {name for name, _ in scrapes}]
+    found = [
+        series(sorted({at for name, at in scrapes if name == replica}), replica=replica)
+        for replica in {name for name, _ in scrapes}
+    ]
     (one,) = merged(*found)
     assert (np.diff(one.times_ms) > 0).all()
     assert {at // SECOND for at in one.times_ms.tolist()} <= {at for _, at in scrapes}

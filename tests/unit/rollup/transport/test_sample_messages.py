@@ -1,4 +1,6 @@
-"""The plain answer gives the samples it holds, whether they are cut out in bulk, stepped through or walked through."""
+"""The plain answer gives the samples it holds, whether they are cut out in bulk, stepped through or
+walked through.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def read(*series: bytes) -> StoredSeries:
 
 def same(found: StoredSeries, expected: Samples) -> bool:
     values = np.array([value for _, value in expected])
-    return found.times_ms.tolist() == [at for at, _ in expected] and np.array_equal(found.values, values, equal_nan=True)
+    return found.times_ms.tolist() == [at for at, _ in expected] and np.array_equal(
+        found.values, values, equal_nan=True
+    )
 
 
 @settings(max_examples=60)
@@ -55,12 +59,19 @@ def test_no_series_is_an_answer() -> None:
 
 
 def test_unknown_fields_among_samples_are_stepped_over() -> None:
-    message = time_series(A, STEADY[:2]) + varint_field(9, 1) + bytes_field(2, sample_bytes(*STEADY[2]) + varint_field(9, 1))
+    message = (
+        time_series(A, STEADY[:2])
+        + varint_field(9, 1)
+        + bytes_field(2, sample_bytes(*STEADY[2]) + varint_field(9, 1))
+    )
     assert same(read(message), STEADY[:3])
 
 
 def test_native_histograms_are_a_clear_error() -> None:
-    for message in (time_series(A, STEADY) + bytes_field(4, b""), time_series(A, []) + bytes_field(4, b"")):
+    for message in (
+        time_series(A, STEADY) + bytes_field(4, b""),
+        time_series(A, []) + bytes_field(4, b""),
+    ):
         with pytest.raises(Histograms):
             read(message)
 

@@ -1,4 +1,6 @@
-"""Selections say in PromQL what they are, and what presets and policies say in PromQL becomes a selection."""
+"""Selections say in PromQL what they are, and what presets and policies say in PromQL becomes a
+selection.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,15 @@ from tidegate.prometheus.queries import queries_of
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer
 from tidegate.rollup.samples import Selection, promql, selection_of
 
-matchers = st.dictionaries(st.text("abc_", min_size=1, max_size=3), st.text(max_size=20), max_size=3)
+matchers = st.dictionaries(
+    st.text("abc_", min_size=1, max_size=3), st.text(max_size=20), max_size=3
+)
 
 
 @given(st.from_regex("[a-z_:]{0,5}", fullmatch=True), matchers, matchers, matchers)
-def test_a_selection_comes_back(metric: str, equal: dict[str, str], matching: dict[str, str], excluding: dict[str, str]) -> None:
+def test_a_selection_comes_back(
+    metric: str, equal: dict[str, str], matching: dict[str, str], excluding: dict[str, str]
+) -> None:
     selection = Selection(metric, equal, matching, excluding)
     if metric or equal or matching or excluding:
         assert selection_of(promql(selection)) == selection
@@ -36,7 +42,10 @@ def test_every_query_of_the_presets_is_a_selection(preset: Preset) -> None:
         ("up", Selection("up")),
         (' up { a = "x" , b =~ "y.*", } ', Selection("up", {"a": "x"}, {"b": "y.*"})),
         ("{__name__='up',a!='x.y'}", Selection("up", {}, {}, {"a": r"x\.y"})),
-        (r'up{a="tab\t \x41\u00e9\101 \\ \" \n"}', Selection("up", {"a": 'tab\t A\u00e9A \\ " \n'})),
+        (
+            r'up{a="tab\t \x41\u00e9\101 \\ \" \n"}',
+            Selection("up", {"a": 'tab\t A\u00e9A \\ " \n'}),
+        ),
         (r"up{a=`\d`}", Selection("up", {"a": r"\d"})),
         ('up{a!~"x",a!~"y|z"}', Selection("up", {}, {}, {"a": "(?:x)|(?:y|z)"})),
         ('up{a="}"}', Selection("up", {"a": "}"})),
@@ -48,7 +57,19 @@ def test_plain_selectors_are_understood(query: str, selection: Selection) -> Non
 
 @pytest.mark.parametrize(
     "query",
-    ["", "{}", "rate(up[5m])", "up[5m]", "up offset 5m", "up + up", 'up{a="x"', 'up{a="x" b="y"}', 'up{a="x",a="y"}', "up{a=x}", "1"],
+    [
+        "",
+        "{}",
+        "rate(up[5m])",
+        "up[5m]",
+        "up offset 5m",
+        "up + up",
+        'up{a="x"',
+        'up{a="x" b="y"}',
+        'up{a="x",a="y"}',
+        "up{a=x}",
+        "1",
+    ],
 )
 def test_anything_else_is_refused_with_advice(query: str) -> None:
     with pytest.raises(InvalidResource):
