@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from math import ceil
-from statistics import median
 from typing import Any, Final
 
 import numpy as np
@@ -12,18 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from tidegate.rollup.fold.broker import LEAST_FACTOR, MOST_FACTOR
+from tidegate.rollup.report.evidence import calibrations, doubtful_members, recipes_of
 from tidegate.rollup.report.figures import (
     BrokerFigures,
-    Calibration,
     ContractUse,
-    DoubtfulMember,
     LoadPoint,
     MemberFigures,
     Origin,
     Period,
     Price,
-    Recipe,
     Recommendation,
     ReportFigures,
     Talker,
@@ -33,18 +29,21 @@ from tidegate.rollup.report.figures import (
     TrafficPoint,
 )
 from tidegate.rollup.report.period import (
+    CLIENT,
+    NIC,
     PeriodTables,
     Row,
     at_highest,
+    client_of,
     episodes_of,
     floored,
     grouped,
+    nic_of,
     period_tables,
+    share_of,
 )
 from tidegate.rollup.report.request import (
-    GIB,
     GRAINS,
-    ClientKey,
     MemberDirectory,
     Prices,
     Provenance,
@@ -53,21 +52,17 @@ from tidegate.rollup.report.request import (
     iso_time,
     total_of,
 )
-from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS, Direction
+from tidegate.rollup.schemas import FIVE_MINUTES_MS, Direction
 from tidegate.rollup.terms.sources import read_trail
 
-ENOUGH_COVERAGE = 0.95
-
 _DIRECTIONS: Final[tuple[Direction, ...]] = ("fetch", "produce")
-_CLIENT: Final = ("tier", "user", "client_id")
-_NIC: Final = ("broker", "direction")
 _BELOW_CONTRACT: Final = ("seconds_throttled", "seconds_relaxing")
 _STATES: Final = ("seconds_contract", "seconds_stepping", *_BELOW_CONTRACT)
 _TALKERS = 10
 _MOST_TRAFFIC_STEPS, _FEWEST_TRAFFIC_STEPS = 120, 24
 _TRAFFIC_POINTS = 2000  # of both directions: more would only make the page large
 _LOAD_STEPS = 48
-_NICS_DRAWN = 24
+NICS_DRAWN = 24
 
 
 def figures_of(request: ReportRequest) -> ReportFigures:
@@ -103,8 +98,8 @@ def figures_of(request: ReportRequest) -> ReportFigures:
         throttled_windows=_throttled_windows(tables, directory),
         recommendations=tuple(_recommendation(one, directory) for one in request.recommendations),
         five_minutes=tables.usage_5m is not None,
-        calibration=_calibrations(tables.usage_5m, brokers),
-        doubtful=_doubtful_members(tables, members),
+        calibration=calibrations(tables.usage_5m, brokers),
+        doubtful=doubtful_members(tables, members),
         recipes=recipes_of(request, members, brokers, uses),
         origin=_origin(request.provenance),
     )
@@ -131,15 +126,6 @@ def _origin(provenance: Provenance) -> Origin:
     )
 
 
-def _share(part: float, whole: float | None) -> float | None:
-    """The fraction; None of zero or of an unknown whole."""
-    return part / whole if whole else None
-
-
-def _client(row: Row) -> ClientKey:
-    return ClientKey(row["tier"], row["user"], row["client_id"])
-
-
 # Members, tiers and totals
 
 
@@ -152,7 +138,7 @@ def _member_figures(
     rows = list(
         grouped(
             usage,
-            (*_CLIENT, "direction"),
+            (*CLIENT, "direction"),
             sum=("bytes", "throttled_seconds", "over_contract_seconds", "deferred_bytes"),
             mean=("coverage",),
             count_distinct=("broker",),
@@ -161,9 +147,9 @@ def _member_figures(
     totals = _bytes_by_direction((row["direction"], row["bytes"]) for row in rows)
     figures = [
         MemberFigures(
-            member=directory.name(_client(row)),
+            member=directory.name(client_of(row)),
             level=directory.level(row["tier"]),
-            share=_share(row["bytes"], totals[row["direction"]]),
+            share=share_of(row["bytes"], totals[row["direction"]]),
             amount=prices.amount(row["direction"], row["bytes"]),
             brokers=row.pop("broker"),
             **row,
@@ -206,7 +192,7 @@ def _tier(members: Sequence[MemberFigures], total_bytes: int, row: Row) -> TierF
         direction=members[0].direction,
         members=len(members),
         bytes=moved,
-        share=_share(moved, total_bytes),
+        share=share_of(moved, total_bytes),
         amount=total_of(one.amount for one in members),
         throttled_seconds=sum(one.throttled_seconds for one in members),
         deferred_bytes=sum(one.deferred_bytes for one in members),
@@ -277,8 +263,8 @@ def _contract_use(tables: PeriodTables, directory: MemberDirectory) -> tuple[Con
     """
     exact = None if tables.usage_5m is None else _p95_rates(tables.usage_5m)
     found = []
-    for row in grouped(tables.usage, (*_CLIENT, "direction"), max=("peak_rate", "p95")):
-        contract = directory.contract(_client(row), row["direction"])
+    for row in grouped(tables.usage, (*CLIENT, "direction"), max=("peak_rate", "p95")):
+        contract = directory.contract(client_of(row), row["direction"])
         p95_rate = (
             row["p95"]
             if exact is None
@@ -286,16 +272,16 @@ def _contract_use(tables: PeriodTables, directory: MemberDirectory) -> tuple[Con
         )
         found.append(
             ContractUse(
-                member=directory.name(_client(row)),
+                member=directory.name(client_of(row)),
                 tier=row["tier"],
                 user=row["user"],
                 client_id=row["client_id"],
                 direction=row["direction"],
                 contract=contract,
                 p95_rate=p95_rate,
-                p95_share=None if p95_rate is None else _share(p95_rate, contract),
+                p95_share=None if p95_rate is None else share_of(p95_rate, contract),
                 peak_rate=row["peak_rate"],
-                peak_share=_share(row["peak_rate"], contract),
+                peak_share=share_of(row["peak_rate"], contract),
                 p95_is_bound=exact is None,
             )
         )
@@ -358,7 +344,7 @@ def _recommendation(one: RecommendedContract, directory: MemberDirectory) -> Rec
     change = (
         None
         if one.recommended is None
-        else _share(one.recommended - (one.contract or 0), one.contract)
+        else share_of(one.recommended - (one.contract or 0), one.contract)
     )
     return Recommendation(
         member=directory.name(one.client),
@@ -385,48 +371,44 @@ def _broker_figures(tables: PeriodTables) -> tuple[BrokerFigures, ...]:
     gaps.
     """
     finest, step_ms = tables.finest_brokers
-    busiest, limits = at_highest(finest, _NIC, "nic_bytes"), _last_limits(tables.brokers)
+    busiest, limits = at_highest(finest, NIC, "nic_bytes"), _last_limits(tables.brokers)
     byte_columns = ("nic_bytes", "client_bytes", "replication_bytes", "unattributed_bytes")
     rows = grouped(
         tables.brokers,
-        _NIC,
+        NIC,
         sum=(*byte_columns, "over_limit_seconds"),
         count_distinct=("window_start",),
     )
     found = []
-    for row in sorted(rows, key=_nic):
-        limit, window = limits.get(_nic(row)), busiest[_nic(row)]
+    for row in sorted(rows, key=nic_of):
+        limit, window = limits.get(nic_of(row)), busiest[nic_of(row)]
         mean_rate = row["nic_bytes"] / (row["window_start"] * tables.grain_ms / 1000)
         busiest_rate = window["nic_bytes"] / (step_ms / 1000)
         found.append(
             BrokerFigures(
-                **{name: row[name] for name in (*_NIC, *byte_columns, "over_limit_seconds")},
+                **{name: row[name] for name in (*NIC, *byte_columns, "over_limit_seconds")},
                 limit=limit,
                 mean_rate=mean_rate,
-                mean_share=_share(mean_rate, limit),
+                mean_share=share_of(mean_rate, limit),
                 busiest_start=iso_time(window["window_start"]),
                 busiest_seconds=step_ms // 1000,
                 busiest_rate=busiest_rate,
-                busiest_share=_share(busiest_rate, limit),
+                busiest_share=share_of(busiest_rate, limit),
                 headroom_rate=None if limit is None else limit - busiest_rate,
             )
         )
     return tuple(found)
 
 
-def _nic(row: Row) -> tuple[Any, ...]:
-    return row["broker"], row["direction"]
-
-
 def _last_limits(brokers: pa.Table) -> Mapping[tuple[Any, ...], int]:
     """Of each NIC the limit of its last window that has one."""
     known = brokers.filter(pc.is_valid(brokers["limit"]))
-    last = at_highest(known, _NIC, "window_start")
-    rows = grouped(known, (*_NIC, "window_start"), max=("limit",))
+    last = at_highest(known, NIC, "window_start")
+    rows = grouped(known, (*NIC, "window_start"), max=("limit",))
     return {
-        _nic(row): row["limit"]
+        nic_of(row): row["limit"]
         for row in rows
-        if row["window_start"] == last[_nic(row)]["window_start"]
+        if row["window_start"] == last[nic_of(row)]["window_start"]
     }
 
 
@@ -471,7 +453,7 @@ def _load_points(tables: PeriodTables, brokers: Sequence[BrokerFigures]) -> tupl
     )
     limits = {
         (one.broker, one.direction): one.limit
-        for one in fullest[:_NICS_DRAWN]
+        for one in fullest[:NICS_DRAWN]
         if one.limit is not None
     }
     finest, window_ms = tables.finest_brokers
@@ -484,12 +466,12 @@ def _load_points(tables: PeriodTables, brokers: Sequence[BrokerFigures]) -> tupl
     step_ms = _step_ms(tables, window_ms, _LOAD_STEPS)
     stepped = floored(drawn, step_ms, origin_ms=tables.start_ms)
     stepped = stepped.append_column("busiest", stepped["nic_bytes"])
-    rows = list(grouped(stepped, ("window_start", *_NIC), sum=("nic_bytes",), max=("busiest",)))
+    rows = list(grouped(stepped, ("window_start", *NIC), sum=("nic_bytes",), max=("busiest",)))
     rows.sort(key=lambda row: (row["broker"], row["direction"], row["window_start"]))
     return tuple(
-        _load(row, tables, step_ms, window_ms, limits[_nic(row)])
+        _load(row, tables, step_ms, window_ms, limits[nic_of(row)])
         for row in rows
-        if _nic(row) in limits
+        if nic_of(row) in limits
     )
 
 
@@ -503,9 +485,9 @@ def _load(row: Row, tables: PeriodTables, step_ms: int, window_ms: int, limit: i
         direction=row["direction"],
         nic_bytes=row["nic_bytes"],
         rate=rate,
-        share=_share(rate, limit),
+        share=share_of(rate, limit),
         busiest_rate=busiest,
-        busiest_share=_share(busiest, limit),
+        busiest_share=share_of(busiest, limit),
     )
 
 
@@ -548,163 +530,3 @@ def _throttled_windows(
         )
         for row in rows
     )
-
-
-# What is counted, what is estimated, and how far estimates were scaled
-
-
-def _calibrations(
-    usage_5m: pa.Table | None, brokers: Sequence[BrokerFigures]
-) -> tuple[Calibration, ...]:
-    """A line for each broker and direction; without the 5-minute rows the factors are unknown."""
-    factors: defaultdict[tuple[Any, ...], list[float | None]] = defaultdict(list)
-    if usage_5m is not None:
-        # the factor of a window is the same for every user, and None if there was none
-        for row in grouped(usage_5m, (*_NIC, "window_start"), max=("calibration",)):
-            factors[_nic(row)].append(row["calibration"])
-    return tuple(_calibration(nic, factors[nic.broker, nic.direction]) for nic in brokers)
-
-
-def _calibration(nic: BrokerFigures, factors: Sequence[float | None]) -> Calibration:
-    known = [factor for factor in factors if factor is not None]
-    return Calibration(
-        broker=nic.broker,
-        direction=nic.direction,
-        windows=len(factors),
-        unscaled_windows=len(factors) - len(known),
-        bounded_windows=sum(not LEAST_FACTOR < factor < MOST_FACTOR for factor in known),
-        lowest_factor=min(known, default=None),
-        median_factor=median(known) if known else None,
-        highest_factor=max(known, default=None),
-        unattributed_bytes=nic.unattributed_bytes,
-        unattributed_share=_share(nic.unattributed_bytes, nic.client_bytes),
-    )
-
-
-def _doubtful_members(
-    tables: PeriodTables, members: Sequence[MemberFigures]
-) -> tuple[DoubtfulMember, ...]:
-    """Members that were never scaled to a broker's count, or have a window with too few of its
-    samples; most bytes first.
-    """
-    rows = grouped(tables.usage, (*_CLIENT, "direction"), min=("coverage",))
-    coverages = {(_client(row), row["direction"]): row["coverage"] for row in rows}
-    unscaled: set[tuple[str, str, str]] = set()
-    if tables.usage_5m is not None:
-        for row in grouped(
-            tables.usage_5m, ("user", "client_id", "direction"), max=("calibration",)
-        ):
-            if row["calibration"] is None:
-                unscaled.add((row["user"], row["client_id"], row["direction"]))
-    found = []
-    for one in members:
-        coverage = coverages[ClientKey(one.tier, one.user, one.client_id), one.direction]
-        never_scaled = (one.user, one.client_id, one.direction) in unscaled
-        if never_scaled or coverage < ENOUGH_COVERAGE:
-            found.append(
-                DoubtfulMember(
-                    one.member, one.tier, one.direction, one.bytes, coverage, never_scaled
-                )
-            )
-    return tuple(found)
-
-
-# How to reproduce numbers by hand: SQL on the usage tables, and selectors of the series in
-# Prometheus. No query is run here. The SQL is for DuckDB, with the store's files as tables of these
-# names.
-
-
-_CALIBRATED = (
-    "For each broker and 5-minute window: the sum of the gauge's samples times their intervals, "
-    "times the growth of the broker's own byte "
-    "counter, divided by that sum over all users. The result is `bytes` of usage_5m, and "
-    "`calibration` the factor."
-)
-_COUNTED = (
-    "Query Prometheus for the raw samples of the series below, `selector[1h]` at the end of each "
-    "hour. Sum up each sample less the one "
-    "before it; where that is negative the counter was reset, and the sample itself counts. "
-    "`increase()` extrapolates and gives another "
-    "number."
-)
-
-
-def recipes_of(
-    request: ReportRequest,
-    members: Sequence[MemberFigures],
-    brokers: Sequence[BrokerFigures],
-    uses: Sequence[ContractUse],
-) -> tuple[Recipe, ...]:
-    """One for each kind of number, about the largest of its kind."""
-    exact = [use for use in uses if not use.p95_is_bound and use.p95_rate is not None]
-    fullest = sorted(brokers, key=lambda nic: -nic.nic_bytes)
-    return (
-        *(_member_recipe(request, one) for one in members[:1]),
-        *(price for one in members[:1] for price in _price_recipe(request, one)),
-        *(_nic_recipe(request, nic) for nic in fullest[:1]),
-        *(_p95_recipe(request, use) for use in exact[:1]),
-        Recipe("a member's bytes in a 5-minute window", "", _CALIBRATED),
-        Recipe("bytes of a broker's NIC, and the broker's own count of client bytes", "", _COUNTED),
-        *(Recipe(series.what, "", series.selector) for series in request.provenance.series),
-    )
-
-
-def _member_recipe(request: ReportRequest, one: MemberFigures) -> Recipe:
-    client = {
-        '"user"': one.user,
-        "client_id": one.client_id,
-        "tier": one.tier,
-        "direction": one.direction,
-    }
-    query = _select("sum(bytes)", _table("usage", request), [*_equal(client), *_during(request)])
-    return Recipe(f"bytes of {one.member}, {one.direction}", str(one.bytes), query)
-
-
-def _price_recipe(request: ReportRequest, one: MemberFigures) -> Iterator[Recipe]:
-    for direction, price in request.prices.per_gib.items():
-        if direction == one.direction:
-            how = f"{one.bytes} / {GIB} x {price}, rounded half up to hundredths"
-            yield Recipe(f"price of {one.member}, {direction}", str(one.amount), how)
-
-
-def _nic_recipe(request: ReportRequest, nic: BrokerFigures) -> Recipe:
-    which = [f"broker = {nic.broker}", *_equal({"direction": nic.direction}), *_during(request)]
-    query = _select("sum(nic_bytes)", _table("broker", request), which)
-    return Recipe(f"bytes of broker {nic.broker}'s NIC, {nic.direction}", str(nic.nic_bytes), query)
-
-
-def _p95_recipe(request: ReportRequest, use: ContractUse) -> Recipe:
-    # quantile_disc is the nearest rank in DuckDB
-    client = {'"user"': use.user, "client_id": use.client_id, "direction": use.direction}
-    each = _select(
-        "quantile_disc(bytes, 0.95) AS q",
-        "usage_5m",
-        [*_equal(client), "samples > 0", *_during(request)],
-    )
-    query = " ".join(
-        ("SELECT", f"max(q) / {FIVE_MINUTES_MS // 1000}.0", "FROM", f"({each} GROUP BY broker)")
-    )
-    return Recipe(
-        f"p95 of {use.member}, {use.direction}, in bytes per second", str(use.p95_rate), query
-    )
-
-
-def _table(name: str, request: ReportRequest) -> str:
-    return f"{name}_{'1h' if request.tables.grain_ms == HOUR_MS else '1d'}"
-
-
-def _select(what: str, table: str, conditions: Sequence[str]) -> str:
-    return " ".join(("SELECT", what, "FROM", table, "WHERE", " AND ".join(conditions)))
-
-
-def _equal(columns: Mapping[str, str]) -> Iterator[str]:
-    for column, value in columns.items():
-        text = value.replace("'", "''")
-        yield f"{column} = '{text}'"
-
-
-def _during(request: ReportRequest) -> tuple[str, str]:
-    start, end = (
-        f"TIMESTAMPTZ '{iso_time(at_ms)}'" for at_ms in (request.start_ms, request.end_ms)
-    )
-    return f"window_start >= {start}", f"window_start < {end}"

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from tidegate.rollup.fold.broker import LEAST_FACTOR, MOST_FACTOR
 from tidegate.rollup.report import plots
-from tidegate.rollup.report.compute import ENOUGH_COVERAGE
+from tidegate.rollup.report.evidence import ENOUGH_COVERAGE
 from tidegate.rollup.report.figures import ReportFigures
 from tidegate.rollup.report.request import GIB
 from tidegate.rollup.report.sheets import (

@@ -4,18 +4,20 @@ throttle episodes of the audit trail.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.errors import InvalidResource
 from tidegate.rollup.report.figures import Episode, EpisodeSpan
-from tidegate.rollup.report.request import GRAINS, ReportRequest, iso_time
+from tidegate.rollup.report.request import GRAINS, ClientKey, ReportRequest, iso_time
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
 from tidegate.rollup.terms.sources import Trail, Written
 
 Row = dict[str, Any]
+CLIENT: Final = ("tier", "user", "client_id")
+NIC: Final = ("broker", "direction")
 
 _SHORT_MS = 6 * HOUR_MS  # 72 windows of 5 minutes: bars that are still wide enough to point at
 _WINDOW = "window_start"
@@ -148,6 +150,21 @@ def _bytes_by_tier(usage: pa.Table) -> Mapping[tuple[int, str, str], int]:
     return {
         (row["hour"], row["tier"], row["direction"]): row["bytes"] for row in rows if row["bytes"]
     }
+
+
+def client_of(row: Row) -> ClientKey:
+    """The client that a row is of."""
+    return ClientKey(row["tier"], row["user"], row["client_id"])
+
+
+def nic_of(row: Row) -> tuple[Any, ...]:
+    """The broker and the direction that a row is of."""
+    return row["broker"], row["direction"]
+
+
+def share_of(part: float, whole: float | None) -> float | None:
+    """The fraction; None of zero or of an unknown whole."""
+    return part / whole if whole else None
 
 
 def grouped(table: pa.Table, keys: Sequence[str], **columns: Sequence[str]) -> Iterator[Row]:

@@ -1,0 +1,190 @@
+"""What a reader needs to believe a report: how far estimates were scaled, which members are doubtful,
+and how to reproduce numbers by hand.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+import pyarrow as pa
+
+from tidegate.rollup.fold.broker import LEAST_FACTOR, MOST_FACTOR
+from tidegate.rollup.report.figures import (
+    BrokerFigures,
+    Calibration,
+    ContractUse,
+    DoubtfulMember,
+    MemberFigures,
+    Recipe,
+)
+from tidegate.rollup.report.period import (
+    CLIENT,
+    NIC,
+    PeriodTables,
+    client_of,
+    grouped,
+    nic_of,
+    share_of,
+)
+from tidegate.rollup.report.request import GIB, ClientKey, ReportRequest, iso_time
+from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
+
+ENOUGH_COVERAGE = 0.95
+
+
+def calibrations(
+    usage_5m: pa.Table | None, brokers: Sequence[BrokerFigures]
+) -> tuple[Calibration, ...]:
+    """A line for each broker and direction; without the 5-minute rows the factors are unknown."""
+    factors: defaultdict[tuple[Any, ...], list[float | None]] = defaultdict(list)
+    if usage_5m is not None:
+        # the factor of a window is the same for every user, and None if there was none
+        for row in grouped(usage_5m, (*NIC, "window_start"), max=("calibration",)):
+            factors[nic_of(row)].append(row["calibration"])
+    return tuple(_calibration(nic, factors[nic.broker, nic.direction]) for nic in brokers)
+
+
+def _calibration(nic: BrokerFigures, factors: Sequence[float | None]) -> Calibration:
+    known = [factor for factor in factors if factor is not None]
+    return Calibration(
+        broker=nic.broker,
+        direction=nic.direction,
+        windows=len(factors),
+        unscaled_windows=len(factors) - len(known),
+        bounded_windows=sum(not LEAST_FACTOR < factor < MOST_FACTOR for factor in known),
+        lowest_factor=min(known, default=None),
+        median_factor=median(known) if known else None,
+        highest_factor=max(known, default=None),
+        unattributed_bytes=nic.unattributed_bytes,
+        unattributed_share=share_of(nic.unattributed_bytes, nic.client_bytes),
+    )
+
+
+def doubtful_members(
+    tables: PeriodTables, members: Sequence[MemberFigures]
+) -> tuple[DoubtfulMember, ...]:
+    """Members that were never scaled to a broker's count, or have a window with too few of its
+    samples; most bytes first.
+    """
+    rows = grouped(tables.usage, (*CLIENT, "direction"), min=("coverage",))
+    coverages = {(client_of(row), row["direction"]): row["coverage"] for row in rows}
+    unscaled: set[tuple[str, str, str]] = set()
+    if tables.usage_5m is not None:
+        for row in grouped(
+            tables.usage_5m, ("user", "client_id", "direction"), max=("calibration",)
+        ):
+            if row["calibration"] is None:
+                unscaled.add((row["user"], row["client_id"], row["direction"]))
+    found = []
+    for one in members:
+        coverage = coverages[ClientKey(one.tier, one.user, one.client_id), one.direction]
+        never_scaled = (one.user, one.client_id, one.direction) in unscaled
+        if never_scaled or coverage < ENOUGH_COVERAGE:
+            found.append(
+                DoubtfulMember(
+                    one.member, one.tier, one.direction, one.bytes, coverage, never_scaled
+                )
+            )
+    return tuple(found)
+
+
+# How to reproduce numbers by hand: SQL on the usage tables, and selectors of the series in
+# Prometheus. No query is run here. The SQL is for DuckDB, with the store's files as tables of these
+# names.
+
+
+_CALIBRATED = (
+    "For each broker and 5-minute window: the sum of the gauge's samples times their intervals, "
+    "times the growth of the broker's own byte "
+    "counter, divided by that sum over all users. The result is `bytes` of usage_5m, and "
+    "`calibration` the factor."
+)
+_COUNTED = (
+    "Query Prometheus for the raw samples of the series below, `selector[1h]` at the end of each "
+    "hour. Sum up each sample less the one "
+    "before it; where that is negative the counter was reset, and the sample itself counts. "
+    "`increase()` extrapolates and gives another "
+    "number."
+)
+
+
+def recipes_of(
+    request: ReportRequest,
+    members: Sequence[MemberFigures],
+    brokers: Sequence[BrokerFigures],
+    uses: Sequence[ContractUse],
+) -> tuple[Recipe, ...]:
+    """One for each kind of number, about the largest of its kind."""
+    exact = [use for use in uses if not use.p95_is_bound and use.p95_rate is not None]
+    fullest = sorted(brokers, key=lambda nic: -nic.nic_bytes)
+    return (
+        *(_member_recipe(request, one) for one in members[:1]),
+        *(price for one in members[:1] for price in _price_recipe(request, one)),
+        *(_nic_recipe(request, nic) for nic in fullest[:1]),
+        *(_p95_recipe(request, use) for use in exact[:1]),
+        Recipe("a member's bytes in a 5-minute window", "", _CALIBRATED),
+        Recipe("bytes of a broker's NIC, and the broker's own count of client bytes", "", _COUNTED),
+        *(Recipe(series.what, "", series.selector) for series in request.provenance.series),
+    )
+
+
+def _member_recipe(request: ReportRequest, one: MemberFigures) -> Recipe:
+    client = {
+        '"user"': one.user,
+        "client_id": one.client_id,
+        "tier": one.tier,
+        "direction": one.direction,
+    }
+    query = _select("sum(bytes)", _table("usage", request), [*_equal(client), *_during(request)])
+    return Recipe(f"bytes of {one.member}, {one.direction}", str(one.bytes), query)
+
+
+def _price_recipe(request: ReportRequest, one: MemberFigures) -> Iterator[Recipe]:
+    for direction, price in request.prices.per_gib.items():
+        if direction == one.direction:
+            how = f"{one.bytes} / {GIB} x {price}, rounded half up to hundredths"
+            yield Recipe(f"price of {one.member}, {direction}", str(one.amount), how)
+
+
+def _nic_recipe(request: ReportRequest, nic: BrokerFigures) -> Recipe:
+    which = [f"broker = {nic.broker}", *_equal({"direction": nic.direction}), *_during(request)]
+    query = _select("sum(nic_bytes)", _table("broker", request), which)
+    return Recipe(f"bytes of broker {nic.broker}'s NIC, {nic.direction}", str(nic.nic_bytes), query)
+
+
+def _p95_recipe(request: ReportRequest, use: ContractUse) -> Recipe:
+    # quantile_disc is the nearest rank in DuckDB
+    client = {'"user"': use.user, "client_id": use.client_id, "direction": use.direction}
+    each = _select(
+        "quantile_disc(bytes, 0.95) AS q",
+        "usage_5m",
+        [*_equal(client), "samples > 0", *_during(request)],
+    )
+    query = " ".join(
+        ("SELECT", f"max(q) / {FIVE_MINUTES_MS // 1000}.0", "FROM", f"({each} GROUP BY broker)")
+    )
+    return Recipe(
+        f"p95 of {use.member}, {use.direction}, in bytes per second", str(use.p95_rate), query
+    )
+
+
+def _table(name: str, request: ReportRequest) -> str:
+    return f"{name}_{'1h' if request.tables.grain_ms == HOUR_MS else '1d'}"
+
+
+def _select(what: str, table: str, conditions: Sequence[str]) -> str:
+    return " ".join(("SELECT", what, "FROM", table, "WHERE", " AND ".join(conditions)))
+
+
+def _equal(columns: Mapping[str, str]) -> Iterator[str]:
+    for column, value in columns.items():
+        text = value.replace("'", "''")
+        yield f"{column} = '{text}'"
+
+
+def _during(request: ReportRequest) -> tuple[str, str]:
+    start, end = (
+        f"TIMESTAMPTZ '{iso_time(at_ms)}'" for at_ms in (request.start_ms, request.end_ms)
+    )
+    return f"window_start >= {start}", f"window_start < {end}"
