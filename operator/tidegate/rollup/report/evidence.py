@@ -1,6 +1,4 @@
-"""What a reader needs to believe a report: how far estimates were scaled, which members are doubtful,
-and how to reproduce numbers by hand.
-"""
+"""What makes a report credible: how estimates were scaled, doubtful members, recipes by hand."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
