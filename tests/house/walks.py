@@ -243,9 +243,14 @@ def _matcher(message: bytes, part: Any) -> Callable[[Mapping[str, str]], bool]:
 
 
 def decide_time() -> dict[str, object]:
-    """The median of the benchmark's rounds, of the same world, everything new."""
-    from bench.control.core import observation, timed
+    """The median of the benchmark's rounds, of the same world, everything new.
 
+    Garbage is collected as rarely as in the operator; the benchmark measures so too.
+    """
+    from bench.control.core import observation, timed
+    from tidegate.main import tune_collector
+
+    tune_collector()
     _, seconds = timed(observation())
     return {
         "milliseconds": round(median(seconds) * 1000, 1),

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
@@ -188,6 +189,11 @@ def test_the_lines_kept_for_shallow_clones_are_those_of_the_commit(tmp_path: Pat
     if not (ROOT / ".git").exists():
         pytest.skip("no git repository here")
     assert house.lines_before(ROOT) == house.LINES_BEFORE
+
+
+def test_lines_before_and_now_are_counted_at_the_width_of_the_formatter() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert settings["tool"]["ruff"]["line-length"] == house.COLUMNS
 
 
 @pytest.mark.parametrize(
