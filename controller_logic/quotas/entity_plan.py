@@ -109,11 +109,11 @@ def plan_entity(
 def first_write(
     stored: StoredQuota, contract: Contract | None, scaling: QuotaScaling | None, rules: EntityRules
 ) -> QuotaWrite | None:
-    """All first quotas of an entity in one write, the same as `plan_entity` makes key by key.
+    """All keys in one write, where the entity has neither quota nor ledger record.
 
-    A cluster that Tidegate meets for the first time has thousands of these. None = it takes a plan.
-    Not for an entity that load holds below its contract, nor for one that a default entity's quota
-    holds already: see `precedence.py`.
+    The same as `plan_entity` makes key by key; a cluster that Tidegate meets for the first time has
+    thousands of these. None = it takes a plan. Not for an entity that load holds below its
+    contract, nor for one that a default entity's quota holds already: see `precedence.py`.
     """
     if stored.values or stored.ledger is not None or stored.problem is not None:
         return None
