@@ -58,9 +58,7 @@ _NOT_NEEDED_TO_RESTORE = frozenset(
 
 
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
-    """Decide what to write now, what to report, and what to remember. See the module's docstring
-    for the order of steps.
-    """
+    """Decide what to write, report and remember; the module's docstring has the order of steps."""
     advised = _advised(observation, memory)
     memory = replace(memory, advised=advised)
     overridden = apply_overrides(advised.tiers, observation.overrides, observation.now_seconds)
@@ -87,9 +85,7 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
 
 
 def _advised(observation: Observation, memory: Memory) -> Recommendations:
-    """Contracts as usage makes them; without usage, without all tiers, or on the way out they are
-    as declared.
-    """
+    """Contracts as usage makes them; as declared without usage or all tiers, or when deleting."""
     if observation.usage is None or observation.tiers is None or observation.policy.deleting:
         return Recommendations(observation.tiers)
     policy = observation.policy
@@ -119,9 +115,7 @@ def _decide(observation: Observation, flows: Flows, memory: Memory) -> tuple[Dec
 def settle(
     memory: Memory, decision: Decision, applied: Collection[Entity], *, now_seconds: float
 ) -> Memory:
-    """The memory after the writes to `applied` really happened: the budget is charged and repairs
-    are counted.
-    """
+    """The memory after the writes to `applied` happened: budget charged, repairs counted."""
     written = [write for write in decision.writes if write.entity in applied]
     if not written:
         return memory
@@ -139,8 +133,7 @@ def settle(
 
 
 def holds_of(observation: Observation, memory: Memory) -> tuple[tuple[Hold, ...], Memory]:
-    """Every reason to write nothing in this pass, with the memory of since when each has been there
-    without a break.
+    """Every reason to write nothing in this pass, with the memory of since when each lasts.
 
     Restoring needs the quota store only, so a policy that is being deleted is not held up by
     missing leaders or resources.
@@ -305,9 +298,7 @@ def _member_reports(
 def _member_notes(
     members: tuple[MemberReport, ...], skews: Sequence[float | None]
 ) -> Iterator[Note]:
-    """Overlaps, and leaders so uneven that one number per broker fits badly where the number
-    depends on them.
-    """
+    """Overlaps, and leaders too uneven for one number per broker where it depends on them."""
     for member, skew in zip(members, skews, strict=True):
         if member.state is _OVERLAPPING:
             yield Note(
@@ -355,9 +346,7 @@ def _with_deferred(decision: Decision, admission: budget.Admission) -> Decision:
 
 
 def _held(observation: Observation, wanted: Desired, holds: tuple[Hold, ...]) -> Decision:
-    """Reports of what is known, and no write at all. A deleting policy is not finished while it is
-    held.
-    """
+    """Reports and no write. A deleting policy is not finished while it is held."""
     hold = holds[0] if holds else None
     circumstances = Circumstances(observation.policy, observation.quotas, hold)
     members = _member_reports(wanted, Plan({}), circumstances)
@@ -376,9 +365,7 @@ def _held(observation: Observation, wanted: Desired, holds: tuple[Hold, ...]) ->
 def _leave_everything(
     observation: Observation, wanted: Desired, holds: tuple[Hold, ...]
 ) -> Decision:
-    """A policy that may not write is deleted: nothing is given back, and a note gives the command
-    that does it.
-    """
+    """A policy that may not write is deleted: give nothing back, and note the command that does."""
     policy = observation.policy
     left = len(our_entities(observation.quotas, policy)) if observation.quotas is not None else None
     why = "paused" if policy.paused else "in mode Observe"

@@ -21,8 +21,7 @@ from controller_logic.throttle.pressure import Pressure, Watched
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """What one pass hands to the next. Losing it is safe: steps and budget are recovered from the
-    ledger.
+    """What one pass hands to the next; if it is lost, steps and budget come from the ledger.
 
     `charged` holds (time, number of charged entity writes), oldest first, of the write budget's
     last period. `removals` is what the guard against mass removals needs; `held_since` is since
@@ -55,10 +54,10 @@ class LevelState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LevelReport:
-    """One level with members. `because` says which broker's load began the throttling; empty = not
-    throttled, or it is not remembered.
+    """One level with members, of which `below_contract` are throttled now.
 
-    `below_contract` of the `members` are throttled now.
+    `because` says which broker's load began the throttling; empty = not throttled, or not
+    remembered.
     """
 
     level: Level

@@ -1,5 +1,4 @@
-"""The words of the control pass as immutable values: what is declared, what is observed, what is
-written.
+"""The words of the control pass as immutable values: what is declared, observed and written.
 
 Byte rates are integers in bytes per second and always per broker unless the name says otherwise;
 times are seconds since the epoch as the caller's clock gave them. Nothing here computes: see the
@@ -19,13 +18,10 @@ from controller_logic.value import value
 
 
 class Default(Enum):
-    """Kafka's default entity, as a value of its own, so that a real user called `<default>` stays a
-    plain string.
-    """
+    """Kafka's default entity; an own value, so that a user called `<default>` stays a string."""
 
-    __hash__ = (
-        object.__hash__
-    )  # an enum's own is a Python call, and entities are looked up thousands of times in a pass
+    # an enum's own is a Python call, and entities are looked up thousands of times in a pass
+    __hash__ = object.__hash__
 
     DEFAULT = "<default>"
 
@@ -41,11 +37,10 @@ class _EntityParts(NamedTuple):
 
 
 class Entity(_EntityParts):
-    """Whom a quota is for: a user, a client id, or the pair; each may be Kafka's default entity;
-    None = not part of it.
+    """Whom a quota is for: a user, a client id, or the pair; each part may be Kafka's default.
 
-    A tuple, because a pass looks entities up thousands of times, and a tuple is hashed and compared
-    without a call.
+    None = not part of it. A tuple, because a pass looks entities up thousands of times, and a tuple
+    is hashed and compared without a call.
     """
 
     __slots__ = ()
@@ -73,9 +68,7 @@ class Entity(_EntityParts):
 
     @property
     def sort_key(self) -> str:
-        """An order for people: absent, then default, then names; a user comes before the same
-        user's clients.
-        """
+        """An order for people: absent, default, then names; a user before that user's clients."""
         user, client = self
         first = "" if user is None else "1" if user is _DEFAULT else f"2{user}"
         return (
@@ -87,16 +80,14 @@ class Entity(_EntityParts):
         )
 
 
-# The closed lists of words that resources, ledger and decisions share. What they mean is said where
-# they are used.
+# The closed lists of words that resources, ledger and decisions share.
 
 
 class QuotaKey(StrEnum):
     """The four client quota keys by Kafka's own names; byte rates are per broker."""
 
-    __hash__ = (
-        str.__hash__
-    )  # an enum's own is a Python call, and these are looked up a hundred thousand times in a pass
+    # an enum's own is a Python call, and these are looked up a hundred thousand times in a pass
+    __hash__ = str.__hash__
 
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
@@ -133,9 +124,7 @@ class ScalingMethod(StrEnum):
 
 
 class Speed(StrEnum):
-    """How an entity moves to its throttled rate: by safe steps, or by drain-then-set where that is
-    safe.
-    """
+    """How an entity moves to its throttled rate: by safe steps, or by drain-then-set where safe."""
 
     LADDER = "Ladder"
     DRAIN = "Drain"
@@ -151,8 +140,7 @@ class RateForm(StrEnum):
     TOTAL = "total"
 
 
-# What was measured of brokers and clients, as immutable values: NICs, and bytes and throttling by
-# client.
+# What was measured: NICs of brokers, and bytes and throttling by client.
 #
 # Rates are bytes per second as floats, because they are measurements; times are seconds since the
 # epoch and belong to the sample, not to the moment of the question. Nothing here judges whether a
@@ -170,9 +158,7 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NicSpan:
-    """Mean rate of one broker's NIC between two neighbouring samples of its counter; `at_seconds`
-    is the later sample's time.
-    """
+    """Mean rate of one broker's NIC between two neighbouring samples; `at_seconds` of the later."""
 
     at_seconds: float
     seconds: float
@@ -222,8 +208,7 @@ class Readings:
     problems: tuple[ReadingProblem, ...] = ()
 
 
-# The one translation between what clients do, the quota that limits it, and the direction of a NIC:
-# they fetch egress and produce ingress.
+# The one translation between fetch and produce, quota keys, and directions of a NIC.
 BYTE_RATE_OF = {"fetch": QuotaKey.CONSUMER_BYTE_RATE, "produce": QuotaKey.PRODUCER_BYTE_RATE}
 KEY_OF = {Direction.EGRESS: BYTE_RATE_OF["fetch"], Direction.INGRESS: BYTE_RATE_OF["produce"]}
 DIRECTION_OF = {key: direction for direction, key in KEY_OF.items()}
@@ -232,15 +217,12 @@ BYTE_RATE_KEYS = frozenset(DIRECTION_OF)
 RateKey = tuple[Entity, Direction]
 
 
-# What people declare of the brokers' NICs: limits above which tiers are throttled, and the NICs'
-# own speeds.
+# What people declare of the brokers' NICs: limits above which tiers are throttled, and speeds.
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimit:
-    """How much may go through one broker's NIC, and its own speed, in bytes/s. None = no limit that
-    way; speed not known.
-    """
+    """A broker's limits and its NIC's own speed, in bytes/s. None = no limit; speed not known."""
 
     egress: int | None = None
     ingress: int | None = None
@@ -256,8 +238,9 @@ class BrokerLimit:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:
-    """The limit of every broker, and of those that have one of their own; there, what is unset is
-    as for the others already.
+    """The limit of every broker, and of the brokers that have one of their own.
+
+    What an exception does not set is already filled in from `everywhere`.
     """
 
     everywhere: BrokerLimit = BrokerLimit()
@@ -267,17 +250,15 @@ class BrokerLimits:
         return self.exceptions.get(broker, self.everywhere)
 
 
-# What usage tables say of the members of tiers, and how contracts may follow from it, as values.
+# What usage tables say of the members of tiers, and how contracts may follow from it.
 #
-# The figures are made by a rollup Job from tables of five minutes; nothing here computes them, and
-# no one here asks whether they are still good: who puts usage into an observation has made sure of
-# that.
+# The figures are made by a rollup Job from tables of five minutes. Whoever puts usage into an
+# observation has made sure that they are still good.
 
 
 @dataclass(frozen=True, slots=True)
 class DirectionUsage:
-    """What one entity moved one way over the whole window that was asked for. Rates are bytes per
-    second, means of five minutes each.
+    """What one entity moved one way over the whole window; bytes/s, means of five minutes each.
 
     `p99_total` is what 99 % of all five minutes stayed under, on all brokers together;
     `p99_busiest` the same on the broker where it is highest; `brokers` how many brokers the entity
@@ -294,8 +275,7 @@ class DirectionUsage:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The figures of every entity that a member names, by entity and byte rate; an entity without
-    any is not in it.
+    """Usage by entity and byte rate; an entity without figures is absent.
 
     `days` is how long the window was, `until_seconds` when it ended.
     """
@@ -307,9 +287,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class AdviceTerms:
-    """What a policy says of recommendations. `max_change_percent` None = they are shown and never
-    applied.
-    """
+    """A policy's terms for recommendations. `max_change_percent` None = shown, never applied."""
 
     headroom_percent: int = 30
     max_change_percent: int | None = None
@@ -317,8 +295,7 @@ class AdviceTerms:
 
 @value(frozen=True, slots=True)
 class Advice:
-    """What usage says of one byte rate of one member's contract, in the contract's own form and
-    bytes per second.
+    """What usage says of one byte rate of a contract, in the contract's form and bytes/s.
 
     `recommended` None = nothing, for `reason`. `applied` is what stands in place of `declared`;
     None = the declared rate stands.
@@ -340,17 +317,15 @@ _MEASURED_STEP_DISTANCE = (30, 11)  # seconds between safe steps, for a window o
 MIN_BYTE_RATE = 1024  # a smaller Kafka quota throttles nothing (kafka-quotas 4.6)
 
 
-# --- what is declared
-# ------------------------------------------------------------------------------------------------
+# --- what is declared ---
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """What a member is promised: byte rates in one form, plus two optional per-broker quotas. None
-    = not managed.
+    """What a member is promised: byte rates in one form, and two per-broker quotas.
 
-    `override_only_keys` are the byte rates that only an override gives: they end with it. A
-    contract that `is_empty` limits nothing.
+    None = not managed. `override_only_keys` are the byte rates that only an override gives: they
+    end with it. A contract that `is_empty` limits nothing.
     """
 
     form: RateForm
@@ -385,8 +360,7 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One entity of a tier. `topics` are names, or prefixes ending in `*`; no contract means
-    unlimited.
+    """One entity of a tier. `topics` are names, or prefixes ending in `*`; no contract = unlimited.
 
     `override` is the key of the override that is laid over the contract, None = none; whoever is
     `exempt` is never throttled.
@@ -402,11 +376,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """One BusinessTier. `key` is namespace/name; tiers are given to the core oldest first (that one
-    wins an overlap).
+    """One BusinessTier. `key` is namespace/name.
 
-    `throttled` is what its members drop to while a broker is over its limit, at most once in each
-    form.
+    Tiers are given to the core oldest first (that one wins an overlap). `throttled` is what members
+    drop to while a broker is over its limit, at most once in each form.
     """
 
     key: str
@@ -417,8 +390,7 @@ class Tier:
 
 @dataclass(frozen=True, slots=True)
 class QuotaWindow:
-    """The brokers' quota.window.num and quota.window.size.seconds, and the times that follow from
-    them.
+    """The brokers' quota.window.num and quota.window.size.seconds, and times that follow from them.
 
     `seconds` is W, how long the window is when all samples are kept. `sawtooth_period_seconds` is
     the rhythm of a throttled client: it sends its whole window at once and then waits for it to
@@ -445,8 +417,7 @@ class QuotaWindow:
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One QuotaOverride. `key` is namespace/name; it is for one `entity` or for all members of one
-    `level`.
+    """One QuotaOverride, for one `entity` or a whole `level`. `key` is namespace/name.
 
     It either sets `rates` (byte rates only, one of them at least) or, without them, exempts from
     throttling. It lasts until `expires_at_seconds`. Overrides are given to the core oldest first
@@ -508,9 +479,8 @@ class Policy:
     # whether it names metrics: without them nothing is throttled, and nothing stays throttled
     measured: bool = False
     stale_after_seconds: float = STALE_AFTER_SECONDS
-    release_after_seconds: float | None = (
-        None  # how long a broker's load may be unknown until throttles go; None = they stay
-    )
+    # how long a broker's load may be unknown until throttles go; None = they stay
+    release_after_seconds: float | None = None
     cut_to_percent: int = 97
     raise_to_percent: int = 95
     hold_seconds: float = 45.0
@@ -524,15 +494,12 @@ class Policy:
         return bool(self.paused_by)
 
 
-# --- what is observed
-# ------------------------------------------------------------------------------------------------
+# --- what is observed ---
 
 
 @dataclass(frozen=True, slots=True)
 class TopicLeaders:
-    """One topic: how many partitions each broker leads (brokers that lead none are absent), and how
-    many have no leader.
-    """
+    """One topic's partitions by leading broker (brokers with none are absent), and leaderless."""
 
     leaders: Mapping[int, int]
     leaderless: int = 0
@@ -581,9 +548,7 @@ _NO_ENTRIES: Mapping[QuotaKey, LedgerEntry] = {}
 
 @value(frozen=True, slots=True)
 class LedgerRecord:
-    """Proof of ownership for one entity: which policy wrote which keys, and what was there
-    before.
-    """
+    """Proof of ownership: which policy wrote which keys of an entity, and what was there before."""
 
     entity: Entity
     policy_key: str
@@ -609,9 +574,7 @@ class StoredQuota:
     problem: str | None = None
 
     def is_of(self, policy: Policy) -> bool:
-        """Whether the ledger shows it as this policy's, by name: a policy that was re-created takes
-        over its own.
-        """
+        """Whether the ledger names this policy as owner; one re-created by the same name counts."""
         return self.ledger is not None and self.ledger.policy_key == policy.key
 
     def entries_of(self, policy: Policy) -> Mapping[QuotaKey, LedgerEntry]:
@@ -625,9 +588,7 @@ class StoredQuota:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """An input that is missing: nothing is tightened and nothing released because of it.
-    `since_seconds` is its start.
-    """
+    """A missing input: nothing is tightened or released because of it, from `since_seconds` on."""
 
     reason: Reason
     message: str
@@ -636,10 +597,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything that one pass knows. None for `tiers`, `topology` or `quotas` = not known in full;
-    `missing` gives the reasons in words.
+    """Everything that one pass knows.
 
-    `readings` None = load is not measured, or no reading has come yet; it holds nothing up.
+    None for `tiers`, `topology` or `quotas` = not known in full; `missing` gives the reasons in
+    words. `readings` None = load is not measured, or no reading has come yet; it holds nothing up.
     `quotas` has an entry for every entity that a tier or a default names and for every entity in
     the ledger (an absent znode is an entry with version None); an entity that it lacks is unknown,
     not unlimited. `client_quotas_exist` says whether anybody has set a byte rate for a client id
@@ -658,8 +619,7 @@ class Observation:
     usage: Usage | None = None
 
 
-# --- what is written
-# -------------------------------------------------------------------------------------------------
+# --- what is written ---
 
 
 class WriteKind(StrEnum):
@@ -667,9 +627,8 @@ class WriteKind(StrEnum):
 
     __hash__ = str.__hash__
 
-    RECOVERY = (
-        "Recovery"  # a raise, because leaders moved: some entity gets less than promised right now
-    )
+    # a raise, because leaders moved: some entity gets less than promised right now
+    RECOVERY = "Recovery"
     LOWERING = "Lowering"
     RAISE = "Raise"
     FIRST = "First"
@@ -703,8 +662,7 @@ class QuotaWrite:
         return self.wording if isinstance(self.wording, str) else self.wording(self)
 
 
-# --- what people read
-# -----------------------------------------------------------------------------------------------
+# --- what people read ---
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,7 @@ KEY_WORDS = {
 
 
 def number_of(text: str | None) -> Decimal | None:
-    """The number that a text spells; None for an absent quota and for a text that is no finite
-    number.
-    """
+    """The number that a text spells; None for an absent quota and for no finite number."""
     if text is None:
         return None
     try:
@@ -68,9 +66,7 @@ def number_words(key: QuotaKey, number: int) -> str:
 
 
 def quota_words(key: QuotaKey, text: str | None) -> str:
-    """One stored value for people; byte rates with the canonical integer in parentheses; absent is
-    "unlimited".
-    """
+    """One stored value for people; byte rates with the exact text in parentheses."""
     if text is None:
         return "unlimited"
     if key in BYTE_RATE_KEYS:

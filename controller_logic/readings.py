@@ -1,6 +1,4 @@
-"""Client rates that may be used, by who sends and by broker; a missing rate stays missing: it is
-never zero.
-"""
+"""Client rates that may be used, by sender and broker; a missing rate is never zero."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,8 +14,7 @@ BINDING_MILLISECONDS: Final = 50.0  # or where Kafka reports so much throttle ti
 
 @dataclass(frozen=True, slots=True)
 class Flows:
-    """Usable client rates by entity and direction, and their sum in bytes/s by broker and
-    direction, whoever sends.
+    """Usable client rates by entity and direction, and all senders' sum by broker, in bytes/s.
 
     A broker that is not in `totals` reports nothing of its clients: that is not the same as clients
     that send nothing.
@@ -44,16 +41,12 @@ def is_throttled(flow: ClientRate) -> bool:
 
 
 def is_limited(flow: ClientRate, cap: int) -> bool:
-    """Whether Kafka throttles it, or it sends near the cap: a throttled client does not run at its
-    quota.
-    """
+    """Whether Kafka throttles it, or it sends near the cap: throttled, it runs below its quota."""
     return flow.bytes_per_second >= BINDING * cap or is_throttled(flow)
 
 
 def flows_of(readings: Readings | None, *, now_seconds: float, stale_after_seconds: float) -> Flows:
-    """Only finite rates of at least 0 that are fresh enough; in bytes/s. A pass works them out
-    once.
-    """
+    """The rates in bytes/s that are finite, at least 0 and fresh. A pass works them out once."""
     if readings is None:
         return Flows()
     by_key: dict[RateKey, dict[int, ClientRate]] = {}

@@ -1,5 +1,4 @@
-"""The one list of reasons: conditions, events, audit lines, ledger records and metric labels all
-use it.
+"""The one list of reasons, for conditions, events, audit lines, ledger records and metric labels.
 
 A reason is a stable CamelCase word; what it means for a person is its `meaning`, from which the
 table in the documentation is generated. Nothing here formats messages: those carry numbers and are
@@ -420,9 +419,8 @@ class Reason(StrEnum):
     )
 
 
-# What stays wrong until a person acts: with one of these in Ready=False, the condition Stalled is
-# True. Left out is what ends by itself or with another object's arrival, whatever it takes to get
-# there: Contended, for one, ends after its pause and may come back.
+# What stays wrong until a person acts: with one of these in Ready=False, Stalled is True. Left out
+# is what ends by itself or with another object: Contended ends after its pause and may come back.
 STALLED = frozenset(
     {
         Reason.CLUSTER_ALREADY_MANAGED,

@@ -21,16 +21,14 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import Round, ThrottleDecision
 from controller_logic.throttle.pressure import NicStatus
 
-# What the policy says of each level: at its contracts, stepping, throttled or on its way back, and
-# because of which broker.
+# What the policy says of each level: its state, and which broker's load began its throttling.
 #
 # The cause is noted when a level is first throttled and stays until it is back at its contracts, so
 # that it names what began the episode and does not change with every reading.
 
 
 def level_reports(decision: Decision, before: Mapping[Level, str]) -> tuple[LevelReport, ...]:
-    """Every level that has members, L0 first; none while the pass is held, for then it is not
-    known.
+    """Every level that has members, L0 first; none while the pass is held: it is not known then.
 
     `before` is what each throttled level was said to be throttled for.
     """
@@ -65,9 +63,7 @@ def _report(
 
 
 def causes_of(throttle: ThrottleDecision | None) -> str:
-    """`broker 2 egress 58.1 of 50.0 MB/s`, for every broker in need, the worst first; empty where
-    none is.
-    """
+    """`broker 2 egress 58.1 of 50.0 MB/s` per broker in need, the worst first; empty = none."""
     rounds = throttle.rounds if throttle is not None else ()
     found = [(view.need, one, view.nic) for one in rounds for view in one.brokers if view.need > 0]
     return ", ".join(
@@ -123,10 +119,10 @@ _CONTRACT, _AS_PROMISED = MemberState.CONTRACT, Reason.CONTRACT
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """What applies to all members of one pass. `unwritten` are entities whose write waits for the
-    budget, or for Enforce.
+    """What applies to all members of one pass.
 
-    `held` are those that load holds below their contracts.
+    `unwritten` are entities whose write waits for the budget, or for Enforce; `held` are those that
+    load holds below their contracts.
     """
 
     policy: Policy
@@ -141,8 +137,9 @@ class Circumstances:
 def report(
     promised: MemberReport, plan: EntityPlan | None, circumstances: Circumstances
 ) -> MemberReport:
-    """The report of one member: the promised one, unless its plan (None = it ends as promised) or
-    the circumstances differ.
+    """The report of one member: as promised, unless its plan or the circumstances differ.
+
+    `plan` None = the member ends as promised.
     """
     unusual = promised.entity in circumstances.unwritten or promised.entity in circumstances.held
     if plan is None and circumstances.hold is None and not unusual:
@@ -217,8 +214,7 @@ def _verdict_on_the_way(promise: Promise, short: list[KeyStep], policy: Policy) 
 def _in_force(
     promised: MemberReport, plan: EntityPlan, circumstances: Circumstances
 ) -> Mapping[QuotaKey, int] | None:
-    """What stands for the managed keys once the writes of the pass are applied; keys without a
-    quota are absent.
+    """What stands for the managed keys after the writes; keys without a quota are absent.
 
     None = what was promised.
     """

@@ -1,11 +1,11 @@
-"""Which window of usage is to be computed next: gaps first to last, one at a time, and not again at
-once what has just failed.
+"""Which window of usage is to be computed next: the oldest gap first, one window at a time.
 
-Times are milliseconds since the epoch, windows half-open and aligned to midnight UTC. What is
-published is known from what finished Jobs wrote down, and from Jobs that succeeded and are still
-there; nothing is remembered in between, so a restarted operator goes on where the last one was. A
-gap that is older than a week, or than 168 windows, is not filled by itself any more, nor one that
-is empty: time of which Prometheus has nothing, so that nothing can fill it.
+What has just failed is not tried again at once. Times are milliseconds since the epoch, windows
+half-open and aligned to midnight UTC. What is published is known from what finished Jobs wrote
+down, and from Jobs that succeeded and are still there; nothing is remembered in between, so a
+restarted operator goes on where the last one was. A gap that is older than a week, or than 168
+windows, is not filled by itself any more, nor one that is empty: time of which Prometheus has
+nothing, so that nothing can fill it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,10 +35,10 @@ class JobState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WindowJob:
-    """One Job as it was found. `generation` is that of the policy it was made for;
-    `finished_at_seconds` None = it has not ended.
+    """One Job as it was found. `generation` is that of the policy it was made for.
 
-    `message` says why it failed, in Kubernetes' words.
+    `finished_at_seconds` None = it has not ended. `message` says why it failed, in Kubernetes'
+    words.
     """
 
     name: str
@@ -51,9 +51,7 @@ class WindowJob:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a policy wants: a window every `every_ms`, from `since_ms` on. `generation` is the
-    policy's now.
-    """
+    """A window every `every_ms`, from `since_ms` on. `generation` is the policy's now."""
 
     every_ms: int
     since_ms: int
@@ -169,9 +167,7 @@ def _failed(
 
 
 def _pausing(jobs: Sequence[WindowJob], wanted: Wanted, *, now_seconds: float) -> bool:
-    """Whether failures in a row ask for patience: a minute after the first, twice as long after
-    each more, an hour at most.
-    """
+    """Whether to wait after failures in a row: a minute, doubled by each more, an hour at most."""
     ends: dict[JobState, list[float]] = {state: [] for state in JobState}
     for job in jobs:
         if job.finished_at_seconds is not None and job.generation == wanted.generation:
@@ -185,9 +181,7 @@ def _pausing(jobs: Sequence[WindowJob], wanted: Wanted, *, now_seconds: float) -
 
 
 def _gaps_before(first_ms: int, done: Sequence[Window]) -> int:
-    """How much is missing between what was published and the oldest window that may still be
-    computed.
-    """
+    """Milliseconds missing between what was published and the oldest window to be computed."""
     earlier = [window for window in done if window.start_ms < first_ms]
     if not earlier:
         return 0

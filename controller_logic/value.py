@@ -16,7 +16,5 @@ else:
     from dataclasses import dataclass
 
     def value(*, frozen: bool, slots: bool):
-        """A dataclass that is hashed and compared as a frozen one, without its guard against
-        assignments.
-        """
+        """A dataclass hashed and compared like a frozen one, without its guard on assignments."""
         return dataclass(slots=slots, unsafe_hash=frozen)

@@ -1,9 +1,8 @@
-"""Scaling method Adaptive: where between Mean and Max a contract per partition must stand, so that
-the measured total is the contract.
+"""Scaling method Adaptive: a place between Mean and Max where the measured total is the contract.
 
 With uneven leaders no fixed number is right (control.md 5): Max lets greedy clients have skew times
-the contract, Mean starves a partition on a crowded broker though the total is not used up. Which of
-the two it is, only measured rates tell:
+the contract, Mean starves a partition on a crowded broker though the total is not used up. Only
+measured rates show which of the two it is:
 
     total above the contract
         down to where these very rates would add up to the contract, not below Mean
@@ -56,14 +55,12 @@ from controller_logic.value import value
 #
 # Rates that are promised or set are integers in bytes per second; measured ones are floats. All are
 # per broker, but for a contract's total. Times are seconds since the epoch as the caller's clock
-# gave them. Nothing here decides: see `adaptive.py`.
+# gave them.
 
 
 @value(frozen=True, slots=True)
 class MeasurementContext:
-    """What a measurement depends on: when any of it changes, what was measured before says nothing
-    any more.
-    """
+    """What a measurement depends on: once any of it changes, older measurements are void."""
 
     in_force: int | None
     promised: int
@@ -137,8 +134,9 @@ class AdaptiveInput:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """All leading brokers at once: bytes/s on each, not above the quota in force, and those that
-    throttled of late by Kafka's own word.
+    """All leading brokers at once: bytes/s on each, at most the quota in force.
+
+    `throttled` are the brokers that throttled of late, by Kafka's own metric.
     """
 
     at_seconds: float
@@ -148,10 +146,10 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:
-    """Where one rate stands between Mean (share 0) and Max (share ADAPTIVE_SHARES), and what was
-    measured since anything changed.
+    """Where one rate stands between Mean (share 0) and Max (share ADAPTIVE_SHARES).
 
-    `moved_at_seconds` is when the share was last moved, None = never; `moved_up` which way.
+    `sightings` were taken since anything changed. `moved_at_seconds` is when the share was last
+    moved, None = never; `moved_up` which way.
     """
 
     share: int
@@ -163,9 +161,7 @@ class Adaptation:
 
     @property
     def is_moving(self) -> bool:
-        """Whether the share was moved, and nothing else has changed since: not even what is in
-        force.
-        """
+        """Whether the share was moved and nothing has changed since, not even what is in force."""
         return (
             self.moved_at_seconds is not None and self.moved_at_seconds == self.steady_since_seconds
         )
@@ -182,8 +178,7 @@ SLUGGISH: Final = 0.4
 
 
 def adapt(given: AdaptiveInput, flows: Flows, memory: Adaptations) -> dict[RateKey, Adaptation]:
-    """The share of every rate, moved where the measurements say so. What is not among the rates is
-    forgotten.
+    """The share of every rate, moved where measurements say so; all others are forgotten.
 
     `flows` are the usable client rates of the readings. A rate that memory lacks (a new operator)
     starts where the quota in force says, without one at Max.
@@ -194,9 +189,7 @@ def adapt(given: AdaptiveInput, flows: Flows, memory: Adaptations) -> dict[RateK
 
 @dataclass(frozen=True, slots=True)
 class _Times:
-    """How long to look and to wait, in seconds; all follow from the brokers' quota window and the
-    scrape interval.
-    """
+    """How long to look and to wait, in seconds, by the quota window and the scrape interval."""
 
     seen_in_full: float  # after a change, until the window holds only what was sent since
     evidence: float
@@ -223,8 +216,10 @@ class _Times:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """One broker over all sightings: what clients got on the mean, and at most, in bytes/s; and
-    whether the quota keeps them from more.
+    """One broker over all sightings, in bytes/s, and whether the quota keeps clients from more.
+
+    `mean` is what clients got on the mean; `at_most` is the same, or the quota in force where they
+    may have used all of it.
     """
 
     mean: float
@@ -249,8 +244,7 @@ class _AdaptiveController:
         self._now_seconds = given.now_seconds
         self._times = _Times.of(given)
         self._flows = flows
-        # so that the least change worth a write cannot carry a total from above the contract to
-        # below it, and back
+        # so that the least change worth a write cannot carry a total across the contract and back
         self._tolerance = max(TOLERANCE_PERCENT, given.minimum_change_percent / 2) / 100
 
     def adapted(self, rate: AdaptiveRate, was: Adaptation | None) -> Adaptation:
@@ -268,9 +262,7 @@ class _AdaptiveController:
         return self._moved(rate, known, goal, up=goal > in_force)
 
     def _brought_up_to_date(self, rate: AdaptiveRate, was: Adaptation | None) -> Adaptation:
-        """What was measured under anything else than what is now is dropped; so is what a clock of
-        the future stamped.
-        """
+        """Drop what was measured under other circumstances, or stamped by a clock of the future."""
         if was is None:
             return Adaptation(_found_share(rate), rate.scene, self._now_seconds)
         scene = rate.scene
@@ -279,8 +271,10 @@ class _AdaptiveController:
         return was
 
     def _may_move(self, rate: AdaptiveRate, in_force: int, known: Adaptation) -> bool:
-        """Not while throttled, on incomplete leaders, where nothing is to choose, or while the
-        quota is on its way somewhere.
+        """Whether measurements may move the share now.
+
+        Not while throttled, on incomplete leaders, where nothing is to choose, or while the quota
+        is on its way somewhere.
         """
         if rate.throttled or not rate.spread.complete or not rate.has_choice:
             return False
@@ -310,8 +304,9 @@ class _AdaptiveController:
         return reported or not self._flows.is_measured(broker, rate.direction)
 
     def _with(self, known: Adaptation, sighting: Measurement) -> Adaptation:
-        """The newest sightings; one that was taken while the window still held bytes from before
-        the last change does not count.
+        """The newest sightings, with this one if it counts.
+
+        One taken while the window still held bytes from before the last change does not.
         """
         last_seconds = (
             known.sightings[-1].at_seconds
@@ -339,9 +334,7 @@ class _AdaptiveController:
     def _goal(
         self, rate: AdaptiveRate, in_force: int, sightings: tuple[Measurement, ...]
     ) -> float | None:
-        """The value that the measurements ask for, within Mean and Max; None = it is right, or not
-        worth a write.
-        """
+        """The value that the measurements ask for, within Mean and Max; None = no change."""
         views = [_View.of(broker, sightings, in_force) for broker in rate.leads]
         least = in_force * self._given.minimum_change_percent / 100 + 1
         excess = sum(view.mean for view in views) - rate.total
@@ -370,9 +363,7 @@ class _AdaptiveController:
 
 
 def level_of(rates: Iterable[float], total: float) -> float:
-    """The cap under which these rates would add up to `total` (all in bytes/s); the highest of them
-    where they stay below it.
-    """
+    """The cap under which these rates add up to `total` (all bytes/s); at most the highest rate."""
     left, cap = total, 0.0
     ascending = sorted(rates)
     for place, rate in enumerate(ascending):
@@ -384,17 +375,16 @@ def level_of(rates: Iterable[float], total: float) -> float:
 
 
 def _at_an_end(goal: float, rate: AdaptiveRate, *, up: bool, near: float) -> float:
-    """Within Mean and Max; the one ahead where it is that near, since the rest of the way would
-    never be worth a write.
-    """
+    """Within Mean and Max; the end ahead if near, as the rest would never be worth a write."""
     if up:
         return float(rate.highest) if goal >= rate.highest - near else goal
     return float(rate.lowest) if goal <= rate.lowest + near else goal
 
 
 def _found_share(rate: AdaptiveRate) -> int:
-    """Where a rate that is not remembered stands, by the quota in force; without one at Max, where
-    no partition starves.
+    """The share of a rate that is not remembered, by the quota in force.
+
+    Without one it is Max, where no partition starves.
     """
     if rate.in_force is None or not rate.has_choice:
         return ADAPTIVE_SHARES
@@ -404,8 +394,7 @@ def _found_share(rate: AdaptiveRate) -> int:
     return round((rate.in_force - lowest) / (highest - lowest) * ADAPTIVE_SHARES)
 
 
-# Adaptive scaling's part of a pass: what it has to know of every contract per partition, taken from
-# what the pass observed.
+# Adaptive scaling's part of a pass: every contract per partition, from what the pass observed.
 #
 # While anything holds the pass, shares stay as they are. Of two members with the same entity the
 # first counts, as everywhere.
@@ -422,8 +411,9 @@ def adaptations(
     *,
     held: bool,
 ) -> Adaptations:
-    """The shares of this pass. With another method there are none, so that switching to Adaptive
-    begins with what is in force then.
+    """The shares of this pass; none with another scaling method.
+
+    So switching to Adaptive begins with what is in force then.
     """
     policy = observation.policy
     if policy.scaling is not ScalingMethod.ADAPTIVE or policy.deleting:

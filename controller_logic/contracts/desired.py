@@ -1,5 +1,6 @@
-"""What is declared, entity by entity: members on their contracts, and Kafka's default entities. Of
-two that overlap the first counts.
+"""What is declared, by entity: contracts of members, and Kafka's default entities.
+
+Of two that overlap the first counts.
 """
 
 from collections.abc import Container, Iterator, Mapping, Set
@@ -130,9 +131,7 @@ class MemberReport:
 
     @property
     def contract_total(self) -> Mapping[QuotaKey, int]:
-        """What was promised over all brokers; empty where leaders are unknown or the promise
-        depends on none.
-        """
+        """What was promised over all brokers; empty where that is not known."""
         return self.promise.contract_total
 
     @property
@@ -146,9 +145,7 @@ _CONTRACT, _AS_PROMISED = MemberState.CONTRACT, Reason.CONTRACT
 
 
 def promised_report(tier: Tier, member: Member, scaling: QuotaScaling | None) -> MemberReport:
-    """What is said of a member that ends as promised; without a basis the policy is being deleted
-    and promises nothing.
-    """
+    """The report of a member that ends as promised; without a basis the policy is being deleted."""
     if scaling is None:
         words = "the policy is being deleted: the quota is what it was before Tidegate"
         return MemberReport(tier, member, None, MemberState.UNLIMITED, Reason.GIVEN_BACK, words)
@@ -201,8 +198,7 @@ _NO_ADAPTATIONS: Adaptations = {}
 
 @dataclass(frozen=True, slots=True)
 class Desired:
-    """Every member with the report that it gets if it ends as promised, in the order of the tiers;
-    and the default entities.
+    """Every member's report if it ends as promised, in tier order, and the default entities.
 
     `owners` are the members that count, by entity; `held` are those of them that load holds below
     their contracts now. A member's promise is worked out when it is asked for: a pass looks at it
@@ -230,9 +226,7 @@ class Desired:
         return NOTHING.keys if promise is None else promise.keys
 
     def floor_of(self, owner: MemberReport) -> Promise:
-        """What the member may be throttled to, on the same leaders as its contract; nothing where
-        it is never throttled.
-        """
+        """What the member may be throttled to, on its contract's leaders; nothing = never."""
         rates = throttled_rates(owner.tier, owner.member)
         return (
             NOTHING
@@ -241,9 +235,7 @@ class Desired:
         )
 
     def promises(self, without: Container[Entity] = ()) -> Iterator[tuple[Entity, Promise]]:
-        """Every entity that is named, but for these, with what it should have now; members
-        first.
-        """
+        """Every named entity but `without`, with what it should have now; members first."""
         held = self.held
         for entity, owner in self.owners.items():
             if entity in without:
@@ -263,10 +255,9 @@ def desired(
     *,
     adaptations: Adaptations = _NO_ADAPTATIONS,
 ) -> Desired:
-    """What the policy wants now. Unknown leaders (None) leave every key that depends on them
-    without a target.
+    """What the policy wants now; nothing while it is being deleted.
 
-    A policy that is being deleted promises nothing to anybody.
+    Unknown leaders (None) leave every key that depends on them without a target.
     """
     scalings = None if policy.deleting else QuotaScalings(leaders, policy.scaling, adaptations)
     owners: dict[Entity, MemberReport] = {}
@@ -290,8 +281,7 @@ def desired(
     return Desired(tuple(members), owners, defaults, scalings)
 
 
-# Whether Kafka's default user gets a quota that never binds, so that brokers count every user's
-# bytes (defaults.metering).
+# defaults.metering: a quota for Kafka's default user that never binds, so that bytes are counted.
 #
 # Brokers meter only what has a quota, so without one it is not known who fills a NIC. The quota is
 # the largest number that survives every version's arithmetic, 2^53 - 1 bytes per second, and goes
@@ -322,17 +312,16 @@ _WITHHELD = (
 
 @dataclass(frozen=True, slots=True)
 class Metering:
-    """The policy with the metering quota among its defaults where there is one, and the note about
-    it.
-    """
+    """The policy, with the metering quota in its defaults where it applies, and a note about it."""
 
     policy: Policy
     note: Note | None = None
 
 
 def metering(observation: Observation) -> Metering:
-    """What metering adds to the policy's defaults now. Where quotas are not known, what stands of
-    it stays, and nothing new is written.
+    """What metering adds to the policy's defaults now.
+
+    Where quotas are not known, what stands of it stays, and nothing new is written.
     """
     policy = observation.policy
     if not policy.metering_enabled or policy.deleting or DEFAULT_USER in policy.defaults:
@@ -360,9 +349,7 @@ def _with(policy: Policy, keys: frozenset[QuotaKey] | set[QuotaKey]) -> Metering
 
 
 def _is_somebody_elses(stored: StoredQuota, ours: Mapping[QuotaKey, LedgerEntry]) -> bool:
-    """Whether a byte rate stands there that we did not write; one that we wrote and another changed
-    is the other's.
-    """
+    """Whether a byte rate stands there that we did not write, or that another writer changed."""
     return any(
         key in BYTE_RATE_KEYS and (key not in ours or not same_quota(ours[key].written, text))
         for key, text in stored.values.items()

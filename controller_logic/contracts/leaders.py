@@ -61,16 +61,12 @@ class LeaderSpread:
 
     @property
     def complete(self) -> bool:
-        """Whether every topic was found and every partition has a leader: only then may a quota be
-        lowered on it.
-        """
+        """Whether all topics exist and all partitions have a leader; else no quota is lowered."""
         return not self.leaderless and not self.missing
 
 
 class Leaders:
-    """One topology, asked for many members. Answers are kept for the pass, since many members name
-    the same topics.
-    """
+    """One topology, asked for many members; answers are kept, since many name the same topics."""
 
     def __init__(self, topology: Topology) -> None:
         self._topics = topology.topics
@@ -144,9 +140,7 @@ def _added(led: Mapping[int, int], more: Mapping[int, int]) -> Mapping[int, int]
 
 @value(frozen=True, slots=True)
 class Scale:
-    """From a promised rate to the native quota: `times` the rate over `parts`, rounded up, within
-    Kafka's bounds.
-    """
+    """The native quota: `times` the promised rate over `parts`, rounded up, in Kafka's bounds."""
 
     times: int
     parts: int = 1
@@ -156,10 +150,8 @@ class Scale:
         return scaled if MIN_BYTE_RATE <= scaled <= MAX_BYTE_RATE else within_bounds(scaled)
 
 
-_MEAN, _MIN = (
-    ScalingMethod.MEAN,
-    ScalingMethod.MIN,
-)  # an enum's member costs ten times as much to look up as a name here
+# an enum's member costs ten times as much to look up as a name of this module
+_MEAN, _MIN = ScalingMethod.MEAN, ScalingMethod.MIN
 
 
 @lru_cache(maxsize=4096)
@@ -178,22 +170,19 @@ def partition_scale(spread: LeaderSpread, method: ScalingMethod) -> Scale:
         return _scale(1)
     if method is _MEAN:
         return _scale(spread.partitions, spread.brokers)
-    return _scale(
-        spread.smallest if method is _MIN else spread.largest
-    )  # Adaptive begins at Max and goes by `adaptive_scale`
+    # Adaptive begins at Max and goes by `adaptive_scale`
+    return _scale(spread.smallest if method is _MIN else spread.largest)
 
 
 def adaptive_scale(spread: LeaderSpread, share: int) -> Scale:
-    """What a promise per partition is multiplied by, `share` of the way from Mean (0) to Max
-    (ADAPTIVE_SHARES).
+    """What a promise per partition is multiplied by, `share` of the way from Mean to Max.
 
-    Max where no broker leads.
+    0 is Mean, ADAPTIVE_SHARES is Max. Max where no broker leads.
     """
     if not spread.leaders or share >= ADAPTIVE_SHARES:
         return partition_scale(spread, ScalingMethod.MAX)
-    to_max = max(
-        0, spread.largest * spread.brokers - spread.partitions
-    )  # in parts of a broker; leaderless partitions raise Mean, not Max
+    # in parts of a broker; leaderless partitions raise Mean, not Max
+    to_max = max(0, spread.largest * spread.brokers - spread.partitions)
     return _scale(
         spread.partitions * ADAPTIVE_SHARES + max(0, share) * to_max,
         spread.brokers * ADAPTIVE_SHARES,
@@ -201,16 +190,12 @@ def adaptive_scale(spread: LeaderSpread, share: int) -> Scale:
 
 
 def share_scale(brokers: int) -> Scale:
-    """What a promised total is multiplied by: its share on each of this many brokers; with none,
-    the whole total.
-    """
+    """What a promised total is multiplied by: its share on each broker; with none, the whole."""
     return _scale(1, max(1, brokers))
 
 
 def within_bounds(bytes_per_second: int) -> int:
-    """The nearest rate that Kafka throttles on (1024 B/s) and that survives as a double (2^53 -
-    1).
-    """
+    """The nearest rate that Kafka throttles on (1024 B/s) and that a double holds (2^53 - 1)."""
     if bytes_per_second < MIN_BYTE_RATE:
         return MIN_BYTE_RATE
     return bytes_per_second if bytes_per_second < MAX_BYTE_RATE else MAX_BYTE_RATE

@@ -1,5 +1,4 @@
-"""A human's decision about one client or one level that ends by itself, laid over what the tiers
-declare.
+"""Overrides laid over the tiers: a person's decision on one client or level that ends by itself.
 
 It runs before anything is worked out on leaders, so whatever follows (scaling, mute guard, budget)
 treats an override as it treats a contract. Whoever has one is never throttled while it lasts.
@@ -47,9 +46,9 @@ class NotApplicable:
 class Overridden:
     """The tiers with overrides laid over them. `tiers` None = the tiers were not known in full.
 
-    `applied` has the override of every entity that has one; `misfits` by key those members that an
-    override names and leaves alone. `next_expiry_seconds` is when the first of all that still last
-    ends; None = none lasts.
+    `applied` has the override of every entity that has one; `not_applicable` by override key those
+    members that an override names and leaves alone. `next_expiry_seconds` is when the first of all
+    that still last ends; None = none lasts.
     """
 
     tiers: tuple[Tier, ...] | None = None

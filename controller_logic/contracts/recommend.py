@@ -1,5 +1,4 @@
-"""Usage -> recommended contracts: what the members of tiers would need by what they moved, within
-bounds, and what of it is applied.
+"""Usage -> recommended contracts: what members would need by what they moved, within bounds.
 
 A rate is recommended from p99 of five-minute rates and headroom (`needed_rate`), never below the
 tier's throttled rate, never above a broker's limit, and raised only as far as the tier's share of
@@ -41,19 +40,16 @@ from controller_logic.quota_values import rate_words
 from controller_logic.reasons import Reason
 from controller_logic.value import value
 
-# From what a member moved to the rate that its contract would need, in the form in which the
-# contract is written.
+# From what a member moved to the rate that its contract would need, in the contract's own form.
 #
 #     perBroker      the busiest broker's p99: the quota is the same on each
-#     total          p99 of all brokers together, or the busiest broker's times the brokers, where
-# that is more: a total is divided evenly
+#     total          p99 of all brokers together, or the busiest broker's times the brokers,
+#                    where that is more: a total is divided evenly
 #     perPartition   the same over the partitions; what the busiest broker moves only because it
-# leads more of them is taken out again,
-#                    for the quota is scaled by leaders already
+#                    leads more of them is taken out again, for the quota is scaled by leaders
 #
 # All of them times the headroom, rounded up to three significant digits, so that a number looks
-# like one that a person would write. Nothing
-# here knows floors, limits or what was recommended before.
+# like one that a person would write. Floors, limits and earlier recommendations come later.
 
 
 _DIGITS = 3
@@ -61,16 +57,14 @@ _DIGITS = 3
 
 @dataclass(frozen=True, slots=True)
 class RateBasis:
-    """What a rate of a contract means over all brokers: `times` it is the total. `skew` is how
-    unevenly its leaders lie, 1 = even.
-    """
+    """What a rate means over all brokers: `times` it is the total. `skew` of leaders, 1 = even."""
 
     times: int
     skew: float = 1.0
 
 
 def scaling_of(member: Member, contract: Contract, leaders: Leaders | None) -> RateBasis | None:
-    """None where it depends on leaders or topics that are not known in full."""
+    """The basis of the contract; None where leaders or topics it needs are not known in full."""
     if contract.form is RateForm.TOTAL:
         return RateBasis(1)
     if leaders is None:
@@ -86,9 +80,7 @@ def scaling_of(member: Member, contract: Contract, leaders: Leaders | None) -> R
 def needed_rate(
     usage: DirectionUsage, form: RateForm, basis: RateBasis, *, headroom_percent: int
 ) -> int:
-    """The rate in the contract's form that usage asks for, headroom included; never above what
-    Kafka can hold.
-    """
+    """The rate in the contract's form that usage asks for with headroom, within Kafka's bound."""
     if form is RateForm.PER_BROKER:
         per_rate = usage.p99_busiest
     else:
@@ -105,8 +97,7 @@ def rounded_up(rate: float) -> int:
     return ceil(rate / step) * step
 
 
-# How far recommended contracts may rise together: a tier's part of what the brokers may carry is
-# its part of today's promises.
+# How far recommended contracts may rise together: each tier has its share of the limits.
 #
 # Of the sum of all brokers' limits in a direction each tier has the share that its declared
 # contracts have of all declared contracts. Raises that do not fit into it are cut by the same
@@ -117,11 +108,11 @@ def rounded_up(rate: float) -> int:
 
 @value(frozen=True, slots=True)
 class RateRequest:
-    """One byte rate of one member: `declared`, `asked` for by usage, `wanted` of that, and what a
-    rate is multiplied by to be the total.
+    """One byte rate of one member: `declared`, `asked` for by usage, and `wanted` of that.
 
-    All are `declared` where usage says nothing: what was promised still takes part of the share.
-    What was recommended before `is_kept`, and is not cut any more.
+    `times` is what a rate is multiplied by to be the total. All three rates are `declared` where
+    usage says nothing: what was promised still takes part of the share. What was recommended before
+    `is_kept`, and is not cut any more.
     """
 
     tier: Tier
@@ -139,18 +130,14 @@ Cuts = Mapping[tuple[str, QuotaKey], float]
 
 
 def limit_of_all(limits: BrokerLimits, brokers: Collection[int], key: QuotaKey) -> int | None:
-    """The limits of all brokers together that way, in bytes per second; None where one has none, or
-    no broker is known.
-    """
+    """The sum of all brokers' limits in bytes/s; None = one has none, or no broker is known."""
     each = [limits.of(broker).limit(DIRECTION_OF[key]) for broker in brokers]
     known = [limit for limit in each if limit is not None]
     return sum(known) if known and len(known) == len(each) else None
 
 
 def smallest_limit(limits: BrokerLimits, brokers: Collection[int], key: QuotaKey) -> int | None:
-    """The lowest limit of any broker that way: no quota above it means anything. None where none
-    has one.
-    """
+    """The lowest limit of any broker in bytes/s, which bounds every quota; None = none has one."""
     return min(
         (
             limit
@@ -162,8 +149,9 @@ def smallest_limit(limits: BrokerLimits, brokers: Collection[int], key: QuotaKey
 
 
 def cuts_of(wishes: Iterable[RateRequest], room: Mapping[QuotaKey, int | None]) -> Cuts:
-    """By tier and byte rate, which part (0 to 1) of each raise fits into the tier's share of
-    `room`; absent = all of it.
+    """Which part (0 to 1) of each raise fits, by tier and byte rate; absent = all of it.
+
+    It has to fit into the tier's share of `room`.
     """
     declared, kept, raised = _sums(wishes)
     everybody: dict[QuotaKey, int] = defaultdict(int)
@@ -206,9 +194,7 @@ Place = tuple[Entity, QuotaKey]
 
 @value(frozen=True, slots=True)
 class PreviousAdvice:
-    """A recommendation of the pass before: the form it is in, what usage asked for, and what of it
-    was recommended.
-    """
+    """A recommendation of the last pass: its form, what usage asked for, and what it became."""
 
     form: RateForm
     asked: int
@@ -237,10 +223,10 @@ class AdviceBasis:
 
 @dataclass(frozen=True, slots=True)
 class Recommendations:
-    """The tiers with applied rates in them, the advice on every member by tier and name, and what
-    the next pass goes by.
+    """The tiers with applied rates in them, and the advice on every member by tier and name.
 
-    `is_complete` says that all leaders that it needs were known.
+    `kept` and `basis` are what the next pass goes by. `is_complete` = all leaders that it needs
+    were known.
     """
 
     tiers: tuple[Tier, ...] | None = None
@@ -251,12 +237,12 @@ class Recommendations:
 
 
 def advise(basis: AdviceBasis, before: Recommendations | None = None) -> Recommendations:
-    """Advice on every byte rate that a contract names; of members that overlap only the first
-    counts. `before` is the pass before's.
+    """Advice on every byte rate that a contract names. `before` is what the last pass advised.
 
-    Leaders that move, brokers that die or come back change no advice that was made on known
-    leaders: they are looked at again with the next figures. A recommendation that usage asks for as
-    before stays even then, unless it was made for other limits or terms.
+    Of members that overlap only the first counts. Leaders that move, brokers that die or come back
+    change no advice that was made on known leaders: they are looked at again with the next figures.
+    A recommendation that usage asks for as before stays even then, unless it was made for other
+    limits or terms.
     """
     if before is None or before.basis is None:
         return _Advisor(basis, {}).advise()
@@ -337,13 +323,14 @@ class _Advisor:
         return problem
 
     def _before(self, wish: RateRequest) -> PreviousAdvice | None:
-        """What was recommended before, if in the form in which the contract is still."""
+        """What was recommended before, if the contract still has the same form."""
         before = self._kept.get((wish.member.entity, wish.key))
         return before if before is not None and before.form is wish.form else None
 
     def _wish(self, wish: RateRequest, basis: RateBasis | None) -> RateRequest:
-        """What usage asks for and what of it is wanted; as before where that is less than a tenth
-        away, or leaders are not known now.
+        """What usage asks for, and what of it is wanted.
+
+        As before where that is less than a tenth away, or leaders are not known now.
         """
         before, floor = self._before(wish), _floor(wish)
         asked = wish.declared
@@ -479,18 +466,14 @@ def _is_worth_it(rate: int, than: int) -> bool:
 
 
 def _floor(wish: RateRequest) -> int:
-    """No contract may be below the tier's throttled rate in the same form, nor where Kafka
-    throttles nothing.
-    """
+    """The lowest rate for a contract: the tier's throttled rate, and what Kafka throttles on."""
     throttled = next((rates for rates in wish.tier.throttled if rates.form is wish.form), None)
     rate = None if throttled is None else throttled.byte_rate(wish.key)
     return max(MIN_BYTE_RATE, rate or 0)
 
 
 def _most(limit: int, form: RateForm, basis: RateBasis, *, live_brokers: int) -> int:
-    """The largest sensible rate in the contract's form where no broker may carry more than
-    `limit`.
-    """
+    """The largest sensible rate in the contract's form, with no broker above `limit`."""
     if form is RateForm.PER_BROKER:
         return limit
     return limit * live_brokers // (basis.times if form is RateForm.PER_PARTITION else 1)
@@ -512,9 +495,7 @@ def _words(usage: DirectionUsage, *, days: int, headroom_percent: int) -> str:
 def _applied(
     tiers: tuple[Tier, ...], advice: Mapping[tuple[str, str], tuple[Advice, ...]]
 ) -> tuple[Tier, ...]:
-    """The tiers with applied rates in place of declared ones; those of which nothing is applied
-    come back as they are.
-    """
+    """The tiers with applied rates in place of declared ones; others come back as they are."""
     changes = {
         owner: {one.key: one.applied for one in said if one.applied is not None}
         for owner, said in advice.items()

@@ -1,5 +1,4 @@
-"""What a contract means on the leaders of a moment: the number and the exact text for every quota
-key.
+"""What a contract means on the leaders of a moment: number and exact text for every quota key.
 
 Answers "where to", never "how fast" or "may it be written": see `quotas/steps.py`.
 """
@@ -33,17 +32,14 @@ from controller_logic.quota_values import KEY_WORDS, number_words
 from controller_logic.reasons import Reason
 from controller_logic.value import value
 
-# What contracts stand on: for one form of promise and one list of topics, everything that does not
-# depend on the rate.
+# What contracts stand on: all that depends on form and topics of a promise, but not on its rate.
 #
 # Many members name the same topics, so each basis is worked out once a pass, and a promise is left
 # with a multiplication.
 
 
-_PER_BROKER, _TOTAL = (
-    RateForm.PER_BROKER,
-    RateForm.TOTAL,
-)  # an enum's member costs ten times as much to look up as a name here
+# an enum's member costs ten times as much to look up as a name of this module
+_PER_BROKER, _TOTAL = RateForm.PER_BROKER, RateForm.TOTAL
 _PER_PARTITION_NAME = RateForm.PER_PARTITION.value
 _PER_PARTITION = RateForm.PER_PARTITION
 _NO_KEYS: frozenset[QuotaKey] = frozenset()
@@ -75,8 +71,7 @@ class QuotaScaling:
     moving: frozenset[QuotaKey] = _NO_KEYS
 
     def basis(self, promised: int) -> str:
-        """The promise that a quota is computed for (form, rate, method, topics) but not the
-        leaders.
+        """The promise that a quota is for (form, rate, method, topics), without the leaders.
 
         So an edited promise and a moved leader can be distinguished.
         """
@@ -84,8 +79,9 @@ class QuotaScaling:
 
 
 class QuotaScalings:
-    """The bases of one pass. `leaders` None = brokers and leaders are unknown; `adaptations` are
-    the shares of method Adaptive.
+    """The bases of one pass. `leaders` None = brokers and leaders are unknown.
+
+    `adaptations` are the shares of method Adaptive.
     """
 
     def __init__(
@@ -103,9 +99,7 @@ class QuotaScalings:
         }
 
     def under(self, member: Member) -> QuotaScaling:
-        """The basis of the member's contract on its topics; no topics means all brokers that
-        live.
-        """
+        """The basis of the member's contract on its topics; no topics = all live brokers."""
         contract = member.contract
         return self.of(None if contract is None else contract.form, member)
 
@@ -204,9 +198,7 @@ def _share(spread: LeaderSpread | None, live_brokers: int) -> Scale:
 
 
 def _named(topics: tuple[str, ...]) -> str:
-    """The topics in an order of their own, so that reordering them is no new promise; a long list
-    becomes its digest.
-    """
+    """The topics, sorted so that reordering them is no new promise; a long list as a digest."""
     if not topics:
         return ""
     names = ",".join(sorted({*topics}))
@@ -217,8 +209,7 @@ def _named(topics: tuple[str, ...]) -> str:
     )
 
 
-# an enum's member costs ten times as much to look up as a name of this module, and these are looked
-# up for every member
+# names of this module, because these are looked up for every member
 _CONSUMER, _PRODUCER = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 
 _OVERRIDE_ONLY = " override only"
@@ -228,12 +219,11 @@ _DEFAULT = QuotaScaling("default")
 
 @value(frozen=True, slots=True)
 class Throttled:
-    """A byte rate below its contract: what should be in force now, of which contract (bytes/s), and
-    the longest mute that it may cause.
+    """A byte rate below its contract: `value` should be in force now, of `contract` (bytes/s).
 
-    `floor` is the tier's throttled rate on the same leaders. `because` says why the value changes
-    in this pass; None = it is the same share of the contract as before. `rises` says whether the
-    last change on load was a raise.
+    `predicted_mute_seconds` is the longest mute that it may cause. `floor` is the tier's throttled
+    rate on the same leaders. `because` says why the value changes in this pass; None = it is the
+    same share of the contract as before. `rises` says whether the last change on load was a raise.
     """
 
     value: int
@@ -246,8 +236,7 @@ class Throttled:
 
 @value(frozen=True, slots=True)
 class Target:
-    """Where one quota key should end: the number, and the exact text that Kafka's store should
-    hold.
+    """Where one quota key should end: the number, and its exact text in Kafka's store.
 
     `promised` is the rate in the contract's own form, `scaling` what made it the number. `throttle`
     is set while the number is a throttle of the contract; it is guarded against mutes already.
@@ -294,9 +283,7 @@ class Promise:
 
     @property
     def contract_total(self) -> Mapping[QuotaKey, int]:
-        """What was promised over all brokers; empty where the topics have no leader or the brokers
-        are not known.
-        """
+        """What was promised over all brokers; empty without leaders or known brokers."""
         return {
             key: one.promised * one.scaling.contract_times
             for key, one in self.targets.items()
@@ -333,9 +320,7 @@ NOTHING = Promise({})
 
 
 def promise_of(contract: Contract | None, scaling: QuotaScaling | None) -> Promise:
-    """What a contract means there; without a basis nothing is promised, and no contract means
-    unlimited.
-    """
+    """What a contract means there; no basis = nothing promised, no contract = unlimited."""
     if scaling is None:
         return NOTHING
     if contract is None:
@@ -353,9 +338,7 @@ ScaledQuota = tuple[QuotaKey, int, int, QuotaScaling]
 
 
 def quotas_of(contract: Contract, scaling: QuotaScaling) -> list[ScaledQuota]:
-    """For each key of the contract the number per broker, the promised rate, and what made the one
-    of the other.
-    """
+    """For each key of the contract: the number per broker, the promised rate, and the scaling."""
     found: list[ScaledQuota] = []
     if (
         contract.request_percentage is not None
@@ -410,8 +393,7 @@ def _managed_keys(contract: Contract) -> frozenset[QuotaKey]:
     return frozenset(key for key, rate in (*rates, *_fixed(contract)) if rate is not None)
 
 
-# What a member may be throttled to, what a throttled key is held at, and how that stands in place
-# of its contract for the plan.
+# What a member may be throttled to, and what a held key means in place of its contract.
 
 
 HeldKeys = Mapping[QuotaKey, Throttled]
@@ -419,8 +401,9 @@ ThrottledTargets = Mapping[Entity, HeldKeys]
 
 
 def throttled_rates(tier: Tier, member: Member) -> Contract | None:
-    """What the tier gives in the form of the member's contract; without a contract, in that of its
-    topics. None = it is never throttled.
+    """The tier's throttled rates in the form of the member's contract; None = never throttled.
+
+    Without a contract the form is perPartition for a member with topics, else perBroker.
     """
     if tier.level is Level.L0 or member.exempt:
         return None
@@ -430,9 +413,7 @@ def throttled_rates(tier: Tier, member: Member) -> Contract | None:
 
 
 def held_down(promise: Promise, held: HeldKeys) -> Promise:
-    """The promise with the held keys at what they are held at; a key without a contract gets a
-    target while it is held.
-    """
+    """The promise with the held keys at their held rates, also those without a contract."""
     targets = {key: _held(promise.targets.get(key, one.floor), one) for key, one in held.items()}
     return replace(promise, targets={**promise.targets, **targets})
 

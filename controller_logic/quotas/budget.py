@@ -1,5 +1,4 @@
-"""The write budget: how many entities may be changed in any period of so many seconds, since every
-notification costs all brokers.
+"""The write budget: how many entities may change per period; each change notifies all brokers.
 
 A sliding window, not a bucket that refills (control.md 3.6 g). First writes, records and recoveries
 are free; of the rest, the last fifth is kept for lowerings, so that raises can never use up what
@@ -28,8 +27,9 @@ Charged = tuple[tuple[float, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Writes in sending order that fit the budget, those that do not, and when the first room
-    appears (None = all fit).
+    """Writes in sending order that fit the budget, those that do not, and when room appears.
+
+    `room_in_seconds` None = all fit.
     """
 
     writes: tuple[QuotaWrite, ...]
@@ -41,9 +41,7 @@ _BY_ENTITY = attrgetter("entity.sort_key")
 
 
 def in_sending_order(writes: Iterable[QuotaWrite]) -> list[QuotaWrite]:
-    """Who starves first, then who must be protected, then the rest; within a kind users before
-    their clients.
-    """
+    """Who starves first, then who must be protected, by `WriteKind`; users before their clients."""
     by_kind: dict[WriteKind, list[QuotaWrite]] = {kind: [] for kind in WriteKind}
     for write in writes:
         by_kind[write.kind].append(write)
@@ -58,9 +56,7 @@ def admit(
     period_seconds: float,
     now_seconds: float,
 ) -> Admission:
-    """Split writes into what fits now and what must wait. `charged` is what was spent, as
-    `unexpired` gives it.
-    """
+    """Split writes into what fits now and what waits; `charged` as `unexpired` gives it."""
     used = sum(count for _, count in charged)
     kept_for_lowerings = limit - limit * 4 // 5
     admitted: list[QuotaWrite] = []
@@ -89,8 +85,7 @@ def unexpired(charged: Charged, *, period_seconds: float, now_seconds: float) ->
 def recovered(
     records: Iterable[LedgerRecord], *, period_seconds: float, now_seconds: float
 ) -> Charged:
-    """What the ledger shows as spent, for an operator whose memory is gone: each entity's latest
-    charged write.
+    """What the ledger shows as spent, without memory: each entity's latest charged write.
 
     A lower bound: earlier writes of the same entity and what was given back in full have left no
     trace.
@@ -132,8 +127,7 @@ def spend(charged: Charged, writes: Sequence[QuotaWrite], *, now_seconds: float)
     return (*charged, (now_seconds, count)) if count else charged
 
 
-# How many writes of the throttle go out now: spread evenly over one quota window, so that clients
-# do not burst in step.
+# How many writes of the throttle go out now: spread, so that clients do not burst in step.
 #
 # Cut in one moment, thirty flat-out clients sent their next window in the same second, 3.6 times
 # the NIC's mean and more. Writes go one by one, the last of many one sawtooth period after the
@@ -159,9 +153,7 @@ class WritePace:
 
 @dataclass(frozen=True, slots=True)
 class Paced:
-    """How many of the waiting go now, how soon the next slot comes (None = none is left waiting),
-    and what to remember.
-    """
+    """How many of the waiting go now, and how soon the next slot comes (None = none is left)."""
 
     now: int
     due_in_seconds: float | None
@@ -171,9 +163,7 @@ class Paced:
 def paced(
     waiting: Sequence[Item], pace: WritePace | None, window: QuotaWindow, *, now_seconds: float
 ) -> Paced:
-    """The share of `waiting` for this moment. All of them are gone after one sawtooth period,
-    whatever their number.
-    """
+    """The share of `waiting` that goes now; all are gone after one sawtooth period."""
     count = len(waiting)
     if pace is not None and abs(now_seconds - pace.next_at_seconds) > window.seconds:
         pace = None  # an old spread, or a clock that was set back
@@ -192,8 +182,9 @@ def paced(
 def _going(
     count: int, pace: WritePace | None, window: QuotaWindow, *, now_seconds: float
 ) -> tuple[float, float]:
-    """The gap between two writes, and when the next one goes. Time in which nothing waited is no
-    credit for those who come later.
+    """The gap between two writes, and when the next one goes.
+
+    Time in which nothing waited is no credit for those who come later.
     """
     gap_seconds = min(float(window.sample_seconds), _sawtooth_period_seconds(window) / count)
     if pace is None:
@@ -207,8 +198,7 @@ def _sawtooth_period_seconds(window: QuotaWindow) -> float:
     return float((window.samples + 1) * window.sample_seconds)
 
 
-# When to stop putting an entity back that another writer keeps changing: two repairs, then back
-# off; never a fight.
+# When to stop repairing what another writer keeps changing: after two repairs, back off.
 #
 # The count lives in memory only. A restarted operator repairs twice more and then backs off again.
 
@@ -220,9 +210,7 @@ _LONGEST_BACK_OFF_SECONDS = 4 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Repairs:
-    """How often an entity was put back after another writer changed it, and until when we leave it
-    alone.
-    """
+    """How often an entity was put back after another writer, and until when we leave it alone."""
 
     count: int
     last_at_seconds: float
@@ -230,16 +218,13 @@ class Repairs:
 
 
 def back_off_seconds(repairs: int) -> int:
-    """How long an entity is left alone after this many repairs: 15 minutes after two, doubling, at
-    most 4 hours.
-    """
+    """How long to leave it alone: 15 minutes after two repairs, doubling, at most 4 hours."""
     doublings = min(max(0, repairs - REPAIRS_BEFORE_BACKING_OFF), 10)
     return min(_FIRST_BACK_OFF_SECONDS << doublings, _LONGEST_BACK_OFF_SECONDS)
 
 
 def reviewed(repairs: Repairs | None, *, disturbed: bool, now_seconds: float) -> Repairs | None:
-    """What is remembered of an entity's repairs after looking at it now; None = nothing, a repair
-    is allowed.
+    """What to remember of an entity's repairs now; None = nothing, a repair is allowed.
 
     A quiet spell as long as the back-off forgives everything. A change after the second repair
     starts a suspension; one repair is allowed when it is over, and a change after that starts a

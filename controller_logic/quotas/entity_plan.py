@@ -1,5 +1,4 @@
-"""One entity: the steps of its keys, gathered into the one write that changes quota and ledger
-together.
+"""One entity: the steps of its keys, gathered into one write that changes quota and ledger.
 
 Whose entity it is, and whether it may be touched at all, is asked here; what the budget allows is
 not.
@@ -45,9 +44,7 @@ _NOTHING_INHERITED: InheritedQuotas = {}
 
 @value(frozen=True, slots=True)
 class EntityPlan:
-    """What happens to one entity. `refused` says why it must not be touched at all; then there are
-    no steps.
-    """
+    """What happens to one entity. `refused` = why it must not be touched; it has no steps then."""
 
     steps: tuple[KeyStep, ...] = ()
     refused: Reason | None = None
@@ -58,8 +55,7 @@ class EntityPlan:
         return self.refused is None and all(step.arrived for step in self.steps)
 
 
-# the plan of an entity that stands, or will stand after its write, at what is promised: not a word
-# need be said of it
+# the plan of an entity that stands, or will stand after its write, at what is promised
 AS_PROMISED = EntityPlan()
 
 Planned = tuple[EntityPlan, QuotaWrite | None]
@@ -113,12 +109,11 @@ def plan_entity(
 def first_write(
     stored: StoredQuota, contract: Contract | None, scaling: QuotaScaling | None, rules: EntityRules
 ) -> QuotaWrite | None:
-    """All keys at once where the entity has neither quota nor ledger record: the same as
-    `plan_entity` writes key by key.
+    """All keys in one write, where the entity has neither quota nor ledger record.
 
-    A cluster that Tidegate meets for the first time has thousands of these. None = it takes a plan.
-    Not for an entity that load holds below its contract, nor for one that a default entity's quota
-    holds already: see `precedence.py`.
+    The same as `plan_entity` makes key by key; a cluster that Tidegate meets for the first time has
+    thousands of these. None = it takes a plan. Not for an entity that load holds below its
+    contract, nor for one that a default entity's quota holds already: see `precedence.py`.
     """
     if stored.values or stored.ledger is not None or stored.problem is not None:
         return None
@@ -160,9 +155,7 @@ def forget(stored: StoredQuota) -> QuotaWrite:
 
 
 def is_converged(stored: StoredQuota, promise: Promise, policy: Policy) -> bool:
-    """Whether every key stands exactly as we wrote it and as it should be: the usual case, so it is
-    looked for first.
-    """
+    """Whether every key stands as we wrote it and as it should be; the usual case, asked first."""
     targets, ledger = promise.targets, stored.ledger
     if stored.problem is not None or promise.unknown:
         return False
@@ -227,8 +220,9 @@ def _record(
     *,
     policy: Policy,
 ) -> LedgerRecord | None:
-    """The ledger after the write; entries without a step (their target is not known now) are kept.
-    None = nothing is left.
+    """The ledger after the write; None = nothing is left.
+
+    Entries without a step are kept: their target is not known now.
     """
     after = dict(entries)
     for step in steps:
@@ -281,9 +275,7 @@ def first_words(write: QuotaWrite) -> str:
 
 
 def _words(steps: Iterable[KeyStep]) -> str:
-    """What happens to each key, and then why; keys of which the same is to be said share one
-    explanation.
-    """
+    """What happens to each key and why; keys with the same reason share one explanation."""
     explained: dict[str, list[str]] = {}
     for step in steps:
         explained.setdefault(_why(step), []).append(_change(step))
@@ -321,9 +313,7 @@ def _record_words(step: KeyStep) -> str:
 
 
 def _unguarded_words(step: KeyStep) -> str:
-    """A quota where none was in force cannot be stepped down to: it is not known yet what its
-    clients send.
-    """
+    """Why a first quota takes no steps: without one in force, clients' rates are not known yet."""
     if step.seen is not None or step.key not in BYTE_RATE_KEYS:
         return ""
     return "; set at once, since no rate was in force to step down from"

@@ -9,11 +9,10 @@ from controller_logic.model import QuotaWindow
 
 
 def predicted_mute_seconds(exposure: int, target: int, window: QuotaWindow) -> float:
-    """The longest mute when a bucket that may hold a full window at `exposure` is set to `target`
-    (both bytes/s, above 0).
+    """The longest mute when a bucket that may hold a full window at `exposure` is set to `target`.
 
-    W x E / T - (n - 1) samples, W the whole window: 11 E / T - 10 with Kafka's defaults (control.md
-    1.2). Never below 0.
+    Both are bytes/s above 0. W x E / T - (n - 1) samples, W the whole window: 11 E / T - 10 with
+    Kafka's defaults (control.md 1.2). Never below 0.
     """
     return max(
         0.0, window.seconds * exposure / target - (window.samples - 1) * window.sample_seconds

@@ -1,5 +1,4 @@
-"""From what is wanted and what stands to one plan for all entities: who is touched, who is left
-alone, and why.
+"""From what is wanted and what stands to one plan: who is touched, who is left alone, and why.
 
 Works on complete knowledge only; `decide.py` holds before it comes to this. The budget comes after
 it.
@@ -39,9 +38,7 @@ from controller_logic.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What the pass before left to plan with: repairs by entity, and what the guard against mass
-    removals remembers.
-    """
+    """What the last pass left: repairs by entity, and the memory of the mass-removal guard."""
 
     repairs: Mapping[Entity, Repairs] = field(default_factory=dict)
     removals: RemovalMemory = field(default_factory=RemovalMemory)
@@ -53,10 +50,10 @@ _UNREAD = EntityPlan(refused=Reason.ZOOKEEPER_UNREACHABLE)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What happens to every entity that will not stand as promised, and every write; `repairs` is
-    the memory of contention.
+    """What happens to every entity that will not stand as promised, and every write.
 
-    `managed` counts those that have, or would have, a quota of ours, and those that are given back.
+    `repairs` is the memory of contention. `managed` counts those that have, or would have, a quota
+    of ours, and those that are given back.
     """
 
     entities: Mapping[Entity, EntityPlan]
@@ -80,9 +77,7 @@ def our_entities(quotas: Mapping[Entity, StoredQuota], policy: Policy) -> dict[E
 
 
 class _Planner:
-    """Plans one entity after the other under what holds for all of them in this pass; `count`
-    counts them.
-    """
+    """Plans one entity after the other under the rules of this pass; `count` counts them."""
 
     def __init__(
         self, rules: EntityRules, repairs: Mapping[Entity, Repairs], inherited: DefaultEntityQuotas
@@ -133,8 +128,9 @@ def make_plan(
     before: Before,
     now_seconds: float,
 ) -> Plan:
-    """Plan every entity that does not stand as promised, then those that would lose a key: they are
-    all counted first.
+    """Plan every entity that is not as promised, last those that would lose a key.
+
+    Those are all counted first, because the guard against mass removals judges their number.
     """
     repairs = _reviewed_repairs(wanted, quotas, before.repairs, now_seconds=now_seconds)
     rules = rules_of(policy, now_seconds)
@@ -201,9 +197,7 @@ def deletion_plan(
     before: Before,
     now_seconds: float,
 ) -> Plan:
-    """What a policy that is being deleted still has to do: give everything back, or with Retain
-    only forget its records.
-    """
+    """What a policy in deletion still does: give all back, or with Retain forget its records."""
     if policy.deletion_policy is DeletionPolicy.RESTORE:
         return make_plan(
             Desired(),
@@ -293,8 +287,7 @@ def _refusal_words(entity: Entity, reason: Reason, stored: StoredQuota | None) -
     return f"{entity}: its quota could not be read; it stays as it is until the next pass reads it"
 
 
-# Whether quotas may be given back in this pass: a mistake that empties a list must not free a whole
-# cluster, at once or bit by bit.
+# Whether quotas may be given back now: a list emptied by mistake must not free a whole cluster.
 #
 # What leaves is counted over a quarter of an hour, against the most entities that were managed in
 # that time. What is being given back in steps already was decided earlier and is never held up. A
@@ -306,9 +299,7 @@ REMOVAL_WINDOW_SECONDS = 15 * 60
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """Which entities would lose a quota of ours and must not yet, with the note about it, and what
-    to remember.
-    """
+    """Which entities may not lose a quota of ours yet, the note about it, and what to remember."""
 
     held: frozenset[Entity] = frozenset()
     memory: RemovalMemory = field(default_factory=RemovalMemory)
@@ -323,13 +314,13 @@ def judge(
     *,
     now_seconds: float,
 ) -> Removal:
-    """Hold what begins to leave if it is, with what left lately, more than the policy's share, and
-    no one confirmed the count.
+    """Hold what begins to leave if too much left lately and no one confirmed the count.
 
-    `ours` are all entities that are managed now. A confirmation lasts until the confirmed entities
-    are gone, over as many passes as steps and budget need; they count no more, neither as left nor
-    as managed. It is lost with the memory, and then asked for again with the count that is left.
-    While something is held nothing is forgotten, so that time alone never frees it.
+    Too much is more than the policy's share, with what left lately. `ours` are all entities that
+    are managed now. A confirmation lasts until the confirmed entities are gone, over as many passes
+    as steps and budget need; they count no more, neither as left nor as managed. It is lost with
+    the memory, and then asked for again with the count that is left. While something is held
+    nothing is forgotten, so that time alone never frees it.
     """
     if policy.deleting:
         return Removal(memory=before)
@@ -379,8 +370,9 @@ def _with_count(
 
 
 def loses_a_key(stored: StoredQuota, promise: Promise) -> bool:
-    """Whether the ledger has a key that is no longer wanted; a throttle that ends where nothing is
-    promised takes nothing away.
+    """Whether the ledger has a key that is no longer wanted and is no throttle.
+
+    A throttle that ends where nothing is promised takes nothing away.
     """
     if stored.ledger is None:
         return False
@@ -391,9 +383,7 @@ def loses_a_key(stored: StoredQuota, promise: Promise) -> bool:
 
 
 def leaving_entities(losing: Iterable[tuple[StoredQuota, Promise]]) -> frozenset[Entity]:
-    """Those of the entities that lose a key of ours for which it is new: no such key is on its way
-    back already.
-    """
+    """The entities that lose a key for which it is new and lifts a limit."""
     leaving = []
     for stored, promise in losing:
         entries = (
@@ -405,8 +395,10 @@ def leaving_entities(losing: Iterable[tuple[StoredQuota, Promise]]) -> frozenset
 
 
 def _frees_somebody(entry: LedgerEntry) -> bool:
-    """Not what is on its way back already, nor a quota that never binds (see
-    `contracts/desired.py`), nor what an override gave.
+    """Whether giving the key back lifts a limit that clients have now.
+
+    Not what is on its way back already, nor a quota that never binds (see `contracts/desired.py`),
+    nor what an override gave.
     """
     return (
         entry.reason is not Reason.GIVEN_BACK

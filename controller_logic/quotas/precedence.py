@@ -40,9 +40,7 @@ _CLIENT_LEVELS = frozenset({PrecedenceLevel.CLIENT, PrecedenceLevel.DEFAULT_CLIE
 
 @dataclass(frozen=True, slots=True)
 class Shadowed:
-    """A quota that exists for the key but does not count, because a stronger level has the key
-    too.
-    """
+    """A quota that does not count, because a stronger level has the key too."""
 
     level: PrecedenceLevel
     entity: Entity
@@ -66,10 +64,10 @@ class Applicable:
 
 
 def candidates(user: str, client_id: str) -> Iterator[tuple[PrecedenceLevel, Entity]]:
-    """The eight entities that could decide, the strongest first. An unauthenticated client's user
-    is `ANONYMOUS`.
+    """The eight entities that could decide, the strongest first.
 
-    A client without a client id (an empty one) can only be matched by levels that do not name it.
+    An unauthenticated client's user is `ANONYMOUS`. A client without a client id (an empty one) can
+    only be matched by levels that do not name it.
     """
     default = Default.DEFAULT
     client = client_id or None
@@ -89,8 +87,7 @@ def candidates(user: str, client_id: str) -> Iterator[tuple[PrecedenceLevel, Ent
 def applicable(
     quotas: Mapping[Entity, StoredQuota], user: str, client_id: str, *, key: QuotaKey
 ) -> Applicable | None:
-    """The quota that decides `key` for this client, or None when no level has the key: then Kafka
-    does not limit it.
+    """The quota that decides `key` for this client; None = no level has it, so it is unlimited.
 
     Entities that `quotas` lacks count as having no quota, so pass everything that the store holds.
     A text that limits nothing (such as "0") still decides: Kafka takes the strongest level that has
@@ -110,11 +107,10 @@ def applicable(
 
 
 def bucket(level: PrecedenceLevel, user: str, client_id: str) -> Entity:
-    """Whose traffic shares one bucket per broker when `level` decides; a default level still gives
-    each name its own.
+    """Whose traffic shares one bucket per broker when `level` decides.
 
-    Kafka tags an empty client id like any other; here it becomes the user alone, since an entity
-    names no empty part.
+    A default level still gives each name its own. Kafka tags an empty client id like any other;
+    here it becomes the user alone, since an entity names no empty part.
     """
     if level in _USER_LEVELS or (not client_id and level not in _CLIENT_LEVELS):
         return Entity(user)
@@ -124,8 +120,7 @@ def bucket(level: PrecedenceLevel, user: str, client_id: str) -> Entity:
 
 
 def same_bucket_fallbacks(entity: Entity) -> tuple[Entity, ...]:
-    """The weaker default entities whose quota would govern the very same bucket if `entity` had
-    none, strongest first.
+    """The default entities that would govern the same bucket without `entity`, strongest first.
 
     A user falls back on the default user, a client id on the default client id, a pair on the pairs
     with a default in them. Other weaker levels count in another bucket, which starts empty, so they
@@ -145,15 +140,12 @@ def same_bucket_fallbacks(entity: Entity) -> tuple[Entity, ...]:
 
 
 def _weaker(one: Entity, other: Entity) -> bool:
-    """Whether `one` matches more clients than `other`: it has defaults where the other has names,
-    and no new names.
-    """
+    """Whether `one` matches more clients: defaults where `other` has names, and no new names."""
     pairs = ((one.user, other.user), (one.client_id, other.client_id))
     return all(mine == theirs or mine is Default.DEFAULT for mine, theirs in pairs)
 
 
-# What Kafka's default entities say for a bucket while its own entity has no quota: the basis that a
-# lowering may land on.
+# What Kafka's default entities say for a bucket while its own entity has no quota.
 #
 # A user without a quota of its own is held to the default user's quota in the very same bucket, so
 # its first quota may be a lowering, and giving its quota back may be one too. Only defaults that
@@ -163,9 +155,7 @@ def _weaker(one: Entity, other: Entity) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class InheritedQuota:
-    """A default entity's byte rate that governs the same bucket while an entity has no quota of its
-    own, as we know it.
-    """
+    """A default entity's byte rate that governs a bucket whose own entity has no quota."""
 
     text: str
     entry: LedgerEntry | None = None
@@ -175,8 +165,7 @@ _NOTHING: Mapping[QuotaKey, InheritedQuota] = {}
 
 
 class DefaultEntityQuotas:
-    """The default entities of one pass, as they will be when this pass has given back what it gives
-    back.
+    """The default entities of one pass, as they will be after what this pass gives back.
 
     A default that is given back in the same pass counts as what it goes back to: it is written
     before the users are. `kept` gives the keys of an entity that this pass keeps.
@@ -198,9 +187,7 @@ class DefaultEntityQuotas:
         return bool(self._defaults)
 
     def below(self, entity: Entity) -> Mapping[QuotaKey, InheritedQuota]:
-        """Per byte-rate key, the strongest default that governs the entity's bucket without it;
-        keys without one are absent.
-        """
+        """Per byte-rate key, the strongest default for the bucket; keys without one are absent."""
         if not self._defaults:
             return _NOTHING
         found: dict[QuotaKey, InheritedQuota] = {}

@@ -1,5 +1,4 @@
-"""The next step of one quota key: what stands, what should stand, what the ledger says, and so what
-to write now.
+"""The next step of one quota key, from what stands, what should stand and what the ledger says.
 
 A key is followed (towards a target) or given back (towards what stood there before Tidegate). Both
 ways lower byte rates through the mute guard only. Whether an entity may be written at all, and what
@@ -28,8 +27,7 @@ from controller_logic.quotas.precedence import InheritedQuota
 from controller_logic.reasons import Reason
 from controller_logic.value import value
 
-# How far and how soon a byte rate may be lowered, whatever the cause, so that no client is muted
-# for long.
+# How far and how soon a byte rate may be lowered, so that no client is muted for long.
 #
 # A broker mutes a client for bytes that it sent under the old quota, and no later raise frees it
 # (control.md 0.2). So a lowering goes down in steps, each bounded by the highest quota that was in
@@ -53,8 +51,7 @@ class MuteGuard:
     def step(
         self, target: int, in_force: int, entry: LedgerEntry | None, *, now_seconds: float
     ) -> "Step":
-        """The next value on the way from `in_force` down to `target` (bytes/s), or how long to wait
-        for it.
+        """The next value on the way from `in_force` down to `target` (bytes/s), or the wait for it.
 
         `entry` is our last write of the key, None if there was none. From 1024 B/s and less the way
         is free: only quotas that stood there before us are that small, and whole bytes per second
@@ -73,12 +70,11 @@ class MuteGuard:
         return Step(value, exposure)
 
     def wait_seconds(self, entry: LedgerEntry | None, *, now_seconds: float) -> float:
-        """How long until the key may be lowered again: a step distance after the last change that
-        we made, else 0.
+        """How long until the key may be lowered again: a step distance after our last change.
 
-        After a raise too: the burst that it allowed is then still in the window. A change that lies
-        in the future by more than a step distance was stamped by a wrong clock, and does not hold
-        anything up.
+        Else 0. After a raise too: the burst that it allowed is then still in the window. A change
+        that lies in the future by more than a step distance was stamped by a wrong clock, and does
+        not hold anything up.
         """
         if entry is None or same_quota(entry.previous, entry.written):
             return 0.0
@@ -95,9 +91,7 @@ class MuteGuard:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One lowering in bytes/s: to `value`, from a window that may hold `exposure`; or nothing yet,
-    for `wait_seconds`.
-    """
+    """One lowering to `value` (bytes/s) from a window that may hold `exposure`, or only a wait."""
 
     value: int
     exposure: int
@@ -105,9 +99,7 @@ class Step:
 
 
 def _recent_rate(entry: LedgerEntry | None) -> int:
-    """What we wrote last, in case another writer changed it a moment ago: then it may have filled
-    the window.
-    """
+    """What we wrote last: it may have filled the window before another writer changed it."""
     if entry is None:
         return 0
     return enforced_rate(entry.written) or 0
@@ -124,9 +116,7 @@ class KeyRules:
 
 @value(frozen=True, slots=True)
 class KeyState:
-    """One key as it stands: its text in Kafka (None = none), our ledger entry, and what a default
-    entity says instead.
-    """
+    """One key as it stands: its text in Kafka (None = none), our ledger entry, the default's."""
 
     key: QuotaKey
     seen: str | None
@@ -135,9 +125,7 @@ class KeyState:
 
     @property
     def rate_in_force(self) -> int | None:
-        """The byte rate that the bucket is held to now; None = none is known, or the key is no byte
-        rate.
-        """
+        """The byte rate the bucket is held to; None = none is known, or the key is no byte rate."""
         if self.key not in BYTE_RATE_KEYS:
             return None
         if self.seen is None and self.inherited is not None:
@@ -198,9 +186,7 @@ def is_disturbed(entry: LedgerEntry | None, seen: str | None) -> bool:
 
 
 def follow(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
-    """The step towards a target. An equal number is never rewritten; the ledger learns that it is
-    ours, if it does not know.
-    """
+    """The step towards a target. An equal number is not rewritten, at most recorded as ours."""
     if same_quota(standing.seen, target.text):
         return _already_there(standing, target, rules)
     cause = _cause(standing, target)
@@ -225,10 +211,10 @@ def follow(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
 
 
 def give_back(standing: KeyState, rules: KeyRules) -> KeyStep:
-    """The step back to what stood there before us. If another writer changed the key since, theirs
-    stays and the key is theirs.
+    """The step back to what stood there before us.
 
-    Raises ValueError for a key that the ledger does not show as ours.
+    If another writer changed the key since, theirs stays and the key is theirs. Raises ValueError
+    for a key that the ledger does not show as ours.
     """
     entry = standing.entry
     if entry is None:
@@ -284,9 +270,7 @@ def _lower_back(
 def _throttle(
     standing: KeyState, target: Target, throttle: Throttled, *, rules: KeyRules, cause: Reason
 ) -> KeyStep:
-    """The value is as far as it may go now: the throttle looks at what the windows hold, which the
-    guard does not know.
-    """
+    """The value is final: the throttle knows what the windows hold, which the guard does not."""
     in_force = standing.rate_in_force
     raises = in_force is not None and target.value > in_force
     kind, charged = _kind(cause, raises=raises)
@@ -314,9 +298,8 @@ def is_recorded(entry: LedgerEntry, target: Target) -> bool:
 
 def _already_there(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
     entry, throttle = standing.entry, target.throttle
-    waits = (
-        throttle is not None and standing.disturbed
-    )  # another writer's value, until it is safe to put ours back
+    # another writer's value, until it is safe to put ours back
+    waits = throttle is not None and standing.disturbed
     if entry is not None and (waits or not standing.disturbed) and is_recorded(entry, target):
         return _kept(standing, Reason.IN_SYNC)
     reason = Reason.CONTRACT if throttle is None else Reason.THROTTLED
@@ -326,9 +309,7 @@ def _already_there(standing: KeyState, target: Target, rules: KeyRules) -> KeySt
 
 
 def _kept(standing: KeyState, because: Reason) -> KeyStep:
-    """No write. The key has arrived, unless leaders are unknown: a contract within the minimum
-    change counts as kept.
-    """
+    """No write. The key has arrived, also within the minimum change; not if leaders are unknown."""
     arrived = because is not Reason.TOPOLOGY_INCOMPLETE
     return KeyStep(
         standing.key, standing.seen, standing.seen, standing.entry, because, arrived=arrived
@@ -365,9 +346,7 @@ def _lowered(lowering: KeyStep, step: Step, rules: KeyRules) -> KeyStep:
 
 
 def _waiting(standing: KeyState, step: Step) -> KeyStep:
-    """Nothing now: the next step is due later, or (no wait) the policy's bound allows no step at
-    all.
-    """
+    """Nothing now: the next step is due later, or (no wait) the policy's bound allows none."""
     reason = Reason.STEPPING if step.wait_seconds else Reason.INVALID_SPEC
     due_in_seconds = step.wait_seconds or None
     return KeyStep(
@@ -382,8 +361,9 @@ def _waiting(standing: KeyState, step: Step) -> KeyStep:
 
 
 def _accepted_on_the_way(standing: KeyState, target: Target, rules: KeyRules) -> KeyStep:
-    """Another writer went lower than a safe step from our value: note theirs as a step, and go on
-    from it when it is safe.
+    """Note another writer's value as a step and go on from it when it is safe.
+
+    It is lower than a safe step from our own value.
     """
     ours = standing.entry.written if standing.entry is not None else None
     noted = replace(
@@ -422,8 +402,9 @@ def _cause(standing: KeyState, target: Target) -> Reason:
 
 
 def _kind(cause: Reason, *, raises: bool) -> tuple[WriteKind, bool]:
-    """The kind of a write and whether the budget pays: a first write and a recovery are free
-    (control.md 3.6 e).
+    """The kind of a write and whether the budget pays for it.
+
+    A first write and a recovery are free (control.md 3.6 e).
     """
     if cause in (Reason.FIRST_QUOTA, Reason.ADOPTED):
         return WriteKind.FIRST, False

@@ -1,5 +1,4 @@
-"""Who moves the bytes of a broker that is over its limit: how much must go, whether quotas can
-help, and what a cut costs elsewhere.
+"""Who moves the bytes of a broker over its limit: what must go, can quotas help, what it costs.
 
 Replication, L0 and foreign traffic cannot be cut. Where the rest could give too little, nothing is
 cut: that would hurt L3 for nothing. How far each entity goes is decided in `cuts.py`. All amounts
@@ -21,8 +20,7 @@ from controller_logic.throttle.input import (
 )
 from controller_logic.throttle.pressure import NicStatus, Pressure
 
-# One direction at one moment, as cuts and raises look at it: NICs, buckets, and who could give how
-# much where.
+# One direction at one moment: NICs, buckets, and who could give how much where.
 
 
 CUT_ORDER = (Level.L3, Level.L2, Level.L1)
@@ -31,14 +29,14 @@ RAISE_ORDER = (Level.L1, Level.L2, Level.L3)
 
 @dataclass(frozen=True, slots=True)
 class DirectionSnapshot:
-    """`tiers` are the buckets of this direction by level, `cuttable` what each level could give on
-    each broker, in bytes/s.
+    """One direction at one moment, as cuts and raises see it.
 
-    `unmeasured` are the brokers that lead for some of them and report no client rates; `blind`
-    those of whose NIC nothing is known; `unknown_for_long` those blind ones that hold no raise up
-    any more, because the policy asks for that. They still justify no cut. `forbids_raises` are the
-    blind brokers on which nothing may be raised, `throttled` the buckets below their contracts by
-    our decision.
+    `tiers` are the buckets of this direction by level, `cuttable` what each level could give on
+    each broker, in bytes/s. `unmeasured` are the brokers that lead for some of them and report no
+    client rates; `blind` those of whose NIC nothing is known; `unknown_for_long` those blind ones
+    that hold no raise up any more, because the policy asks for that. They still justify no cut.
+    `forbids_raises` are the blind brokers on which nothing may be raised, `throttled` the buckets
+    below their contracts by our decision.
     """
 
     now_seconds: float
@@ -112,8 +110,7 @@ def _cuttable(buckets: Iterable[Bucket]) -> dict[tuple[int, Level], float]:
     return given
 
 
-# What a NIC's mean does not show yet: clients that were muted for a part of it, and will send at
-# their new quota from now on.
+# What a NIC's mean does not show: clients muted for a part of it, that send again from now on.
 #
 # After a cut a client is silent while Kafka forgets what it had sent. A mean over that time is
 # lower than what comes, so that the next tier would be asked for too little, and again a round
@@ -121,8 +118,9 @@ def _cuttable(buckets: Iterable[Bucket]) -> dict[tuple[int, Level], float]:
 
 
 def hidden_load(scene: DirectionSnapshot, nic: NicStatus) -> float:
-    """Bytes/s that the NIC's mean lacks; 0 where a scrape is as long as a client's whole rhythm, or
-    nothing was lowered in it.
+    """Bytes/s that the NIC's mean lacks, because clients were muted for a part of it.
+
+    0 where a scrape is as long as a client's whole rhythm, or nothing was lowered in it.
     """
     if (
         nic.at_seconds is None
@@ -167,9 +165,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class NotReducible:
-    """A broker over its limit where quotas cannot help: so much would have to go, so much could be
-    given.
-    """
+    """A broker over its limit where quotas cannot help: what must go, and what could be given."""
 
     need: float
     can_give: float
@@ -177,10 +173,10 @@ class NotReducible:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """`over`: brokers over their limit where a cut helps; `helpless`: where none does; `swaps`: a
-    lower tier gives to a higher one.
+    """What brokers need: `over` their limit where a cut helps, `helpless` where none does.
 
-    `spent`: where tiers are throttled already and what they could still give would not help.
+    `swaps`: a lower tier gives to a higher one. `spent`: where tiers are throttled already and what
+    they could still give would not help.
     """
 
     over: Mapping[int, Need] = field(default_factory=dict)
@@ -193,8 +189,9 @@ class Needs:
         object.__setattr__(self, "all", {**self.swaps, **self.over})
 
     def shown_since(self, since_seconds: float | None, scene: DirectionSnapshot) -> "Needs":
-        """Only what was measured after that moment, the last cut: an older reading does not know of
-        it and must not cut twice.
+        """Only what was measured after that moment, the last cut.
+
+        An older reading does not know of it and must not cut twice.
         """
         if since_seconds is None:
             return self
@@ -250,8 +247,7 @@ def is_saturated(nic: NicStatus) -> bool:
 
 
 def _make_room_for_higher_tiers(scene: DirectionSnapshot, over: Collection[int]) -> dict[int, Need]:
-    """Where a tier is held down on a broker while a lower one still sends above its floors there:
-    the lower one makes room.
+    """Where a higher tier is held down on a broker, what lower ones can give for it there.
 
     Also where there is room already: measured on bursts that return, asking for it only where there
     is none was 56 % more seconds and 64 % more bytes over the limit and 45 % more writes, for less
@@ -286,9 +282,7 @@ def _regains(scene: DirectionSnapshot, level: Level) -> dict[int, float]:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a lower value takes off: `relief` on the brokers in need, `collateral` on all others,
-    where it was not needed.
-    """
+    """What a lower value takes off: `relief` on the brokers in need, `collateral` on all others."""
 
     relief: float
     collateral: float

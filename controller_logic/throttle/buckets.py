@@ -1,5 +1,4 @@
-"""One entity's bucket in one direction as the throttle sees it: what caps it, what it sends where,
-and what its window may hold.
+"""One entity's bucket in one direction: its cap, what it sends where, what its window may hold.
 
 Measured rates are floats, quotas integers, both in bytes per second and per broker. A rate that is
 not measured is never taken for zero: its exposure is its cap, and its cap is taken to bind.
@@ -24,8 +23,7 @@ from controller_logic.throttle.input import (
     ThrottleSettings,
 )
 
-# What was seen of each rate lately: values in force within a dwell, and the highest rates; from
-# these follows what a window may hold.
+# What was seen of each rate lately, from which follows what a window may hold.
 
 
 _NEVER = RateHistory()
@@ -49,9 +47,8 @@ class _Watch:
     def __init__(self, given: ThrottleInput) -> None:
         self._now_seconds = given.now_seconds
         self._dwell_seconds = given.settings.dwell_seconds
-        self._slot_seconds = (
-            self._dwell_seconds / 2
-        )  # so that peaks stay few whatever the interval of the rounds
+        # so that peaks stay few whatever the interval of the rounds
+        self._slot_seconds = self._dwell_seconds / 2
         self._peak_seconds = given.settings.peak_seconds + self._slot_seconds
 
     def seen(self, rate: ManagedRate, flows: Flows, was: RateHistory) -> RateHistory:
@@ -72,9 +69,7 @@ class _Watch:
         )
 
     def _caps(self, rate: ManagedRate, was: RateHistory) -> tuple[tuple[float, int], ...]:
-        """Values in force within a dwell; also the one before our last write, which a new memory
-        has not seen.
-        """
+        """Values in force within a dwell; also the one before our last write, for a new memory."""
         in_force, change = rate.in_force, rate.last_change
         caps = [
             (at, value)
@@ -107,8 +102,7 @@ class _Watch:
         return (*kept, (self._now_seconds, highest))
 
 
-# Below which rate an entity is never throttled, and what decided it: its tier, or clients that
-# would break.
+# The rate that an entity is never throttled below: its tier's, or what its clients need.
 #
 # A producer that gets less than a full buffer per delivery timeout loses records of whoever shares
 # the quota; a consumer starves below a fetch. Where that is more than the tier's throttled rate it
@@ -117,8 +111,9 @@ class _Watch:
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """The lowest quota in bytes/s; `because` says what raised it above the tier's throttled rate,
-    empty = nothing did.
+    """The lowest quota in bytes/s; `because` says what raised it, empty = nothing did.
+
+    What raises it lies above the tier's throttled rate.
     """
 
     value: int
@@ -151,8 +146,7 @@ def _needed(rate: ManagedRate, floors: ClientFloors) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """One rate as it is capped and measured now. `held` is what the throttle holds it at, None = at
-    its contract.
+    """One rate as it is capped and measured now. `held` None = it is at its contract.
 
     `unmeasured` are the brokers that lead for it and report no client rates. `cap` is what is in
     force; without a quota the contract, for the arithmetic. `wanted` is what the throttle decided
@@ -202,8 +196,9 @@ class Bucket:
         )
 
     def gives(self, broker: int) -> float:
-        """The most that a cut to the floor could take off this broker, in bytes/s; where nothing is
-        measured, by its cap.
+        """The most that a cut to the floor takes off this broker, in bytes/s.
+
+        Where nothing is measured, by its cap.
         """
         if broker in self.unmeasured:
             return float(max(0, min(self.cap, self.contract) - self.floor.value))
@@ -270,8 +265,9 @@ class Bucket:
         )
 
     def was_changed_within(self, seconds: float, now_seconds: float) -> bool:
-        """Whether we changed it so recently; a change in the far future was stamped by a wrong
-        clock.
+        """Whether we changed it so recently.
+
+        A change in the far future was stamped by a wrong clock and does not count.
         """
         change = self.rate.last_change
         return change is not None and abs(now_seconds - change.at_seconds) < seconds
@@ -285,9 +281,7 @@ class Bucket:
         return change.previous > in_force
 
     def seconds_until_lowered_again(self, settings: ThrottleSettings, now_seconds: float) -> float:
-        """How long it still has to stay where the last lowering left it; 0 = it may go lower
-        now.
-        """
+        """How long it must still stay where the last lowering left it; 0 = it may go lower now."""
         change = self.rate.last_change
         if change is None or not self.was_lowered_within(settings.dwell_seconds, now_seconds):
             return 0.0
@@ -300,9 +294,7 @@ def buckets_of(
     held: Mapping[RateKey, ActiveThrottle],
     seen: Mapping[RateKey, RateHistory],
 ) -> tuple[Bucket, ...]:
-    """The bucket of every rate that may be throttled, in a fixed order; a second entry for the same
-    rate is ignored.
-    """
+    """The bucket of every rate that may be throttled, in a fixed order; the first entry counts."""
     found: dict[RateKey, Bucket] = {}
     for rate in given.rates:
         if rate.throttleable and rate.key not in found:

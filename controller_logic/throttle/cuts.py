@@ -1,5 +1,4 @@
-"""The cuts of one round: which tier is asked on which broker, and how far each entity goes now on
-its way to its target.
+"""The cuts of one round: which tier gives on which broker, and how far each entity goes now.
 
 L3 first; the next tier only for what the lower ones cannot give even where they should end; L1 is
 spared while the lower tiers are on their way down, see `_spares_l1`; L0 never. Every step passes
@@ -29,12 +28,12 @@ from controller_logic.throttle.input import (
 
 @dataclass(frozen=True, slots=True)
 class CutPlan:
-    """`steps` are the cuts that are worth a write; `levels` were asked; `targets` is where each
-    giver should end.
+    """The cuts of one round. `steps` are those worth a write; `levels` were asked.
 
-    `exhausted` says which brokers would stay over their limits with every entity at its target, and
-    by how much (bytes/s); `drains` are the drains that the steps begin; `moving` = some entity is
-    still on the way to the target, now or after its next step.
+    `targets` is where each giver should end. `exhausted` says which brokers would stay over their
+    limits with every entity at its target, and by how much (bytes/s); `drains` are the drains that
+    the steps begin; `moving` = some entity is still on the way to the target, now or after its next
+    step.
     """
 
     steps: tuple[ThrottleStep, ...] = ()
@@ -47,8 +46,9 @@ class CutPlan:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one direction does now. `steps` are new cuts, releases and raises, in this order; `plan`
-    also has those that must wait.
+    """What one direction does now. `steps` are new cuts, releases and raises, in this order.
+
+    `plan` also has those that must wait.
     """
 
     phase: Phase
@@ -68,18 +68,15 @@ def plan_cuts(scene: DirectionSnapshot, needs: Needs) -> CutPlan:
 
 
 class _Planner:
-    """Asks tier after tier. What an entity will give at its target counts at once, so that the next
-    tier gives only the rest.
-    """
+    """Asks tier after tier; the next gives only what lower ones will not, even at their targets."""
 
     def __init__(self, scene: DirectionSnapshot, needs: Needs) -> None:
         self._scene = scene
         self._needs = needs.all
         self._over = needs.over
         self._left = {broker: need.amount for broker, need in self._needs.items()}
-        self._coming: dict[
-            int, float
-        ] = {}  # what lower tiers have still to give after this round's steps
+        # what lower tiers have still to give after this round's steps
+        self._coming: dict[int, float] = {}
         self._waited: set[int] = set()
         self._steps: list[ThrottleStep] = []
         self._levels: list[Level] = []
@@ -100,9 +97,8 @@ class _Planner:
         for bucket in tier:
             if bucket.key in targets:
                 self._give(bucket, targets[bucket.key], asked)
-        for (
-            broker
-        ) in blind:  # what this tier will give is not known, so no other is asked in this round
+        # what this tier will give is not known there, so no other is asked in this round
+        for broker in blind:
             self._left[broker] = 0.0
 
     def _is_asked(self, broker: int, level: Level) -> bool:
@@ -116,8 +112,9 @@ class _Planner:
         return True
 
     def _spares_l1(self, broker: int) -> bool:
-        """While the lower tiers have more to give than L1 would; and as long as they give anything,
-        where the overload is not severe.
+        """Whether L1 waits, because lower tiers still have to give.
+
+        More than L1 would, or anything where the overload is not severe.
         """
         severe = self._scene.nics[broker].above(SEVERE) > 0
         return self._coming.get(broker, 0.0) > (self._left[broker] if severe else 0.0)
@@ -174,9 +171,7 @@ class _Planner:
         )
 
     def _exhausted(self) -> dict[int, float]:
-        """Where even the targets leave a broker over its limit, although no tier was spared for
-        later.
-        """
+        """Where even the targets leave a broker over its limit, with no tier spared for later."""
         spare = 1 - self._scene.settings.cut_to_percent / 100
         return {
             broker: self._left[broker]
@@ -213,12 +208,11 @@ def cut_step(
     )
 
 
-# Where each entity of one tier should end so that every broker in need gets what it needs: a
-# water-fill, weighted by contracts.
+# Where each entity of one tier should end: a water-fill, weighted by contracts.
 #
 # On each broker the largest givers come down to a common share of their contracts; over all brokers
 # the lowest such value counts, because a native quota is one number. Targets say nothing about
-# speed: see `cuts.py`. All amounts are bytes per second.
+# speed. All amounts are bytes per second.
 
 
 _HALVINGS = 50  # of the interval that holds the share: finer than a byte
@@ -227,7 +221,7 @@ _HALVINGS = 50  # of the interval that holds the share: finer than a byte
 def targets_of(tier: Sequence[Bucket], needs: Mapping[int, float]) -> dict[RateKey, float]:
     """The value that each giver of the tier should end at; entities that need not give are absent.
 
-    `needs` has brokers that tell what their clients send; see `blind_targets` for the others.
+    `needs` has brokers that report what their clients send; see `blind_targets` for the others.
     """
     targets: dict[RateKey, float] = {}
     for broker, need in needs.items():
@@ -241,8 +235,9 @@ def targets_of(tier: Sequence[Bucket], needs: Mapping[int, float]) -> dict[RateK
 
 
 def largest_givers(tier: Sequence[Bucket], broker: int, need: float) -> list[Bucket]:
-    """Few who are cut deep rather than all a little, because writes are dear: those who can give
-    FEW times the need, at least twelve.
+    """Those who can give FEW times the need, at least twelve.
+
+    Few are cut deep rather than all a little, because writes are dear.
     """
     chosen: list[Bucket] = []
     given = 0.0
@@ -257,8 +252,9 @@ def largest_givers(tier: Sequence[Bucket], broker: int, need: float) -> list[Buc
 
 
 def common_share(givers: Sequence[Bucket], broker: int, need: float) -> float:
-    """theta: the share of their contracts at which the givers together send `need` less; 0 where
-    even their floors are too much.
+    """theta: the share of their contracts at which the givers together send `need` less.
+
+    0 where even their floors are too much.
     """
     sending = [(bucket.sends(broker), bucket.floor.value, bucket.contract) for bucket in givers]
     goal = sum(sends for sends, _, _ in sending) - need
@@ -276,8 +272,9 @@ def common_share(givers: Sequence[Bucket], broker: int, need: float) -> float:
 
 
 def blind_targets(tier: Sequence[Bucket], brokers: frozenset[int]) -> dict[RateKey, float]:
-    """Where no broker reports what clients send: the whole tier that leads there goes to its
-    floors, one safe step after the other.
+    """The floors of the whole tier that leads on brokers that report no client rates.
+
+    It goes there one safe step after the other.
     """
     return {
         bucket.key: float(bucket.floor.value)
@@ -286,8 +283,7 @@ def blind_targets(tier: Sequence[Bucket], brokers: frozenset[int]) -> dict[RateK
     }
 
 
-# Drain-then-set: two writes that reach any target with one silence, where that is safe; everywhere
-# else the ladder goes on.
+# Drain-then-set: two writes that reach any target with one silence, where that is safe.
 #
 # The first write is low enough that every client on every leading broker waits; while all wait,
 # their windows empty, and a fresh reading that shows it allows the second write, to the target. A
@@ -305,14 +301,14 @@ _SURELY = 0.9  # of the computed silence
 _SPARE_SECONDS = 3.0
 _GIVE_UP_SECONDS = 5.0
 
-# window in seconds: the shortest and the longest silence of the first write that were safe in the
-# exact model (9.1)
+# window in seconds: shortest and longest safe silence of the first write, exact model (9.1)
 _MEASURED_SILENCES = ((2, 10.0, 12.0), (5, 14.0, 14.0), (11, 16.0, 18.0))
 
 
 def silence_seconds(scene: DirectionSnapshot) -> float | None:
-    """Xmax: how long the first write silences the busiest clients; None for a window that was not
-    measured.
+    """Xmax: how long the first write silences the busiest clients; None = not measured.
+
+    Silences were measured for some lengths of the window only.
     """
     window = scene.settings.window
     bounds = _silence_bounds(window.seconds)
@@ -382,9 +378,7 @@ def _may_drain(bucket: Bucket, target: int, scene: DirectionSnapshot) -> bool:
 
 
 def _estimate(bucket: Bucket, now_seconds: float) -> float:
-    """What the busiest broker's window may hold when the write takes effect, from the rate, its
-    growth and the sample's age.
-    """
+    """The most a window may hold when the write takes effect, by rate, growth and sample age."""
     rate = max(flow.bytes_per_second for flow in bucket.flows.values())
     oldest_seconds = min(flow.at_seconds for flow in bucket.flows.values())
     growth = 0.0
@@ -407,9 +401,7 @@ class SecondWrite:
 
 
 def second_write(bucket: Bucket, drain: Draining, scene: DirectionSnapshot) -> SecondWrite:
-    """The second write as soon as fresh readings of all leading brokers allow it; after a while the
-    ladder goes on instead.
-    """
+    """The second write once fresh readings of all leading brokers allow it; later, the ladder."""
     silence = silence_seconds(scene)
     started_seconds = drain.started_at_seconds
     if (
@@ -424,9 +416,8 @@ def second_write(bucket: Bucket, drain: Draining, scene: DirectionSnapshot) -> S
         return SecondWrite(ended=False)
     window = scene.settings.window
     rate, allowed_seconds = max(flow.bytes_per_second for flow in bucket.flows.values()), silence
-    if (
-        scene.now_seconds + 1 > drain.silent_until_seconds
-    ):  # a client may be awake: its bucket may be full at the first value
+    # then a client may be awake: its bucket may be full at the first value
+    if scene.now_seconds + 1 > drain.silent_until_seconds:
         rate, allowed_seconds = (
             max(rate, float(bucket.cap)),
             float((window.samples - 1) * window.sample_seconds),

@@ -1,5 +1,4 @@
-"""What one throttle decision says, as immutable values: the wanted value of each rate, the state of
-each direction and broker, and why.
+"""What one throttle decision says: the value of each rate, the state of each broker, and why.
 
 Everything that a person sees of a throttle comes from here. Rates are bytes per second; times are
 seconds since the epoch.
@@ -49,12 +48,11 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ThrottleStep:
-    """The wanted value of one rate, and why. `value` is what should be in force now, `target` where
-    it should end.
+    """The wanted value of one rate: `value` should be in force now, `target` is where it ends.
 
     `relief` and `collateral` are what a cut takes off the brokers in need and off all others, as
-    measured; `exposure` is what the bucket's window may hold, from which `predicted_mute_seconds`
-    comes; `brokers` are those in need, or those where a raised cap binds. `due_in_seconds` is how
+    measured; `predicted_mute_seconds` comes from what the bucket's window may hold; `brokers` are
+    those in need, or those where a raised cap binds. `due_in_seconds` is how
     long what was decided still has to wait, None = it waits for nothing. `fraction` is of the
     contract, 1.0 = released. `lowers` = the value is below what is in force, from no quota at all
     too. `ends_drain` = it is the second write of a drain: safe only while its clients are silent,
@@ -103,9 +101,7 @@ class ThrottleStep:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that people should know about one direction: a reason, its words with numbers, and
-    which broker or entity.
-    """
+    """Something to know about one direction: a reason, its words, and which broker or entity."""
 
     reason: Reason
     message: str
@@ -115,9 +111,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """One broker in one direction: its NIC, what it needs (0 = nothing), and what each level could
-    give there.
-    """
+    """One broker in one direction: its NIC, its need (0 = none), and what each level could give."""
 
     nic: NicStatus
     need: float = 0.0
@@ -162,8 +156,9 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleDecision:
-    """Every rate that is, or is to be, below its contract, or on its way back; a rate without a
-    step belongs at its contract.
+    """Every rate that is, or is to be, below its contract, or on its way back.
+
+    A rate without a step belongs at its contract.
     """
 
     steps: Mapping[RateKey, ThrottleStep] = field(default_factory=dict)
@@ -179,14 +174,14 @@ class ThrottleDecision:
         }
 
     def round_of(self, direction: Direction) -> Round:
-        """Raises StopIteration where that direction was not decided, which cannot happen for a
-        decision of `throttle`.
+        """The round of one direction. Raises StopIteration where it was not decided.
+
+        That cannot happen for a decision of `throttle`.
         """
         return next(one for one in self.rounds if one.direction is direction)
 
 
-# What a throttle decision does that it did not do already, so that counters and reports of
-# decisions does so once for each.
+# What a throttle decision does that it did not do already, so that each act is counted once.
 #
 # A cut that waits for its moment, for the write budget, or for mode Observe to end is decided again
 # and again; it is one act.
@@ -199,9 +194,7 @@ Acts = Mapping[RateKey, Act]
 
 
 def new_acts(throttle: ThrottleDecision, known: Acts) -> tuple[tuple[ThrottleStep, ...], Acts]:
-    """The steps that do something new, and what is known from now on: the last act on each rate
-    that is not back at its contract.
-    """
+    """The steps that do something new, and the last act on each rate not back at its contract."""
     steps = tuple(
         step
         for step in throttle.steps.values()

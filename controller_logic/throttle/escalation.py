@@ -1,5 +1,4 @@
-"""The state machine of one direction: may it cut now, may it raise now, how long does it hold, and
-what is it called.
+"""The state machine of one direction: may it cut or raise now, how long it holds, its phase.
 
 NORMAL -> CUTTING while a broker is over its limit; EXHAUSTED where every tier gives what it can and
 it is not enough; UNHELPABLE where cuts would not help; after a hold without any change RELAXING,
@@ -60,8 +59,7 @@ def escalate(
     begun = {
         key: drain for key, drain in plan.drains.items() if any(cut.key == key for cut in cuts)
     }
-    # the end of a drain belongs to the round that began it: the next round waits for no second
-    # dwell
+    # the end of a drain belongs to the round that began it, so it starts no second dwell
     after = _after(memory, scene, cuts=len(cuts) > len(ended), raises=bool(raises))
     phase = _phase(scene, needs, plan, after, moving=bool(cuts) or plan.moving)
     return Outcome(phase, needs, plan, after, (*cuts, *raises), {**going, **begun})
@@ -75,8 +73,9 @@ def _within(hold_seconds: float | None, settings: ThrottleSettings) -> float:
 
 
 def _is_past(since_seconds: float | None, seconds: float, scene: DirectionSnapshot) -> bool:
-    """Whether so many seconds went by. A moment in the future came from a wrong clock and counts as
-    now at the latest.
+    """Whether so many seconds went by; a moment in the far future came from a wrong clock.
+
+    It counts as past, too.
     """
     return (
         since_seconds is None
@@ -88,8 +87,9 @@ def _is_past(since_seconds: float | None, seconds: float, scene: DirectionSnapsh
 def _backed_off(
     was: DirectionMemory, scene: DirectionSnapshot, *, is_over: bool
 ) -> DirectionMemory:
-    """Over the limit soon after a raise: hold twice as long, at most once per raise. Quiet for four
-    holds: half as long again.
+    """Over the limit soon after a raise: hold twice as long. Quiet for four holds: half as long.
+
+    At most doubled once per raise.
     """
     settings, now_seconds = scene.settings, scene.now_seconds
     hold_seconds = was.hold_seconds or settings.hold_seconds
@@ -121,8 +121,9 @@ def _backed_off(
 def _second_writes(
     scene: DirectionSnapshot, drains: Mapping[RateKey, Draining]
 ) -> tuple[tuple[ThrottleStep, ...], dict[RateKey, Draining]]:
-    """The drains that end now with a write, and those that go on; the others gave up, and the
-    ladder goes on from where they stand.
+    """The drains that end now with a write, and those that go on.
+
+    The others gave up, and the ladder goes on from where they stand.
     """
     steps: list[ThrottleStep] = []
     going: dict[RateKey, Draining] = {}
@@ -150,9 +151,7 @@ def _ending(
 def _raises(
     scene: DirectionSnapshot, needs: Needs, memory: DirectionMemory, cuts: tuple[ThrottleStep, ...]
 ) -> tuple[ThrottleStep, ...]:
-    """Only with no broker in need and a hold since the last change of this direction, all of it
-    remembered.
-    """
+    """The raises, only with no broker in need and a whole remembered hold since the last change."""
     hold_seconds = memory.hold_seconds or scene.settings.hold_seconds
     calm = all(
         _is_past(at, hold_seconds, scene)
@@ -186,12 +185,11 @@ def _phase(
     return Phase.RELAXING if _is_past(memory.cut_at_seconds, held, scene) else Phase.CUTTING
 
 
-# What is wanted of a rate that was decided on earlier: the same fraction, on today's leaders, as
-# far as it is safe.
+# What was decided earlier: the same fraction, on today's leaders, as far as it is safe.
 #
 # A decision that was never put in force (no budget, Observe mode, a write that failed) is dropped
 # once its reason is gone. Anything else in force than what was decided is drift, and what was
-# decided stays wanted. New decisions are made in `escalation.py`.
+# decided stays wanted.
 
 
 def settle(
@@ -217,9 +215,7 @@ def settle(
 
 
 def _when_due(step: ThrottleStep, scene: DirectionSnapshot) -> ThrottleStep:
-    """A cut that comes too soon after the last one of the same rate stays what is in force until
-    its moment.
-    """
+    """Keep what is in force where a cut comes too soon after the last one of the same rate."""
     wait_seconds = (
         0.0
         if step.draining
@@ -255,8 +251,9 @@ def _kept(bucket: Bucket, scene: DirectionSnapshot, outcome: Outcome) -> ActiveT
 def _is_groundless(
     bucket: Bucket, held: ActiveThrottle, in_force: int, scene: DirectionSnapshot, outcome: Outcome
 ) -> bool:
-    """Whether a decision that is not in force lost its reason: a cut that is no longer needed, a
-    raise while a broker is over.
+    """Whether a decision that is not in force lost its reason.
+
+    A cut that is no longer needed, or a raise while a broker is over.
     """
     if outcome.phase is Phase.HELD:
         return False
@@ -309,8 +306,9 @@ def _safe_now(
     *,
     drains: Mapping[RateKey, object],
 ) -> int:
-    """`wanted`, or as far as it may go now. Without readings a decision that is not in force waits
-    as it is.
+    """`wanted`, or as far as it may go now.
+
+    Without readings a decision that is not in force waits as it is.
     """
     in_force = bucket.rate.in_force
     if in_force is None or wanted == in_force or bucket.key in drains:
@@ -324,8 +322,7 @@ def _safe_now(
     return min(in_force, max(wanted, bucket.safe_step(scene.settings)))
 
 
-# What the throttle holds, and when it last cut and raised, brought up to date at the start of a
-# round.
+# What the throttle holds, and when it last cut and raised, at the start of a round.
 #
 # A restarted operator finds its fractions again in what is in force (or in what the ledger records
 # of it), and the times of the last cut and raise in the ledger's times of writing; so losing the
@@ -333,8 +330,9 @@ def _safe_now(
 
 
 def holds_of(given: ThrottleInput, memory: ThrottleMemory) -> dict[RateKey, ActiveThrottle]:
-    """What is held now: as remembered, or for a rate that was never seen before, as found. What is
-    gone or exempt is let go.
+    """What is held now: as remembered, or for a rate that was never seen before, as found.
+
+    What is gone or exempt is let go.
     """
     holds: dict[RateKey, ActiveThrottle] = {}
     for rate in given.rates:
@@ -383,9 +381,7 @@ def direction_memory(
     direction: Direction,
     holds: Mapping[RateKey, ActiveThrottle],
 ) -> DirectionMemory:
-    """As remembered; without memory, when the ledger says that held rates were last changed and
-    raised.
-    """
+    """As remembered; without memory, by when the ledger shows held rates changed and raised."""
     known = memory.directions.get(direction)
     if known is not None:
         return known

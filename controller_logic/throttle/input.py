@@ -21,38 +21,33 @@ from controller_logic.model import (
 )
 
 # --- readings ---
-OVER_SAMPLES: Final = (
-    2  # k: so many of the newest OF_SAMPLES must be over (one false sample must not cut anybody)
-)
+# k: so many of the newest OF_SAMPLES must be over (one false sample must not cut anybody)
+OVER_SAMPLES: Final = 2
 OF_SAMPLES: Final = 3  # n
 SEVERE: Final = 1.10  # one sample so far above the limit is enough: a step load
 PLAUSIBLE: Final = 1.2  # a NIC that says more than this times its capacity is not believed
-# nor one that says less than this share of what Kafka's own clients move there (zeros after an
-# exporter's return)
+# nor one that says less than this share of what clients move there (zeros when an exporter returns)
 LYING: Final = 0.5
 
 # --- who gives ---
 MIN_RELIEF: Final = 0.20  # below this share of the excess a cut would hurt without helping
 # of capacity: from there on every byte given back helps L0, so MIN_RELIEF gives way to MATTERS
 SATURATED: Final = 0.95
-MATTERS: Final = (
-    0.01  # share of the limit (or of a need on a full link) below which bytes do not matter
-)
+# share of the limit (or of a need on a full link) below which bytes do not matter
+MATTERS: Final = 0.01
 # only the largest givers are cut, until they can give so many times the need: writes are dear
 FEW: Final = 1.5
 FEW_ENTITIES: Final = 12  # but at least so many
 
 # --- how far ---
 GROWTH: Final = 1.25  # what an unthrottled client may have grown between the reading and the write
-WORTH_CUTTING: Final = (
-    0.97  # a cut to more than this share of what is in force is not worth a write
-)
+# a cut to more than this share of what is in force is not worth a write
+WORTH_CUTTING: Final = 0.97
 WORTH_RAISING: Final = 1.1  # nor a raise by a smaller factor
 RAMP: Final = 2.0  # no binding cap grows by more in one raise
 SMALL: Final = 0.1  # a raise within this share of the headroom is given whole, in one write
 FREE: Final = 1.3  # a cap this much above the highest rate of late does not bind
-# from this share of the contract on, a raise is a release to exactly the contract; below it, it is
-# throttled
+# from this share of the contract on, a raise is a release to exactly the contract
 RELEASED: Final = 0.995
 
 LONGEST_HOLD_SECONDS: Final = 480.0
@@ -60,18 +55,17 @@ LONGEST_HOLD_SECONDS: Final = 480.0
 # --- floors ---
 _JAVA_BUFFER_BYTES: Final = 32 * 1024 * 1024  # buffer.memory of the Java producer
 _JAVA_DELIVERY_SECONDS: Final = 120  # delivery.timeout.ms
-PRODUCER_FLOOR_BYTES_PER_SECOND: Final = -(
-    -_JAVA_BUFFER_BYTES // _JAVA_DELIVERY_SECONDS
-)  # 0.28 MB/s: slower, and a full buffer expires
-CONSUMER_FLOOR_BYTES_PER_SECOND: Final = (
-    1_000_000  # a fetch of a partition's usual 1 MiB in about a second
-)
+# 0.28 MB/s: slower, and a full buffer expires
+PRODUCER_FLOOR_BYTES_PER_SECOND: Final = -(-_JAVA_BUFFER_BYTES // _JAVA_DELIVERY_SECONDS)
+# a fetch of a partition's usual 1 MiB in about a second
+CONSUMER_FLOOR_BYTES_PER_SECOND: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFloors:
-    """Rates in bytes/s below which clients break, whatever a tier says: per known producer, and per
-    consumer entity; 0 = none.
+    """Bytes/s below which clients break, whatever a tier says; 0 = none.
+
+    Per known producer, and per consumer entity.
     """
 
     per_producer: int = PRODUCER_FLOOR_BYTES_PER_SECOND
@@ -80,8 +74,7 @@ class ClientFloors:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleSettings:
-    """What a policy sets, and the times that follow from the brokers' quota window (W seconds),
-    computed once.
+    """What a policy sets, and the times that follow from the brokers' quota window.
 
     - `sawtooth_period_seconds`: the period of a throttled client's sawtooth.
     - `nic_mean_seconds`: two of those, since shorter means made false cuts.
@@ -144,9 +137,7 @@ class ThrottleSettings:
 
 @dataclass(frozen=True, slots=True)
 class LastChange:
-    """Our last write that changed the value in force, by the ledger: when, and what was in force
-    before (None = nothing).
-    """
+    """Our last write that changed the value in force; `previous` None = none was in force."""
 
     at_seconds: float
     previous: int | None
@@ -154,8 +145,7 @@ class LastChange:
 
 @dataclass(frozen=True, slots=True)
 class ManagedRate:
-    """One entity's byte rate in one direction: what it is promised, what it may drop to, and what
-    stands.
+    """One entity's byte rate in one direction: its promise, its floor, and what stands.
 
     `contract` and `floor` are scaled by the same leaders. `floor` None = never throttled (L0, an
     exemption, a tier that gives no such rate). `in_force` None = no quota stands. `leads` are the
@@ -197,11 +187,10 @@ class ThrottleInput:
 
 @dataclass(frozen=True, slots=True)
 class ActiveThrottle:
-    """What was decided for one rate: `value` of a contract that was `contract` then, so that the
-    fraction survives leader moves exactly.
+    """What was decided for one rate: `value` of a contract that was `contract` then.
 
-    A value equal to the contract is a release that is not in force yet. `applied` turns true once
-    it was seen in force.
+    So the fraction survives leader moves exactly. A value equal to the contract is a release that
+    is not in force yet. `applied` turns true once it was seen in force.
     """
 
     value: int
@@ -240,8 +229,7 @@ class RateHistory:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """A drain-then-set under way: where it ends, when its first write was decided, and until when
-    all clients surely wait.
+    """A drain-then-set under way: where it ends, when it began, until when all clients wait.
 
     `silence_seconds` is how long the first write silences the busiest of them.
     """
@@ -255,10 +243,10 @@ class Draining:
 
 @dataclass(frozen=True, slots=True)
 class DirectionMemory:
-    """One direction: when it last cut, raised, and raised too early; how long it holds now (None =
-    as set); rounds so far.
+    """When one direction last cut, raised, and raised too early; rounds so far.
 
-    `since_seconds` is when this memory began: what was measured before is not remembered.
+    `hold_seconds` is how long it holds now, None = as set. `since_seconds` is when this memory
+    began: what was measured before is not remembered.
     """
 
     cut_at_seconds: float | None = None
@@ -271,8 +259,7 @@ class DirectionMemory:
 
 @dataclass(frozen=True, slots=True)
 class ThrottleMemory:
-    """What one decision hands to the next. Losing it is safe: fractions and times of writes come
-    back from what is in force.
+    """What one decision hands to the next; if lost, it comes back from what is in force.
 
     `distrusted_until` is the time of the newest sample with which a NIC contradicted Kafka, and
     `unknown_since` is since when a broker's load has not been known.

@@ -1,5 +1,4 @@
-"""Is a broker over its limit: which readings of its NIC may be believed, over which window, and how
-many must agree.
+"""Is a broker over its limit: which NIC readings are believed, over which window, how many agree.
 
 A NIC whose newest reading cannot be used is unknown, never cool: nothing is raised on it and it
 justifies no cut. Who makes a broker hot and what to do about it is not decided here.
@@ -33,20 +32,19 @@ class Pressure(StrEnum):
 
     OVER = "Over"
     WITHIN = "Within"
-    UNKNOWN = (
-        "Unknown"  # blind: no usable reading, although it is alive or leads managed partitions
-    )
+    # blind: no usable reading, although it is alive or leads managed partitions
+    UNKNOWN = "Unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class NicStatus:
-    """One broker's NIC in one direction. Rates in bytes/s; `bytes_per_second`, age and span are
-    None where it is unknown.
+    """One broker's NIC in one direction, in bytes/s.
 
-    `limit` None = it has none in this direction. `hot_samples` of the newest `samples` are above
-    it. `why` says for people why it is unknown; `lies` = because it contradicts `clients`, which is
-    what Kafka says it moves for clients there. `newest_period_bytes_per_second` is the mean of the
-    newest sawtooth period, which shows a jump of load sooner than the mean of two.
+    `bytes_per_second`, `at_seconds` and `span_seconds` are None where it is unknown or has no
+    limit. `limit` None = it has none in this direction. `hot_samples` of the newest `samples` are
+    above it. `why` says for people why it is unknown; `lies` = because it contradicts `clients`,
+    which is what Kafka says it moves for clients there. `newest_period_bytes_per_second` is the
+    mean of the newest sawtooth period, which shows a jump of load sooner than the mean of two.
     """
 
     broker: int
@@ -68,8 +66,9 @@ class NicStatus:
         object.__setattr__(self, "known", self.pressure is not Pressure.UNKNOWN)
 
     def above(self, share: float) -> float:
-        """How far the NIC is above this share of its limit, in bytes/s; below it the number is
-        negative. No limit: minus infinity.
+        """Bytes/s above this share of the limit, negative below it.
+
+        Minus infinity without a limit or a rate.
         """
         if self.bytes_per_second is None or self.limit is None:
             return float("-inf")
@@ -89,12 +88,11 @@ def nic_statuses(
     throttled: bool,
     distrusted_until: Mapping[NicKey, float] = _NEVER_LIED,
 ) -> dict[int, NicStatus]:
-    """Every broker that counts in this direction. `throttled` = something is throttled in it now,
-    which chooses the window.
+    """Every broker that counts in this direction.
 
-    `distrusted_until` is the time of the newest sample that contradicted Kafka: samples up to it
-    are not used later either. A dead broker that leads nothing is left out: its load reappears on
-    others.
+    `throttled` = something is throttled in it now, which chooses the window. `distrusted_until` is
+    the time of the newest sample that contradicted Kafka: samples up to it are not used later
+    either. A dead broker that leads nothing is left out: its load reappears on others.
     """
     led = {
         broker
@@ -177,9 +175,7 @@ class _Judge:
         )
 
     def _believed(self, broker: int) -> Sequence[NicSpan]:
-        """All spans that neither begin nor end with a lie: a counter that stood still may jump
-        afterwards.
-        """
+        """All spans that neither begin nor end with a lie: a stuck counter may jump afterwards."""
         key = (broker, self._direction)
         spans = self._given.readings.nic.get(key, ())
         if key not in self._lied:
@@ -243,8 +239,9 @@ class _Judge:
 
 
 def _mean_seconds(settings: ThrottleSettings, scrape_seconds: float) -> float:
-    """Two whole sawtooth periods where several readings fall into one; a scrape as long as one
-    period averages by itself.
+    """Two whole sawtooth periods where several readings fall into one; else 0.
+
+    A scrape as long as one period averages by itself.
     """
     return (
         float(settings.nic_mean_seconds)
@@ -275,8 +272,9 @@ def _too_long(span: NicSpan, settings: ThrottleSettings) -> str:
 
 
 def _newest(spans: Sequence[NicSpan], seconds: float) -> list[NicSpan]:
-    """The newest spans that cover so many seconds, newest first, none that ends before them; at
-    least one.
+    """The newest spans that cover so many seconds, newest first; at least one.
+
+    None of them ends before those seconds.
     """
     begin = spans[-1].at_seconds - seconds
     covered = 0.0
@@ -298,18 +296,16 @@ def _seconds(spans: Iterable[NicSpan]) -> float:
     return sum(span.seconds for span in spans)
 
 
-# Every live broker against its limits, for people: Over, Within or Unknown, without changing its
-# mind at every sample.
+# Every live broker against its limits, for people; steadier than what cuts go by.
 #
-# Whether a broker may be cut for is `pressure.py`'s, and follows the load more closely. A broker
-# counts as over its limit from the moment that is established until no sample of two whole rhythms
-# of a throttled client, three scrapes at least, is above it: so a load that swings around the limit
-# is one episode, however often it is scraped.
+# A broker counts as over its limit from the moment that is established until no sample of two whole
+# rhythms of a throttled client, three scrapes at least, is above it: so a load that swings around
+# the limit is one episode, however often it is scraped.
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedBroker:
-    """One live broker. `NICs` has the directions in which it has a limit."""
+    """One live broker. `nics` has the directions in which it has a limit."""
 
     broker: int
     pressure: Pressure
@@ -327,11 +323,11 @@ def watch(
     before: Mapping[int, Pressure],
     judged: JudgedNics = _NONE_JUDGED,
 ) -> Watched | None:
-    """Every live broker by id, given its state in the last pass; None where load or brokers are not
-    known at all.
+    """Every live broker by id; None where load or brokers are not known at all.
 
-    `flows` are the usable client rates of the readings; `judged` are the NICs of directions that
-    the throttle judged in this pass by their newest readings.
+    `before` is its state in the last pass. `flows` are the usable client rates of the readings;
+    `judged` are the NICs of directions that the throttle judged in this pass by their newest
+    readings.
     """
     topology, readings = observation.topology, observation.readings
     if topology is None or readings is None:
@@ -381,8 +377,7 @@ def _pressure(nics: Mapping[Direction, NicStatus], *, swings: bool) -> Pressure:
     return Pressure.OVER if swings else Pressure.WITHIN
 
 
-# When it is worth reading again: soon after a NIC's next sample should be there, so that nothing is
-# decided a whole scrape later.
+# When to read again: soon after the next sample is due, so that nothing waits a whole scrape.
 
 
 _STORED_AFTER_SECONDS = 1.0  # from a scrape until its samples can be asked for

@@ -19,9 +19,7 @@ _HALVINGS = 25
 
 
 def plan_raises(scene: DirectionSnapshot, busy: Collection[RateKey]) -> tuple[ThrottleStep, ...]:
-    """The round as it could be made now, releases first, then raises; `busy` are those that are cut
-    in the same round.
-    """
+    """The round as it could be made now, releases first; `busy` are cut in the same round."""
     raiser = _Raiser(scene, busy)
     for level in RAISE_ORDER:
         if not raiser.raise_tier(level):
@@ -35,11 +33,10 @@ def plan_raises(scene: DirectionSnapshot, busy: Collection[RateKey]) -> tuple[Th
 
 
 def headroom_of(scene: DirectionSnapshot) -> dict[int, float]:
-    """How much more each broker may carry; 0 or less = nothing. A broker without a limit is absent,
-    a blind one has 0.
+    """How many bytes/s more each broker may carry; 0 or less = nothing.
 
-    One that has been blind for so long that the policy wants no one throttled for it is absent,
-    too.
+    A broker without a limit is absent, a blind one has 0. One that has been blind for so long that
+    the policy wants no one throttled for it is absent, too.
 
     A jump of load counts as soon as the newest sawtooth period shows it, although the mean of two
     lags behind it. A NIC that says less than what Kafka moves for clients there is not believed
@@ -67,9 +64,7 @@ class _Raiser:
         self.steps: dict[RateKey, ThrottleStep] = {}
 
     def raise_tier(self, level: Level) -> bool:
-        """Raise what may be raised. Returns whether all of it is released, so that the next tier
-        may follow.
-        """
+        """Raise what may be raised. Returns whether all is released: the next tier may follow."""
         throttled = [bucket for bucket in self._scene.tiers[level] if bucket.is_throttled]
         open_ones = [
             bucket
@@ -91,7 +86,9 @@ class _Raiser:
         )
 
     def _is_pinned(self, bucket: Bucket) -> bool:
-        """On a full link no cap seems to bind, which is no reason to lift one; of a blind broker
+        """Whether one of its brokers is full or blind.
+
+        On a full link no cap seems to bind, which is no reason to lift one; of a blind broker
         nothing is known.
         """
         brokers = _brokers(bucket)
@@ -168,8 +165,9 @@ class _Raiser:
 
 
 def _is_above(bucket: Bucket) -> bool:
-    """Whether it still goes down to a contract that leaders made smaller, by safe steps: until then
-    nothing is given back.
+    """Whether it still steps down to a contract that leaders made smaller.
+
+    Nothing is given back until then.
     """
     return bucket.cap > bucket.contract
 

@@ -1,6 +1,4 @@
-"""The observation record of one direction's round, for status, audit and people. It repeats what
-was decided and decides nothing.
-"""
+"""The record of one direction's round, for status, audit and people. It decides nothing."""
 
 from collections.abc import Iterable, Mapping
 from math import isfinite
@@ -191,9 +189,7 @@ def _mb(bytes_per_second: float) -> str:
 
 
 def as_mapping(record: Round) -> dict[str, object]:
-    """The record for JSON: rates in bytes/s as numbers, times in seconds, names as in the control
-    study.
-    """
+    """The record for JSON: rates in bytes/s, times in seconds, names as in the control study."""
     return {
         "t": record.at_seconds,
         "dir": record.direction.value,

@@ -1,5 +1,4 @@
-"""The throttle's part of a pass: what load says of every rate, and what the plan therefore holds in
-place of contracts.
+"""The throttle's part of a pass: what load says of every rate, and what is held below contracts.
 
 Without readings nothing moves: what the ledger shows as throttled stays so. Writes that the
 throttle wants are spread over a quota window; those whose turn has not come stay what is in force.
@@ -48,8 +47,7 @@ from controller_logic.throttle.input import (
 from controller_logic.throttle.pressure import nic_statuses
 from controller_logic.throttle.record import round_of
 
-# The managed rates as the throttle wants them: every member in both directions, on today's leaders,
-# with what stands in the quota store.
+# The managed rates: every member in both directions, on today's leaders, with what stands.
 #
 # What must not be written (another policy's, or a znode that does not read) and what may never be
 # throttled have no floor. A rate whose contract cannot be known now is left out; what was decided
@@ -104,8 +102,9 @@ class ManagedRates:
         return stored.problem is None and (stored.ledger is None or stored.is_of(self._policy))
 
     def _contract(self, promise: Promise, floors: Promise, direction: Direction) -> int:
-        """What is promised on each broker; without a contract, for the arithmetic, as much as any
-        broker may carry. 0 = unknown.
+        """What is promised on each broker; 0 = unknown.
+
+        Without a contract, for the arithmetic, as much as any broker may carry.
         """
         key = KEY_OF[direction]
         target = promise.targets.get(key)
@@ -141,9 +140,8 @@ class ManagedRates:
             self._live if spread is None else spread.leading,
             last_change=_last_change(entry),
             recorded_fraction=_recorded_fraction(entry),
-            producers=int(
-                direction is Direction.INGRESS
-            ),  # one bucket shows only that there is a producer
+            # one bucket shows only that there is a producer
+            producers=int(direction is Direction.INGRESS),
         )
 
     def _in_force(self, stored: StoredQuota | None, key: QuotaKey) -> int | None:
@@ -153,9 +151,8 @@ class ManagedRates:
             return enforced_rate(stored.values[key])
         inherited = self._inherited.below(stored.entity).get(key)
         rate = None if inherited is None else enforced_rate(inherited.text)
-        return (
-            rate if rate is not None and rate < MAX_BYTE_RATE else None
-        )  # a default that only meters limits nothing
+        # a default that only meters limits nothing
+        return rate if rate is not None and rate < MAX_BYTE_RATE else None
 
 
 def _last_change(entry: LedgerEntry | None) -> LastChange | None:
@@ -165,28 +162,25 @@ def _last_change(entry: LedgerEntry | None) -> LastChange | None:
 
 
 def _recorded_fraction(entry: LedgerEntry | None) -> float:
-    """Of the contract; what we never wrote, or wrote as a contract, is no throttle whatever its
-    number.
-    """
+    """The recorded share of the contract; 1.0 unless we wrote the value as a throttle."""
     written = enforced_rate(entry.written) if entry is not None else None
     if entry is None or not entry.of_contract or written is None:
         return 1.0
     return written / entry.of_contract
 
 
-_SAME = (
-    0.005  # of the contract: rounding, and a floor that binds on other leaders, are no new decision
-)
+# of the contract: rounding, and a floor that binds on other leaders, are no new decision
+_SAME = 0.005
 _USUAL_SCRAPE_SECONDS = 15.0
 _LEVELS = tuple(Level)
 
 
 @dataclass(frozen=True, slots=True)
 class ThrottlePass:
-    """`held` are the keys that are held below their contracts, `due_in_seconds` is when the next
-    write of the throttle may go out.
+    """What load does in one pass; `held` are the keys that are held below their contracts.
 
-    `decision` None = load is not measured.
+    `due_in_seconds` is when the next write of the throttle may go out. `decision` None = load is
+    not measured.
     """
 
     held: ThrottledTargets = field(default_factory=dict)
@@ -242,9 +236,7 @@ def throttle_pass(
 
 
 def _in_write_order(steps: Iterable[ThrottleStep]) -> list[ThrottleStep]:
-    """What changes by the throttle's own decision: lowerings of L3 first and the largest relief
-    first; then raises, L1 first.
-    """
+    """The throttle's own changes: lowerings, L3 and largest relief first; then raises, L1 first."""
     changes = [
         step for step in steps if step.value != _in_force(step) and _because(step) is not None
     ]
@@ -283,8 +275,9 @@ def _in_force(step: ThrottleStep) -> int:
 
 
 def _because(step: ThrottleStep) -> Reason | None:
-    """Why the value changes: by a decision on load, or None = the same share of the contract on
-    other leaders or after another writer.
+    """Why the value changes by a decision on load; None = it does not.
+
+    It is then the same share of the contract, on other leaders or after another writer.
     """
     held = step.bucket.held
     if step.kind is StepKind.HOLD and held is not None and held.applied:
@@ -378,9 +371,7 @@ def throttle(
 def _unknown_for_long(
     given: ThrottleInput, direction: Direction, since: Mapping[tuple[int, Direction], float]
 ) -> frozenset[int]:
-    """The brokers whose load has been unknown for so long that the policy wants no one throttled
-    for them any more.
-    """
+    """Brokers whose load was unknown so long that by policy no one is throttled for them."""
     after_seconds = given.settings.release_after_seconds
     if after_seconds is None:
         return frozenset()
