@@ -113,9 +113,6 @@ _KEPT = {
 
 Verdict = tuple[MemberState, Reason, str | None]
 
-# an enum's member costs ten times as much to look up as a name of this module
-_CONTRACT, _AS_PROMISED = MemberState.CONTRACT, Reason.CONTRACT
-
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:

@@ -186,16 +186,12 @@ def _going(
 
     Time in which nothing waited is no credit for those who come later.
     """
-    gap_seconds = min(float(window.sample_seconds), _sawtooth_period_seconds(window) / count)
+    gap_seconds = min(float(window.sample_seconds), window.sawtooth_period_seconds / count)
     if pace is None:
         return gap_seconds, now_seconds
     if not pace.left:
         return gap_seconds, max(now_seconds, pace.next_at_seconds)
     return min(gap_seconds, pace.gap_seconds), pace.next_at_seconds
-
-
-def _sawtooth_period_seconds(window: QuotaWindow) -> float:
-    return float((window.samples + 1) * window.sample_seconds)
 
 
 # When to stop repairing what another writer keeps changing: after two repairs, back off.
