@@ -281,9 +281,7 @@ def hold_line(place: Place, hold: Hold, *, begins: bool) -> Line:
 def override_line(
     place: Place, override: Override, entities: Sequence[Entity], *, begins: bool
 ) -> Line:
-    """A person's override begins or ceases to apply to these entities. `why` is what the person
-    wrote.
-    """
+    """An override begins or ceases to apply to these entities. `why` is what its author wrote."""
     fields: Line = {
         "state": "begins" if begins else "ends",
         "override": override.key,
