@@ -1,6 +1,7 @@
-"""The outside of a command: streams, clock, ZooKeeper, Kafka, Prometheus, Kubernetes; or a test's.
+"""The outside world of a command: streams, clock, ZooKeeper, Kafka, Prometheus and Kubernetes.
 
-The context also carries the exit code of the command, and whether errors show their traceback.
+Tests pass their own. The context also carries the exit code of the command, and whether errors show
+their traceback.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class OpenKubernetes(Protocol):
-    """Open the API server of a kubeconfig (and one of its contexts), or that of the Pod."""
+    """Open the API server of a kubeconfig (and one of its contexts), or of the command's Pod."""
 
     def __call__(self, kubeconfig: Path | None, context: str | None) -> Kubernetes: ...
 

@@ -251,7 +251,7 @@ def _rows_of(one: WatchedBroker, flows: Flows, now_seconds: float) -> Iterable[B
 
 
 def _pressure(one: WatchedBroker, nic: NicStatus) -> Pressure:
-    """The NIC's state; of a broker that is over, the direction just above its limit is over too."""
+    """The NIC's state; if only its broker is over, OVER where it was over its limit just before."""
     swings = (
         one.pressure is Pressure.OVER
         and nic.known
