@@ -1,6 +1,4 @@
-"""`tidegate audit`: the operator's decisions, writes and their effects from its audit trail, by
-line or added up by level.
-"""
+"""`tidegate audit`: an audit trail's decisions, writes and effects, by line or summed by level."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +18,7 @@ from tidegate.errors import InvalidResource, NotFound
 from tidegate.resources.fields import moment
 from tidegate.settings import STANDARD_STREAM
 
-# One sentence for each audit line. Every number comes from the line; a missing one is never made
-# up.
+# One sentence for each audit line. Every number comes from the line; no missing one is made up.
 
 
 _UNKNOWN = "unknown"
@@ -187,8 +184,7 @@ _WORDS: Mapping[str, Callable[[AuditLine], str]] = {
 KINDS = tuple(_WORDS)
 
 
-# Totals for each policy and level: cuts, raises, time below contract, longest mutes, and the
-# brokers that caused them.
+# Totals by policy and level: cuts, raises, time below contract, longest mutes, and their brokers.
 #
 # Only quotas that were really written are counted. A period that is still running ends with the
 # last line that was read.
@@ -202,8 +198,9 @@ _Rate = tuple[str, str]  # entity, key
 
 @dataclass(slots=True)
 class Tally:
-    """Totals of one level of one policy. Mutes are in seconds, None = no line has one. `below` are
-    the rates below their contract now.
+    """Totals of one level of one policy. Mutes are in seconds, None = no line has one.
+
+    `below` are the rates below their contract now.
     """
 
     cuts: int = 0

@@ -1,7 +1,7 @@
-"""The outside world of a command: streams, the clock, ZooKeeper, Kafka, Prometheus and Kubernetes.
-Tests pass their own.
+"""The outside world of a command: streams, clock, ZooKeeper, Kafka, Prometheus and Kubernetes.
 
-The context also carries the exit code of the command, and whether errors show their traceback.
+Tests pass their own. The context also carries the exit code of the command, and whether errors show
+their traceback.
 """
 
 from __future__ import annotations
@@ -31,14 +31,11 @@ if TYPE_CHECKING:
 
 # Connections to the real ZooKeeper, brokers, Prometheus and Kubernetes.
 #
-# Their libraries are imported when they are first needed, so that `tidegate --help` and `version`
-# answer at once.
+# Their libraries are imported at first use, so that `tidegate --help` and `version` answer at once.
 
 
 class OpenKubernetes(Protocol):
-    """Open the API server of a kubeconfig (and one of its contexts), or of the Pod that the command
-    runs in.
-    """
+    """Open the API server of a kubeconfig (and one of its contexts), or of the command's Pod."""
 
     def __call__(self, kubeconfig: Path | None, context: str | None) -> Kubernetes: ...
 
@@ -53,9 +50,7 @@ def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
 def open_topology(
     spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]
 ) -> TopologySource:
-    """The brokers of `spec`, as `control.connections` opens them; connected to at their first
-    use.
-    """
+    """The brokers of `spec`, as `control.connections` opens them; connected to at first use."""
     from tidegate.control import connections
 
     return connections.open_topology(spec, secrets, folder=folder, topic_names=topic_names)
@@ -77,8 +72,9 @@ def open_kubernetes(kubeconfig: Path | None, context: str | None) -> Kubernetes:
 
 @dataclass(slots=True)
 class CommandContext:
-    """The context of one command. `exit_code` ends the process when no error is raised;
-    `exit_code_of` gives the code of an error.
+    """The context of one command.
+
+    `exit_code` ends the process when no error is raised; `exit_code_of` gives the code of an error.
     """
 
     out: TextIO = field(default_factory=lambda: sys.stdout)

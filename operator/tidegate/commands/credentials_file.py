@@ -55,9 +55,7 @@ class CredentialsFile:
     keys: SecretData = field(repr=False)
 
     def for_zookeeper(self, declared: ZooKeeperConnection) -> tuple[ZooKeeperConnection, Secrets]:
-        """The declaration with this file's credentials. Raises UserActionRequired for half of a
-        login.
-        """
+        """The declaration with the file's logins. Raises UserActionRequired for half of one."""
         tls, login = self._resolved(declared.tls, declared.authentication, self._zookeeper_login)
         return declared.model_copy(update={"tls": tls, "authentication": login}), self._secrets(
             tls, login
@@ -78,8 +76,9 @@ class CredentialsFile:
         )
 
     def for_named_prometheus(self, url: str) -> PrometheusServer:
-        """A server that no policy names. Raises UserActionRequired for half of a login, and for
-        keys of which none is known.
+        """A server that no policy names.
+
+        Raises UserActionRequired for half of a login, and for keys of which none is known.
         """
         given = {"token", "username", "password", "ca.crt", "tls.crt", "tls.key"} & self.keys.keys()
         if (self.keys and not given) or (
@@ -193,9 +192,8 @@ def read_credentials_file(path: Path) -> CredentialsFile:
     except (OSError, UnicodeDecodeError) as error:
         raise _unreadable(path, f"cannot be read ({file_problem(error)})") from error
     except yaml.YAMLError:
-        raise _unreadable(
-            path, "is not YAML"
-        ) from None  # where is not shown: it may be in the middle of a password
+        # where is not shown: it may be in the middle of a password
+        raise _unreadable(path, "is not YAML") from None
     keys: dict[str, bytes] = {}
     for document in documents:
         is_list = isinstance(document, dict) and document.get("kind") == "List"
@@ -221,9 +219,7 @@ def read_credentials_file(path: Path) -> CredentialsFile:
 
 
 def file_problem(error: OSError | UnicodeDecodeError) -> str:
-    """Why a file cannot be read, without Python's number of the error and the path, which the
-    message names already.
-    """
+    """Why a file cannot be read, without error number and path, which the message has already."""
     return (
         error.strerror or "an error of the operating system"
         if isinstance(error, OSError)

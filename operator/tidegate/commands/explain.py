@@ -1,6 +1,4 @@
-"""`tidegate explain`: the quota that a client really gets, its level among Kafka's eight, who set
-it, why, and what it shadows.
-"""
+"""`tidegate explain`: the quota a client really gets: its level, author, cause, what it shadows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -67,9 +65,7 @@ from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The client that is asked about. An unauthenticated client's user is `ANONYMOUS`; an empty
-    client id is none.
-    """
+    """The client asked about. Without login its user is `ANONYMOUS`; an empty client id = none."""
 
     user: str
     client_id: str
@@ -89,8 +85,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class KeyExplanation:
-    """One quota key of one client. `applies` None = no level has the key, so Kafka does not limit
-    it.
+    """One quota key of one client. `applies` None = no level has the key: Kafka does not limit it.
 
     `author` None = not set by Tidegate. `report` is the decision's report on the member that has
     this entity; None where no policy is known or no member has the entity. `shadowed_ours` are
@@ -106,8 +101,9 @@ class KeyExplanation:
     override: Override | None = None
 
     def total_over(self, brokers: int | None) -> int | None:
-        """The limit of one bucket over all brokers together, in bytes per second or the key's own
-        unit; None = unknown or unlimited.
+        """The limit of one bucket over all brokers; None = unknown or unlimited.
+
+        It is in bytes per second or the key's own unit.
         """
         value = enforced_rate(self.applies.text) if self.applies else None
         return value * brokers if value is not None and brokers else None
@@ -119,8 +115,9 @@ def explain_client(
     reports: Sequence[MemberReport],
     overrides: Mapping[Entity, Override] | None = None,
 ) -> tuple[KeyExplanation, ...]:
-    """All four quota keys, fetch first. `quotas` must be everything that the store holds;
-    `overrides` are those that apply, by entity.
+    """All four quota keys, fetch first.
+
+    `quotas` must be everything that the store holds; `overrides` are those that apply, by entity.
     """
     by_entity = {
         report.entity: report for report in reports if report.state is not MemberState.OVERLAPPING
@@ -156,9 +153,7 @@ def _explain_key(
 
 
 def author_of(quotas: Mapping[Entity, StoredQuota], entity: Entity, key: QuotaKey) -> Author | None:
-    """The writer of this value according to the ledger; None = it has no entry, so it was not
-    Tidegate.
-    """
+    """The writer of this value by the ledger; None = it has no entry, so it was not Tidegate."""
     stored = quotas.get(entity)
     record = stored.ledger if stored else None
     entry = record.entries.get(key) if record else None
@@ -168,9 +163,7 @@ def author_of(quotas: Mapping[Entity, StoredQuota], entity: Entity, key: QuotaKe
 
 
 def unreadable(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> tuple[StoredQuota, ...]:
-    """Those of the eight entities whose znode cannot be read safely: the answer may be wrong while
-    they are.
-    """
+    """Those of the eight entities whose znode is unreadable; with any, the answer may be wrong."""
     found = (quotas.get(entity) for _, entity in candidates(subject.user, subject.client_id))
     return tuple(stored for stored in found if stored is not None and stored.problem is not None)
 
@@ -207,9 +200,7 @@ def show_explanation(
     warnings: Sequence[str],
     now_seconds: float,
 ) -> None:
-    """Print the whole answer: warnings, then each key that is limited, then in one line those that
-    are not.
-    """
+    """Print the answer: warnings, each key that is limited, and one line for those that are not."""
     client = f"client id {subject.client_id}" if subject.client_id else "no client id"
     page.say(f"User {subject.user}, {client}", "bold")
     for warning in warnings:
@@ -496,9 +487,7 @@ ANONYMOUS = "ANONYMOUS"  # what Kafka calls every client that did not log in
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A cluster's quotas and number of live brokers, with the policy's decision, warnings and
-    overrides where a policy is known.
-    """
+    """A cluster's quotas and number of live brokers; with a policy also what it decides."""
 
     quotas: Mapping[Entity, StoredQuota]
     brokers: int | None

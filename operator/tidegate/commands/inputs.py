@@ -1,5 +1,4 @@
-"""The policy of a command with its tiers, overrides and credentials, from files or from the custom
-resources in a cluster.
+"""The policy of a command with tiers, overrides and credentials, from files or from Kubernetes.
 
 Nothing is written. The operator's own `control.declared` interprets the objects, so that a command
 and the operator cannot understand one differently.
@@ -54,9 +53,7 @@ _KINDS = frozenset(kind.kind for kind in KINDS)
 
 
 class _AsKubectlReads(yaml.SafeLoader):
-    """A loader that keeps a time as the text that was written, with or without quotes, as kubectl
-    does.
-    """
+    """A loader that keeps a time as the text that was written, quoted or not, as kubectl does."""
 
 
 _AsKubectlReads.yaml_implicit_resolvers = {
@@ -68,12 +65,11 @@ _AsKubectlReads.yaml_implicit_resolvers = {
 def read_manifests(
     sources: Iterable[str], *, namespace: str, standard_input: TextIO = sys.stdin
 ) -> tuple[Manifest, ...]:
-    """Every policy, tier and override in these files and directories (not deeper), in order; each
-    has a namespace afterwards.
+    """Every policy, tier and override in these files and directories (not deeper), in order.
 
-    Raises NotFound for a source that does not exist or a directory without YAML, InvalidResource
-    for what does not parse, for an object that breaks its schema, and for two objects of the same
-    kind and name.
+    Each has a namespace afterwards. Raises NotFound for a source that does not exist or a directory
+    without YAML, InvalidResource for what does not parse, for an object that breaks its schema, and
+    for two objects of the same kind and name.
     """
     manifests: dict[tuple[str, str, str], Manifest] = {}
     for name, text in _texts(sources, standard_input):
@@ -146,8 +142,9 @@ def _documents(name: str, text: str) -> Iterator[dict[str, Any]]:
 
 
 def _ours(name: str, document: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The document itself, the items of a List, or nothing for a foreign object. Our kinds in an
-    unknown version are refused.
+    """The document itself, the items of a List, or nothing for a foreign object.
+
+    Raises InvalidResource for our kinds in an unknown version.
     """
     if document.get("kind") == "List" and isinstance(document.get("items"), list):
         for item in document["items"]:
@@ -190,8 +187,7 @@ class PolicyOptions:
 
 @dataclass(frozen=True, slots=True)
 class PolicySource:
-    """One policy with its tiers, and the credentials that Kubernetes holds for it (None = none
-    could be looked up).
+    """One policy with its tiers, and Kubernetes for its credentials (None = it has none).
 
     `status` is the policy's last status, `tier_statuses` are those of its tiers by their keys. Both
     are empty with files, and before the operator has written one.
@@ -203,9 +199,7 @@ class PolicySource:
     tier_statuses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def zookeeper_secrets(self) -> Secrets:
-        """The Secrets for the policy's ZooKeeper. Raises NotFound when they must come from a file
-        instead.
-        """
+        """The Secrets for ZooKeeper. Raises NotFound when they must come from a file instead."""
         zookeeper = self.kafka.zookeeper
         return self._secrets(
             frozenset() if zookeeper is None else zookeeper.secret_names,
@@ -232,18 +226,14 @@ class PolicySource:
         return self.declared.spec.kafka
 
     def remarks(self) -> tuple[str, ...]:
-        """One sentence for each tier that cannot be read, whose quotas stay as they are, and for
-        each override without effect.
-        """
+        """A sentence for each unreadable tier, whose quotas stay, and each unreadable override."""
         tiers = (
             f"{broken.message} Its quotas stay as they are." for broken in self.declared.broken
         )
         return (*tiers, *(broken.message for broken in self.declared.broken_overrides))
 
     def usage(self, now_seconds: float) -> tuple[Usage | None, tuple[Note, ...]]:
-        """The usage that the policy's rollup Jobs wrote down, as the operator would take it; a note
-        where it cannot be read.
-        """
+        """Usage as the rollup Jobs noted it and the operator takes it; a note if unreadable."""
         policy = self.declared.policy
         if self.kubernetes is None or self.declared.spec.rollup is None:
             return None, ()
@@ -323,9 +313,7 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
 
 
 def policy_of(around: CommandContext, files: Sequence[str] | None) -> PolicySource | None:
-    """The one policy in the files, for a rollup or a report on a laptop; None without files. Raises
-    what `find_policy` raises.
-    """
+    """The one policy in the files; None without files. Raises what `find_policy` raises."""
     return find_policy(around, PolicyOptions(files=files)) if files else None
 
 
@@ -412,8 +400,9 @@ def opened_cluster(
 def opened_tree(
     around: CommandContext, source: PolicySource | None, options: AccessOptions
 ) -> Iterator[ZnodeTree]:
-    """The cluster's ZooKeeper. `source` None = everything is on the command line. Raises
-    InvalidResource without any address.
+    """The cluster's ZooKeeper. Raises InvalidResource without any address.
+
+    `source` None = everything is on the command line.
     """
     spec, secrets = _zookeeper(source, options)
     with (
@@ -426,9 +415,7 @@ def opened_tree(
 def observed(
     around: CommandContext, source: PolicySource, cluster: KafkaCluster
 ) -> ObservationResult:
-    """The operator's own observation of the cluster, made now. Brokers are asked at once whether a
-    plugin decides their quotas.
-    """
+    """The operator's own observation, made now. Brokers are asked for quota plugins at once."""
     observer = Observer(QuotaPlugins(settle_seconds=0.0))
     usage, warnings = source.usage(around.now_seconds())
     seen = observer.observe(source.declared, cluster, now_seconds=around.now_seconds(), usage=usage)

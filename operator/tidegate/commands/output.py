@@ -1,5 +1,4 @@
-"""Output of commands: colours and tables on a terminal, plain text when piped, or one document for
-programs.
+"""Output of commands: colours and tables on a terminal, plain text in a pipe, or a document.
 
 All three output formats are made here. A document is plain data and is written whole or not at all.
 rich and yaml are imported where they are used, because `--help` and the operator do without them.
@@ -31,9 +30,7 @@ _DRAWN_GAP = "   "
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. Numbers are aligned right; a column that may `fold` gives way first where the
-    terminal is narrow.
-    """
+    """One column; numbers go `right`. Those that may `fold` shrink first on a narrow terminal."""
 
     title: str
     right: bool = False
@@ -48,9 +45,7 @@ class Sheet:
     rows: Sequence[Sequence[str]]
 
     def plain_lines(self) -> tuple[str, ...]:
-        """A line of titles in capitals, then a line a row; an empty text shows as `-`, so that
-        columns can be counted.
-        """
+        """Titles in capitals, then a line a row; an empty text is `-`: columns can be counted."""
         titles = [column.title.upper().replace(" ", "-") for column in self.columns]
         lines = [titles, *([text or "-" for text in row] for row in self.rows)]
         widths = [max(len(line[index]) for line in lines) for index in range(len(titles))]
@@ -65,9 +60,7 @@ class Sheet:
 
     @property
     def narrowest(self) -> int:
-        """The columns of a terminal below which numbers would be cut: folding texts shrink to a
-        third, all others not at all.
-        """
+        """The width below which numbers would be cut; texts that fold shrink to a third."""
         widths = [
             max(len(column.title), *(len(row[index]) for row in self.rows))
             for index, column in enumerate(self.columns)
@@ -79,9 +72,7 @@ class Sheet:
         return sum(needed) + len(_DRAWN_GAP) * len(self.columns)
 
     def stacked_lines(self) -> tuple[str, ...]:
-        """A block a row for narrow terminals: the first column, then each other that is not empty
-        on a line of its own.
-        """
+        """For narrow terminals: a block a row, each column that is not empty on its own line."""
         lines: list[str] = []
         width = max(len(column.title) for column in self.columns)
         for head, *rest in self.rows:
@@ -94,9 +85,7 @@ class Sheet:
         return tuple(lines)
 
     def drawn(self) -> Table:
-        """The same as a rich table without vertical lines; texts are taken literally, never as
-        markup.
-        """
+        """The same as a rich table without vertical lines; texts are literal, never markup."""
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -122,9 +111,7 @@ KEY_ORDER = {key: place for place, key in enumerate(KEY_WORDS)}
 
 
 def short_words(key: QuotaKey, value: int | str | None) -> str:
-    """One value with its unit, as a table cell: `20.0 MB/s`. None, and a text that limits nothing,
-    are `unlimited`.
-    """
+    """A value with unit, as a cell: `20.0 MB/s`. None, or text without a limit, is `unlimited`."""
     text = None if value is None else str(value)
     if key not in BYTE_RATE_KEYS:
         return quota_words(key, text)
@@ -133,9 +120,7 @@ def short_words(key: QuotaKey, value: int | str | None) -> str:
 
 
 def ago_words(seconds: float) -> str:
-    """`40 s ago`, `12 min ago`, `3 h ago`, `5 days ago`; a time in the future (clocks differ) reads
-    `just now`.
-    """
+    """`40 s ago`, `12 min ago`, `3 h ago`; `just now` if in the future (clocks differ)."""
     if seconds < 1:
         return "just now"
     for limit, divisor, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
@@ -162,9 +147,7 @@ class ExitCode(IntEnum):
 
 
 class Page:
-    """Text and sheets for people on one stream. Texts are literal: a name in brackets is a name,
-    never markup.
-    """
+    """Text and sheets for people on one stream. A name in brackets is a name, never markup."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console
@@ -179,9 +162,7 @@ class Page:
 
     @property
     def screen(self) -> Console | None:
-        """The console for progress bars, with sentences above them; None where the output is not a
-        terminal.
-        """
+        """The console for progress bars below the sentences; None if not a terminal."""
         return self._console if self._console.is_terminal else None
 
     def heading(self, text: str) -> None:
@@ -207,9 +188,7 @@ class Page:
 def publish(
     stream: TextIO, output: OutputFormat, document: Document, *, show: Callable[[Page], None]
 ) -> None:
-    """Write `document` as YAML or JSON, or let `show` write it for people; keys keep their
-    order.
-    """
+    """Write `document` as YAML or JSON, keys in order, or let `show` write it for people."""
     if output is OutputFormat.JSON:
         stream.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     elif output is OutputFormat.YAML:

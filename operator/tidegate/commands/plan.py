@@ -1,6 +1,4 @@
-"""`tidegate plan`: the writes that the operator would make now, and why, from files or from the
-cluster. Nothing is written.
-"""
+"""`tidegate plan`: what the operator would write now, and why, from files or the cluster."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -85,9 +83,7 @@ class PlanRow:
 
     @property
     def who(self) -> str:
-        """The contract that the key belongs to: `tier / member`, the policy's defaults, or none any
-        more.
-        """
+        """Whose contract: `tier / member`, the policy's defaults, or none any more."""
         if self.report:
             return f"{self.report.tier_key} / {self.report.member_name}"
         given_back = self.write is not None and self.write.kind is WriteKind.GIVE_BACK
@@ -100,8 +96,7 @@ def planned_writes(decision: Decision) -> tuple[QuotaWrite, ...]:
 
 
 def plan_rows(observation: Observation, decision: Decision) -> tuple[PlanRow, ...]:
-    """Every key that is managed or would be written, users before their clients, fetch before
-    produce.
+    """Every key that is managed or would be written, users before their clients, fetch first.
 
     A member that is left alone because an earlier one has its entity shows no row of its own; its
     message says so.
@@ -255,9 +250,7 @@ def _show_remarks(page: Page, decision: Decision) -> None:
 
 
 def summary_line(decision: Decision) -> str:
-    """One sentence: how many entities would be written and how, how many are right already, what
-    waits.
-    """
+    """One sentence: how many entities would be written and how, how many are right, what waits."""
     kinds = Counter(write.kind for write in planned_writes(decision))
     changed = ", ".join(
         f"{kinds[kind]} {words}" for kind, words in _KIND_WORDS.items() if kinds[kind]
@@ -283,9 +276,7 @@ def summary_line(decision: Decision) -> str:
 def plan_document(
     observation: Observation, decision: Decision, *, warnings: Sequence[str] = ()
 ) -> Document:
-    """The whole plan. `changes` has a row a quota key that would be written, `members` one a
-    member, changed or not.
-    """
+    """The whole plan. `changes` has a row a quota key to write, `members` all, changed or not."""
     rows = plan_rows(observation, decision)
     policy = observation.policy
     return {
@@ -308,9 +299,7 @@ def plan_document(
 
 
 def entity_document(entity: Entity) -> Document:
-    """`user` and `clientId`, each only if part of the entity; `defaults` names those that are
-    Kafka's default entity.
-    """
+    """`user`, `clientId`, each if part of it; `defaults` names those that are Kafka's default."""
     parts = {"user": entity.user, "clientId": entity.client_id}
     document: dict[str, object] = {
         name: part.value if isinstance(part, Default) else part

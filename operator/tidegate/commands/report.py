@@ -1,6 +1,4 @@
-"""`tidegate report`: the chargeback report of a period from usage tables, as a page for people and
-the same figures as CSV and JSON.
-"""
+"""`tidegate report`: the chargeback report of a period, as a page and as CSV and JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -46,9 +44,7 @@ from tidegate.rollup.tables.store import UsageStore
 
 @dataclass(frozen=True, slots=True)
 class PolicyParts:
-    """A policy's share of a report. Without a policy there are only the series of the usual
-    exporters.
-    """
+    """A policy's share of a report; without a policy only the series of the usual exporters."""
 
     key: str = ""
     members: Sequence[MemberTerms] = ()

@@ -1,6 +1,4 @@
-"""`tidegate restore`: give every quota back from the ledger alone, with no Kubernetes and no
-running operator.
-"""
+"""`tidegate restore`: every quota back from the ledger alone, without Kubernetes or an operator."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -60,9 +58,7 @@ NO_MUTE_BOUND_SECONDS = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which ledger records to give back; None = all. `policy` is `namespace/name`, or a name in
-    whatever namespace.
-    """
+    """Which ledger records to give back; None = all. `policy` is `namespace/name` or a name."""
 
     user: str | None = None
     client_id: str | None = None
@@ -73,9 +69,7 @@ class Selection:
         return self.user is None and self.client_id is None
 
     def covers(self, stored: StoredQuota) -> bool:
-        """Whether this entity has a ledger record that is asked for; `<default>` names Kafka's
-        default entity.
-        """
+        """Whether the entity has a record asked for; `<default>` is Kafka's default entity."""
         record = stored.ledger
         return (
             record is not None
@@ -118,9 +112,7 @@ class Giveback:
 
 @dataclass(slots=True)
 class Restoration:
-    """Reads, decides and, with --yes, writes, one round at a time. Rounds share no state but the
-    ledger.
-    """
+    """Reads, decides and, with --yes, writes, round by round. Rounds share only the ledger."""
 
     store: QuotaStore
     selection: Selection
@@ -198,9 +190,7 @@ class RestoreRun:
     fruitless: int = 0
 
     def to_the_end(self) -> None:
-        """Return when a look finds nothing more to write or to wait for. Raises the last RetryLater
-        after five rounds in vain.
-        """
+        """Go on until nothing is left. Raises the last RetryLater after five rounds in vain."""
         while True:
             try:
                 if not self._round():
@@ -270,8 +260,9 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class RestoreRow:
-    """One quota key of the ledger. `in_force` is Kafka's value now, `next` the one after this round
-    (both exact; None = no quota).
+    """One quota key of the ledger. `in_force` is Kafka's value, `next` the one after this round.
+
+    Both are exact; None = no quota.
     """
 
     policy_key: str
@@ -302,9 +293,7 @@ class RestoreRow:
 
 
 def restore_rows(givebacks: Sequence[Giveback]) -> tuple[RestoreRow, ...]:
-    """Every key that the ledger shows as ours, policy by policy, users before their clients, fetch
-    before produce.
-    """
+    """Every key of ours in the ledger, by policy, users before their clients, fetch first."""
     return tuple(row for giveback in givebacks for row in _rows(giveback))
 
 
@@ -346,9 +335,7 @@ def restore_sheet(rows: Sequence[RestoreRow], now_seconds: float) -> Sheet:
 def show_dry_run(
     page: Page, rows: Sequence[RestoreRow], *, warnings: Sequence[str], now_seconds: float
 ) -> None:
-    """Print what `--yes` would do. Warnings come last, where they are seen just before it is
-    typed.
-    """
+    """Print what `--yes` would do; warnings last, where they are seen before it is typed."""
     page.sheet(restore_sheet(rows, now_seconds))
     if rows:
         page.say()
@@ -367,9 +354,7 @@ def show_dry_run(
 def restore_document(
     rows: Sequence[RestoreRow], *, written: bool, complete: bool, warnings: Sequence[str]
 ) -> Document:
-    """`written` false = a dry run; `complete` true = nothing that was asked for is left in the
-    ledger.
-    """
+    """`written` false = a dry run; `complete` true = the ledger has none of it any more."""
     return {
         "written": written,
         "complete": complete,

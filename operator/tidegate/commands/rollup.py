@@ -1,6 +1,4 @@
-"""`tidegate rollup`: usage tables. `run` and `backfill` make them, `show` reads them, `verify`
-checks them.
-"""
+"""`tidegate rollup`: usage tables: `run`, `backfill` make, `show` reads, `verify` checks them."""
 
 import tempfile
 from functools import partial
@@ -342,8 +340,7 @@ def _ms(around: CommandContext, text: str | None) -> int | None:
 
 
 def span_between(start_ms: int, end_ms: int, *, now_ms: int, running: bool) -> tuple[int, int]:
-    """[start, end) in milliseconds: from a whole hour to a whole one, or with `running` to a window
-    of 5 minutes that is over now.
+    """[start, end) in ms: whole hours, or with `running` up to the last 5 minutes that are over.
 
     Only the hour under way is ever cut, and never at another time than now: publishing an hour as
     far as an earlier time would take rows out of the tables. Raises InvalidResource where nothing

@@ -1,6 +1,4 @@
-"""`tidegate rollup job`: the command of a rollup Job's Pod. Its exit codes are those of
-`kube.rollup_jobs`, which Kubernetes acts on.
-"""
+"""`tidegate rollup job`: run by a rollup Job's Pod, with the exit codes of `kube.rollup_jobs`."""
 
 import signal
 from collections.abc import Iterator
@@ -74,9 +72,7 @@ def job(
 
 
 def policy_options(policy: str, *, kubeconfig: Path | None, context: str | None) -> PolicyOptions:
-    """The policy by its full name. Only its own namespace is read, because a Job may read no
-    other.
-    """
+    """The policy by its full name. Only its namespace is read: a Job may read no other."""
     namespace, _, name = policy.partition("/")
     if not namespace or not name:
         raise InvalidResource(
@@ -113,8 +109,9 @@ def rollup_policy(around: CommandContext, asked: PolicyOptions) -> "RollupPolicy
 
 
 def require_extra() -> None:
-    """Raise NotFound, with the command to install them, where the packages of usage tables are
-    missing. The operator does without them.
+    """Raise NotFound where packages of usage tables are missing, with how to install them.
+
+    The operator does without them.
     """
     missing = [name for name in _PACKAGES if find_spec(name) is None]
     if missing:
@@ -144,8 +141,10 @@ def exit_code_of(error: Exception) -> int:
 
 @contextmanager
 def _ended_by_sigterm() -> Iterator[None]:
-    """End on SIGTERM. The first process of a container ignores the signal unless it has a handler,
-    and would run until it is killed.
+    """End on SIGTERM.
+
+    The first process of a container ignores the signal unless it has a handler, and would run until
+    it is killed.
     """
 
     def end(_number: int, _frame: object) -> NoReturn:

@@ -33,8 +33,7 @@ _TITLES = {
 
 @contextmanager
 def shown(page: Page) -> Iterator[Progress]:
-    """Progress bars on a terminal, below the sentences, for as long as the block lasts; elsewhere
-    none.
+    """Progress bars on a terminal, below the sentences, while the block lasts; elsewhere none.
 
     Bars stay as they are at the end, so that a run that was cut short shows how far it came.
     """

@@ -1,6 +1,4 @@
-"""`tidegate run`: the operator as a process, in a Pod or on a machine beside the cluster. This
-module only fills in the settings.
-"""
+"""`tidegate run`: the operator as a process. This module only fills in the settings."""
 
 import json
 import os
@@ -41,9 +39,7 @@ def version(
 
 
 def version_document() -> Document:
-    """`revision` is there only where it is known: in a built image, or installed from a git
-    address.
-    """
+    """`revision` is there where it is known: in an image, or installed from a git address."""
     revision = os.environ.get(REVISION_VARIABLE) or _installed_revision()
     facts = {
         "version": __version__,
@@ -54,9 +50,7 @@ def version_document() -> Document:
 
 
 def _installed_revision() -> str | None:
-    """The commit that pip or uv noted when the package came from git (PEP 610); None for every
-    other installation.
-    """
+    """The commit of an installation from git (PEP 610); None for every other."""
     try:
         noted = distribution("tidegate").read_text("direct_url.json")
     except PackageNotFoundError:
@@ -152,9 +146,9 @@ def run(
     Leases.
     """
     command_context(context, debug=debug)
-    from tidegate import (
-        main,
-    )  # kopf and the clients behind it take a second to import, which no other command should pay
+
+    # kopf and the clients behind it take a second to import, which no other command should pay
+    from tidegate import main
 
     settings = Settings(
         namespaces=tuple(namespace or ()),

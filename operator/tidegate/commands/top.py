@@ -1,6 +1,4 @@
-"""`tidegate top`: brokers against their limits, levels, and members below their contract with the
-reason, every few seconds.
-"""
+"""`tidegate top`: brokers against limits, levels, and members below their contract, and why."""
 
 import json
 from collections.abc import Generator, Iterator, Sequence
@@ -33,8 +31,7 @@ from tidegate.commands.top_rows import (
 )
 from tidegate.errors import InvalidResource, TidegateError
 
-# Output for people: three tables that fit a terminal of 100 columns, and sentences for the members
-# that are not at their contract.
+# Output for people: three tables for 100 columns, and sentences for members not at their contract.
 
 
 _UNKNOWN = "unknown"
@@ -349,9 +346,9 @@ def top(
         )
     in_place = around.out.isatty() and output is OutputFormat.TABLE and not once
     with (
-        suppress(KeyboardInterrupt),
+        suppress(KeyboardInterrupt),  # this is how people end it
         closing(_views(around, asked, metrics_credentials_file)) as views,
-    ):  # this is how people end it
+    ):
         for view in views:
             _show(around, view, output, most_members=members, once=once, in_place=in_place)
             if once:
@@ -362,9 +359,7 @@ def top(
 def _views(
     around: CommandContext, asked: CommandOptions, metrics_file: Path | None
 ) -> Generator[View, None, None]:
-    """One view each time, by the policy as it is now. Connections are kept while the policy's
-    cluster and metrics stay the same.
-    """
+    """One view each time, by the policy as it is. Connections stay while cluster and metrics do."""
     source = find_policy(around, asked.policy)
     while True:
         with opened_viewer(around, source, asked.access, metrics_file=metrics_file) as viewer:

@@ -1,5 +1,4 @@
-"""Rows of `tidegate top`: brokers against their limits, levels, and members with the reason for
-their quota.
+"""Rows of `tidegate top`: brokers against their limits, levels, members and why they have a quota.
 
 Rates are bytes per second, measured ones as floats; None is unknown, never zero. Rows join the
 observation and the decision.
@@ -38,8 +37,7 @@ from tidegate.control.metrics_watch import Reader
 from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins
 from tidegate.errors import TidegateError
 
-# One policy's cluster and the load of its brokers, observed and judged as by the operator, read
-# only.
+# One policy's cluster and its load, read but not written, observed and judged as by the operator.
 #
 # Only the last pressure of each broker is kept from view to view, so that a load around its limit
 # does not flicker. The decision is made without the load: what to throttle depends on the memory of
@@ -57,11 +55,11 @@ class LevelWord:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One view of a policy's cluster. `is_measured` = the policy has metrics. Without them, or
-    without known brokers, readings are None.
+    """One view of a policy's cluster. `is_measured` = the policy has metrics.
 
-    `cluster_id` None = no answer. `watched` None = load or brokers are not known at all. `said` are
-    the levels in the operator's status.
+    Without them, or without known brokers, readings are None. `cluster_id` None = no answer.
+    `watched` None = load or brokers are not known at all. `said` are the levels in the operator's
+    status.
     """
 
     observation: Observation
@@ -91,9 +89,7 @@ class Viewer:
         self._pressures: Mapping[int, Pressure] = {}
 
     def read(self, source: PolicySource) -> View:
-        """Read one view. Nothing is raised where a server does not answer: that becomes a hold, or
-        a problem of the readings.
-        """
+        """Read one view. A server that is away makes a hold or a problem of readings, no error."""
         now_seconds = self._around.now_seconds()
         usage, unread = source.usage(now_seconds)
         seen = self._observer.observe(
@@ -149,9 +145,7 @@ def opened_viewer(
     *,
     metrics_file: Path | None,
 ) -> Iterator[Viewer]:
-    """The policy's cluster and its Prometheus. Credentials of the latter come from `metrics_file`
-    where it is given.
-    """
+    """The policy's cluster and Prometheus; `metrics_file` has the credentials of the latter."""
     with opened_cluster(around, source, access) as cluster:
         reader = _reader(around, source, metrics_file)
         if reader is None:
@@ -179,9 +173,7 @@ _FIRST_LEVEL_LAST = sorted(Level, reverse=True)
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """One broker in one direction. `why` explains its state. `clients` is the rate of all its
-    clients together.
-    """
+    """One broker in one direction. `why` explains its state, `clients` is their rate together."""
 
     broker: int
     direction: Direction | None
@@ -194,11 +186,11 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class RateRow:
-    """One byte rate of one member. `sends` is over all brokers, `delay_seconds` the longest
-    throttle time that any broker reports.
+    """One byte rate of one member. `sends` is its rate over all brokers.
 
-    `in_force` is the quota in Kafka now, per broker as `contract` is; None = unlimited, or not
-    known where not `is_read`. `entry` is its entry in the ledger.
+    `delay_seconds` is the longest throttle time that any broker reports. `in_force` is the quota in
+    Kafka now, per broker as `contract` is; None = unlimited, or not known where not `is_read`.
+    `entry` is its entry in the ledger.
     """
 
     report: MemberReport
@@ -222,8 +214,9 @@ class RateRow:
 
 @dataclass(frozen=True, slots=True)
 class LevelRow:
-    """All members of one level. Rates are sums of those that are known, None = none is; `word` None
-    = not in the operator's status.
+    """All members of one level. Rates are sums of those that are known, None = none is.
+
+    `word` None = not in the operator's status.
     """
 
     level: Level
@@ -258,9 +251,7 @@ def _rows_of(one: WatchedBroker, flows: Flows, now_seconds: float) -> Iterable[B
 
 
 def _pressure(one: WatchedBroker, nic: NicStatus) -> Pressure:
-    """The NIC's own state; a broker that is over counts as over in the direction that was above its
-    limit a moment ago.
-    """
+    """The NIC's state; if only its broker is over, OVER where it was over its limit just before."""
     swings = (
         one.pressure is Pressure.OVER
         and nic.known
@@ -282,9 +273,7 @@ def _why(one: WatchedBroker, nic: NicStatus) -> str:
 
 
 def rate_rows(view: View) -> tuple[RateRow, ...]:
-    """Every managed byte rate: those below their contract first, then by level from L3 up, then by
-    what they send.
-    """
+    """Every managed byte rate: those below contract first, then from L3 up, then by traffic."""
     flows, quotas = view.flows, view.observation.quotas or {}
     reports = [
         report for report in view.decision.members if report.state is not MemberState.OVERLAPPING
@@ -329,9 +318,7 @@ def _rate_row(
 
 
 def _nothing_or_unknown(flows: Flows, way: Direction) -> float | None:
-    """The rate of a client without series: zero where brokers report others, unknown where they
-    report no client at all.
-    """
+    """A client without series: rate zero where brokers report others, unknown where they do not."""
     return 0.0 if any(direction is way for _, direction in flows.totals) else None
 
 

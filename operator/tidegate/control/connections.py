@@ -1,7 +1,7 @@
-"""The connection of one policy to its Kafka cluster: opened when first needed, and opened anew when
-the policy or a Secret changes.
+"""The connection of one policy to its Kafka cluster, opened on first use.
 
-Store and topology reconnect by themselves, so its health is not watched here.
+It is opened anew when the policy or a Secret changes. Store and topology reconnect by themselves,
+so its health is not watched here.
 """
 
 import shutil
@@ -51,7 +51,6 @@ from tidegate.resources.policy import KafkaCluster as KafkaSpec
 # Kafka's libraries want certificates as files, so these are written to a private folder that exists
 # as long as the connection. No value of a Secret is ever shown.
 
-
 SecretData = Mapping[str, bytes]
 
 QUOTAS_STAY = "every quota stays as it is until then"
@@ -65,11 +64,10 @@ _MECHANISMS = {
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """The Secrets of one namespace that a connection needs, by name; with `file` all of them come
-    from that file instead.
+    """The Secrets of one namespace that a connection needs, by name.
 
-    Whatever is missing raises UserActionRequired with SECRET_UNREADABLE, which names the Secret and
-    the key.
+    With `file` all of them come from that file instead. Whatever is missing raises
+    UserActionRequired with SECRET_UNREADABLE, which names the Secret and the key.
     """
 
     namespace: str = ""
@@ -77,9 +75,7 @@ class Secrets:
     file: Path | None = None
 
     def value(self, secret: str, key: str, *, meanwhile: str) -> bytes:
-        """The value as it is; empty ones count as missing. `meanwhile` is what happens until it is
-        there.
-        """
+        """The value; an empty one counts as missing. `meanwhile` = what happens until it is set."""
         value = self.data.get(secret, {}).get(key)
         if not value:
             what = "has no key" if value is None else "has nothing in its key"
@@ -118,9 +114,7 @@ class Secrets:
 def read_secrets(
     kubernetes: Kubernetes, namespace: str, names: Collection[str], *, known: Secrets | None = None
 ) -> Secrets:
-    """Read these Secrets. One that cannot be read is taken from `known` where it is there; else the
-    error is raised.
-    """
+    """Read these Secrets. One that cannot be read comes from `known`, or its error is raised."""
     data: dict[str, SecretData] = {}
     for name in sorted(names):
         try:
@@ -133,9 +127,7 @@ def read_secrets(
 
 
 def zookeeper_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> ZooKeeperConnection:
-    """The settings for the policy's ZooKeeper. Raises UserActionRequired with SECRET_UNREADABLE
-    when a Secret lacks a key.
-    """
+    """The ZooKeeper settings. Raises UserActionRequired when the policy or a Secret lacks one."""
     zookeeper = spec.zookeeper
     if zookeeper is None:
         raise UserActionRequired(
@@ -161,9 +153,7 @@ def brokers_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> Kafka
 
 
 def trusted_certificates(tls: Tls | None, secrets: Secrets, *, meanwhile: str) -> bytes | None:
-    """All certificates that are trusted, one after the other; None = the machine's own
-    authorities.
-    """
+    """All trusted certificates, one after the other; None = the machine's own authorities."""
     found: list[bytes] = []
     for trusted in (tls.trusted_certificates or ()) if tls is not None else ():
         name = trusted.secret_name
@@ -187,10 +177,8 @@ def certificate_and_key(
 def _login(
     declared: KafkaAuthentication | ZooKeeperAuthentication | None, secrets: Secrets
 ) -> SaslLogin | None:
-    if (
-        declared is None or declared.username is None or declared.password_secret is None
-    ):  # type tls: the certificate is the login
-        return None
+    if declared is None or declared.username is None or declared.password_secret is None:
+        return None  # type tls: the certificate is the login
     password = secrets.text(
         declared.password_secret.secret_name,
         declared.password_secret.password,
@@ -238,9 +226,7 @@ NOT_MEASURED = "load is not read until then"
 
 
 def metrics_settings(spec: MetricsSource, secrets: Secrets) -> MetricsSettings:
-    """The settings for the policy's metrics. Raises UserActionRequired with SECRET_UNREADABLE when
-    a Secret lacks a key.
-    """
+    """The settings for the metrics. Raises UserActionRequired when a Secret lacks a key."""
     return settings_of(
         spec,
         prometheus_server(
@@ -270,9 +256,7 @@ def prometheus_server(
     *,
     meanwhile: str = NOT_MEASURED,
 ) -> PrometheusServer:
-    """The settings for the server. Raises UserActionRequired (SECRET_UNREADABLE) for a missing key;
-    `meanwhile` ends the message.
-    """
+    """Server settings. Raises UserActionRequired, ending in `meanwhile`, for a missing key."""
     authorities = trusted_certificates(tls, secrets, meanwhile=meanwhile)
     certificate, key = None, None
     if login is not None and login.certificate_and_key is not None:
@@ -298,10 +282,8 @@ def _prometheus_login(
                 declared.token_secret.secret_name, declared.token_secret.token, meanwhile=meanwhile
             )
         )
-    if (
-        declared.username is None or declared.password_secret is None
-    ):  # type tls: the certificate is the login
-        return None
+    if declared.username is None or declared.password_secret is None:
+        return None  # type tls: the certificate is the login
     password = secrets.text(
         declared.password_secret.secret_name, declared.password_secret.password, meanwhile=meanwhile
     )
@@ -322,14 +304,11 @@ def _identity(ids: BrokerIdentity) -> BrokerLabel | BrokerInstances:
 
 # --- opening: quotas through ZooKeeper, leaders from the brokers, neither before its first use ----
 #
-# The libraries are imported when a connection is opened, so that a command which opens none answers
-# at once.
+# The libraries are imported on opening, so that a command which opens nothing answers at once.
 
 
 class OpenTree(Protocol):
-    """Opens the ZooKeeper of `spec`. `folder` is private and outlives the connection; certificates
-    are kept there.
-    """
+    """Opens the ZooKeeper of `spec`. Certificates go to `folder`, which outlives the connection."""
 
     def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree: ...
 
@@ -372,10 +351,9 @@ def open_cluster(
     open_tree: OpenTree = open_tree,
     open_topology: OpenTopology = open_topology,
 ) -> KafkaCluster:
-    """The cluster of `spec`; `brokers_secrets` where those of the brokers come from elsewhere than
-    ZooKeeper's.
+    """The cluster of `spec`. Raises UserActionRequired when a Secret does not hold what it must.
 
-    Raises UserActionRequired when a Secret does not hold what it must.
+    `brokers_secrets` are those of the brokers, where they come from elsewhere than ZooKeeper's.
     """
     tree = open_tree(spec, secrets, folder=folder)
     store = ZooKeeperQuotaStore(tree)
@@ -389,8 +367,7 @@ def open_cluster(
     return KafkaCluster(tree.address, store, topology)
 
 
-# A changed Secret is noticed within this time; reading it every pass would be noise in the API
-# server's audit log.
+# a changed Secret is noticed within this; reading every pass would fill the API server's audit log
 SECRET_AGE_SECONDS = 60.0
 
 Origin = TypeVar("Origin")
@@ -412,11 +389,10 @@ class _Wanted:
 
 
 class Renewed(Generic[Origin, Opened]):
-    """A resource that is open, with a private folder, and opened anew when its origin has changed.
-    One thread at a time may use it.
+    """An open resource with a private folder, opened anew when its origin has changed.
 
-    `read` gets the last origin and returns the present one, with its Secrets; it is called once a
-    minute. `close` must not raise.
+    One thread at a time may use it. `read` gets the last origin and returns the present one, with
+    its Secrets; it is called once a minute. `close` must not raise.
     """
 
     def __init__(
@@ -442,9 +418,7 @@ class Renewed(Generic[Origin, Opened]):
         return self._origin
 
     def current(self, *, is_outdated: bool = False) -> Opened:
-        """The open resource, opened anew where needed. `is_outdated` = do not wait for the minute.
-        Raises what `read` and `opener` do.
-        """
+        """The open resource; `is_outdated` = read anew now. Raises what `read` and `opener` do."""
         if (
             self._opened is not None
             and not is_outdated
@@ -472,9 +446,7 @@ class Renewed(Generic[Origin, Opened]):
 
 
 class Connection:
-    """At most one open cluster. `wake` is called when its brokers come, go or elect a
-    controller.
-    """
+    """At most one open cluster. `wake` is called when brokers come, go or elect a controller."""
 
     def __init__(
         self,
@@ -495,9 +467,7 @@ class Connection:
         )
 
     def cluster(self, spec: KafkaSpec) -> KafkaCluster:
-        """The cluster of `spec`. Raises a TidegateError when a Secret cannot be read or does not
-        fit.
-        """
+        """The cluster of `spec`. Raises a TidegateError when a Secret cannot be read or used."""
         self._spec = spec
         origin = self._renewed.origin
         return self._renewed.current(is_outdated=origin is not None and origin.spec != spec)
@@ -515,9 +485,9 @@ class Connection:
         return cluster
 
     def _wanted(self, before: _Wanted | None) -> _Wanted:
-        """Read spec and Secrets. A Secret that vanished under an open connection is remembered: a
-        namespace that is being deleted loses its Secrets before its policies, which still have
-        quotas to give back.
+        """Read spec and Secrets. A Secret that vanished under an open connection is remembered.
+
+        A namespace in deletion loses Secrets before its policies, which have quotas to give back.
         """
         spec = self._spec
         if spec is None:

@@ -1,5 +1,4 @@
-"""Runs the passes of one policy, from the cached resources to the report, and releases the policy
-when it is deleted.
+"""Runs the passes of one policy, from cached resources to the report, and its release.
 
 It waits for nothing: the loop in `manager.py` decides when a pass runs, and the queue in
 `report/reporter.py` delivers the report while the next pass may run already.
@@ -42,9 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 class Controller:
-    """The passes of the policy `key` (namespace/name). `may_write` is its Lease, `wake` is called
-    for brokers and readings.
-    """
+    """Passes of policy `key` (namespace/name). `may_write` is its Lease, `wake` asks for a pass."""
 
     def __init__(
         self,
@@ -114,9 +111,7 @@ class Controller:
         return self._backoff.next_seconds()
 
     def leaders_moved(self) -> bool:
-        """Whether brokers or leaders differ from what the last pass saw; False also when none
-        answers.
-        """
+        """Whether brokers or leaders differ from the last pass; False also when none answers."""
         if self._declared is None or self._topology is None:
             return False
         try:
@@ -164,9 +159,7 @@ class Controller:
         return result
 
     def _report(self, report: PassReport) -> None:
-        """Deliver one report, in the thread of the queue, with the newest objects: the report
-        before it may have written statuses.
-        """
+        """Deliver a report in the queue's thread. The one before may have written new statuses."""
         known = self._context.cache.with_known_status
         thread = f"reports of {self._key}"
         self._context.vital_signs.beat(thread)
@@ -311,9 +304,7 @@ class Controller:
         )
 
     def _keep_record(self, result: PassResult) -> None:
-        """Audit lines and counters: of each decision whose writes were sent, and of the one that
-        the pass ended with.
-        """
+        """Audit lines and counters, of each decision that was sent and of the last one."""
         facts, readings = result.seen.facts, result.seen.observation.readings
         for decision, applied in (
             *zip(result.decided, result.applied, strict=True),
@@ -397,9 +388,7 @@ class Deletion:
     def conclude(
         self, result: PassResult | None, *, policy_key: str, address: str, now_seconds: float
     ) -> DeletionOutcome | None:
-        """The outcome, or None while quotas are left and there is time. `result` None = there was
-        no pass (broken spec).
-        """
+        """The outcome; None while there are quotas left and time. `result` None = a broken spec."""
         if self._seen_at_seconds is None:
             self._seen_at_seconds = now_seconds
         if result is not None and result.decision.finished_deleting and result.error is None:
@@ -452,8 +441,7 @@ PENDING_AFTER_SECONDS = 5.0
 def report_pending_if_slow(
     say: Callable[[], None], after_seconds: float
 ) -> Iterator[Callable[[], None]]:
-    """Call `say`, from another thread, if after that time the body still runs and has not called
-    what it was given.
+    """Call `say`, from another thread, if the body is slow to end or to call what it was given.
 
     After that call, and on leaving, `say` has returned or will never be called, so that the next
     report is the last one.
@@ -472,9 +460,10 @@ def report_pending_if_slow(
         unneeded()
 
 
-# --- before the first write: the finalizer, with which a deletion gives quotas back, and the claim
-# on the cluster. A policy that writes nothing (Observe, paused, held or being deleted) takes
-# neither.
+# --- before the first write: the finalizer and the claim on the cluster ---------------------------
+#
+# With the finalizer a deletion gives quotas back. A policy that writes nothing (Observe, paused,
+# held or being deleted) takes neither.
 
 RESTORE_FINALIZER = "tidegate.io/restore"
 
@@ -491,11 +480,9 @@ def take_ownership(
     kubernetes: Kubernetes,
     store: QuotaStore,
 ) -> JsonObject | None:
-    """Put the finalizer on and claim the cluster, each only where it is missing. Returns the object
-    if it was changed.
+    """Put the finalizer on and claim the cluster where missing. Returns the object if changed.
 
-    Raises RetryLater when the object is found to be on its way out, WriteRefused when another
-    policy was faster.
+    Raises RetryLater when the object is being deleted, WriteRefused when another policy was faster.
     """
     policy, facts = seen.observation.policy, seen.facts
     if (
@@ -525,9 +512,7 @@ def take_ownership(
 def competing_policy(
     policy: JsonObject, facts: ClusterFacts, policies: Iterable[JsonObject]
 ) -> str | None:
-    """A sentence that names the older policy on the same cluster, by the cluster id in its status;
-    None when ours is first.
-    """
+    """Names an older policy with the same cluster id in its status; None when ours is first."""
     if facts.owner_policy_key == object_key(policy):
         return None
     for other in sorted(policies, key=age_key):

@@ -1,5 +1,4 @@
-"""Reads the policy, tiers and overrides that people declared; a broken object must never look like
-an absent one.
+"""Reads declared policies, tiers and overrides; a broken object must never look absent.
 
 It reads raw objects and nothing else. The entities that a broken tier may manage are named, so that
 a pass leaves them as they are.
@@ -66,9 +65,7 @@ def object_key(raw: Mapping[str, Any]) -> str:
 
 
 def age_key(raw: Mapping[str, Any]) -> tuple[str, str]:
-    """Sorts objects oldest first, and equally old ones by key; RFC 3339 times in UTC sort as
-    text.
-    """
+    """Sorts objects oldest first, then by key; RFC 3339 times in UTC sort as text."""
     return (str(raw["metadata"].get("creationTimestamp", "")), object_key(raw))
 
 
@@ -270,8 +267,9 @@ def override_from(raw: Mapping[str, Any], spec: OverrideSpec) -> Override:
 
 
 def _refuse_a_late_end(raw: Mapping[str, Any], spec: OverrideSpec) -> None:
-    """Raise InvalidResource for an end too late. Both times are the object's, so no clock is
-    needed; a file has no creation time yet.
+    """Raise InvalidResource for an end too late.
+
+    Both times are the object's, so no clock is needed; a file has no creation time yet.
     """
     made = raw["metadata"].get("creationTimestamp")
     if (
@@ -302,9 +300,7 @@ RawObject = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class BrokenTier:
-    """A tier that cannot be read: why, and every user and client id that can still be found in
-    it.
-    """
+    """A tier that cannot be read: why, and all users and client ids that can be found in it."""
 
     key: str
     message: str
@@ -313,9 +309,7 @@ class BrokenTier:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """One policy with its tiers and overrides, oldest first. `tiers` or `overrides` None = their
-    list is not complete.
-    """
+    """A policy with its tiers and overrides, oldest first; None = their list is not complete."""
 
     policy: Policy
     spec: PolicySpec
@@ -326,9 +320,7 @@ class Declared:
 
     @property
     def entities(self) -> frozenset[Entity]:
-        """Every entity that a readable tier or a default names; for metering also Kafka's default
-        user.
-        """
+        """Entities of readable tiers and defaults; for metering also Kafka's default user."""
         members = {member.entity for tier in self.tiers or () for member in tier.members}
         metered = {DEFAULT_USER} if self.policy.metering_enabled else set()
         return frozenset(members | set(self.policy.defaults) | metered)
@@ -342,9 +334,7 @@ class Declared:
 
 
 class TierReader:
-    """Reads tiers, each spec once: the result stays until the spec changes. For one caller at a
-    time.
-    """
+    """Reads tiers, each spec once, until it changes. For one caller at a time."""
 
     def __init__(self) -> None:
         self._read: dict[str, tuple[object, Tier | BrokenTier]] = {}
@@ -367,11 +357,10 @@ def declare(
     *,
     overrides: Iterable[RawObject] | None = (),
 ) -> Declared:
-    """Read a policy and the tiers and overrides that refer to it. Raises InvalidResource when the
-    policy itself cannot be read.
+    """Read a policy and the tiers and overrides that refer to it.
 
     Those of other policies are skipped; one that is being deleted counts as absent. A `reader`
-    keeps what it has read before.
+    keeps what it has read before. Raises InvalidResource when the policy itself cannot be read.
     """
     spec = parse_policy(policy, strict=False).spec
     translated = policy_from(policy, spec)
@@ -402,18 +391,14 @@ def _of(policy: RawObject, objects: Iterable[RawObject]) -> list[RawObject]:
 
 
 def policy_name_of(raw: RawObject) -> str:
-    """The policy that a tier or an override refers to, `namespace/name`; empty where that cannot be
-    read.
-    """
+    """The policy that a tier or override refers to, `namespace/name`; empty if it is unreadable."""
     reference = (raw.get("spec") or {}).get("policyRef") or {}
     name = reference.get("name") if isinstance(reference, Mapping) else None
     return f"{raw['metadata']['namespace']}/{name}" if isinstance(name, str) and name else ""
 
 
 def belongs_to(raw: RawObject, policy: RawObject) -> bool:
-    """Whether the object may be the policy's. One whose reference cannot be read may be of any
-    policy in its namespace.
-    """
+    """Whether it may be the policy's; an unreadable reference may be to any in its namespace."""
     named = policy_name_of(raw)
     return (
         named == object_key(policy)

@@ -35,8 +35,7 @@ SETTLE_SECONDS = 15.0
 
 
 class ControlLoop:
-    """The thread of one policy: a pass at once, then one whenever something wakes it, a step is due
-    or the poll interval is over.
+    """The thread of one policy: a pass at once, then on every wake, due step or poll interval.
 
     Whatever a pass raises is logged and counted here, and the loop goes on. A loop that has ended
     has finished its batch.
@@ -125,9 +124,7 @@ class Lease(Protocol):
         ...
 
     def release(self) -> bool:
-        """Give it up, so that another replica need not wait for its end; whether it was ours to
-        give.
-        """
+        """Give it up, so that no replica need wait for its end; whether it was ours to give."""
         ...
 
 
@@ -156,9 +153,7 @@ class Manager:
             thread.start()
 
     def wake(self) -> None:
-        """Something changed among the resources. Never blocks for long; may be called from any
-        thread.
-        """
+        """Something changed among the resources. Never blocks for long; for any thread."""
         self._wakeup.poke(Cause.OBJECTS)
         with self._lock:
             loops = list(self._loops.values())
@@ -292,9 +287,7 @@ class Manager:
             )
 
     def _report_orphans(self, policies: frozenset[str]) -> None:
-        """Report tiers and overrides without a policy, after a while: a folder may be applied with
-        its tiers before the policy.
-        """
+        """Report what lacks its policy, after a while: its folder may be applied tiers first."""
         now_seconds = self._context.clock.monotonic()
         found = [
             (kind, raw, policy_name_of(raw))

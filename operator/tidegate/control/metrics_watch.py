@@ -1,5 +1,4 @@
-"""Reads one policy's metrics beside its passes, which take the newest reading and never wait for
-one.
+"""Reads one policy's metrics beside its passes, which take the newest reading and do not wait.
 
 A Prometheus that is slow or away must not delay a quota that follows its leaders. The core judges
 whether a reading is fresh enough, from the times of its samples. One thread, as long as the policy
@@ -29,8 +28,7 @@ from tidegate.resources.policy import MetricsSource
 log = structlog.get_logger(__name__)
 
 # More passes would be of no use: NICs are judged over several scrapes, and each pass reads every
-# quota. But a pass that something else wakes needs a reading that is not stale, so there are two in
-# the time in which one goes stale.
+# quota. But a pass with another cause needs a fresh reading, so two fit in the time until stale.
 SHORTEST_INTERVAL_SECONDS = 5.0
 _BEAT_SECONDS = 30.0  # scrapes may lie minutes apart, and a thread that rests is not stuck
 _STOP_SECONDS = 1.0
@@ -49,9 +47,7 @@ OpenReader = Callable[[MetricsSettings], Reader]
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The parts of the process that a watch needs. `wake` is called after each reading, `beat` and
-    `forget` are its signs of life.
-    """
+    """What a watch needs. `wake` is called after each reading; `beat`, `forget`: signs of life."""
 
     kubernetes: Kubernetes
     wake: Callable[[], None]
@@ -73,10 +69,10 @@ class MetricsWatch:
     def latest(
         self, spec: MetricsSource | None, brokers: Collection[int] | None
     ) -> Readings | None:
-        """The newest reading by these settings, of these brokers from the next one on; None = not
-        measured, or none has come yet.
+        """The newest reading by these settings; None = not measured, or none has come yet.
 
-        `brokers` None = not known now: then those of last time are asked for.
+        The next reading is of these brokers. `brokers` None = not known now: then those of last
+        time are asked for.
         """
         if self._round is not None and self._round.spec != spec:
             self._round.ask_to_stop()
@@ -91,9 +87,7 @@ class MetricsWatch:
         return self._round.newest
 
     def close(self) -> None:
-        """End the thread; a reading that is under way is waited for a moment only, and thrown
-        away.
-        """
+        """End the thread; a reading under way is waited for a moment only, and thrown away."""
         ended, self._round = self._round, None
         if ended is not None:
             ended.ask_to_stop()

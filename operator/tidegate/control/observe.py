@@ -1,5 +1,4 @@
-"""Puts together the observation of one pass: declared objects, the cluster's facts, its leaders,
-and every quota in place.
+"""Makes the observation of a pass: declared objects, the cluster's facts, leaders and quotas.
 
 A failure becomes a hold with a reason and a sentence; nothing in here raises for a system that is
 away, and nothing writes. Entities that a broken tier may manage are left out of the observation, so
@@ -51,8 +50,9 @@ class Expected:
 def brokers_objection(
     facts: ClusterFacts, brokers_cluster_id: str | None, expected: Expected
 ) -> str | None:
-    """Why leaders of these brokers must not scale quotas of this ZooKeeper; None = both are of one
-    cluster, or it is not known.
+    """Why leaders of these brokers must not scale quotas of this ZooKeeper.
+
+    None = both are of one cluster, or that of the brokers is not known.
     """
     if brokers_cluster_id in (None, facts.cluster_id):
         return None
@@ -74,9 +74,7 @@ def migration_words(address: str) -> str:
 
 
 def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason, str]]:
-    """Each reason why this cluster must not be written now, with a sentence for people; none = all
-    is well.
-    """
+    """Each reason why this cluster must not be written now, with a sentence; none = all is well."""
     if expected.cluster_id is not None and facts.cluster_id != expected.cluster_id:
         yield (
             Reason.WRONG_CLUSTER,
@@ -104,25 +102,18 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
         )
 
 
-# --- one Kafka cluster: the store of quotas and the source of leaders, opened and closed together
-# --
+# --- one Kafka cluster: the store of quotas and the source of leaders, opened and closed together -
 
 
 class TopologySource(Protocol):
-    """Brokers and leaders. Raises Unreachable when no broker answers, Incomplete when the answer is
-    not whole.
-    """
+    """Brokers, leaders. Raises Unreachable without an answer, Incomplete when one is not whole."""
 
     def read(self, patterns: Collection[str]) -> Topology:
-        """Live brokers, and the leaders of the topics that these names and prefixes (ending in `*`)
-        match, read now.
-        """
+        """Live brokers, and leaders of the topics of these names and prefixes (`*`), read now."""
         ...
 
     def quota_callbacks(self) -> Mapping[int, str]:
-        """Broker -> class name, for brokers that replaced Kafka's quotas by a plugin. One that does
-        not answer is left out.
-        """
+        """Broker -> class of its quota plugin, if any; brokers without an answer are left out."""
         ...
 
     def close(self) -> None:
@@ -143,8 +134,7 @@ class KafkaCluster:
         self.store.close()
 
 
-# --- do brokers obey Kafka's quotas? One with `client.quota.callback.class` has a plugin instead
-# ---
+# --- do brokers obey Kafka's quotas? One with `client.quota.callback.class` has a plugin instead --
 #
 # Brokers are asked seldom, and only when they have stayed for a while: a pass in which leaders move
 # must not wait for a broker that has just come. One that does not answer counts as without a
@@ -157,9 +147,7 @@ REPEAT_SECONDS = 600.0
 
 @dataclass(slots=True)
 class QuotaPlugins:
-    """The quota plugins of one cluster's brokers. `settle_seconds` is how long the same brokers
-    must be there before they are asked.
-    """
+    """The quota plugins of a cluster. Brokers are asked after `settle_seconds` without a change."""
 
     settle_seconds: float = SETTLE_SECONDS
     _brokers: frozenset[int] = frozenset()
@@ -169,9 +157,7 @@ class QuotaPlugins:
     def seen(
         self, topology: TopologySource, brokers: frozenset[int], now_seconds: float
     ) -> Mapping[int, str]:
-        """Broker -> class name of its plugin, for those of `brokers` that are known to have one;
-        asks when it is time to.
-        """
+        """Broker -> class of its plugin, for `brokers` known to have one; asks when it is due."""
         if brokers != self._brokers:
             self._brokers, self._next_at_seconds = brokers, now_seconds + self.settle_seconds
         if now_seconds >= self._next_at_seconds:
@@ -209,9 +195,8 @@ def _they_set(brokers: list[str]) -> str:
 _NOT_OUR_CLUSTER = frozenset({Reason.WRONG_CLUSTER, Reason.CLUSTER_ALREADY_MANAGED})
 
 Missing = list[tuple[Reason, str]]
-Rival = Callable[
-    [ClusterFacts], str | None
-]  # a sentence that names the policy with the better right, or None
+# a sentence that names the policy with the better right, or None
+Rival = Callable[[ClusterFacts], str | None]
 Quotas = dict[Entity, StoredQuota]
 
 
@@ -243,9 +228,7 @@ class Observer:
         usage: Usage | None = None,
         rival: Rival = lambda _: None,
     ) -> ObservationResult:
-        """Read all inputs. `rival` is asked whether another policy has the better right to the
-        cluster.
-        """
+        """Read all inputs. `rival` is asked who else has the better right to the cluster."""
         missing: Missing = list(_unlisted(declared))
         facts = _read_facts(declared, cluster, missing)
         if facts is not None and _is_ours(missing) and (objection := rival(facts)) is not None:
@@ -283,9 +266,7 @@ class Observer:
         entities: Iterable[Entity],
         now_seconds: float,
     ) -> ObservationResult:
-        """The same observation with these entities read once more, so that a report has what is in
-        Kafka after a write.
-        """
+        """The same with these entities read once more, so that a report has what is in Kafka."""
         before = seen.observation
         missing: Missing = list(before.missing)
         quotas: Quotas | None = None
@@ -346,9 +327,7 @@ def _unlisted(declared: Declared) -> Iterator[tuple[Reason, str]]:
 
 
 def _tiers(declared: Declared) -> tuple[Tier, ...] | None:
-    """The tiers; None while overrides may be missing, because then the contracts in force are not
-    known.
-    """
+    """The tiers; None while overrides may be missing: the contracts in force are not known then."""
     return None if declared.overrides is None else declared.tiers
 
 
@@ -376,9 +355,7 @@ def _read_facts(declared: Declared, cluster: KafkaCluster, missing: Missing) -> 
 def _read_topology(
     declared: Declared, cluster: KafkaCluster, facts: ClusterFacts, *, missing: Missing
 ) -> Topology | None:
-    """The leaders, if they are of the cluster whose quotas they scale; giving back needs none, so
-    then that is not compared.
-    """
+    """The leaders, if of the cluster whose quotas they scale; giving back needs none."""
     try:
         topology = cluster.topology.read(declared.topics)
     except TidegateError as error:
@@ -404,8 +381,9 @@ def _read_quotas(declared: Declared, cluster: KafkaCluster, missing: Missing) ->
 
 
 def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | None:
-    """Whether there are quotas of client ids. For metering only: without an answer nothing is held,
-    and metering stays as it is.
+    """Whether there are quotas of client ids, for metering only.
+
+    Without an answer nothing is held, and metering stays as it is.
     """
     if not declared.policy.metering_enabled:
         return None
@@ -416,8 +394,9 @@ def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | No
 
 
 def _excluded_entities(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
-    """The entities that a broken tier names, and those in the ledger without a readable owner: they
-    may be that tier's.
+    """The entities that a broken tier names, and those in the ledger without a readable owner.
+
+    The latter may be that tier's.
     """
     if not declared.broken or declared.policy.deleting:
         return frozenset()

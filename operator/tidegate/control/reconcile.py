@@ -25,9 +25,7 @@ from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, QuotaStore, WriteOu
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The outcome of the writes: `done` happened, `refused` did not (with outcome), `error` ended
-    the sending early.
-    """
+    """The writes sent: `done` happened, `refused` did not, `error` ended the sending early."""
 
     done: tuple[QuotaWrite, ...] = ()
     refused: tuple[WriteOutcome, ...] = ()
@@ -53,8 +51,7 @@ def apply_writes(
     cluster_id: str,
     may_write: Callable[[], bool],
 ) -> Applied:
-    """Send the writes in order, at most 200 entities a transaction. `may_write` is asked before
-    each batch (the Lease).
+    """Send the writes in order, at most 200 entities a transaction, while `may_write` (the Lease).
 
     Never raises a TidegateError: the first one ends the sending and is handed back with what was
     done until then.
@@ -102,15 +99,15 @@ def _send(
     return None
 
 
-# A write that the second reading does not confirm was contested or refused; the next pass is soon
-# enough for it.
+# a write that the second reading does not confirm was contested or refused: it waits for a pass
 MAX_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """The end of a pass. `decision` is on the last observation; `applied` has each round of writes
-    before it, `decided` their decisions.
+    """The end of a pass. `decision` is on the last observation.
+
+    `applied` has each round of writes before it, `decided` their decisions.
     """
 
     seen: ObservationResult
@@ -132,9 +129,7 @@ class PassResult:
 
 @dataclass(slots=True)
 class ControlPass:
-    """Runs passes for one policy and keeps their memory. `may_write` is the Lease; `now_seconds`
-    the wall clock.
-    """
+    """Runs one policy's passes with a memory. `may_write` is the Lease, `now_seconds` wall time."""
 
     now_seconds: Callable[[], float]
     may_write: Callable[[], bool]
@@ -151,9 +146,7 @@ class ControlPass:
         prepare: Callable[[ObservationResult], None] = lambda _: None,
         rival: Rival = lambda _: None,
     ) -> PassResult:
-        """One pass. `prepare` is called before the first write and may refuse it by raising a
-        TidegateError.
-        """
+        """One pass. `prepare` is called before the first write; its TidegateError refuses it."""
         seen = self.observer.observe(
             declared,
             cluster,

@@ -1,5 +1,4 @@
-"""Runs one policy's usage rollups beside its passes, which take the last progress and never wait
-for it.
+"""Runs one policy's usage rollups beside its passes, which take the last progress and do not wait.
 
 Jobs, storage and Kubernetes may fail or hang: this thread is the only one that asks them, no other
 waits for it, and no probe counts its signs of life. It runs as long as the policy asks for rollups
@@ -40,9 +39,7 @@ SHORTEST_DEADLINE_SECONDS, LONGEST_DEADLINE_SECONDS = 1800, 6 * 3600
 
 
 def pod_of(spec: Rollup, offer: RollupOffer) -> JobPod:
-    """The Pod of a Job of this policy. A Job may take as long as its window is, within half an hour
-    and six.
-    """
+    """The Pod of the policy's Jobs. Its deadline is the window's length, within 0.5 and 6 h."""
     driver, mount_path = spec.driver, spec.storage.mount_path
     claim = spec.storage.claim_name
     return JobPod(
@@ -97,8 +94,7 @@ def _end_of(status: Mapping[str, Any]) -> tuple[JobState, str | None, str]:
     return JobState.ACTIVE, None, ""
 
 
-# --- one look: read the result of the Jobs, list the Jobs, create the next one where it is due
-# -----
+# --- one look: read the result of the Jobs, list the Jobs, create the next one where it is due ----
 #
 # Only the last result that could be read is kept; it counts until its own end. Two replicas that
 # look at once create the same Job, and one of them gets a Conflict; that is no failure.
@@ -108,8 +104,7 @@ Problem = tuple[Reason, str]
 
 @dataclass(frozen=True, slots=True)
 class RollupProgress:
-    """The findings of a look. `offered` False = this operator makes no Jobs; then nothing else is
-    known.
+    """The findings of a look. `offered` False = this operator makes no Jobs; the rest is unknown.
 
     `usage` are figures that still count, None = there are none. `trouble` ended the look early;
     `unusable` is wrong in the result.
@@ -124,9 +119,7 @@ class RollupProgress:
 
 
 class RollupLook:
-    """Looks at one policy. `may_write` is its Lease, `count` gets the outcome of each creation of a
-    Job; `wall` is seconds.
-    """
+    """Looks at one policy. `may_write` is its Lease, `count` gets the outcome of each new Job."""
 
     def __init__(
         self,
@@ -207,9 +200,7 @@ class RollupLook:
         return found
 
     def _delete(self, policy: JsonObject, job: WindowJob, uid: str) -> None:
-        """Delete a Job that failed for a spec that was edited since: its window is tried again
-        without waiting for its end.
-        """
+        """Delete a Job that failed for an older spec: its window is tried again at once."""
         if self._may_write():
             self._kubernetes.delete_job(policy["metadata"]["namespace"], job.name, uid=uid)
 
@@ -274,9 +265,7 @@ _STOP_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RollupDependencies:
-    """The parts of the process for a watch. `open_look` None = no image for Jobs was given; `wake`
-    is called when the progress changes.
-    """
+    """What a watch needs. `open_look` None = no image for Jobs; `wake`: the progress changed."""
 
     open_look: Callable[[], RollupLook] | None
     wake: Callable[[], None]
@@ -285,9 +274,7 @@ class RollupDependencies:
 
 
 class RollupWatch:
-    """The last progress of one policy's rollups. `latest` and `close` belong to the policy's
-    loop.
-    """
+    """The progress of one policy's rollups. `latest` and `close` belong to the policy's loop."""
 
     def __init__(self, key: str, dependencies: RollupDependencies) -> None:
         self._key = key
@@ -295,9 +282,7 @@ class RollupWatch:
         self._round: _Round | None = None
 
     def latest(self, policy: JsonObject, spec: Rollup | None) -> RollupProgress | None:
-        """None = the policy asks for no rollups, or no look has ended yet. An edited policy is
-        looked at at once.
-        """
+        """The last progress; None = none wanted, or none yet. An edit is looked at at once."""
         if spec is None:
             self.close()
             return None

@@ -74,9 +74,7 @@ class Wakeup:
             return Cause.STOP in self._causes
 
     def wait(self, timeout_seconds: float) -> frozenset[Cause]:
-        """Return the causes since the last call, or TIMER once the time is over. STOP stays set for
-        ever.
-        """
+        """Return the causes since the last call, or TIMER after the time. STOP stays set."""
         with self._changed:
             self._changed.wait_for(lambda: bool(self._causes), max(0.0, timeout_seconds))
             if not self._causes:
@@ -120,9 +118,7 @@ class Backoff:
 
     def next_seconds(self) -> float:
         """Count one more failure and return how long to wait because of it."""
-        exponent = min(
-            self._failures, 30
-        )  # an overflow after a day of failures would be a poor way to end
+        exponent = min(self._failures, 30)  # no overflow after a day of failures
         self._failures += 1
         whole = min(self._most_seconds, self._first_seconds * 2.0**exponent)
         return whole * (0.5 + 0.5 * self._jitter())
@@ -130,9 +126,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The clocks; tests hand in their own. `wall` is seconds since the epoch, for what is written;
-    `monotonic` is for waiting.
-    """
+    """The clocks: `wall` for what is written (seconds since the epoch), `monotonic` for waiting."""
 
     wall: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
@@ -167,9 +161,7 @@ class VitalSigns:
         return {loop: age for loop, age in ages.items() if age > self._stuck_after_seconds}
 
     def failure_text(self) -> str | None:
-        """A sentence that names the loops without a sign of life for too long; None when all are
-        well.
-        """
+        """A sentence on the loops without a sign of life for too long; None when all are well."""
         stuck = [f"{loop} for {age:.0f} s" for loop, age in sorted(self.silent_seconds().items())]
         return (
             f"No sign of life from {', '.join(stuck)}; the limit is "

@@ -1,5 +1,4 @@
-"""Reads an audit trail back: a file that only grows, perhaps inside a log, perhaps torn by a crash
-or a full disk.
+"""Reads an audit trail back: a file that grows, maybe inside a log, maybe torn by a crash.
 
 A line that cannot be read is counted and named, never an error: the lines around it are as good as
 before.
@@ -23,8 +22,9 @@ _MARK = f'"event":"{EVENT}"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which lines are asked for; None and empty = all. An entity matches by its words (`user=etl`)
-    or by one of its names (`etl`).
+    """Which lines are asked for; None and empty = all.
+
+    An entity matches by its words (`user=etl`) or by one of its names (`etl`).
     """
 
     policy: str | None = None
@@ -45,9 +45,7 @@ class Wanted:
         return named and (not self.kinds or line.get("kind") in self.kinds)
 
     def _takes_subject(self, line: AuditLine) -> bool:
-        """Whether the line concerns the entity and level asked for; a round concerns all that it
-        moved or left alone.
-        """
+        """Whether the line has the entity and level; a round has those it moved or left alone."""
         if self.entity is None and self.level is None:
             return True
         return any(self._is_meant(*subject) for subject in _subjects(line))
@@ -61,10 +59,10 @@ class Wanted:
 
 @dataclass(slots=True)
 class AuditLines:
-    """Lines of a trail. `others` are lines of a log that are none of ours; `unreadable` the numbers
-    of audit lines that are torn.
+    """Lines of a trail. `others` are lines of a log that are none of ours.
 
-    `is_torn` = the last line has no end: it is still being written, or the process died in it.
+    `unreadable` are the numbers of torn audit lines. `is_torn` = the last line has no end: it is
+    still being written, or the process died in it.
     """
 
     lines: list[AuditLine] = field(default_factory=list)
@@ -118,9 +116,7 @@ def _line(text: str) -> AuditLine | None:
 
 
 def seconds_of(line: AuditLine) -> float:
-    """When it was written, in seconds since the epoch. Raises KeyError, TypeError or ValueError for
-    a line without a time.
-    """
+    """Seconds since the epoch. Raises KeyError, TypeError or ValueError for one without a time."""
     return datetime.fromisoformat(line["t"]).timestamp()
 
 

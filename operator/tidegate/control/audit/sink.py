@@ -1,5 +1,4 @@
-"""Appends audit lines to a file or to standard output, in a thread of its own, so that no quota
-waits for a disk.
+"""Appends audit lines to a file or standard output, in a thread of its own: no quota waits for it.
 
 A sink that fails fails no pass: lines that could not be written are lost and counted, a warning is
 logged once, and the next lines are tried again. `trail.py` composes the lines.
@@ -37,12 +36,11 @@ class Sink(Protocol):
 
 
 class AuditFile(WatchedFileHandler):
-    """One file that is only ever appended to; opened anew when its owner moved it away (logrotate
-    with `create` or `copytruncate`).
+    """One file that is only appended to; opened anew when logrotate moved it away.
 
-    The base class watches for that. The bytes are written here: a stream with a buffer would keep
-    what a full disk refused and write it later, behind a torn line, when it has been counted as
-    lost.
+    The base class watches for that (`create`, `copytruncate`). The bytes are written here: a stream
+    with a buffer would keep what a full disk refused and write it later, behind a torn line, when
+    it has been counted as lost.
     """
 
     def __init__(self, path: str) -> None:
@@ -50,9 +48,7 @@ class AuditFile(WatchedFileHandler):
         self._torn = False
 
     def append(self, text: str) -> None:
-        """Write lines that end with a line break. After a line that was torn by a crash or a full
-        disk a new one begins.
-        """
+        """Write whole lines; a new one begins after a line torn by a crash or a full disk."""
         self.reopenIfNeeded()
         if self.stream is None:
             self.stream = self._open()
@@ -69,9 +65,7 @@ class AuditFile(WatchedFileHandler):
 
 
 class StandardOutput:
-    """The process's standard output, which a Pod's log keeps beside the log lines on standard
-    error.
-    """
+    """The process's standard output. A Pod's log has it beside the log lines of standard error."""
 
     def append(self, text: str) -> None:
         _write_all(sys.stdout.fileno(), text.encode())
@@ -96,15 +90,12 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def sink_at(place: str) -> Sink:
-    """The sink of the setting `audit_file`: a path, or `-`. Nothing is opened before the first
-    line.
-    """
+    """The sink of the setting `audit_file`: a path, or `-`. A file is opened by the first line."""
     return StandardOutput() if place == STANDARD_STREAM else AuditFile(place)
 
 
 class AuditQueue:
-    """Has lines composed and hands them to the sink, in the order in which they came; `put` never
-    waits and never raises.
+    """Has lines composed and appended, in the order they came; `put` never waits and never raises.
 
     Not logging's QueueHandler and QueueListener: the one prints what a full queue refuses, the
     other's `stop` waits without a limit for a sink that does not move, and the process would not
@@ -124,8 +115,9 @@ class AuditQueue:
             self._hand.start()
 
     def put(self, compose: Compose) -> None:
-        """Queue one pass. With a full queue, because the sink hangs, it is lost and counts as one
-        line: how many it has is not known.
+        """Queue one pass. With a full queue, because the sink hangs, it is lost.
+
+        It counts as one lost line: how many it has is not known.
         """
         if self._hand is None:
             self._deliver(compose())
@@ -136,9 +128,7 @@ class AuditQueue:
             self._count("lost", 1)
 
     def close(self) -> None:
-        """Deliver what waits and close the sink; one that does not move is given up after a
-        moment.
-        """
+        """Deliver what waits and close the sink. One that hangs is given up after a moment."""
         if self._hand is not None and self._hand.is_alive():
             try:
                 self._waiting.put(None, timeout=_CLOSE_SECONDS)

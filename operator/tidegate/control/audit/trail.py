@@ -1,5 +1,4 @@
-"""The audit trail: append-only JSON lines of decisions, the readings behind them, writes and their
-effects.
+"""The audit trail: append-only JSON lines of decisions, their readings, writes and effects.
 
 Called after each pass, which it neither fails nor delays: lines that cannot be written are counted
 and logged. After `AuditTrail` come the lines, then when each is due (`PolicyTrail`). `sink.py`
@@ -70,9 +69,7 @@ class AuditTrail:
         readings: Readings | None,
         now_seconds: float,
     ) -> None:
-        """Note one decision and its writes. A pass that wrote and read again notes each of its
-        decisions, in order.
-        """
+        """Note one decision and its writes. A pass notes each of its decisions, in order."""
         with self._lock:
             trail = self._trails.setdefault(policy_key, PolicyTrail())
         place, happened = (
@@ -116,9 +113,7 @@ EVENT = "Audit"  # marks a line in a log that holds others too
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The subject of a line: the policy (namespace/name), the Kafka cluster's id (None = it did not
-    answer), and the time.
-    """
+    """A line's policy (namespace/name), Kafka cluster id (None = it did not answer), and time."""
 
     policy_key: str
     cluster_id: str | None
@@ -143,9 +138,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """The outcome of a write (`applied`, `refused`, `unknown`, or `wouldWrite` in mode Observe),
-    and its reason if there is one.
-    """
+    """A write's outcome, and why: `applied`, `refused`, `unknown`, in mode Observe `wouldWrite`."""
 
     outcome: str
     reason: Reason | None = None
@@ -154,8 +147,9 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The member of a write (None for Kafka's defaults and quotas given back), and the throttle's
-    steps of it.
+    """The member of a write, and the throttle's steps of it.
+
+    `report` None = a default of Kafka, or a quota that is given back.
     """
 
     report: MemberReport | None
@@ -188,9 +182,7 @@ def tidy(value: object) -> object:
 
 
 def round_id(record: Round) -> str:
-    """An id that is unique within a policy, although a restarted operator counts its rounds from
-    one again.
-    """
+    """An id unique within a policy: a restarted operator counts its rounds from one again."""
     return f"{record.direction.value}-{int(record.at_seconds)}-{record.number}"
 
 
@@ -214,9 +206,7 @@ def round_line(place: Place, record: Round) -> Line:
 
 
 def _actions(record: Round, recorded: object) -> list[Line]:
-    """The recorded actions, with the wait of those that come too soon after the last lowering of
-    the same rate.
-    """
+    """The recorded actions, with the wait of those too soon after the rate's last lowering."""
     steps = [step for step in record.steps if step.kind is not StepKind.HOLD]
     actions: list[Line] = recorded if isinstance(recorded, list) else []
     return [
@@ -291,9 +281,7 @@ def hold_line(place: Place, hold: Hold, *, begins: bool) -> Line:
 def override_line(
     place: Place, override: Override, entities: Sequence[Entity], *, begins: bool
 ) -> Line:
-    """A person's override begins or ceases to apply to these entities. `why` is what the person
-    wrote.
-    """
+    """An override begins or ceases to apply to these entities. `why` is what its author wrote."""
     fields: Line = {
         "state": "begins" if begins else "ends",
         "override": override.key,
@@ -307,8 +295,7 @@ def override_line(
     return place.line("override", **fields, entities=[str(entity) for entity in entities])
 
 
-# --- the effect of a round: NICs, rates and mutes before it, and two quota windows after it
-# --------
+# --- the effect of a round: NICs, rates and mutes before it, and two quota windows after it -------
 #
 # The observed mute is the highest throttle time that Kafka reported in between, in any reading. It
 # is a mean over up to a minute, so one long mute among short ones shows less, and an earlier one
@@ -319,11 +306,11 @@ _PATIENCE_SECONDS = 60.0  # for a reading after the moment; later ones would sho
 
 @dataclass(slots=True)
 class PendingEffect:
-    """One round whose effect has no line yet. `written` has the last write of each of its rates,
-    `mutes` the longest seen, in s.
+    """One round whose effect has no line yet.
 
-    `superseded` are those that a later round changed again, so that what is seen is not this
-    round's effect alone.
+    `written` has the last write of each of its rates, `mutes` the longest seen, in s. `superseded`
+    are those that a later round changed again, so that what is seen is not this round's effect
+    alone.
     """
 
     record: Round
@@ -402,9 +389,8 @@ class PendingEffect:
         ]
 
     def _entity(self, step: ThrottleStep, readings: Readings | None) -> Line:
-        write = self.written[
-            step.key
-        ]  # what was decided may have waited, and gone out smaller or larger
+        # what was decided may have waited, and gone out smaller or larger
+        write = self.written[step.key]
         return {
             "entity": str(step.entity),
             "tier": step.level.value,
@@ -464,9 +450,7 @@ _AT_REST: object = (Phase.NORMAL, frozenset[object]())
 
 @dataclass(slots=True)
 class PolicyTrail:
-    """The last lines of one policy, so that none is repeated: by direction, and the last action on
-    each rate.
-    """
+    """The last lines of one policy, so that none is repeated."""
 
     _last_news: dict[Direction, object] = field(default_factory=dict)
     _acts: Acts = field(default_factory=dict)
@@ -580,9 +564,7 @@ class PolicyTrail:
         )
 
     def _mark_written(self, write: QuotaWrite) -> None:
-        """Its rates that a round moved have an effect from now on; anything that moves them after
-        it is not this round's alone.
-        """
+        """Note the write in the effect of its round; in all others its rates are superseded."""
         for key in (
             (write.entity, DIRECTION_OF[each]) for each in write.values if each in DIRECTION_OF
         ):
@@ -606,9 +588,7 @@ def _news_of(record: Round) -> object:
 
 
 def _fates(decision: Decision, applied: Applied) -> Iterator[tuple[QuotaWrite, Fate]]:
-    """The outcome of each write that was sent. One that was never sent is decided on again and has
-    no line.
-    """
+    """The outcome of each write that was sent. The others are decided on again and have no line."""
     refused = {outcome.entity: outcome for outcome in applied.refused}
     done = {write.entity for write in applied.done}
     unsettled = [

@@ -48,9 +48,7 @@ def ready(status: Truth, reason: Reason, message: str) -> Verdict:
 
 
 def stalled(of: Verdict) -> Verdict:
-    """The condition Stalled that goes with this Ready: whether a person must act before anything
-    goes on.
-    """
+    """The condition Stalled for this Ready: whether a person must act before anything goes on."""
     if of.status is Truth.FALSE and of.reason in STALLED:
         return Verdict("Stalled", Truth.TRUE, of.reason, of.message)
     return Verdict(
@@ -69,9 +67,7 @@ def shortened(text: str, most: int = MAX_MESSAGE_LENGTH) -> str:
 
 
 def listed(texts: Sequence[str], *, of: int | None = None) -> str:
-    """The first few, separated by semicolons, and the number of the others. `of` is the total when
-    not all were given.
-    """
+    """The first few texts and the number of the others; `of` = the total when not all are given."""
     total = len(texts) if of is None else of
     shown = "; ".join(text.rstrip(".") for text in texts[:SHOWN])
     return shown if total <= SHOWN else f"{shown}; and {total - SHOWN} more"
@@ -94,9 +90,7 @@ _OF_CLIENTS = frozenset({Reason.CLIENTS_NOT_METERED})
 
 
 def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
-    """True while the load of every NIC with a limit is known. The message names what else is
-    missing.
-    """
+    """True while the load of every NIC with a limit is known. The message names what is missing."""
     readings = result.seen.observation.readings
     withheld = [
         note.message for note in result.decision.notes if note.reason is Reason.METERING_WITHHELD
@@ -171,15 +165,13 @@ def _problems_text(beginning: str, problems: list[ReadingProblem]) -> str:
     return shortened(sentence(f"{beginning} {listed([problem.message for problem in problems])}"))
 
 
-# --- Throttling: which levels are below their contracts, because of which broker, and whether that
-# is enough. Its message changes with decisions, not with readings, so that a status is not written
-# at every scrape.
+# --- Throttling: which levels are below their contracts, for which broker, and if it is enough ----
+#
+# Its message changes with decisions, not with readings: a status is not written at every scrape.
 
 
 def throttling(result: PassResult, *, measured: bool) -> Verdict:
-    """True while any member is below its contract because of load. `measured`: the policy names
-    metrics.
-    """
+    """True while load keeps a member below its contract. `measured`: the policy names metrics."""
     decision = result.decision
     if decision.holds:
         return Verdict(
@@ -219,9 +211,7 @@ def throttling(result: PassResult, *, measured: bool) -> Verdict:
 
 
 def _unmeasured_words(result: PassResult) -> str:
-    """The brokers whose load is unknown for longer than metrics.whenStale allows; empty where there
-    are none.
-    """
+    """The brokers whose load is unknown for longer than metrics.whenStale allows; or empty."""
     brokers = _brokers_with(result.decision, Reason.RELEASED_UNMEASURED)
     seconds = result.seen.observation.policy.release_after_seconds or 0.0
     if not brokers:
@@ -290,7 +280,8 @@ def _brokers_with(decision: Decision, reason: Reason) -> str:
     )
 
 
-# --- RollupsCurrent: whether every window that has ended is in the usage tables, and if not, why.
+# --- RollupsCurrent: whether every window that ended is in the usage tables, and if not, why ------
+#
 # Its message changes when a window is published or a Job ends, not while one runs. Ready does not
 # depend on it: tables do not move quotas.
 
@@ -306,8 +297,10 @@ def rollups_current(
     previous: Mapping[str, Any],
     now_seconds: float,
 ) -> tuple[Verdict, ...]:
-    """One verdict, or none: for a policy that never asked for rollups, and until the first look
-    where there is a condition already.
+    """One verdict, or none.
+
+    There is none for a policy that never asked for rollups, and none until the first look where
+    there is a condition already.
     """
     present = any(condition.get("type") == TYPE for condition in previous.get("conditions") or ())
     if not wanted:
@@ -439,9 +432,7 @@ _REPORTED_STATES = (
 
 
 def policy_verdicts(result: PassResult, *, measured: bool) -> tuple[Verdict, ...]:
-    """Ready, ClusterReachable, MetricsFresh, QuotasInSync and Throttling, in this order.
-    `measured`: the policy names metrics.
-    """
+    """The verdicts that every pass has, Ready first. `measured`: the policy names metrics."""
     return (
         _ready(result),
         _cluster_reachable(result),

@@ -34,9 +34,8 @@ _TROUBLED = frozenset(
         MemberState.HELD,
     }
 )
-_EXPECTED = frozenset(
-    {Reason.STEPPING, Reason.PAUSED, Reason.OVERRIDE_EXPIRED}
-)  # asked for, so no warning
+# asked for, so no warning
+_EXPECTED = frozenset({Reason.STEPPING, Reason.PAUSED, Reason.OVERRIDE_EXPIRED})
 # in the Event of Ready already, or no news on a first pass
 _QUIET = frozenset(
     {
@@ -62,8 +61,9 @@ class EventDraft:
 def condition_events(
     previous: Mapping[str, Any], verdicts: Sequence[Verdict]
 ) -> tuple[EventDraft, ...]:
-    """One Event for each condition whose status or reason changed. Of several with one reason, one
-    that is not True comes first.
+    """One Event for each condition whose status or reason changed.
+
+    Of several with one reason, one that is not True comes first.
     """
     earlier = {
         entry["type"]: (entry["status"], entry["reason"])
@@ -103,8 +103,7 @@ _ALWAYS_NEWS = frozenset(
     }
 )
 
-# The value of a condition that is worth an Event besides that of Ready, which reports the return to
-# normal.
+# a condition with this value has an Event besides that of Ready, which reports the return to normal
 _TROUBLE = {
     "ClusterReachable": Truth.FALSE,
     "MetricsFresh": Truth.FALSE,
@@ -139,9 +138,7 @@ def member_events(
 
 
 def broker_events(previous: Mapping[str, Any], watched: Watched | None) -> tuple[EventDraft, ...]:
-    """One Event for the brokers that went over their limits, with numbers, and one for those that
-    came back.
-    """
+    """One Event for the brokers that went over their limits, with numbers; one for those back."""
     earlier = {entry["id"]: entry.get("pressure") for entry in previous.get("brokers") or ()}
     over = [
         one
@@ -171,9 +168,7 @@ def broker_events(previous: Mapping[str, Any], watched: Watched | None) -> tuple
 def level_events(
     previous: Mapping[str, Any], levels: Iterable[LevelReport]
 ) -> tuple[EventDraft, ...]:
-    """One Event for the levels that are throttled from now on, one for those on their way back, one
-    for those that are back.
-    """
+    """One Event for levels newly throttled, one for those on their way back, one for those back."""
     earlier = {entry["level"]: entry.get("state") for entry in previous.get("levels") or ()}
     changes: dict[Reason, list[str]] = defaultdict(list)
     for one in levels:
@@ -198,9 +193,7 @@ _BELOW_CONTRACT = frozenset({LevelState.THROTTLED.value, LevelState.RELAXING.val
 
 
 def over_words(one: WatchedBroker) -> str:
-    """`Broker 2: egress 58.1 of 50.0 MB/s`, for every direction that is over its limit or was a
-    moment ago.
-    """
+    """`Broker 2: egress 58.1 of 50.0 MB/s`, each direction that is, or just was, over its limit."""
     ways = [
         f"{way.value} {nic.bytes_per_second / 1e6:.1f} of {nic.limit / 1e6:.1f} MB/s"
         for way, nic in one.nics.items()
@@ -210,9 +203,7 @@ def over_words(one: WatchedBroker) -> str:
 
 
 def write_events(writes: Iterable[QuotaWrite]) -> tuple[EventDraft, ...]:
-    """One Event for each reason for which quotas were written, with the numbers of the first
-    few.
-    """
+    """One Event for each reason of quotas that were written, with numbers of the first few."""
     by_reason: dict[Reason, list[QuotaWrite]] = defaultdict(list)
     for write in writes:
         if any(text != write.seen.values.get(key) for key, text in write.values.items()):
@@ -229,9 +220,7 @@ def _written(reason: Reason, writes: Sequence[QuotaWrite]) -> EventDraft:
 def writes_by_tier(
     writes: Iterable[QuotaWrite], members: Iterable[MemberReport]
 ) -> Mapping[str | None, list[QuotaWrite]]:
-    """The writes sorted by the tier whose member they are for; None = defaults and what is given
-    back.
-    """
+    """The writes by the tier whose member they are for; None = defaults and what is given back."""
     tier_of: dict[Entity, str] = {
         member.entity: member.tier_key
         for member in members

@@ -70,9 +70,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """The content of the report on a pass. `written` also has the writes of earlier passes that had
-    no report of their own.
-    """
+    """The content of the report on a pass. `written` also has writes of passes without a report."""
 
     result: PassResult
     declared: Declared
@@ -88,8 +86,7 @@ class PassReport:
 
 
 class ReportQueue:
-    """Delivers the reports of one policy in order, in a thread of its own, or at once when not
-    `beside`.
+    """Delivers one policy's reports in order: in its own thread, or at once when not `beside`.
 
     At most one report waits: while one is under way, the passes that end are folded into one.
     `deliver` must not raise: no caller would get the error.
@@ -136,9 +133,7 @@ Advices = tuple[Advice, ...]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The report on one object: status, conditions as verdicts, and Events. `status` None = Events
-    only.
-    """
+    """The report on one object; verdicts become conditions. `status` None = Events only."""
 
     kind: ResourceKind
     raw: JsonObject
@@ -151,19 +146,16 @@ class Publisher(Protocol):
     """Takes reports; `KubernetesPublisher` is the real one."""
 
     def publish(self, reports: Sequence[Report]) -> frozenset[str]:
-        """Write every status, then send the Events. Returns the uids of the objects whose status
-        was the same already.
+        """Write every status, then send the Events. Does not raise when Kubernetes is away.
 
-        Does not raise when Kubernetes is away.
+        Returns the uids of the objects whose status was the same already.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Basis:
-    """The content of the report on a tier, and the version of the object that it would be written
-    over.
-    """
+    """What a tier's report is made from, and the version of the object it would be written over."""
 
     resource_version: str
     members: tuple[MemberReport, ...]
@@ -173,22 +165,17 @@ class _Basis:
 
 
 class Reporter:
-    """Reports for the policies of one process and the tiers that refer to them. Each policy has one
-    caller at a time.
-    """
+    """Reports on a process's policies and their tiers. Each policy has one caller at a time."""
 
     def __init__(self, publisher: Publisher) -> None:
         self._publisher = publisher
-        # By policy and uid: the basis of the tier's present status. The same report again is not
-        # even put together.
+        # by policy and uid: the basis of the tier's present status; the same again makes no report
         self._reported: dict[str, dict[str, _Basis]] = {}
 
     def first_seen(
         self, policy: JsonObject, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()
     ) -> None:
-        """Report `Unknown` for objects without conditions, so that no one takes their absence for
-        readiness.
-        """
+        """Report `Unknown` for objects without conditions: absence must not pass for readiness."""
         fresh = [] if _conditions(policy) else [_of_policy(policy, starting_policy())]
         fresh += [_of_tier(tier, starting_tier()) for tier in tiers if not _conditions(tier)]
         fresh += [
@@ -199,9 +186,7 @@ class Reporter:
         self._publisher.publish(fresh)
 
     def passed(self, report: PassReport) -> None:
-        """Report a pass. `tiers` and `overrides` of the report are the raw objects, broken ones
-        included.
-        """
+        """Report a pass. `tiers` and `overrides` are the raw objects, broken ones included."""
         result, declared = report.result, report.declared
         by_tier = writes_by_tier(report.written, result.decision.members)
         bases = _bases(result, declared, report.tiers)
@@ -241,9 +226,7 @@ class Reporter:
         tiers: Iterable[JsonObject],
         overrides: Iterable[JsonObject] = (),
     ) -> None:
-        """Report a policy that cannot be read, and its tiers and overrides, which are not looked at
-        because of it.
-        """
+        """Report a policy that cannot be read, and its tiers and overrides as not looked at."""
         text = (
             f"Policy {object_key(policy)} is not valid, so nothing is changed for this object "
             f"until it is fixed: {error.message}"
@@ -332,9 +315,7 @@ def _of_override(raw: JsonObject, verdict: OverrideVerdict) -> Report:
 
 
 def _with_stalled(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
-    """The verdicts with Stalled after Ready, which comes first. Stalled has no Events: those of
-    Ready have the same cause.
-    """
+    """The verdicts with Stalled after Ready, without Events: those of Ready have the same cause."""
     return (verdicts[0], stalled(verdicts[0]), *verdicts[1:])
 
 
@@ -410,9 +391,7 @@ def _log_writes(policy_key: str, written: Sequence[QuotaWrite]) -> None:
 
 
 class KubernetesPublisher:
-    """A Publisher for one process. With an `executor` several objects are reported at once: each is
-    a round trip or more.
-    """
+    """A Publisher for one process. With an `executor` several objects are reported at once."""
 
     def __init__(
         self,
@@ -442,9 +421,7 @@ class KubernetesPublisher:
         return frozenset(uid for uid in unchanged if uid is not None)
 
     def _put(self, away: threading.Event, report: Report) -> str | None:
-        """Write the status, unless Kubernetes was found to be `away`; the object's uid when there
-        was nothing to write.
-        """
+        """Write the status unless Kubernetes is `away`; the uid when there was nothing to write."""
         if away.is_set():
             return None
         generation = int(report.raw["metadata"].get("generation", 0))
@@ -490,9 +467,7 @@ class KubernetesPublisher:
 
 
 def _named_fields(part: SchemaModel) -> dict[str, Any]:
-    """The fields that the report set, with None where a field is to be removed; lists are whole
-    values.
-    """
+    """The fields that the report set; None = a field to be removed. Lists are whole values."""
     document = part.as_document()
     named: dict[str, Any] = {}
     for name in part.model_fields_set:

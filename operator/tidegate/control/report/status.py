@@ -107,8 +107,7 @@ def _first_reason(advice: Sequence[Advice]) -> Reason:
 # A tier is Ready when each of its members is at its contract (or would be, in Observe mode). While
 # an input is missing it is Unknown.
 
-# what needs attention most comes first; it becomes the tier's state and the reason of its Ready
-# condition
+# what needs attention most comes first: it becomes the tier's state and the reason of its Ready
 _WORST_FIRST = (
     MemberState.FOREIGN_CONTENT,
     MemberState.CONTENDED,
@@ -121,16 +120,13 @@ _WORST_FIRST = (
     MemberState.CONTRACT,
 )
 _AT_CONTRACT = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
-_AS_DECLARED = _AT_CONTRACT | {
-    MemberState.THROTTLED
-}  # a throttle is what the tier declares for a broker over its limit
+# a throttle is what the tier declares for a broker over its limit
+_AS_DECLARED = _AT_CONTRACT | {MemberState.THROTTLED}
 
 
 @dataclass(frozen=True, slots=True)
 class TierVerdict:
-    """The whole status of one tier: everything but conditions, and the conditions still without
-    their times.
-    """
+    """A tier's status without conditions, and these as verdicts, which have no times yet."""
 
     status: TierStatus
     verdicts: tuple[Verdict, ...]
@@ -149,9 +145,7 @@ def tier_verdict(members: Sequence[MemberReport], decision: Decision, mode: Mode
 
 
 def unread_tier(reason: Reason, message: str) -> TierVerdict:
-    """The status of a tier that takes no part: it or its policy cannot be read, or the policy does
-    not exist.
-    """
+    """The status of a tier that takes no part: it or its policy cannot be read or found."""
     conflict = Verdict("Conflict", Truth.UNKNOWN, reason, "Not looked at: see the condition Ready")
     return TierVerdict(TierStatus(), (ready(Truth.FALSE, reason, message), conflict))
 
@@ -198,9 +192,7 @@ def _message(member: MemberReport) -> str | None:
 
 
 def _target(member: MemberReport) -> QuotaInForce | None:
-    """The rates that it steps down to. A throttle has none: its end follows the load, and the
-    message describes it.
-    """
+    """The rates that it steps down to. A throttle has none: its end follows the load."""
     if member.state is MemberState.THROTTLED or dict(member.target) == dict(member.quota):
         return None
     return _quota(member.target)
@@ -298,9 +290,7 @@ CONDITION_TYPES = ("Ready", "ClusterReachable", "MetricsFresh", "QuotasInSync", 
 
 @dataclass(frozen=True, slots=True)
 class PolicyVerdict:
-    """The whole status of a policy: everything but conditions, and the conditions still without
-    their times.
-    """
+    """A policy's status without conditions, and these as verdicts, which have no times yet."""
 
     status: PolicyStatus
     verdicts: tuple[Verdict, ...]
@@ -313,9 +303,7 @@ def policy_verdict(
     previous: Mapping[str, Any],
     rollups: RollupProgress | None = None,
 ) -> PolicyVerdict:
-    """The status after a pass. `previous` is the present status, for what this pass has no value
-    of.
-    """
+    """The status after a pass. `previous` is the present one, for values that this pass lacks."""
     decision = result.decision
     brokers = _brokers(result, previous)
     known = result.seen.observation.quotas is not None
@@ -343,9 +331,7 @@ def policy_verdict(
 
 
 def unread_policy(reason: Reason, message: str) -> PolicyVerdict:
-    """The status of a policy whose spec cannot be acted on. The fields of its cluster stay as they
-    are.
-    """
+    """The status of a policy whose spec is unusable. The fields of its cluster stay as they are."""
     return PolicyVerdict(
         PolicyStatus(), (ready(Truth.FALSE, reason, message), *_not_looked_at(reason))
     )
@@ -419,9 +405,7 @@ def _levels(result: PassResult, previous: Mapping[str, Any]) -> tuple[LevelStatu
 
 
 def _level(one: LevelReport, before: Mapping[str, Any], now: str) -> LevelStatus:
-    """One level. The cause of an episode is kept over a restart too: then only the status has
-    it.
-    """
+    """One level. The cause of an episode comes from the status, which keeps it over a restart."""
     same = before.get("state") == one.state.value
     because = (
         before.get("because") if before.get("state") in _BELOW_CONTRACT else None
@@ -477,9 +461,7 @@ _IN_PLACE = frozenset({Reason.OVERRIDDEN, Reason.OBSERVING})
 
 @dataclass(frozen=True, slots=True)
 class OverrideVerdict:
-    """The whole status of an override: everything but conditions, and the conditions still without
-    their times.
-    """
+    """An override's status without conditions, and these as verdicts, which have no times yet."""
 
     status: OverrideStatus
     verdicts: tuple[Verdict, ...]
@@ -488,9 +470,7 @@ class OverrideVerdict:
 def override_reports(
     result: PassResult, declared: Declared, overrides: Iterable[JsonObject]
 ) -> list[tuple[JsonObject, OverrideVerdict]]:
-    """A status for each of the policy's overrides that was read before the pass, broken ones
-    included.
-    """
+    """A status for each override that was read before the pass, broken ones included."""
     if declared.overrides is None:
         return [(raw, _unknown(result.decision.holds)) for raw in overrides]
     known = {override.key: override for override in declared.overrides}
@@ -523,9 +503,7 @@ def override_report(
     *,
     previous: Mapping[str, Any],
 ) -> OverrideVerdict:
-    """The status of an override that was read. `members` are the reports of those who have it;
-    `previous` is the present status.
-    """
+    """The status of an override that was read. `members` have it; `previous` is its status now."""
     observation, holds = result.seen.observation, result.decision.holds
     if not override.lasts(observation.now_seconds):
         text = (
@@ -549,9 +527,7 @@ def override_report(
 
 
 def unread_override(reason: Reason, message: str) -> OverrideVerdict:
-    """The status of an override that takes no part: it or its policy cannot be read, or the policy
-    does not exist.
-    """
+    """The status of an override without effect: it or its policy cannot be read or found."""
     status = OverrideStatus(state="Pending", members=None, since=None)
     return OverrideVerdict(status, (ready(Truth.FALSE, reason, message),))
 
@@ -563,9 +539,7 @@ def starting_override() -> OverrideVerdict:
 
 
 def _unknown(holds: Sequence[Hold]) -> OverrideVerdict:
-    """The status while an input is missing that decides whether it is in force: the previous fields
-    stay.
-    """
+    """The status while it is unknown whether it is in force: the previous fields stay."""
     reason, text = (
         (holds[0].reason, holds[0].message)
         if holds
@@ -575,9 +549,7 @@ def _unknown(holds: Sequence[Hold]) -> OverrideVerdict:
 
 
 def override_remarks(overridden: Overridden) -> list[str]:
-    """A sentence for each override that is in force, and for each member that one names and leaves
-    alone.
-    """
+    """A sentence for each override in force, and for each that leaves members alone."""
     applied = {override.key: override for override in overridden.applied.values()}
     in_force = [
         (
