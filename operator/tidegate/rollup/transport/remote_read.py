@@ -1,4 +1,4 @@
-"""Both ways of remote read: the chunks as they are stored, streamed, or all samples in one message.
+"""Both ways of remote read: the stored chunks, streamed, or all samples in one message.
 
 What answers is judged by its kind and its content: some front ends answer any path with a page and
 status 200.
@@ -54,8 +54,9 @@ class AnswerKind(IntEnum):
 
 
 def read_request(selection: Selection, start_ms: int, end_ms: int, *, kind: AnswerKind) -> bytes:
-    """The message ReadRequest in snappy's block format. Remote read's ranges hold both ends, ours
-    not the last millisecond.
+    """The message ReadRequest as a Snappy block, for samples in [start_ms, end_ms).
+
+    Remote read's ranges hold both ends, ours not `end_ms`.
     """
     matchers = b"".join(bytes_field(3, matcher) for matcher in _matchers(selection))
     query = varint_field(1, start_ms) + varint_field(2, end_ms - 1) + matchers
@@ -96,16 +97,12 @@ _ENCODINGS = {0: "of no stated kind", 2: "of native histograms", 3: "of native f
 
 
 class UnknownEncoding(ValueError):
-    """Chunks that hold something else than floats; the message completes "The answer has chunks
-    ...".
-    """
+    """Chunks of something else than floats; its text completes "The answer has chunks ..."."""
 
 
 @dataclass(slots=True)
 class StoredChunks:
-    """Series with chunks that lie in `answer`, still packed. Labels may come twice: a series may
-    come in pieces.
-    """
+    """Series with chunks that lie, still packed, in `answer`; a series may come in pieces."""
 
     answer: bytes
     labels: list[Mapping[str, str]] = field(default_factory=list)
@@ -211,8 +208,9 @@ def _read_series(found: StoredChunks, start: int, end: int) -> None:
 
 
 def _usual_data(answer: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """Where the data of a chunk lies whose two times have six bytes each, as from 1971 to 2109:
-    most of the work of reading an answer.
+    """Where the data of a chunk lies whose two times have six bytes each, as from 1971 to 2109.
+
+    Nearly all are; this is most of the work of reading an answer. None for another layout.
     """
     # 08 <time> 10 <time> 18 01 22 <length, up to two bytes>
     if (
@@ -277,9 +275,7 @@ class _Series:
 
 
 def read_samples(answer: bytes) -> StoredSeries:
-    """All series of an unpacked answer; raises Malformed when it is no such message, Histograms
-    when it has native ones.
-    """
+    """All series of an unpacked answer; raises Malformed, or Histograms for native ones."""
     series = list(_series(answer))
     parts = [_samples(answer, *one.samples) for one in series]
     counts = np.array([len(times) for times, _ in parts], np.int64)
@@ -334,9 +330,7 @@ def _sliced(answer: bytes, start: int, end: int) -> tuple[Times, Values] | None:
 
 
 def _stepped(answer: bytes, start: int, end: int) -> tuple[Times, Values] | None:
-    """The samples when each has the usual length or lacks its value only; None when one is
-    different.
-    """
+    """The samples if each has the usual length or only lacks its value; None if one differs."""
     places, at = [], start
     while at + 1 < end:
         places.append(at)
@@ -477,8 +471,9 @@ def _chunks(answer: Answer) -> StoredChunks:
 
 
 class RemoteReadSamples(_RemoteRead):
-    """Remote read, SAMPLES: the server holds the whole answer in memory and bounds it (50 million
-    samples by default).
+    """Remote read, SAMPLES: the server holds the whole answer in memory, and bounds it.
+
+    The bound is 50 million samples by default.
     """
 
     name = "remote-read-samples"
