@@ -1,6 +1,4 @@
-"""What a reader needs to believe a report: how far estimates were scaled, which members are doubtful,
-and how to reproduce numbers by hand.
-"""
+"""Evidence for a report: how far estimates were scaled, doubtful members, and recipes by hand."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -64,9 +62,7 @@ def _calibration(nic: BrokerFigures, factors: Sequence[float | None]) -> Calibra
 def doubtful_members(
     tables: PeriodTables, members: Sequence[MemberFigures]
 ) -> tuple[DoubtfulMember, ...]:
-    """Members that were never scaled to a broker's count, or have a window with too few of its
-    samples; most bytes first.
-    """
+    """Members never scaled to a broker's count or with low coverage; most bytes first."""
     rows = grouped(tables.usage, (*CLIENT, "direction"), min=("coverage",))
     coverages = {(client_of(row), row["direction"]): row["coverage"] for row in rows}
     unscaled: set[tuple[str, str, str]] = set()

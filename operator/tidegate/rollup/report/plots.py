@@ -249,8 +249,9 @@ def _bullet(one: _Bullet, across: Scale, rows: Rows, row: int) -> Markup:
 
 
 def traffic_plot(period: Period, points: Sequence[TrafficPoint], direction: str) -> Plot:
-    """Bars of the mean rate. A tier has the same colour in both directions; from the eighth on, by
-    volume, they share one.
+    """Bars of the mean rate; a tier has the same colour in both directions.
+
+    With more than seven tiers, all but the six with most bytes are drawn as one.
     """
     left, right, top, bottom = 56, WIDTH - 24, 26, 206
     tiers = _tiers_by_volume(points)
@@ -289,7 +290,7 @@ def traffic_plot(period: Period, points: Sequence[TrafficPoint], direction: str)
 
 
 def _tiers_by_volume(points: Sequence[TrafficPoint]) -> Sequence[str]:
-    """The tiers to draw, most bytes first; from the eighth on they are one."""
+    """The tiers to draw, most bytes first; of more than seven, all but six are one."""
     moved: defaultdict[str, int] = defaultdict(int)
     for point in points:
         moved[point.tier] += point.bytes
@@ -338,8 +339,7 @@ def _time_scale(period: Period, left: float, right: float) -> Scale:
     return Scale(seconds_of(period.start), seconds_of(period.end), left, right)
 
 
-# Load of NICs over time: a row for each broker, a cell for each step, coloured by its busiest
-# window
+# Load of NICs over time: a row for each broker, a cell for each step coloured by its busiest window
 
 
 def load_plot(figures: ReportFigures, direction: str) -> Plot:
