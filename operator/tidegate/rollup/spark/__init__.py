@@ -1,3 +1,1 @@
-"""What runs on Spark, and the only place that imports it: scheduling the first stage, and the sums
-of the second.
-"""
+"""What runs on Spark: the first stage's schedule, the second's sums. No other code imports it."""

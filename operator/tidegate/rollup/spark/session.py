@@ -1,5 +1,4 @@
-"""One Spark session for a whole run: in this process's own Java machine (`local[*]`), without a
-port that the network sees.
+"""One Spark session for a run, `local[*]` in this process, without a port that the network sees.
 
 On a cluster the executors are Pods; those settings are the Job's and come in as `further`.
 """
@@ -44,8 +43,7 @@ _SQL_SETTINGS = {
 def spark_session(
     name: str, *, master: str = LOCAL, memory: str = "1g", further: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Open for the block. `memory` is the heap of the driver; it counts only where no Java machine
-    runs in this process yet.
+    """Open for the block; `memory` is the driver's heap, if no Java machine runs here yet.
 
     Where a session is open already, in a notebook, its Java machine does the work, with settings of
     our own, and stays.
