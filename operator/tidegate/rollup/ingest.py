@@ -108,13 +108,11 @@ def _counters(names: tuple[str, ...], direction: Direction, *, brokers: str) -> 
     return selection_of(selector(metric, is_equal("topic", ""), brokers))
 
 
-# Orders and items travel to workers as plain values: the run once, then one broker's range of
-# windows at a time.
+# Plain values that travel to workers: the run once, then one broker's windows at a time.
 
 
-Terms = Mapping[
-    tuple[int, int], Mapping[Direction, DirectionTerms]
-]  # by the start of a work item, in ms, and its broker
+# by the start of a work item, in ms, and its broker
+Terms = Mapping[tuple[int, int], Mapping[Direction, DirectionTerms]]
 
 
 @dataclass(frozen=True, slots=True)

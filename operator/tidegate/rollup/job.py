@@ -15,8 +15,7 @@ from typing import Any
 from tidegate.errors import InvalidResource
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS
 
-# A Job's run computes the hours that its window touches, and again those that late samples may have
-# changed.
+# A Job's run computes the hours of its window, and again those that late samples may have changed.
 
 
 LATE_MS = 2 * HOUR_MS
@@ -54,8 +53,7 @@ def run_span(start_ms: int, end_ms: int, *, now_ms: int) -> tuple[int, int]:
 # `kube.rollup_jobs` writes the Pod's name, address and memory into its environment.
 
 
-# Java itself, its threads and classes, and Python's workers, in which samples are folded, have the
-# other half.
+# The other half is for Java itself, and for Python's workers, in which samples are folded.
 _HEAP_SHARE = 0.5
 _LEAST_HEAP_MIB = 512  # Spark refuses to start with less than 450
 

@@ -17,9 +17,7 @@ from controller_logic.model import BYTE_RATE_OF, DirectionUsage, Entity, Tier, U
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS
 from tidegate.rollup.tables.store import UsageStore
 
-_WAYS = tuple(
-    (way, BYTE_RATE_OF[way]) for way in ("fetch", "produce")
-)  # by the last bit of a place
+_WAYS = tuple((way, BYTE_RATE_OF[way]) for way in ("fetch", "produce"))  # by a place's last bit
 _COLUMNS = ("window_start", "broker", "user", "client_id", "direction", "bytes")
 _BELOW_CONTRACT = ("seconds_throttled", "seconds_relaxing")
 _SEPARATOR = "\0"

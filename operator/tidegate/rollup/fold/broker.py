@@ -117,9 +117,8 @@ def apportioned(total: int, weights: Whole) -> Whole:
     return parts
 
 
-# Arrow arrays are made from buffers, without `pyarrow.array` and `pyarrow.scalar`. These import
-# pandas wherever it is installed: two seconds of processor time in each worker process, for
-# nothing.
+# Arrow arrays are made from buffers, as `pyarrow.array` and `pyarrow.scalar` import pandas wherever
+# it is installed: two seconds of processor time in each worker process, for nothing.
 
 
 def array_of(values: NDArray[np.generic], kind: pa.DataType) -> pa.Array:

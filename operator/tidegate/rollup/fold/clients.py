@@ -263,9 +263,8 @@ def wanted_rates(
         return np.where(np.isfinite(promised), promised, 0.0)
     wanted, times = np.zeros(len(throttled.values)), grid.times_ms[throttled.scrape]
     for episode in episodes:
-        own = slice(
-            *np.searchsorted(throttled.client, [episode.client, episode.client + 1])
-        )  # samples are in the order of clients
+        # samples are in the order of clients
+        own = slice(*np.searchsorted(throttled.client, [episode.client, episode.client + 1]))
         during = (times[own] >= episode.start_ms) & (times[own] < episode.end_ms)
         wanted[own] = np.where(
             during, np.maximum(wanted[own], episode.bytes_per_second), wanted[own]

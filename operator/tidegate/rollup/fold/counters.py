@@ -82,8 +82,7 @@ def _share(amount: Whole, part: Whole, whole: Whole) -> Whole:
 
 # Several series of one broker: a source is one exporter with all its NICs, as the operator reads
 # them (`prometheus.nics.nic_spans`). One source may follow another (a Pod that moved): both count.
-# Two sources at the same time count the same bytes twice, so the one that covers more of a window
-# is taken there.
+# Two at the same time count the same bytes twice: the one that covers more of a window is taken.
 
 
 _Nic = tuple[Whole, Whole]  # times, counts
@@ -183,9 +182,8 @@ def _source_counts(
     edges, times = windows.edges_ms, np.unique(np.concatenate([times for times, _ in nics]))
     over = np.zeros(len(times) - 1, np.int64)
     if limit is not None:
-        own_interval_ms = interval_between(
-            [times for times, _ in nics]
-        )  # NICs may be scraped less often than brokers
+        # NICs may be scraped less often than brokers
+        own_interval_ms = interval_between([times for times, _ in nics])
         over = _over_ms(
             nics,
             times,

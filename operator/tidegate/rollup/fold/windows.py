@@ -55,9 +55,7 @@ def rates_at(rate: Rate | None, times_ms: Whole) -> Rates:
 WINDOW_MS: Final = FIVE_MINUTES_MS
 # over a longer gap of a counter it is unknown when its bytes moved; they are left out
 BRIDGED_MS: Final = 3_600_000
-_HELD_INTERVALS: Final = (
-    5  # more scrape intervals without a sample are a gap, in which the rate is unknown
-)
+_HELD_INTERVALS: Final = 5  # more scrape intervals without a sample are a gap: the rate is unknown
 
 Range = tuple[int, int]  # half-open, milliseconds since the epoch
 
@@ -158,9 +156,8 @@ class ScrapeGrid:
 
 def scrape_grid(times_ms: Whole, windows: Windows, interval_ms: int) -> ScrapeGrid:
     """Assign each scrape to its window. `times_ms` rise."""
-    window = (
-        times_ms - 1 - windows.start_ms
-    ) // WINDOW_MS  # a scrape at an edge belongs to the window that ends there
+    # a scrape at an edge belongs to the window that ends there
+    window = (times_ms - 1 - windows.start_ms) // WINDOW_MS
     since = times_ms - windows.start_ms - window * WINDOW_MS
     near = (window >= 0) & (window <= len(windows))
     return ScrapeGrid(
@@ -180,16 +177,14 @@ def scrape_times(times_of_series: Iterable[Whole]) -> Whole:
     first, last = int(times.min()), int(times.max())
     if last - first >= _MARKED_MS:
         return np.unique(times)
-    marked = np.zeros(
-        last - first + 1, bool
-    )  # thousands of series share a few hundred times: marking is cheaper than sorting
+    # thousands of series share a few hundred times: marking is cheaper than sorting
+    marked = np.zeros(last - first + 1, bool)
     marked[times - first] = True
     return np.flatnonzero(marked) + first
 
 
-# A run estimates the scrape interval once and gives it to each of its tasks, so that they agree on
-# gaps. It is rounded to whole seconds, so that late scrapes and the choice of the hour do not
-# change it.
+# A run estimates the scrape interval once for all its tasks, so that they agree on gaps. It is in
+# whole seconds, so that late scrapes and the choice of the hour do not change it.
 
 
 _USUAL_MS: Final = 15_000  # as in metrics.scrapeIntervalSeconds of the policy

@@ -85,9 +85,8 @@ def doubtful_members(
     return tuple(found)
 
 
-# How to reproduce numbers by hand: SQL on the usage tables, and selectors of the series in
-# Prometheus. No query is run here. The SQL is for DuckDB, with the store's files as tables of these
-# names.
+# How to reproduce numbers by hand: DuckDB's SQL on the usage tables, with the store's files as
+# tables of these names, and selectors of series in Prometheus. No query is run here.
 
 
 _CALIBRATED = (

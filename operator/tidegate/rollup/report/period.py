@@ -211,9 +211,7 @@ def _with_window(table: pa.Table, starts: pa.ChunkedArray) -> pa.Table:
 # a direction always has a span. Kafka's own mutes are not in it: the tables have those.
 
 
-_BEFORE_MS = (
-    60_000  # a pass is a little older than its writes, and the metrics that it read are older still
-)
+_BEFORE_MS = 60_000  # a pass is older than its writes, and its metrics are older still
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,9 +42,7 @@ from tidegate.rollup.report.svg import (
 
 _DIRECTION_LEGEND = (("fetch", "fetch"), ("produce", "produce"))
 _MEMBERS_DRAWN, _BULLETS_DRAWN, _EPISODES_DRAWN = 10, 24, 6
-_HIGHEST_SHARE = (
-    2.5  # of a limit; a larger share is drawn at the edge, and its tooltip has the number
-)
+_HIGHEST_SHARE = 2.5  # of a limit; a larger share is drawn at the edge
 _TIER_COLOURS = 7
 _OTHER_TIERS = "all other tiers"
 _LOAD_BOUNDS = (0.2, 0.4, 0.6, 0.8, 0.9, 1.0)

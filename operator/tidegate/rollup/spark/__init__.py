@@ -1,1 +1,1 @@
-"""What runs on Spark: the first stage's schedule, the second's sums. No other code imports it."""
+"""What runs on Spark, and the only code that imports it: the stages of a run, and notebooks."""

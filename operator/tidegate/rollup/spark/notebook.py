@@ -36,8 +36,7 @@ from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import ClientCertificate, HistorySettings
 from tidegate.rollup.transport.readers import Probe, choose_reader, open_reader
 
-# Arrow batches have the columns of a Spark schema: `time`, `value`, `labels`, or single labels by
-# name.
+# Arrow batches in a Spark schema's columns: `time`, `value`, `labels`, or single labels by name.
 
 
 TIME, VALUE, LABELS = "time", "value", "labels"
@@ -355,7 +354,7 @@ class PrometheusReader(DataSourceReader):  # type: ignore[misc]  # Spark comes w
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format `tidegate.prometheus` with the session; again changes nothing."""
+    """Register `tidegate.prometheus` with the session; a second time changes nothing."""
     spark.dataSource.register(PrometheusSource)
 
 

@@ -36,9 +36,8 @@ from tidegate.rollup.tables.verify import RULES
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader, TierStates
 from tidegate.rollup.terms.sources import AuditLine, PolicyMember, PolicyTerms
 
-# Hours take tiers as they are at the time of the run. Days take everything that is no sum of bytes
-# from their own hours. So a member that changed tiers at noon is in both, and the states of a day
-# are those of its hours.
+# Hours take tiers as they are at the time of the run. Days take all but the sums of bytes from
+# their hours: a member that changed tiers at noon is in both, a day's states are its hours' states.
 
 
 _MEMBERS = "user string, client_id string, tier string"
@@ -129,7 +128,7 @@ class RollupRun:
 
     @property
     def days(self) -> range:
-        """The days that it touches that are over: a gap filled later changes its day, too."""
+        """The days that it touches and that are over: a gap filled later changes its day too."""
         return range(
             self.start_ms - self.start_ms % DAY_MS,
             min(self.end_ms, self.clock_ms() - DAY_MS + 1),
@@ -138,7 +137,10 @@ class RollupRun:
 
 
 def run_rollup(spark: SparkSession, run: RollupRun, transport: Transport) -> list[Manifest]:
-    """Carry it out; what was published, in that order. Raises tidegate.errors; a repeat goes on."""
+    """Carry it out; what was published, in that order.
+
+    Raises tidegate.errors; a repeated run goes on.
+    """
     store = UsageStore.at(run.order.store_url)
     store.require_version()
     published = _Rollup(spark, run, store, (run.hours, run.days)).publish_all(transport)

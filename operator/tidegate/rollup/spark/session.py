@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession as SparkSession
 
 # A task that fails is tried twice more, as it would be on a cluster.
 LOCAL = "local[*,3]"
-_LOGGING = Path(__file__).with_name(
-    "log4j2.properties"
-)  # a level set later does not count for what Spark says while it starts
+# a level set later is too late for what Spark logs while it starts
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 # Of more groups than these Spark sorts rows before it adds them up, and has one at a time. Its
 # default of 128 is few for short lists; but an empty sketch takes 12 KB, so those of a cluster with
 # 200,000 clients would not fit into the heap.
@@ -52,9 +51,8 @@ def spark_session(
     if running is not None:
         yield _beside(running)
         return
-    os.environ["PYSPARK_PYTHON"] = (
-        sys.executable
-    )  # workers would take any python3 otherwise, which need not have our packages
+    # workers would take any python3 otherwise, which need not have our packages
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in {**_settings(memory), **(further or {})}.items():
         builder = builder.config(key, value)

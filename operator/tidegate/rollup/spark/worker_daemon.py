@@ -19,8 +19,7 @@ PRELOADED = (worker, ingest, stages)
 
 def main() -> None:
     """Serve forks until Spark closes standard input."""
-    # a collection in a worker would write to every object, and what is written to is shared no
-    # longer
+    # a collection in a worker would write to every object and so end the sharing of its memory
     gc.freeze()
     manager()
 

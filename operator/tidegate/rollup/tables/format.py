@@ -21,8 +21,7 @@ from controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, UserActionRequired
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, TableKind
 
-# A run is one process that publishes. Its name is part of file names, so that no two runs write the
-# same file.
+# A run is one process that publishes; by its name in file names no two runs write the same file.
 
 
 _FORM = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
@@ -237,8 +236,8 @@ def checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-# The version is in every manifest. It covers columns, their meaning, the layout of files and the
-# manifest itself, and rises only where an older program would misread the new tables.
+# The version in every manifest covers columns, their meaning, the layout of files and the manifest
+# itself. It rises only where an older program would misread the new tables.
 
 
 VERSION = 1

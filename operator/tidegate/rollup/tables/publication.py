@@ -102,9 +102,8 @@ def _stage_window(
     content, contents = encode(rows), contents_of(kind, rows)
     folder = f"{staging_folder(run_id)}/{kind.name}/{window.name}"
     path = f"{folder}/part-{part}-{secrets.token_hex(4)}.parquet"
-    storage.write(
-        path, content, outlives_power=False
-    )  # whoever publishes reads it, writes the rows anew, and forces those
+    # whoever publishes reads it, writes the rows anew, and forces those
+    storage.write(path, content, outlives_power=False)
     return StagedFile(
         kind.name,
         window.start_ms,
@@ -116,9 +115,9 @@ def _stage_window(
     )
 
 
-# Rows of many files are sorted in portions that fit into memory. Each portion becomes a file. A
-# portion has brokers (or tiers) of its own, and files without any of them are not read for it. One
-# portion reads every file once, several read a file about twice.
+# Rows of many files are sorted in portions that fit into memory, each of which becomes a file. A
+# portion has brokers (or tiers) of its own, and reads only files that have any of them: one portion
+# reads every file once, several read a file about twice.
 
 
 MOST_ROWS = 2_000_000  # that are sorted at once; about half a gigabyte

@@ -244,8 +244,7 @@ class Storage:
         )
 
 
-# The URL in a policy or on the command line may carry options of pyarrow, secrets among them. They
-# are never shown.
+# A URL may carry options of pyarrow, secrets among them. They are never shown.
 
 
 SCHEMES = ("file", "s3", "gs", "abfs")

@@ -236,9 +236,8 @@ def sweep(store: UsageStore, *, now_ms: int, grace_ms: int = GRACE_MS) -> Swept:
     for table in TABLES:
         garbage, ended = _of_table(store, table, before_ms)
         store.storage.delete(file.path for file in garbage)
-        store.storage.delete(
-            manifest.path for manifest in ended
-        )  # last: while it stands, it says why the files may go
+        # last: while it is there, it says why the files may go
+        store.storage.delete(manifest.path for manifest in ended)
         store.storage.delete_empty_folders(table)
         files += garbage
         over += ended
@@ -301,9 +300,8 @@ def _of_day(
         return [], []
     manifests = store.read_manifests(paths) if len(whole) < len(paths) else whole
     named = {file.path for part in resolve(manifests) for file in part.files}
-    published_ms = max(
-        (one.published_at_ms for one in manifests), default=0
-    )  # when rows of the day last changed their place
+    # when rows of the day last changed their place
+    published_ms = max((one.published_at_ms for one in manifests), default=0)
     unnamed = [file for file in old if file.path not in named] if published_ms < before_ms else []
     return unnamed, [one for one in manifests if one.retired and one.published_at_ms < before_ms]
 
@@ -328,9 +326,7 @@ def _staged(files: Iterable[StoredFile], before_ms: int) -> Iterator[StoredFile]
             yield from staged
 
 
-SETTLED_MS = (
-    3 * HOUR_MS
-)  # after its end, a day's last hours have been rolled up again for late samples
+SETTLED_MS = 3 * HOUR_MS  # after a day's end: its last hours were rolled up again for late samples
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,9 +172,7 @@ def _from_status(status: Mapping[str, Any]) -> Iterator[tuple[str, RatesByDirect
 MemberKey = tuple[str, str, Direction]  # tier, member
 STATES: Final = tuple(state.value for state in LevelState)
 _DIRECTIONS: Final[Mapping[str, Direction]] = {direction: direction for direction in DIRECTIONS}
-_OTHER_RHYTHM: Final = (
-    0.75  # of an interval: a pair of Prometheus servers scrapes at times of their own
-)
+_OTHER_RHYTHM: Final = 0.75  # of an interval: two Prometheus servers scrape at different times
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -472,7 +470,10 @@ class TrailAccount:
                 self._writes.setdefault((one.tier, one.member, direction), []).append(one)
 
     def samples(self, start_ms: int, end_ms: int) -> OperatorSamples:
-        """Return what was in force in [start, end), from the first line of the trail on."""
+        """Return what was in force in [start, end), from the first line of the trail on.
+
+        There are no times without a trail.
+        """
         times = self._times(start_ms, end_ms)
         rows = {key: _Rows(writes, times) for key, writes in self._writes.items()}
         return OperatorSamples(
@@ -503,9 +504,10 @@ class _Rows:
 
     def __init__(self, writes: Sequence[Written], times_ms: Whole) -> None:
         self.level = next((one.level for one in reversed(writes) if one.level), "")
+        # 0 = before the first
         last = np.searchsorted(
             np.array([one.at_ms for one in writes], np.int64), times_ms, side="left"
-        )  # 0 = before the first
+        )
         self.quotas = _row_of([writes[0].before, *(one.after for one in writes)])[last]
         at_first = writes[0].contract if writes[0].ends_hold or not writes[0].was_below else None
         self.contracts = _row_of([at_first, *(one.contract for one in writes)])[last]

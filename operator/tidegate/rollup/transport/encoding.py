@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-# Protocol buffers' wire format, as far as remote read needs it: the fields of a message in order,
-# without copying them.
+# Protocol buffers' wire format for remote read: a message's fields in order, without copies.
 
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -94,8 +93,7 @@ def bytes_field(number: int, content: bytes) -> bytes:
     return write_varint(number << 3 | BYTES) + write_varint(len(content)) + content
 
 
-# Requests and plain answers of remote read are packed in Snappy's block format. pyarrow, which
-# rollups need anyway, has the codec.
+# Requests and plain answers of remote read are Snappy blocks; pyarrow has the codec.
 
 
 _CODEC = "snappy"
@@ -259,9 +257,8 @@ class _Batch:
     def __init__(self, words: Bits, starts: Integers, counts: Integers) -> None:
         self._words = words
         self._falling = -counts
-        self._at = (starts + _HEADER_BYTES).astype(np.uint64) * np.uint64(
-            8
-        )  # the next bit of each chunk
+        # the next bit of each chunk
+        self._at = (starts + _HEADER_BYTES).astype(np.uint64) * np.uint64(8)
 
     def decode(self, ends: Integers) -> tuple[Integers, Bits]:
         """Times and bits of values, n-th samples in row n; anything beyond a chunk's count."""
@@ -329,8 +326,7 @@ class _Batch:
         kind = ahead >> np.uint64(60)
         prefix, width = _PREFIX_BITS.take(kind), _CHANGE_BITS.take(kind)
         raw = (ahead << prefix) >> (np.uint64(64) - width)
-        # a change is in (-2^(width-1), 2^(width-1)]: unlike two's complement, the half itself is
-        # positive
+        # a change is in (-2^(width-1), 2^(width-1)]: the half, unlike in two's complement, is > 0
         negative = raw > np.uint64(1) << (width - np.uint64(1))
         change: Integers = raw.view(np.int64) - np.where(
             negative, np.uint64(1) << width, np.uint64(0)

@@ -254,8 +254,7 @@ def partial(warnings: str, address: str) -> TidegateError:
     return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Look at the stores behind it.")
 
 
-# The server's `reading_timeout_seconds` is for the control loop and not used here: history takes
-# minutes where a reading may take seconds.
+# `reading_timeout_seconds` of the server is for the control loop's readings; history takes longer.
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,8 +129,7 @@ def _converted(series: Series) -> SeriesSamples:
 # they were stored. `query_range` gives at each step the newest sample of the last five minutes as
 # if it were of that step: times are lost, gaps are filled, and series that ended go on. So
 # `timestamp(...)` is asked at the same steps and gives the time of each sample. Samples of several
-# steps are then one. Of samples closer together than a step only the last one remains: hence `exact
-# = False`.
+# steps are then one. Of samples closer than a step only the last remains: so `exact` is False.
 
 
 _POINTS = 10_000  # of one answer and series; the server's limit is 11,000
@@ -214,8 +213,7 @@ def _identity(series: SeriesSamples) -> frozenset[tuple[str, str]]:
     return frozenset(one for one in series.labels.items() if one[0] != "__name__")
 
 
-# Raw samples through the query API, `metric{...}[d]`, are exact like remote read. Every server has
-# it, at five times the work.
+# Raw samples by the query API, `metric{...}[d]`: exact, on every server, at five times the work.
 
 
 class RangeSelector(HistoryReader):

@@ -39,8 +39,7 @@ from tidegate.rollup.transport.encoding import (
 from tidegate.rollup.transport.exchange import Answer, Question
 from tidegate.rollup.transport.series import HistoryReader, StoredSeries
 
-# Request of remote read (prometheus/prompb/remote.proto): one query of label matchers over a closed
-# range of time.
+# Request of remote read (prometheus/prompb/remote.proto): label matchers over a closed time range.
 
 
 _EQUAL, _MATCHING, _EXCLUDING = 0, 2, 3
@@ -79,12 +78,11 @@ def _matcher(kind: int, label: str, value: str) -> bytes:
     return varint_field(1, kind) + bytes_field(2, label.encode()) + bytes_field(3, value.encode())
 
 
-# Streamed answer of remote read: frames with a length and a checksum, each a message of series with
-# chunks.
+# Streamed answer of remote read: frames with length and checksum, each a message of series.
 #
 #     frame = length (varint) | CRC-32C of the message (4 bytes, big-endian) | ChunkedReadResponse
-#     ChunkedReadResponse { repeated ChunkedSeries series = 1 }    ChunkedSeries { repeated Label
-# labels = 1; repeated Chunk chunks = 2 }
+#     ChunkedReadResponse { repeated ChunkedSeries series = 1 }
+#     ChunkedSeries { repeated Label labels = 1; repeated Chunk chunks = 2 }
 #     Chunk { int64 min_time_ms = 1; int64 max_time_ms = 2; Encoding type = 3; bytes data = 4 }
 #
 # A series may go on in the next frame. A faulty server writes its error as text behind the
@@ -242,10 +240,10 @@ def _data(answer: bytes, start: int, end: int) -> tuple[int, int]:
 # The plain answer of remote read: a message of series with samples, cut out in bulk where samples
 # have their usual length.
 #
-#     ReadResponse { repeated QueryResult results = 1 }    QueryResult { repeated TimeSeries
-# timeseries = 1 }
-#     TimeSeries { repeated Label labels = 1; repeated Sample samples = 2; repeated Histogram
-# histograms = 4 }
+#     ReadResponse { repeated QueryResult results = 1 }
+#     QueryResult { repeated TimeSeries timeseries = 1 }
+#     TimeSeries { repeated Label labels = 1; repeated Sample samples = 2;
+#                  repeated Histogram histograms = 4 }
 #     Sample { double value = 1; int64 timestamp = 2 }
 #
 # A sample is 18 bytes, `12 10 09 <value> 10 <time>`, as long as its time has six bytes (1971 to
@@ -397,9 +395,7 @@ def _sample(answer: bytes, sample: Field) -> tuple[int, float]:
 
 
 _PATH = "/api/v1/read"
-_TOGETHER_BYTES = (
-    32 * 1024 * 1024
-)  # of answers; from then on decoding them together gains nothing and only keeps memory
+_TOGETHER_BYTES = 32 * 1024 * 1024  # of answers; decoding more of them together only takes memory
 _HEADERS = {
     "Content-Type": "application/x-protobuf",
     "Content-Encoding": "snappy",
@@ -458,8 +454,7 @@ class RemoteReadChunks(_RemoteRead):
         try:
             return decoded([chunks for _, chunks in group])
         except Malformed:
-            # a chunk in a frame whose checksum is right; asked for one by one, its answer gets
-            # further attempts, or its error
+            # a chunk in a sound frame: by itself its request gets further attempts, or its error
             return list(super()._stored_all([one for one, _ in group]))
 
     def _read(self, answer: Answer) -> StoredSeries:

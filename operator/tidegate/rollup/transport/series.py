@@ -73,9 +73,8 @@ def _merged(
         _joined(labels, [one for _, one in group])
         for _, group in groupby(members, key=lambda one: one[0])
     ]
-    first, *others = sorted(
-        replicas, key=lambda one: -len(one[0])
-    )  # stable: of two as full, the one whose label sorts first
+    # stable: of two as full, the one whose label sorts first
+    first, *others = sorted(replicas, key=lambda one: -len(one[0]))
     for other in others:
         first = _filled(first, other, scrape_interval_ms=scrape_interval_ms)
     return SeriesSamples(labels, *first)
