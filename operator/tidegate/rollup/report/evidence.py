@@ -1,4 +1,4 @@
-"""Evidence for a report: how far estimates were scaled, doubtful members, and recipes by hand."""
+"""What makes a report credible: how estimates were scaled, doubtful members, recipes by hand."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
