@@ -1,6 +1,5 @@
-"""Usage rollups: usage tables, reports and recommended contracts from Prometheus samples, apart
-from the control loop.
+"""Usage rollups from Prometheus samples: usage tables, reports, recommended contracts.
 
-Only the command line uses it, and only with the extra `rollup` installed; a rollup that fails
-throttles no one.
+They are apart from the control loop: a rollup that fails throttles no one. Only the command line
+uses them, and only with the extra `rollup` installed.
 """

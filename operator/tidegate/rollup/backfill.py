@@ -1,5 +1,4 @@
-"""Fill the hours that a store lacks: ask the store, say what is missing, publish it day by day,
-oldest first.
+"""Fill the hours that a store lacks: list them, then publish them day by day, oldest first.
 
 Killed, the same backfill goes on where it was.
 """
@@ -21,9 +20,7 @@ from tidegate.rollup.tables.verify import in_runs, missing_hours
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """Whole hours [start_ms, end_ms); with `dry_run` nothing is computed. `tell` and `warn` get
-    sentences for people.
-    """
+    """Whole hours [start_ms, end_ms), only listed with `dry_run`; `tell`, `warn` take sentences."""
 
     start_ms: int
     end_ms: int
@@ -33,8 +30,7 @@ class Backfill:
     warn: Callable[[str], None]
 
     def of_policy(self, policy: RollupPolicy, folder: Path) -> list[Span]:
-        """Fill the tables of a policy and write down what was published, as its Jobs do; `folder`
-        is the process's own.
+        """Fill a policy's tables and record it as Jobs do; `folder` is the process's own.
 
         Returns the spans of which Prometheus has nothing. Raises tidegate.errors.
         """
@@ -51,7 +47,8 @@ class Backfill:
             return self._fill(policy.spec.storage.url, publish)
 
     def on_this_machine(self, request: RollupRequest) -> list[Span]:
-        """Fill tables without any cluster. Returns the spans of which Prometheus has nothing.
+        """Fill tables without a cluster; the spans of which Prometheus has nothing.
+
         Raises tidegate.errors.
         """
         with Engine(request, clock_ms=self.clock_ms, tell=self.tell) as engine:
@@ -71,9 +68,7 @@ class Backfill:
         return lost
 
     def _missing(self, store_url: str) -> Sequence[Span]:
-        """What is to be done now, said before it is done; nothing where that was all that was
-        asked.
-        """
+        """List the missing hours for people; the spans to publish, none in a dry run."""
         hours = missing_hours(UsageStore.at(store_url), self.start_ms, self.end_ms)
         spans = [Span(*each) for each in in_runs(hours)]
         asked = (self.end_ms - self.start_ms) // HOUR_MS

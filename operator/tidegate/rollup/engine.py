@@ -1,5 +1,4 @@
-"""Roll up spans of Prometheus' history into usage tables: one Spark session and one way to read,
-for as many spans as are asked for.
+"""Roll up spans of Prometheus' history into usage tables, with one Spark session for all of them.
 
 A person's machine and a policy's Job take the same road; what differs is where Spark runs
 (`SparkPlace`) and what is known of the policy.
@@ -80,9 +79,7 @@ class RollupRequest:
 
 @dataclass(frozen=True, slots=True)
 class SparkPlace:
-    """Where Spark runs: in this process, or with executors elsewhere. `memory` is the driver's
-    heap.
-    """
+    """Where Spark runs: in this process or on executors; `memory` is the driver's heap."""
 
     master: str = LOCAL
     memory: str = "1g"
@@ -90,9 +87,7 @@ class SparkPlace:
 
 
 class Engine:
-    """Publishes spans while it is entered. Spark is started with the first one, once Prometheus has
-    answered.
-    """
+    """Publish spans while entered; Spark starts with the first, once Prometheus has answered."""
 
     def __init__(
         self,
@@ -119,8 +114,9 @@ class Engine:
         self._stack.close()
 
     def publish(self, span: Span) -> list[Manifest]:
-        """Compute the span's hours and what is made of them. Raises tidegate.errors; what was
-        published until then stays.
+        """Compute the span's hours and what is made of them; the new manifests.
+
+        Raises tidegate.errors; what was published until then stays.
         """
         request = self._request
         reader = self._reader(span.end_ms)
@@ -148,8 +144,9 @@ class Engine:
             reader.close()
 
     def has_brokers(self, start_ms: int, end_ms: int) -> bool:
-        """Whether Prometheus has anything of any broker in [start_ms, end_ms), which need not be on
-        edges. Raises tidegate.errors.
+        """Whether Prometheus has any broker in [start_ms, end_ms), on edges or not.
+
+        Raises tidegate.errors.
         """
         reader = self._reader(end_ms)
         try:
@@ -221,8 +218,7 @@ def policy_engine(
     clock_ms: Callable[[], int],
     tell: Callable[[str], None],
 ) -> Engine:
-    """The engine for a policy's tables. `pod` None = outside of a cluster, where there are no
-    executors.
+    """The engine for a policy's tables; `pod` None = outside of a cluster, without executors.
 
     `folder` is the process's own. Raises InvalidResource for executors without an image.
     """

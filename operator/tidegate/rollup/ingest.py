@@ -1,6 +1,4 @@
-"""One broker's samples, as far as its windows need them: the reads that one task makes, and nothing
-of other brokers.
-"""
+"""One broker's samples, as far as its windows need them: the reads of one task."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -61,9 +59,7 @@ class DirectionSelections:
 
 
 def catalogue(settings: MetricsSettings) -> Mapping[Direction, DirectionSelections]:
-    """The selections for all brokers together. Raises InvalidResource for a query of the policy
-    that is no plain selector.
-    """
+    """The selections for all brokers; raises InvalidResource unless queries are selectors."""
     queries = queries_of(settings)
     # the counters of the broker itself are narrowed as the queries of load are
     brokers = ",".join([broker_matcher(identity_of(settings)), *matchers_of(settings)])
@@ -112,13 +108,11 @@ def _counters(names: tuple[str, ...], direction: Direction, *, brokers: str) -> 
     return selection_of(selector(metric, is_equal("topic", ""), brokers))
 
 
-# Orders and items travel to workers as plain values: the run once, then one broker's range of
-# windows at a time.
+# Plain values that travel to workers: the run once, then one broker's windows at a time.
 
 
-Terms = Mapping[
-    tuple[int, int], Mapping[Direction, DirectionTerms]
-]  # by the start of a work item, in ms, and its broker
+# by the start of a work item, in ms, and its broker
+Terms = Mapping[tuple[int, int], Mapping[Direction, DirectionTerms]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +133,7 @@ class IngestOrder:
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """One task: the windows of [start_ms, end_ms) of one broker. `part` distinguishes the files of
-    tasks.
-    """
+    """A task: one broker's windows of [start_ms, end_ms); `part` distinguishes tasks' files."""
 
     broker: int
     start_ms: int
@@ -152,8 +144,9 @@ class WorkItem:
 def brokers_between(
     transport: Transport, settings: MetricsSettings, start_ms: int, end_ms: int
 ) -> tuple[int, ...]:
-    """Return the ids, rising, of all brokers with a counter in this time, also of those that died
-    in it. Raises tidegate.errors.
+    """Return the rising ids of all brokers with a counter in this time, also if they died in it.
+
+    Raises tidegate.errors.
     """
     name = broker_of(identity_of(settings))
     selections = [
@@ -190,9 +183,7 @@ def read_broker(
 
 
 class _OwnSeries:
-    """The series of one broker. A matcher narrows what the server sends; the labels then decide, as
-    they do in the operator.
-    """
+    """The series of one broker: a matcher narrows, then labels decide, as in the operator."""
 
     def __init__(self, settings: MetricsSettings, broker: int) -> None:
         self._broker = broker
@@ -232,9 +223,7 @@ class _OwnSeries:
         )
 
     def _spelling(self) -> tuple[str, str]:
-        """Return the label that names brokers, and a pattern of this one's values: its id, a Pod's
-        number, or its instances.
-        """
+        """Return the brokers' label and a pattern for this one: id, Pod number, or instances."""
         if isinstance(self._identity, BrokerInstances):
             own = [
                 instance
@@ -251,8 +240,7 @@ def _without(matchers: Mapping[str, str], label: str) -> Mapping[str, str]:
 
 
 def ingest(order: IngestOrder, item: WorkItem) -> list[StagedFile]:
-    """Read, fold and stage one item with a connection of its own. Returns a record of each staged
-    file.
+    """Read, fold and stage one item over its own connection; a record for each staged file.
 
     Raises tidegate.errors. Files that were staged until then belong to no publication.
     """

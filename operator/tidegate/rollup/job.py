@@ -1,5 +1,4 @@
-"""Executors as Pods: Spark's settings for a driver that is the Job's own Pod, and the template of
-what it starts. Pure.
+"""Executors as Pods: Spark's settings for a driver in the Job's Pod, and the Pods' template. Pure.
 
 Executors belong to the driver's Pod, so Kubernetes takes them away with it, however it ended. They
 get no token. Spark could also make ConfigMaps, Services and claims; each of that is switched off,
@@ -16,8 +15,7 @@ from typing import Any
 from tidegate.errors import InvalidResource
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS
 
-# A Job's run computes the hours that its window touches, and again those that late samples may have
-# changed.
+# A Job's run computes the hours of its window, and again those that late samples may have changed.
 
 
 LATE_MS = 2 * HOUR_MS
@@ -55,17 +53,14 @@ def run_span(start_ms: int, end_ms: int, *, now_ms: int) -> tuple[int, int]:
 # `kube.rollup_jobs` writes the Pod's name, address and memory into its environment.
 
 
-# Java itself, its threads and classes, and Python's workers, in which samples are folded, have the
-# other half.
+# The other half is for Java itself, and for Python's workers, in which samples are folded.
 _HEAP_SHARE = 0.5
 _LEAST_HEAP_MIB = 512  # Spark refuses to start with less than 450
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """`address` is what executors reach it at; `image` that of executors, with the Secrets to pull
-    it.
-    """
+    """The Job's Pod; executors reach it at `address` and run `image`, pulled with the Secrets."""
 
     name: str
     namespace: str
@@ -77,9 +72,7 @@ class Pod:
 
 
 def pod_of(environment: Mapping[str, str]) -> Pod | None:
-    """None outside of a Job's Pod. Raises InvalidResource where a variable is missing or
-    unreadable.
-    """
+    """None outside of a Job's Pod; raises InvalidResource for a missing or unreadable variable."""
     if "POD_NAME" not in environment:
         return None
     missing = sorted(_NEEDED_VARIABLES - environment.keys())
@@ -139,9 +132,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Executors:
-    """What a policy asks for: how many, and how large each is; `labels` are those of the Job's own
-    Pod.
-    """
+    """How many executors a policy asks for, and their size; `labels` are those of the Job's Pod."""
 
     instances: int
     cores: int
@@ -154,9 +145,7 @@ class Executors:
 def spark_settings(
     pod: Pod, executors: Executors, *, template: Path, ports: tuple[int, int]
 ) -> Mapping[str, str]:
-    """Spark's settings beside the usual ones. `ports` are those of the driver and of its blocks;
-    `template` is the file of the Pods.
-    """
+    """Spark's settings beside the usual; `ports` of driver and blocks, `template` of Pods."""
     heap = heap_mib(executors.memory_mib)
     return {
         "spark.submit.deployMode": "client",
@@ -195,9 +184,7 @@ def spark_settings(
 
 
 def master(environment: Mapping[str, str]) -> str:
-    """Return the API server from the environment of the Pod, by address and not by a name to
-    resolve. KeyError outside of a cluster.
-    """
+    """Return the API server by address, no name to resolve; KeyError outside of a cluster."""
     host, port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
     return f"k8s://https://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -240,9 +227,7 @@ def _volume(number: int, mount: Mount) -> dict[str, Any]:
 
 
 def _prefix(pod_name: str) -> str:
-    """How the names of this Pod's executors begin: a DNS label from a letter on, of no other
-    attempt.
-    """
+    """The prefix of this Pod's executors: a DNS label from a letter on, of no other attempt."""
     stem = pod_name[:_LONGEST_PREFIX].rstrip("-")
     stem = stem if stem[0].isalpha() else f"x{stem[1:]}"
     return f"{stem}-{sha256(pod_name.encode()).hexdigest()[:8]}"

@@ -1,5 +1,4 @@
-"""What a rollup Job does: reads its policy, computes its window and what is late, and writes down
-for the operator what was published.
+"""A rollup Job: read the policy, compute its window and what is late, record what was published.
 
 Killed anywhere, it leaves whole windows and nothing that is in the way of the next attempt. Two
 Jobs of one store are harmless.
@@ -56,8 +55,9 @@ def run_job(
 def _publish(
     engine: Engine, span: Span, own: Window, *, now_ms: int
 ) -> tuple[list[Window], list[Window]]:
-    """The windows that are published now, and those that are empty for good: the Job's own is one
-    of either. Raises tidegate.errors.
+    """The windows published now, and those empty for good; one of them is the Job's own.
+
+    Raises tidegate.errors.
     """
     try:
         windows, lack = published_windows(engine.publish(span), span), _nothing_found(own)
@@ -73,9 +73,7 @@ def _publish(
 
 
 def _is_empty_for_good(engine: Engine, window: Window, *, now_ms: int) -> bool:
-    """Samples come late, and settings may be wrong. If it has brokers two hours later, it is
-    neither: Prometheus was away.
-    """
+    """Whether no sample comes any more: over for two hours, and Prometheus has newer ones."""
     over_ms = now_ms - SETTLE_MS
     return window.end_ms <= now_ms - LATE_MS and engine.has_brokers(over_ms - HOUR_MS, over_ms)
 
@@ -89,8 +87,7 @@ def published_windows(published: Sequence[Manifest], span: Span) -> list[Window]
 def record(
     policy: RollupPolicy, windows: Sequence[Window], *, empty: Sequence[Window] = (), now_ms: int
 ) -> None:
-    """Report to the operator which windows are published or `empty`, and what members moved unless
-    that was reported lately.
+    """Report the published and the `empty` windows to the operator, and usage if not done lately.
 
     Raises what Kubernetes does.
     """

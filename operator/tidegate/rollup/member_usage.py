@@ -1,9 +1,8 @@
-"""Usage tables -> the figures from which contracts are recommended: what members moved over some
-days. It knows no Spark and no Kubernetes.
+"""Figures of usage tables from which contracts are recommended: what members moved over days.
 
-Rates are means of the five-minute windows that are published; a window in which a member has no row
-is one in which it moved nothing. A window that is not published counts as not covered and says
-nothing.
+It knows no Spark and no Kubernetes. Rates are means of the five-minute windows that are published;
+a window in which a member has no row is one in which it moved nothing. A window that is not
+published counts as not covered and says nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,9 +17,7 @@ from controller_logic.model import BYTE_RATE_OF, DirectionUsage, Entity, Tier, U
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS
 from tidegate.rollup.tables.store import UsageStore
 
-_WAYS = tuple(
-    (way, BYTE_RATE_OF[way]) for way in ("fetch", "produce")
-)  # by the last bit of a place
+_WAYS = tuple((way, BYTE_RATE_OF[way]) for way in ("fetch", "produce"))  # by a place's last bit
 _COLUMNS = ("window_start", "broker", "user", "client_id", "direction", "bytes")
 _BELOW_CONTRACT = ("seconds_throttled", "seconds_relaxing")
 _SEPARATOR = "\0"
@@ -29,10 +26,9 @@ _Numbers = NDArray[np.int64]
 
 
 def member_usage(store: UsageStore, tiers: Iterable[Tier], start_ms: int, end_ms: int) -> Usage:
-    """The figures of [start_ms, end_ms) for every member that moved anything in it; of members that
-    overlap the first counts.
+    """The figures of [start_ms, end_ms) for every member that moved anything in it.
 
-    Raises what reading the store raises.
+    Of members that overlap the first counts. Raises what reading the store raises.
     """
     days = max(1, round((end_ms - start_ms) / DAY_MS))
     tier_of = _tier_of(tiers)
@@ -52,9 +48,7 @@ def member_usage(store: UsageStore, tiers: Iterable[Tier], start_ms: int, end_ms
 
 
 def _tier_of(tiers: Iterable[Tier]) -> Mapping[Entity, str]:
-    """Members that the tables can name: those of Kafka's defaults stand for clients that are in the
-    tables under their own names.
-    """
+    """Members but Kafka's defaults, whose clients are in the tables by their own names."""
     found: dict[Entity, str] = {}
     for tier in tiers:
         for member in tier.members:
@@ -64,9 +58,7 @@ def _tier_of(tiers: Iterable[Tier]) -> Mapping[Entity, str]:
 
 
 def _published(store: UsageStore, start_ms: int, end_ms: int) -> tuple[int, float]:
-    """How many five-minute windows of the range are published, and the share of it that samples
-    cover.
-    """
+    """The number of published 5-minute windows, and the range's share that samples cover."""
     published_ms, covered_ms = 0, 0.0
     for part in store.parts("usage_5m", start_ms, end_ms):
         overlap_ms = sum(
@@ -94,9 +86,7 @@ def _seconds_below_contract(
 
 @dataclass(frozen=True, slots=True)
 class _Moved:
-    """Rows of members as numbers: `place` is twice the number of the entity, and one more for
-    produce.
-    """
+    """Rows of members as numbers: `place` is twice the entity's number, one more for produce."""
 
     place: _Numbers
     broker: _Numbers
@@ -105,9 +95,7 @@ class _Moved:
 
 
 def _figures(rows: _Moved, windows: int) -> Iterator[tuple[int, float, float, int]]:
-    """By place: p99 of all brokers together, p99 of the busiest one, and on how many the member
-    moved bytes.
-    """
+    """By place: p99 of all brokers together and of the busiest one, and the number of brokers."""
     places, together = _p99(rows.place, rows, windows)
     on_brokers, each = _p99(rows.place << 32 | rows.broker, rows, windows)
     of_place = np.searchsorted(places, on_brokers >> 32)
@@ -119,9 +107,7 @@ def _figures(rows: _Moved, windows: int) -> Iterator[tuple[int, float, float, in
 
 
 def _p99(groups: _Numbers, rows: _Moved, windows: int) -> tuple[_Numbers, NDArray[np.float64]]:
-    """The groups, and the rate that 99 % of all windows of each stayed under, by nearest rank; a
-    window without a row has 0.
-    """
+    """The groups and their p99 rates by nearest rank; a window without a row counts as 0."""
     order = np.lexsort((rows.at_ms, groups))
     group, at_ms = groups[order], rows.at_ms[order]
     starts = np.flatnonzero(_differs(group) | _differs(at_ms))

@@ -1,5 +1,4 @@
-"""What is read from Prometheus' history, the same for every way of reading: selections, samples,
-readers, and the progress of a run.
+"""What is read from Prometheus' history: selections, samples, readers, and the progress of a run.
 
 Times are whole milliseconds since the epoch. Ranges are half-open, [start, end). Nothing here
 connects or decodes.
@@ -20,8 +19,7 @@ from tidegate.prometheus.queries import is_equal, literally, matches, matches_no
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SeriesSamples:
-    """One series with the samples it has in the range that was asked; a series without any is not
-    given at all.
+    """One series with its samples in the range asked; a series without any is not given at all.
 
     `labels` are without the metric's name (unless the selection gave none), without the labels of
     replicas and without external labels. `times_ms` rise strictly. `values` are finite: NaN,
@@ -35,11 +33,11 @@ class SeriesSamples:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which series to read. An empty `metric` selects by labels alone, of which `__name__` may be
-    one, and keeps `__name__` in the labels.
+    """Which series to read.
 
-    `matching` and `excluding` hold regular expressions (RE2) for the whole value. A label that a
-    series lacks has the empty value.
+    An empty `metric` selects by labels alone, `__name__` among them, and keeps `__name__` in the
+    labels. `matching` and `excluding` hold regular expressions (RE2) for the whole value. A label
+    that a series lacks has the empty value.
     """
 
     metric: str
@@ -63,10 +61,10 @@ class Transport(Protocol):
     exact: bool
 
     def read(self, selection: Selection, start_ms: int, end_ms: int) -> list[SeriesSamples]:
-        """All samples in [start_ms, end_ms) of the series selected; raises tidegate.errors, never
-        gives a part.
+        """All samples in [start_ms, end_ms) of the selected series, never a part.
 
         Sorted by labels, so that the answer depends neither on the way nor on the server's order.
+        Raises tidegate.errors.
         """
         ...
 
@@ -100,9 +98,7 @@ def promql(selection: Selection) -> str:
 
 
 def selector_text(selection: Selection) -> str:
-    """`metric{label="value",...}`, as people write it, with the labels of each kind of matcher in
-    order.
-    """
+    """`metric{label="value",...}`, as people write it, labels sorted within a kind of matcher."""
     equal, matching, excluding = (
         dict(sorted(each.items()))
         for each in (selection.equal, selection.matching, selection.excluding)
@@ -196,9 +192,7 @@ class Step(StrEnum):
 
 
 class Progress(Protocol):
-    """Receives the progress of a run. It is called from several threads, but never at once for the
-    same step.
-    """
+    """The receiver of a run's progress, from several threads, but never two for one step."""
 
     def __call__(self, step: Step, done: int, of: int, /) -> None:
         """`done` never falls and ends at `of`, which falls where less turns out to be there."""

@@ -94,8 +94,7 @@ TIER = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class TableKind:
-    """One table: its columns, which of them name a row, how long a row's window is, and how long a
-    time is published at once.
+    """One table: columns, row key, length of a window, and of the time that is published at once.
 
     `key` is also the order in which files are sorted. `published_ms` is a whole number of windows.
     """

@@ -22,8 +22,7 @@ _SILENT = ("window_start", "samples", "coverage", "calibration", "sketch")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Which table, from when to when (None = all there is), by which column, and how many rows; 0 =
-    all.
+    """Which table, from when to when (None = all), by which column, and how many rows (0 = all).
 
     `by` None = the table's bytes, which for brokers are those of their NICs.
     """
@@ -37,9 +36,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows asked for, highest first; `others` were left out. `published_seconds` is the time
-    that is published within the range.
-    """
+    """The rows, highest first; `others` were left out. `published_seconds` are within the range."""
 
     question: Question
     kind: TableKind
@@ -63,8 +60,10 @@ class Answer:
 
 
 def top(store: UsageStore, question: Question) -> Answer:
-    """Raises InvalidResource for a table that does not exist, a column that cannot be ranked by, or
-    a range that is none.
+    """Rank a table's keys by one column.
+
+    Raises InvalidResource for an unknown table, a column that cannot be ranked by, or an empty
+    range.
     """
     kind = kind_named(question.table)
     by = question.by or ("nic_bytes" if "nic_bytes" in kind.schema.names else "bytes")
@@ -116,9 +115,7 @@ def key_columns(kind: TableKind) -> tuple[str, ...]:
 
 
 def _added_up(store: UsageStore, kind: TableKind, question: Question) -> pa.Table:
-    """A row for each key without its time. Files are added up one by one, so that a year of windows
-    fits into memory.
-    """
+    """A row for each key without time; adds up file by file, so that a year fits into memory."""
     columns = [
         name
         for name in kind.schema.names
@@ -165,8 +162,6 @@ def _overlap_ms(windows: Sequence[tuple[int, int]], question: Question) -> int:
 
 
 def _with_mean_rate(row: Mapping[str, object], seconds: int) -> Mapping[str, object]:
-    """The mean over the time that is published, in bytes per second, for rows that are somebody's
-    use.
-    """
+    """The row with its mean in bytes/s over the published time, if it has `bytes`."""
     used = row.get("bytes")
     return {**row, "mean_rate": used / seconds} if isinstance(used, int) and seconds else row

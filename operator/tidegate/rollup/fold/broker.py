@@ -51,12 +51,12 @@ MOST_FACTOR: Final = 2.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibrated:
-    """Bytes of clients by client and window, all else by window. Bytes of all clients +
-    `unattributed_bytes` = `client_bytes`, always.
+    """Bytes of clients by client and window, all else by window.
 
-    `factor` is NaN without the broker's counter, while it stood still, and where no gauge reported
-    a byte. At 0.5 or 2 it was clamped: gauges and counter do not measure the same. Clients never
-    get more bytes than were counted.
+    Clients' bytes + `unattributed_bytes` = `client_bytes`, always. `factor` is NaN without the
+    broker's counter, while it stood still, and where no gauge reported a byte. At 0.5 or 2 it was
+    clamped: gauges and counter do not measure the same. Clients never get more bytes than were
+    counted.
     """
 
     bytes_of_clients: Whole
@@ -66,8 +66,7 @@ class Calibrated:
 
 
 def calibrated(thousandths_of_bytes: Whole, scraped_ms: Whole, counted: Counted) -> Calibrated:
-    """Scale `thousandths_of_bytes`, by client and window, whose scrapes cover `scraped_ms` of each
-    window.
+    """Scale gauges, by client and window, to the broker's count; scrapes cover `scraped_ms`.
 
     Where gauges or counter cover only a part of a window, the factor compares their means. All
     counted bytes are shared out nevertheless. Without the counter clients keep the bytes of their
@@ -104,8 +103,9 @@ def calibrated(thousandths_of_bytes: Whole, scraped_ms: Whole, counted: Counted)
 
 
 def apportioned(total: int, weights: Whole) -> Whole:
-    """Divide `total` by weight into whole parts that add up to it (largest remainder; of equals the
-    first). Without weights all are 0.
+    """Divide `total` by weight into whole parts with that sum; all are 0 without weights.
+
+    By largest remainder; of equal ones the first.
     """
     whole = weights.sum()
     if not whole:
@@ -117,9 +117,8 @@ def apportioned(total: int, weights: Whole) -> Whole:
     return parts
 
 
-# Arrow arrays are made from buffers, without `pyarrow.array` and `pyarrow.scalar`. These import
-# pandas wherever it is installed: two seconds of processor time in each worker process, for
-# nothing.
+# Arrow arrays are made from buffers, as `pyarrow.array` and `pyarrow.scalar` import pandas wherever
+# it is installed: two seconds of processor time in each worker process, for nothing.
 
 
 def array_of(values: NDArray[np.generic], kind: pa.DataType) -> pa.Array:
@@ -148,8 +147,7 @@ def strings_of(names: Sequence[str]) -> pa.Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectionSamples:
-    """The series of one broker in one direction, over the ranges of `windows.reading_of`. Any of
-    them may be missing.
+    """Series of one broker in one direction over `windows.reading_of`; any may be missing.
 
     `nics`, `client_bytes` and `replication_bytes` are counters of bytes, without the series by
     topic, which count the same bytes again. `rates` are gauges of bytes/s, `throttle_times` of
@@ -165,9 +163,7 @@ class DirectionSamples:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """A client that Tidegate held below its contract, [start_ms, end_ms), and its rate on this
-    broker just before the first cut.
-    """
+    """A client below its contract in [start_ms, end_ms), and its rate here before the first cut."""
 
     client: Client
     start_ms: int
@@ -192,8 +188,9 @@ class DirectionTerms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectionFold:
-    """The result of one direction. `clients` name the rows of arrays by client and window; all
-    other arrays are by window.
+    """The result of one direction; `clients` name the rows of arrays by client and window.
+
+    All other arrays are by window.
     """
 
     clients: tuple[Client, ...]
@@ -222,8 +219,7 @@ def fold_broker(
     terms: Mapping[Direction, DirectionTerms] | None = None,
     interval_ms: int | None = None,
 ) -> BrokerFold:
-    """Fold both directions. `interval_ms` is the scrape interval; estimated from the samples where
-    None.
+    """Fold both directions; `interval_ms` is the scrape interval, None = estimate it.
 
     Tasks of one run should be given the same interval, so that they agree on what is a gap. Raises
     ValueError for one beyond 5 minutes.
@@ -296,8 +292,9 @@ _Rows = NDArray[np.int64]
 
 
 def usage_table(fold: BrokerFold) -> pa.Table:
-    """Return rows of `usage_5m`: each client in each window with a sample of it, by user, client
-    id, direction and window.
+    """Return rows of `usage_5m`: each client in each window with a sample of it.
+
+    By user, client id, direction and window.
     """
     clients = tuple(sorted({client for one in fold.directions.values() for client in one.clients}))
     parts = [_usage_of(fold, direction, clients) for direction in sorted(fold.directions)]
@@ -313,9 +310,7 @@ def usage_table(fold: BrokerFold) -> pa.Table:
 def _usage_of(
     fold: BrokerFold, direction: Direction, clients: tuple[Client, ...]
 ) -> tuple[_Rows, pa.Table]:
-    """Return the rows of one direction, and each row's client as a number among `clients`, which
-    are sorted.
-    """
+    """Return the rows of one direction, and each row's client as its number in sorted `clients`."""
     one = fold.directions[direction]
     gauges = one.gauges
     row, window = np.nonzero(
@@ -346,8 +341,9 @@ def _usage_of(
 
 
 def broker_table(fold: BrokerFold) -> pa.Table:
-    """Return rows of `broker_5m`: each direction in each window with any sample, by direction and
-    window. Unknown bytes are 0.
+    """Return rows of `broker_5m`: each direction in each window with a sample; unknown bytes are 0.
+
+    By direction and window.
     """
     return (
         pa.concat_tables([_broker_of(fold, direction) for direction in sorted(fold.directions)])

@@ -1,5 +1,4 @@
-"""Integrals, peaks and times above a threshold of each client in each window, by Kafka's gauges
-alone.
+"""Sums, peaks and times above a threshold of each client in each window, from Kafka's gauges.
 
 Sums are whole numbers, in thousandths of a byte (bytes per second times milliseconds) and in
 milliseconds. So they do not depend on the order of addition or on how the range was cut.
@@ -39,8 +38,7 @@ MOST_BYTES_PER_SECOND: Final = 1e11  # a NIC of 800 Gbit/s; more is no measureme
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Gauges:
-    """Samples in rising order of `client` and `scrape`, which are numbers of a client and of a
-    scrape in the grid.
+    """Samples in rising order of `client` and `scrape`, both as numbers.
 
     Each covers the `sample_duration_ms` before it.
     """
@@ -52,9 +50,7 @@ class Gauges:
 
 
 def client_of(series: SeriesSamples) -> Client | None:
-    """Return the client in the labels of the series, None where they name none. The operator reads
-    them the same way.
-    """
+    """Return the client in the labels, as the operator reads them; None where they name none."""
     entity = entity_of(series.labels)
     if entity is None:
         return None
@@ -70,9 +66,7 @@ def clients_of(series: Iterable[SeriesSamples]) -> tuple[Client, ...]:
 def gauges_of(
     series: Sequence[SeriesSamples], clients: Sequence[Client], grid: ScrapeGrid
 ) -> Gauges:
-    """Collect the samples of `clients`, without values that are no amounts and series without a
-    client. All times must be in the grid.
-    """
+    """Collect the samples of `clients` that are amounts; all times must be in the grid."""
     numbers = {client: number for number, client in enumerate(clients)}
     numbered = [
         (numbers[client], one)
@@ -108,8 +102,9 @@ def _amounts_once(
     *,
     several: bool,
 ) -> Whole | None:
-    """Return the places of samples to keep: amounts, and the highest of several series of a client
-    at one time. None = all of them.
+    """Return the places of the amounts to keep; None = all of them.
+
+    Of several series of a client at one time the highest is kept.
     """
     amounts = (values >= 0) & (values <= MOST_BYTES_PER_SECOND)
     if not several:
@@ -138,8 +133,7 @@ _Number = TypeVar("_Number", np.int64, np.float64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowCells:
-    """Sums the samples of each client and window without a loop over samples. Results have one row
-    for each client, one column a window.
+    """Sums over samples by client (rows) and window (columns), without a loop over samples.
 
     A sample belongs to the window in whose course, or at whose end, it was taken. `starts` are the
     places of each cell's first sample.
@@ -153,16 +147,15 @@ class WindowCells:
 
     @classmethod
     def of(cls, gauges: Gauges, grid: ScrapeGrid, clients: int) -> "WindowCells":
-        """Assign samples to cells. They are in rising order of client and scrape, and so are their
-        cells.
-        """
+        """Assign samples, in rising order of client and scrape, to cells, which then rise too."""
         cells = gauges.client * np.int64(grid.columns) + grid.column[gauges.scrape]
         starts = np.flatnonzero(cells[1:] != cells[:-1]) + 1
         return cls(gauges, grid, clients, cells, np.append(0, starts) if len(cells) else starts)
 
     def integrals(self) -> Whole:
-        """Return the sums of value times milliseconds. Each product is a whole number, so that the
-        order of addition does not matter.
+        """Return the sums of value times milliseconds.
+
+        Each product is a whole number, so that the order of addition does not matter.
         """
         found = np.zeros(self.clients * self.grid.columns, np.int64)
         if len(self.cells):
@@ -211,17 +204,13 @@ _DOUBT: Final = 1.09  # makes 1.2 with 11 samples, above all that was measured
 
 
 def most_excess(window: QuotaWindow) -> float:
-    """Return how many times its quota the gauge of a throttled client may read although the client
-    is not above it.
-    """
+    """Return how many times its quota a throttled client's gauge may read without excess."""
     return _DOUBT * window.samples / max(1, window.samples - 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contracts:
-    """Contracts by number of the client, in bytes/s, infinite without one. Those that changed are
-    in `changing`.
-    """
+    """Contracts by client number, in bytes/s, infinite = none; those that `changing` has vary."""
 
     usual: Rates
     changing: Mapping[int, StepFunction] = field(default_factory=dict)
@@ -255,8 +244,9 @@ class Contracts:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One throttle episode of a client on this broker, [start_ms, end_ms), and its rate just before
-    the first cut. `client` by number.
+    """A throttle episode of a client, by number, and its rate here before the first cut.
+
+    It lasted [start_ms, end_ms).
     """
 
     client: int
@@ -268,16 +258,13 @@ class Wanted:
 def wanted_rates(
     throttled: Gauges, grid: ScrapeGrid, promised: Rates, episodes: Sequence[Wanted] | None
 ) -> Rates:
-    """Return for each sample the rate in bytes/s that its client wanted then, 0 where it is
-    unknown. `promised` are the contracts.
-    """
+    """Return the bytes/s that each sample's client wanted, 0 = unknown; `promised` = contracts."""
     if episodes is None:
         return np.where(np.isfinite(promised), promised, 0.0)
     wanted, times = np.zeros(len(throttled.values)), grid.times_ms[throttled.scrape]
     for episode in episodes:
-        own = slice(
-            *np.searchsorted(throttled.client, [episode.client, episode.client + 1])
-        )  # samples are in the order of clients
+        # samples are in the order of clients
+        own = slice(*np.searchsorted(throttled.client, [episode.client, episode.client + 1]))
         during = (times[own] >= episode.start_ms) & (times[own] < episode.end_ms)
         wanted[own] = np.where(
             during, np.maximum(wanted[own], episode.bytes_per_second), wanted[own]
@@ -290,9 +277,7 @@ def wanted_rates(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientWindows:
-    """One row for each client, one column for each window. Bytes are those of the gauges, not
-    calibrated.
-    """
+    """A row for each client, a column for each window; bytes by the gauges, not calibrated."""
 
     thousandths_of_bytes: Whole
     peak_bytes_per_second: Rates
@@ -304,9 +289,7 @@ class ClientWindows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Promises:
-    """Contracts on this broker, and throttle episodes by number of the client; `episodes` None = no
-    record of them.
-    """
+    """Contracts and throttle episodes on this broker; `episodes` None = no record of them."""
 
     contracts: Contracts
     episodes: Sequence[Wanted] | None = None
@@ -316,8 +299,9 @@ class Promises:
 def client_windows(
     rates: Gauges, throttle_times: Gauges, grid: ScrapeGrid, promises: Promises
 ) -> ClientWindows:
-    """Add up the samples of each client. A client is throttled above the operator's own threshold
-    of throttle time; NaN is none.
+    """Add up the samples of each client.
+
+    A client is throttled above the operator's own threshold of throttle time; NaN is none.
     """
     clients = len(promises.contracts)
     limited = part_of(throttle_times, np.flatnonzero(throttle_times.values > BINDING_MILLISECONDS))
@@ -362,9 +346,7 @@ def _samples_while(limited: Gauges, rates: Gauges, grid: ScrapeGrid, *, clients:
 
 
 def _above(rates: Gauges, held: Whole, promised: Rates, window: QuotaWindow) -> Whole:
-    """Return the places of samples above the contract: by any byte, and by more than `most_excess`
-    while Kafka throttles the client.
-    """
+    """Return the places of samples above contract, or `most_excess` of it while throttled."""
     most = promised.copy()
     most[held] *= most_excess(window)
     return np.flatnonzero(rates.values > most)

@@ -1,8 +1,7 @@
-"""Turns counters of bytes into whole bytes by window. The sum over windows is what the counter grew
-by: edges lose and double nothing.
+"""Turn counters of bytes into whole bytes by window, which add up to the counter's growth.
 
 `rate()` and `increase()` extrapolate, and differently in each version of Prometheus. This takes
-plain differences of samples.
+plain differences of samples; at an edge no byte is lost or doubled.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,25 +46,20 @@ def whole_counts(series: SeriesSamples, interval_ms: int) -> tuple[Whole, Whole]
 
 
 def growth(counts: Whole) -> Whole:
-    """Return the growth from each sample to the next. A count that fell was reset: it grew by its
-    new value at least.
-    """
+    """Return the growth between samples; a reset one grew by its new value at least."""
     grown = np.diff(counts)
     return np.where(grown < 0, counts[1:], grown)
 
 
 def bytes_by_window(times_ms: Whole, counts: Whole, edges_ms: Whole) -> Whole:
-    """Return the bytes between each two edges, without those before the first sample and those in a
-    gap too long to bridge.
-    """
+    """Return the bytes between edges, none before the first sample or in an unbridged gap."""
     grown = growth(counts)
     grown[np.diff(times_ms) > BRIDGED_MS] = 0
     return spread(times_ms, grown, edges_ms)
 
 
 def spread(times_ms: Whole, amounts: Whole, edges_ms: Whole) -> Whole:
-    """Spread whole amounts evenly, each from one time to the next, and return the part between each
-    two edges.
+    """Spread whole amounts evenly between their times; return the part between each two edges.
 
     The running sum is rounded at each edge. So neighbouring windows, and runs that meet at an edge,
     add up to exactly the amounts.
@@ -81,17 +75,14 @@ def spread(times_ms: Whole, amounts: Whole, edges_ms: Whole) -> Whole:
 
 
 def _share(amount: Whole, part: Whole, whole: Whole) -> Whole:
-    """Return amount * part / whole, rounded down, also where the product does not fit into 64
-    bits.
-    """
+    """Return amount * part / whole, rounded down, for products beyond 64 bits too."""
     times, rest = np.divmod(amount, whole)
     return times * part + rest * part // whole
 
 
 # Several series of one broker: a source is one exporter with all its NICs, as the operator reads
 # them (`prometheus.nics.nic_spans`). One source may follow another (a Pod that moved): both count.
-# Two sources at the same time count the same bytes twice, so the one that covers more of a window
-# is taken there.
+# Two at the same time count the same bytes twice: the one that covers more of a window is taken.
 
 
 _Nic = tuple[Whole, Whole]  # times, counts
@@ -100,9 +91,7 @@ Rates = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """Bytes by window, milliseconds of the window that are covered, and milliseconds over the limit
-    (0 without one).
-    """
+    """Bytes, covered milliseconds and milliseconds over the limit (0 without one), by window."""
 
     counted_bytes: Whole
     covered_ms: Whole
@@ -125,9 +114,7 @@ def counted(
     interval_ms: int,
     limit: Rate | None = None,
 ) -> Counted:
-    """Count the bytes of these series together. Without any series the result is zeros that cover
-    nothing.
-    """
+    """Count the bytes of these series together; without series, zeros that cover nothing."""
     sources = [
         _source_counts(nics, windows, interval_ms, limit) for nics in _sources(series, interval_ms)
     ]
@@ -147,9 +134,7 @@ def counted(
 
 
 def _taken(sources: Sequence[_SourceCounts], window: int) -> list[bool]:
-    """Choose the sources of this window: the one that covers most of it, then those that overlap
-    with none chosen so far.
-    """
+    """Choose the window's sources, most covered time first, none that overlaps another."""
     order = sorted(
         range(len(sources)), key=lambda number: -int(sources[number].counted.covered_ms[window])
     )
@@ -166,9 +151,7 @@ def _taken(sources: Sequence[_SourceCounts], window: int) -> list[bool]:
 
 
 def _sources(series: Sequence[SeriesSamples], interval_ms: int) -> Iterator[list[_Nic]]:
-    """Yield the NICs of each source, in the order of labels. After a gap too long to bridge a
-    source counts as another one.
-    """
+    """Yield the NICs of each source by labels; after a gap too long to bridge it is another one."""
     by_labels: dict[tuple[tuple[str, str], ...], list[_Nic]] = {}
     for one in series:
         labels = tuple(
@@ -199,9 +182,8 @@ def _source_counts(
     edges, times = windows.edges_ms, np.unique(np.concatenate([times for times, _ in nics]))
     over = np.zeros(len(times) - 1, np.int64)
     if limit is not None:
-        own_interval_ms = interval_between(
-            [times for times, _ in nics]
-        )  # NICs may be scraped less often than brokers
+        # NICs may be scraped less often than brokers
+        own_interval_ms = interval_between([times for times, _ in nics])
         over = _over_ms(
             nics,
             times,
@@ -220,8 +202,7 @@ def _source_counts(
 
 
 def _over_ms(nics: list[_Nic], times: Whole, limits: Rates, longest_ms: int) -> Whole:
-    """Return for each time between two scrapes its length where the mean rate was above the limit
-    at its end, else 0.
+    """Return each span between scrapes if its rate was over the limit at its end, else 0.
 
     As in `nic_spans`, the rate is unknown where a NIC came, went or was reset, and here also over a
     gap.

@@ -21,10 +21,10 @@ Whole = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class StepFunction:
-    """A rate in bytes/s that changes at each of `from_ms`, which rise; infinite = none. Before the
-    first time it is the first rate.
+    """A rate in bytes/s that changes at each of `from_ms`, which rise; infinite = none.
 
-    Contracts change when they are edited or when leaders move, limits when they are raised.
+    Before the first time it is the first rate. Contracts change when they are edited or when
+    leaders move, limits when they are raised.
     """
 
     from_ms: tuple[int, ...]
@@ -55,18 +55,14 @@ def rates_at(rate: Rate | None, times_ms: Whole) -> Rates:
 WINDOW_MS: Final = FIVE_MINUTES_MS
 # over a longer gap of a counter it is unknown when its bytes moved; they are left out
 BRIDGED_MS: Final = 3_600_000
-_HELD_INTERVALS: Final = (
-    5  # more scrape intervals without a sample are a gap, in which the rate is unknown
-)
+_HELD_INTERVALS: Final = 5  # more scrape intervals without a sample are a gap: the rate is unknown
 
 Range = tuple[int, int]  # half-open, milliseconds since the epoch
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Neighbouring windows of 5 minutes, [start_ms, end_ms), aligned to the epoch. ValueError for
-    anything else.
-    """
+    """Whole 5-minute windows of [start_ms, end_ms), aligned to the epoch; else ValueError."""
 
     start_ms: int
     end_ms: int
@@ -94,27 +90,21 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Ranges of counters and of gauges to read, so that `Windows` can be folded. Counters are few,
-    so their range is wide.
-    """
+    """Ranges to read so that `Windows` can be folded; counters are few, so theirs is wide."""
 
     counters: Range
     gauges: Range
 
 
 def reading_of(windows: Windows, interval_ms: int) -> Reading:
-    """Return the ranges to ask for. The end may lie in the future: later samples count when the
-    windows are folded again.
-    """
+    """Return the ranges to read; samples in the future count when windows are folded again."""
     held = longest_hold_ms(interval_ms)
     wide = (windows.start_ms - BRIDGED_MS, windows.end_ms + BRIDGED_MS)
     return Reading(counters=wide, gauges=(windows.start_ms - held, windows.end_ms + held))
 
 
 def longest_hold_ms(interval_ms: int) -> int:
-    """Return the longest time before a sample that it may cover: 5 scrape intervals, never more
-    than a window.
-    """
+    """Return how long before it a sample may cover: 5 scrape intervals, at most a window."""
     if not 0 < interval_ms <= WINDOW_MS:
         raise ValueError(
             f"a scrape interval of {interval_ms} ms is not within 1 ms and {WINDOW_MS // 60_000} "
@@ -129,8 +119,7 @@ _FAR_MS: Final = 2**40
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScrapeGrid:
-    """Scrapes of a broker's gauges in rising order, each with the window in whose course, or at
-    whose end, it was made.
+    """Scrapes of a broker's gauges, rising, each with the window in or at whose end it was made.
 
     Windows are columns. Column 0 of everything by window is the time before them, the last column
     the time after. `since_edge_ms` is the age of the window at the scrape. Time that a scrape
@@ -152,8 +141,9 @@ class ScrapeGrid:
         return len(self.times_ms)
 
     def covered_ms(self) -> Whole:
-        """Return the covered time of each window: from scrape to scrape, and one interval before
-        the first scrape and after a gap.
+        """Return the covered time of each window, from scrape to scrape.
+
+        The first scrape, and one after a gap, cover one interval.
         """
         gaps = np.diff(self.times_ms, prepend=-_FAR_MS)
         held = np.where(gaps <= longest_hold_ms(self.interval_ms), gaps, self.interval_ms)
@@ -166,9 +156,8 @@ class ScrapeGrid:
 
 def scrape_grid(times_ms: Whole, windows: Windows, interval_ms: int) -> ScrapeGrid:
     """Assign each scrape to its window. `times_ms` rise."""
-    window = (
-        times_ms - 1 - windows.start_ms
-    ) // WINDOW_MS  # a scrape at an edge belongs to the window that ends there
+    # a scrape at an edge belongs to the window that ends there
+    window = (times_ms - 1 - windows.start_ms) // WINDOW_MS
     since = times_ms - windows.start_ms - window * WINDOW_MS
     near = (window >= 0) & (window <= len(windows))
     return ScrapeGrid(
@@ -188,16 +177,14 @@ def scrape_times(times_of_series: Iterable[Whole]) -> Whole:
     first, last = int(times.min()), int(times.max())
     if last - first >= _MARKED_MS:
         return np.unique(times)
-    marked = np.zeros(
-        last - first + 1, bool
-    )  # thousands of series share a few hundred times: marking is cheaper than sorting
+    # thousands of series share a few hundred times: marking is cheaper than sorting
+    marked = np.zeros(last - first + 1, bool)
     marked[times - first] = True
     return np.flatnonzero(marked) + first
 
 
-# A run estimates the scrape interval once and gives it to each of its tasks, so that they agree on
-# gaps. It is rounded to whole seconds, so that late scrapes and the choice of the hour do not
-# change it.
+# A run estimates the scrape interval once for all its tasks, so that they agree on gaps. It is in
+# whole seconds, so that late scrapes and the choice of the hour do not change it.
 
 
 _USUAL_MS: Final = 15_000  # as in metrics.scrapeIntervalSeconds of the policy
@@ -205,7 +192,8 @@ _ENOUGH_SERIES: Final = 64  # all series of an exporter have the same times
 
 
 def estimated_interval_ms(series: Sequence[SeriesSamples]) -> int:
-    """Return the median time between two samples of a series, in whole seconds from 1 s to 5 min;
+    """Return the median time between samples in ms, as whole seconds in 1 s to 5 min.
+
     15 s where no series has two samples.
     """
     return interval_between([one.times_ms for one in series])
@@ -246,8 +234,9 @@ def sample_duration_ms(client: NDArray[np.int32], scrape: Whole, grid: ScrapeGri
 
 
 def scrapes_around(grid: ScrapeGrid) -> tuple[Whole, Whole]:
-    """Return for each scrape the first and one past the last that are the same reading, by either
-    server of a pair.
+    """Return for each scrape the first, and one past the last, that are the same reading.
+
+    They may be of either server of a pair.
     """
     apart = _ANOTHER_INTERVALS * grid.interval_ms
     first = np.searchsorted(grid.times_ms, grid.times_ms - apart, side="right")

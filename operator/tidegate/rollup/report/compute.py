@@ -66,8 +66,9 @@ NICS_DRAWN = 24
 
 
 def figures_of(request: ReportRequest) -> ReportFigures:
-    """Every number of the report. Raises InvalidResource if the period is empty or cuts a window in
-    two.
+    """Every number of the report.
+
+    Raises InvalidResource if the period is empty or cuts a window in two.
     """
     tables, directory = period_tables(request), MemberDirectory(request.members)
     members = _member_figures(tables.usage, directory, request.prices)
@@ -132,9 +133,7 @@ def _origin(provenance: Provenance) -> Origin:
 def _member_figures(
     usage: pa.Table, directory: MemberDirectory, prices: Prices
 ) -> tuple[MemberFigures, ...]:
-    """A line for each member and direction, most bytes first. A share is of the direction's
-    bytes.
-    """
+    """A line for each member and direction, most bytes first; `share` is of the direction's."""
     rows = list(
         grouped(
             usage,
@@ -166,7 +165,7 @@ def _member_figures(
 def _tier_figures(tiers: pa.Table, members: Sequence[MemberFigures]) -> tuple[TierFigures, ...]:
     """A line for each tier and direction with a member that was seen, most important level first.
 
-    Bytes and amounts are the sums of its members' lines; peaks and states come from the tier table,
+    Bytes and amounts are sums of the members' lines. Peaks and states come from the tier table,
     None without a row.
     """
     groups: defaultdict[tuple[str, str], list[MemberFigures]] = defaultdict(list)
@@ -220,9 +219,7 @@ def _total(
 
 
 def _top_talkers(members: Sequence[MemberFigures]) -> Iterator[Talker]:
-    """The members that move most in both directions together, each with the share of all that it
-    and those above it move.
-    """
+    """The members with most bytes of both directions; `running_share` adds up from the first on."""
     moved: defaultdict[tuple[str, str, str, str], dict[str, int]] = defaultdict(
         lambda: {"fetch": 0, "produce": 0}
     )
@@ -258,8 +255,8 @@ def _contract_use(tables: PeriodTables, directory: MemberDirectory) -> tuple[Con
     """A line for each member and direction, nearest to its contract first, those without one last.
 
     p95 is exact: by nearest rank over the 5-minute rates of the windows in which a broker saw the
-    member. Without those rows it is the highest p95 of any hour or day, which the true one does not
-    exceed.
+    member. Without those rows it is the highest p95 of any hour or day, an upper bound of the true
+    one.
     """
     exact = None if tables.usage_5m is None else _p95_rates(tables.usage_5m)
     found = []
@@ -314,9 +311,7 @@ def _p95_rates(usage_5m: pa.Table) -> Mapping[tuple[str, str, str], float]:
 
 
 def _group_codes(keys: pa.Table) -> tuple[NDArray[np.int64], pa.Table]:
-    """A number from 0 on for each row, the same in rows with the same keys, and the keys by number.
-    There must be a row.
-    """
+    """For each row the number of its group, from 0 on, and the keys of each group; needs a row."""
     combined = np.zeros(keys.num_rows, np.int64)
     for name in keys.column_names:
         encoded = keys[name].combine_chunks().dictionary_encode()
@@ -328,8 +323,9 @@ def _group_codes(keys: pa.Table) -> tuple[NDArray[np.int64], pa.Table]:
 def nearest_ranks(
     codes: NDArray[np.int64], values: NDArray[np.int64], fraction: float
 ) -> NDArray[np.int64]:
-    """Of each group, by number, the smallest value that at least this fraction of its values do not
-    exceed. No group is empty.
+    """The nearest-rank quantile of each group: its smallest value that is >= this fraction of them.
+
+    `codes` are the groups' numbers from 0 on; none may be empty.
     """
     ordered = values[np.lexsort((values, codes))]
     sizes = np.bincount(codes)
@@ -367,9 +363,7 @@ def _recommendation(one: RecommendedContract, directory: MemberDirectory) -> Rec
 
 
 def _broker_figures(tables: PeriodTables) -> tuple[BrokerFigures, ...]:
-    """A line for each broker and direction. Means are over the windows that the table has, not over
-    gaps.
-    """
+    """A line for each broker and direction; means are over the windows with rows, not gaps."""
     finest, step_ms = tables.finest_brokers
     busiest, limits = at_highest(finest, NIC, "nic_bytes"), _last_limits(tables.brokers)
     byte_columns = ("nic_bytes", "client_bytes", "replication_bytes", "unattributed_bytes")
@@ -416,8 +410,9 @@ def _last_limits(brokers: pa.Table) -> Mapping[tuple[Any, ...], int]:
 
 
 def _traffic_points(tables: PeriodTables) -> tuple[TrafficPoint, ...]:
-    """The bytes of each tier, by direction, time and tier. A step is a whole number of windows; the
-    last may be shorter.
+    """The bytes of each tier by direction, time and tier.
+
+    A step is a whole number of windows; the last may be shorter.
     """
     usage, window_ms = tables.drawn_usage
     lines = 2 * max(1, len(usage["tier"].unique()))
@@ -444,9 +439,7 @@ def _traffic_points(tables: PeriodTables) -> tuple[TrafficPoint, ...]:
 
 
 def _load_points(tables: PeriodTables, brokers: Sequence[BrokerFigures]) -> tuple[LoadPoint, ...]:
-    """The load of the NICs nearest to their limits, by broker, direction and time; none without a
-    limit.
-    """
+    """The load of the fullest NICs by broker, direction and time; none without a limit."""
     fullest = sorted(
         (one for one in brokers if one.busiest_share is not None),
         key=lambda one: -(one.busiest_share or 0),
@@ -492,9 +485,7 @@ def _load(row: Row, tables: PeriodTables, step_ms: int, window_ms: int, limit: i
 
 
 def _step_ms(tables: PeriodTables, window_ms: int, most_steps: int) -> int:
-    """One window if the period is short; else as many whole windows as keep the number of steps
-    within the bound.
-    """
+    """One window if the period is short; else whole windows, in at most `most_steps` steps."""
     if tables.is_short:
         return window_ms
     windows = ceil((tables.end_ms - tables.start_ms) / tables.grain_ms)
@@ -509,9 +500,7 @@ def _step_seconds(row: Row, tables: PeriodTables, step_ms: int) -> float:
 def _throttled_windows(
     tables: PeriodTables, directory: MemberDirectory
 ) -> tuple[ThrottledWindow, ...]:
-    """A line for each window, tier and direction with any time below the contract, in order of
-    time.
-    """
+    """A line for each window, tier and direction with time below the contract, in order of time."""
     held = tables.tiers.filter(
         pc.greater(pc.add(*(tables.tiers[name] for name in _BELOW_CONTRACT)), 0.0)
     )

@@ -62,9 +62,7 @@ def _calibration(nic: BrokerFigures, factors: Sequence[float | None]) -> Calibra
 def doubtful_members(
     tables: PeriodTables, members: Sequence[MemberFigures]
 ) -> tuple[DoubtfulMember, ...]:
-    """Members that were never scaled to a broker's count, or have a window with too few of its
-    samples; most bytes first.
-    """
+    """Members never scaled to a broker's count or with low coverage; most bytes first."""
     rows = grouped(tables.usage, (*CLIENT, "direction"), min=("coverage",))
     coverages = {(client_of(row), row["direction"]): row["coverage"] for row in rows}
     unscaled: set[tuple[str, str, str]] = set()
@@ -87,9 +85,8 @@ def doubtful_members(
     return tuple(found)
 
 
-# How to reproduce numbers by hand: SQL on the usage tables, and selectors of the series in
-# Prometheus. No query is run here. The SQL is for DuckDB, with the store's files as tables of these
-# names.
+# How to reproduce numbers by hand: DuckDB's SQL on the usage tables, with the store's files as
+# tables of these names, and selectors of series in Prometheus. No query is run here.
 
 
 _CALIBRATED = (

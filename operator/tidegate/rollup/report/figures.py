@@ -11,8 +11,9 @@ from decimal import Decimal
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """[start, end). It has `windows` of the grain; `published_windows` of them are in the tables,
-    with usage or with none.
+    """[start, end) with `windows` of the grain; `published_windows` of them are in the tables.
+
+    A published window may have no usage.
     """
 
     start: str
@@ -33,8 +34,9 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """A direction over all members. `counted_bytes` is the brokers' own count; no user's gauge
-    explains `unattributed_bytes` of it.
+    """A direction over all members.
+
+    `counted_bytes` is the brokers' own count; no user's gauge explains `unattributed_bytes` of it.
     """
 
     direction: str
@@ -48,8 +50,9 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class TierFigures:
-    """A tier in one direction. Percentiles of hours do not add up: `highest_p95_rate` is the
-    highest of its windows' p95.
+    """A tier in one direction; `highest_p95_rate` is the highest of its windows' p95.
+
+    Percentiles of hours do not add up to one of the period.
     """
 
     tier: str
@@ -72,9 +75,7 @@ class TierFigures:
 
 @dataclass(frozen=True, slots=True)
 class MemberFigures:
-    """A member in one direction, over all brokers. Seconds of several brokers add up. `coverage` is
-    the mean of its rows.
-    """
+    """A member in one direction, over all brokers: seconds add up, `coverage` is the rows' mean."""
 
     member: str
     tier: str
@@ -94,8 +95,7 @@ class MemberFigures:
 
 @dataclass(frozen=True, slots=True)
 class ContractUse:
-    """A member's rates on the broker where each is highest, against what its contract promises on
-    each broker (None = unlimited).
+    """A member's highest rates on a broker against its contract there (None = unlimited).
 
     `p95_is_bound`: the 5-minute rows are gone, and the true p95 is this or less.
     """
@@ -131,10 +131,10 @@ class Talker:
 
 @dataclass(frozen=True, slots=True)
 class BrokerFigures:
-    """A broker's NIC in one direction. `limit` is the last one known; the busiest window is one of
-    `busiest_seconds`.
+    """A broker's NIC in one direction; `limit` is the last one known.
 
-    `headroom_rate` is the limit less the busiest window's rate: negative where it was over.
+    The busiest window is one of `busiest_seconds`. `headroom_rate` is the limit less that window's
+    rate: negative where it was over.
     """
 
     broker: int
@@ -168,9 +168,7 @@ class TrafficPoint:
 
 @dataclass(frozen=True, slots=True)
 class LoadPoint:
-    """The load of a broker's NIC from `start` on, for `seconds`: the mean, and that of the busiest
-    window in it.
-    """
+    """The load of a broker's NIC from `start` on, for `seconds`: mean, and busiest window in it."""
 
     start: str
     seconds: float
@@ -185,9 +183,7 @@ class LoadPoint:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeSpan:
-    """A quota below its contract. `begin` and `end` are those of the period if the trail does not
-    have them.
-    """
+    """A quota below its contract; `begin` and `end` are the period's where the trail has none."""
 
     episode: int
     entity: str
@@ -203,8 +199,7 @@ class EpisodeSpan:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """The time in which at least one rate of a direction was below its contract, from the audit
-    trail.
+    """A time in which the trail has at least one rate of a direction below its contract.
 
     `open_begin`, `open_end`: it had begun before the period, or goes on after it. Mutes in seconds,
     None = unknown.
@@ -231,9 +226,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class ThrottledWindow:
-    """From `start` on, for `seconds`: how long a tier's direction was below its contract, and how
-    many episodes began.
-    """
+    """A tier's time below its contract and begun episodes, from `start` on for `seconds`."""
 
     start: str
     seconds: float
@@ -247,8 +240,9 @@ class ThrottledWindow:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A recommended contract in the contract's own `form`, or why there is none. `applied` None:
-    the declared contract is in force.
+    """A recommended contract in the contract's own `form`, or why there is none.
+
+    `applied` None: the declared contract is in force.
     """
 
     member: str
@@ -268,8 +262,9 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """How far gauges were scaled to add up to a broker's own count. `bounded_windows` hit the
-    bounds of the factor: distrust them.
+    """How far gauges were scaled to add up to a broker's own count.
+
+    `bounded_windows` hit the bounds of the factor: distrust them.
     """
 
     broker: int
@@ -286,8 +281,9 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class DoubtfulMember:
-    """A member whose bytes are less certain: never scaled, or with samples missing. Coverage is a
-    fraction of the time.
+    """A member whose bytes are less certain: never scaled, or with samples missing.
+
+    Coverage is a fraction of the time.
     """
 
     member: str
@@ -319,8 +315,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class ReportFigures:
-    """One report. `trail_given` False: episodes are unknown; `states_known` False: so are the
-    states of tiers.
+    """One report. Unknown are episodes without `trail_given`, tiers' states without `states_known`.
 
     `five_minutes` False: calibration is unknown, and every p95 is a bound.
     """

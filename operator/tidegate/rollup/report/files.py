@@ -17,9 +17,7 @@ _FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def write_report(figures: ReportFigures, folder: Path) -> Path:
-    """Write all files, replacing those of an earlier report, and return the page's path. Raises
-    OSError if one cannot be written.
-    """
+    """Write all files over those of an earlier report; the page's path. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in report_files(figures).items():
         _replace(folder / name, text)
@@ -33,9 +31,7 @@ def report_files(figures: ReportFigures) -> Mapping[str, str]:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a temporary file in the same folder and rename it, so that a reader sees the old file
-    or the new one, never a part.
-    """
+    """Rename a temporary file of the same folder, so that a reader never sees a part."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with open(descriptor, "w", encoding="utf-8", newline="") as file:
@@ -48,9 +44,7 @@ def _replace(path: Path, text: str) -> None:
 
 
 def csv_text(sheet: Sheet) -> str:
-    """All rows with every digit, columns by the JSON's names, as RFC 4180 has it. An unknown figure
-    is an empty cell.
-    """
+    """All rows with every digit, as in RFC 4180, under the JSON's names; unknown = empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow([camel(column.name) for column in sheet.columns])
@@ -69,7 +63,5 @@ def _csv_cell(value: Any) -> str | int | float:
 
 
 def harmless(text: str) -> str:
-    """A spreadsheet takes a text that begins with one of a few signs for a formula; a quote before
-    it makes it text.
-    """
+    """Put a quote before a text that a spreadsheet would take for a formula."""
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA_SIGNS) else text

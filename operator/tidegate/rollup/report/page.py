@@ -1,5 +1,4 @@
-"""The report as one HTML file that needs no network. It computes nothing: every number is one of
-the figures.
+"""The report as one HTML file that needs no network; every number on it is one of the figures.
 
 The templates have the text of the page. Plots are SVG, so that they print, need no script to be
 seen, and follow the reader's colours; a small script adds tooltips, sorting and filtering. The
@@ -108,9 +107,7 @@ def _hash(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pivot:
-    """The figures of a plot over time: a line for each time, a column for each tier or broker; a
-    cell is a row of the sheet.
-    """
+    """A plot over time as a table of the sheet's rows: times by tiers or brokers."""
 
     heads: Sequence[str]
     lines: Sequence[tuple[str, Sequence[tuple[str, Any] | None]]]

@@ -1,6 +1,4 @@
-"""What a report has of its period: rows of the usage tables with the sums over them, and the
-throttle episodes of the audit trail.
-"""
+"""A report's period: rows of the usage tables, their sums, and the trail's throttle episodes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,9 +44,7 @@ class PeriodTables:
 
     @property
     def drawn_usage(self) -> tuple[pa.Table, int]:
-        """Usage with tiers for the plots over time, and the length of its windows in ms. The sum of
-        bytes is the same either way.
-        """
+        """Usage with tiers for plots over time, and its window in ms; the sum is the same."""
         if self.is_short and self.usage_5m is not None:
             finer = _with_tiers_of_hours(self.usage_5m, self.usage, start_ms=self.start_ms)
             if finer is not None:
@@ -73,7 +69,7 @@ def period_tables(request: ReportRequest) -> PeriodTables:
     """Cut the request's tables to its period.
 
     Raises InvalidResource if the period is empty or cuts a window in two: the tables hold no parts
-    of a window.
+    of one.
     """
     _check_period(request)
     start_ms, end_ms, tables = request.start_ms, request.end_ms, request.tables
@@ -126,8 +122,7 @@ def _if_complete(
 
 
 def _with_tiers_of_hours(usage_5m: pa.Table, hours: pa.Table, *, start_ms: int) -> pa.Table | None:
-    """The 5-minute rows with the tier that their client had in that hour; `start_ms`, the period's
-    start, is a whole hour.
+    """The 5-minute rows with their client's tier in that hour; `start_ms` is a whole hour.
 
     None if the bytes by tier and direction differ from those of the hours, as they do while a run
     publishes one table after the other: a plot must not show another sum than the tables next to
@@ -168,8 +163,7 @@ def share_of(part: float, whole: float | None) -> float | None:
 
 
 def grouped(table: pa.Table, keys: Sequence[str], **columns: Sequence[str]) -> Iterator[Row]:
-    """A row for each group, in no order, with its keys and aggregates, each under its column's own
-    name.
+    """A row for each group, in no order: its keys, and aggregates under their columns' names.
 
     Keywords are Arrow's functions: `sum=("bytes",), max=("peak_rate",)`. A function of nothing but
     nulls is None.
@@ -182,8 +176,9 @@ def grouped(table: pa.Table, keys: Sequence[str], **columns: Sequence[str]) -> I
 
 
 def at_highest(table: pa.Table, keys: Sequence[str], column: str) -> dict[tuple[Any, ...], Row]:
-    """Of each group the row in which the column is highest, the earliest of several. Groups of
-    nothing but nulls have none.
+    """Of each group the row where the column is highest, the earliest of several.
+
+    Groups of nothing but nulls have none.
     """
     narrow = table.select([*keys, *dict.fromkeys((_WINDOW, column))])
     top = narrow.group_by(list(keys)).aggregate([(column, "max")])
@@ -197,9 +192,7 @@ def at_highest(table: pa.Table, keys: Sequence[str], column: str) -> dict[tuple[
 
 
 def floored(table: pa.Table, step_ms: int, *, origin_ms: int) -> pa.Table:
-    """The table with every window as the start of its step since `origin_ms`, which must not be
-    after any of them.
-    """
+    """The table with windows as starts of steps since `origin_ms`, which is not after any."""
     steps = pc.divide(pc.subtract(table[_WINDOW], origin_ms), step_ms)
     return _with_window(table, pc.add(pc.multiply(steps, step_ms), origin_ms))
 
@@ -218,9 +211,7 @@ def _with_window(table: pa.Table, starts: pa.ChunkedArray) -> pa.Table:
 # a direction always has a span. Kafka's own mutes are not in it: the tables have those.
 
 
-_BEFORE_MS = (
-    60_000  # a pass is a little older than its writes, and the metrics that it read are older still
-)
+_BEFORE_MS = 60_000  # a pass is older than its writes, and its metrics are older still
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +241,9 @@ def episodes_of(trail: Trail, start_ms: int, end_ms: int) -> tuple[Episode, ...]
 
 
 def _spans(writes: Sequence[Written], start_ms: int, end_ms: int) -> Iterator[_Span]:
-    """Each rate's quotas below its contract. A throttle that the first write replaced was in force
-    since the period began, at least.
+    """Each rate's quotas below its contract.
+
+    A throttle that the first write replaced was in force since the period began, at least.
     """
     for history in _by_rate(writes).values():
         first = history[0]

@@ -42,9 +42,7 @@ from tidegate.rollup.report.svg import (
 
 _DIRECTION_LEGEND = (("fetch", "fetch"), ("produce", "produce"))
 _MEMBERS_DRAWN, _BULLETS_DRAWN, _EPISODES_DRAWN = 10, 24, 6
-_HIGHEST_SHARE = (
-    2.5  # of a limit; a larger share is drawn at the edge, and its tooltip has the number
-)
+_HIGHEST_SHARE = 2.5  # of a limit; a larger share is drawn at the edge
 _TIER_COLOURS = 7
 _OTHER_TIERS = "all other tiers"
 _LOAD_BOUNDS = (0.2, 0.4, 0.6, 0.8, 0.9, 1.0)
@@ -249,8 +247,9 @@ def _bullet(one: _Bullet, across: Scale, rows: Rows, row: int) -> Markup:
 
 
 def traffic_plot(period: Period, points: Sequence[TrafficPoint], direction: str) -> Plot:
-    """Bars of the mean rate. A tier has the same colour in both directions; from the eighth on, by
-    volume, they share one.
+    """Bars of the mean rate; a tier has the same colour in both directions.
+
+    With more than seven tiers, all but the six with most bytes are drawn as one.
     """
     left, right, top, bottom = 56, WIDTH - 24, 26, 206
     tiers = _tiers_by_volume(points)
@@ -289,7 +288,7 @@ def traffic_plot(period: Period, points: Sequence[TrafficPoint], direction: str)
 
 
 def _tiers_by_volume(points: Sequence[TrafficPoint]) -> Sequence[str]:
-    """The tiers to draw, most bytes first; from the eighth on they are one."""
+    """The tiers to draw, most bytes first; of more than seven, all but six are one."""
     moved: defaultdict[str, int] = defaultdict(int)
     for point in points:
         moved[point.tier] += point.bytes
@@ -338,8 +337,7 @@ def _time_scale(period: Period, left: float, right: float) -> Scale:
     return Scale(seconds_of(period.start), seconds_of(period.end), left, right)
 
 
-# Load of NICs over time: a row for each broker, a cell for each step, coloured by its busiest
-# window
+# Load of NICs over time: a row for each broker, a cell for each step coloured by its busiest window
 
 
 def load_plot(figures: ReportFigures, direction: str) -> Plot:

@@ -1,5 +1,4 @@
-"""What a report is made from: usage tables, members and contracts, prices, recommendations, audit
-trail.
+"""What a report is made from: tables, members, contracts, prices, recommendations, audit trail.
 
 A request holds values only. The functions below the types make its parts from a store of usage
 tables and from a policy; none of them asks a cluster or the clock.
@@ -32,8 +31,7 @@ _DIGITS = 60  # 2^63 bytes times any price are exact before they are rounded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageTables:
-    """Tables of one grain, and the 5-minute ones as long as they are kept; without those some
-    figures are bounds.
+    """Tables of one grain, and the 5-minute ones, without which some figures are bounds.
 
     Rows outside the period are left out. `usage_5m` and `broker_5m` are used only if they cover the
     whole period. `published` is the number of the period's windows in the store, None = as many as
@@ -51,9 +49,7 @@ class UsageTables:
 
 @dataclass(frozen=True, slots=True)
 class ClientKey:
-    """A user, a client id or both, in a tier ("" = in none). Kafka leaves names empty that a client
-    does not have.
-    """
+    """A user, a client id or both ("" = Kafka reports none), in a tier ("" = in none)."""
 
     tier: str
     user: str
@@ -78,9 +74,7 @@ class MemberTerms:
 
 
 class MemberDirectory:
-    """Names, levels and contracts by client. A client that is in no tier is named by its user and
-    client id.
-    """
+    """Names, levels and contracts by client; one in no tier is named by user and client id."""
 
     def __init__(self, members: Iterable[MemberTerms]) -> None:
         self._members = {terms.client: terms for terms in members}
@@ -103,6 +97,7 @@ class MemberDirectory:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prices:
     """The price of a GiB (2^30 bytes) by direction; a direction without one is not priced.
+
     `currency` is only shown.
     """
 
@@ -110,9 +105,7 @@ class Prices:
     currency: str = ""
 
     def amount(self, direction: Direction, count_bytes: int) -> Decimal | None:
-        """The price of so many bytes, rounded half up to hundredths; None if the direction has no
-        price.
-        """
+        """The price, rounded half up to hundredths; None if the direction has no price."""
         price = self.per_gib.get(direction)
         if price is None:
             return None
@@ -122,9 +115,7 @@ class Prices:
 
 
 def total_of(amounts: Iterable[Decimal | None]) -> Decimal | None:
-    """The sum of the rounded lines that have a price, as a reader adds them up; None if none
-    has.
-    """
+    """The sum of the rounded amounts, as a reader adds them up; None if all are None."""
     priced = [amount for amount in amounts if amount is not None]
     return sum(priced, Decimal("0.00")) if priced else None
 
@@ -221,8 +212,7 @@ _FORMS: Final = {
 
 
 def stored_tables(store: UsageStore, start_ms: int, end_ms: int, *, grain_ms: int) -> UsageTables:
-    """Tables of hours or days, and the 5-minute ones unless they have more rows than fit into
-    memory.
+    """Tables of hours or days; those of 5 minutes too, unless their rows exceed the memory.
 
     Raises what reading the store raises.
     """
@@ -257,9 +247,7 @@ def _rows(store: UsageStore, table: str, start_ms: int, end_ms: int) -> pa.Table
 
 
 def stored_provenance(store: UsageStore, start_ms: int, end_ms: int) -> Provenance:
-    """The runs that published the period's usage, and how they read their samples. Compacted files
-    count too.
-    """
+    """The runs behind the period's usage, by compacted files too, and how they read samples."""
     tables = ("usage_5m", "usage_1h", "usage_1d")
     manifests = [
         one
@@ -290,9 +278,7 @@ def source_series(settings: MetricsSettings) -> Iterator[SourceSeries]:
 
 
 def member_terms(terms: PolicyTerms, *, brokers: int) -> Sequence[MemberTerms]:
-    """Every member of the policy. A contract whose rate on each broker depends on leaders is left
-    out: they are unknown here.
-    """
+    """Every member of the policy, without contracts that depend on leaders, unknown here."""
     return [
         MemberTerms(
             client=_client(one),
@@ -310,8 +296,7 @@ def member_terms(terms: PolicyTerms, *, brokers: int) -> Sequence[MemberTerms]:
 def recommendations(
     policy: Policy, terms: PolicyTerms, usage: Usage, brokers: Collection[int]
 ) -> Sequence[RecommendedContract]:
-    """One for each byte rate of each contract, by the operator's own rule on the usage of the
-    report's period.
+    """One for each byte rate of each contract, by the operator's rule on the period's usage.
 
     They may differ from a tier's status, which is about other days. A rate for each partition gets
     none, and a reason, because leaders are unknown here.

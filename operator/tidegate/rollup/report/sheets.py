@@ -63,8 +63,9 @@ def exact_text(kind: Kind, value: Any) -> str:
 
 
 def readable(number: float) -> str:
-    """About three digits, never in powers of ten: `12,345`, `123.4`, `1.23`, `0.012`; `<0.001` is
-    less, but not zero.
+    """About three digits, no powers of ten: `12,345`, `123.4`, `1.23`, `0.012`.
+
+    `<0.001` is less, but not zero.
     """
     size = abs(number)
     if size == 0:
@@ -138,10 +139,10 @@ _EXACT_FORMATS: Mapping[Kind, Callable[[Any], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A field of the rows and its title. `absent` is shown for None; `meaning` is the title's
-    tooltip.
+    """A field of the rows and its title.
 
-    `on_page` False: only the CSV file and the JSON have it.
+    `absent` is shown for None; `meaning` is the title's tooltip. `on_page` False: only in the CSV
+    file and the JSON.
     """
 
     name: str
@@ -183,9 +184,7 @@ class Sheet:
 
     @property
     def columns_on_page(self) -> Sequence[Column]:
-        """Without columns that are empty or only repeat the members' names; the CSV file has them
-        all the same.
-        """
+        """Those that are neither empty nor repeat the members' names; the CSV file has all."""
         return [
             column for column in self.columns if column.on_page and self._is_informative(column)
         ]
@@ -487,8 +486,7 @@ def _rows(figures: ReportFigures, name: str) -> Sequence[tuple[str, Any]]:
 
 
 def document_of(figures: ReportFigures) -> dict[str, Any]:
-    """The figures as plain data: field names in camelCase, amounts of money as text, so that no
-    digit is lost.
+    """The figures as plain data: camelCase names, and money as text, so that no digit is lost.
 
     `data-figure` of every number on the page is a JSON pointer into it.
     """
@@ -496,15 +494,14 @@ def document_of(figures: ReportFigures) -> dict[str, Any]:
 
 
 def json_text(figures: ReportFigures) -> str:
-    """The JSON file. Raises ValueError if a number is infinite or NaN, which would be an error in
-    our computation.
-    """
+    """The JSON file. Raises ValueError for an infinity or NaN, which would be our own error."""
     return json.dumps(document_of(figures), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def embedded_json(figures: ReportFigures) -> str:
-    """The same data for a `<script>` element, which no text in it can end. Lists that the page
-    shortens are as short here.
+    """The JSON for a `<script>` element, which no text in it can end.
+
+    Lists that the page shortens are as short here.
     """
     document = document_of(figures)
     shown = {

@@ -29,9 +29,7 @@ Point = tuple[float, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
-    """A drawn plot. `key` is its id, unique on the page; `legend` is (CSS class of the mark,
-    text).
-    """
+    """A drawn plot; `key` is its id on the page, `legend` is (CSS class of the mark, text)."""
 
     key: str
     title: str
@@ -69,8 +67,7 @@ def plot(
 
 
 def element(tag: str, *children: str | None, **attributes: Attribute) -> Markup:
-    """`element("text", "a<b", class_="n", data_tip="x")`; text is escaped, since names of users and
-    client ids are foreign.
+    """`element("text", "a<b", class_="n", data_tip="x")`; text is escaped, as names are foreign.
 
     Children and attributes that are None are left out. Lengths have a tenth of a unit: more digits
     are only bytes.
@@ -106,9 +103,7 @@ def short(label: str, characters: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Values from `low` to `high` drawn from `begin` to `end`, in the plot's units. `high` must be
-    above `low`.
-    """
+    """Values from `low` to `high`, which is above it, drawn from `begin` to `end` in plot units."""
 
     low: float
     high: float
@@ -124,9 +119,7 @@ class Scale:
 
 
 def round_ticks(top: float, *, count: int = 5) -> Sequence[float]:
-    """From zero to at least `top`, in steps of 1, 2 or 5 times a power of ten; zero and one if
-    `top` is zero.
-    """
+    """From 0 to at least `top`, by 1, 2 or 5 times a power of ten; 0 and 1 if `top` is 0."""
     if top <= 0:
         return (0.0, 1.0)
     rough = top / count
@@ -136,9 +129,7 @@ def round_ticks(top: float, *, count: int = 5) -> Sequence[float]:
 
 
 def time_ticks(start: float, end: float, *, count: int = 8) -> Iterator[tuple[float, str]]:
-    """Round moments of UTC in [start, end] in seconds, with their labels: the day at midnight, else
-    the time.
-    """
+    """Round moments of UTC in [start, end] in seconds, with labels: day at midnight, else time."""
     step = next((one for one in _TIME_STEPS if (end - start) / one <= count), _TIME_STEPS[-1])
     at = ceil(start / step) * step
     while at <= end:
@@ -180,9 +171,7 @@ def horizontal_axis(
 def vertical_axis(
     scale: Scale, ticks: Iterable[tuple[float, str]], *, left: float, right: float, title: str = ""
 ) -> Markup:
-    """Lines from `left` to `right` with labels before them, for a scale along y; the title is
-    above.
-    """
+    """Lines from `left` to `right` with labels before them, for a scale along y; title above."""
     marks = [
         element(
             "g",
@@ -265,8 +254,7 @@ def stacked_bars(
     value_text: Callable[[float], str] | None = None,
     extra: Callable[[Scale, float], Sequence[Markup]] | None = None,
 ) -> tuple[list[Markup], float]:
-    """Bars of (name, parts as (CSS class, length), tooltip) on an axis from zero, and the height
-    that they take.
+    """Bars of (name, parts as (CSS class, length), tooltip) from zero, and the height they take.
 
     `value_text` writes each part's length into it and the sum at its end.
     """

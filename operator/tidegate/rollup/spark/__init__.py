@@ -1,3 +1,1 @@
-"""What runs on Spark, and the only place that imports it: scheduling the first stage, and the sums
-of the second.
-"""
+"""What runs on Spark, and the only code that imports it: the stages of a run, and notebooks."""

@@ -36,8 +36,7 @@ from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import ClientCertificate, HistorySettings
 from tidegate.rollup.transport.readers import Probe, choose_reader, open_reader
 
-# Arrow batches have the columns of a Spark schema: `time`, `value`, `labels`, or single labels by
-# name.
+# Arrow batches in a Spark schema's columns: `time`, `value`, `labels`, or single labels by name.
 
 
 TIME, VALUE, LABELS = "time", "value", "labels"
@@ -47,9 +46,7 @@ _FIXED: dict[str, DataType] = {TIME: TimestampType(), VALUE: DoubleType(), LABEL
 
 
 def schema_for(labels: Sequence[str]) -> StructType:
-    """`time`, the labels as columns of their own, `value`; without any `time`, `labels`,
-    `value`.
-    """
+    """`time`, the labels as columns of their own, `value`; without labels one map, `labels`."""
     strings = [StructField(name, StringType(), nullable=False) for name in labels] or [
         StructField(LABELS, _STRINGS, nullable=False)
     ]
@@ -146,9 +143,7 @@ class SourceRequest:
     chunk_ms: int
 
     def pieces_ms(self) -> Iterator[tuple[int, int]]:
-        """Ranges that lie on whole chunks of the clock, so that the same times are read in the same
-        pieces whatever was asked for.
-        """
+        """Ranges on whole chunks of the clock: the same pieces whatever was asked for."""
         at_ms = self.start_ms
         while at_ms < self.end_ms:
             upto_ms = min(self.end_ms, at_ms - at_ms % self.chunk_ms + self.chunk_ms)
@@ -359,15 +354,12 @@ class PrometheusReader(DataSourceReader):  # type: ignore[misc]  # Spark comes w
 
 
 def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("tidegate.prometheus")` known to the session; a second time changes
-    nothing.
-    """
+    """Register `tidegate.prometheus` with the session; a second time changes nothing."""
     spark.dataSource.register(PrometheusSource)
 
 
 def usage_tables(spark: SparkSession, store: str) -> Mapping[str, DataFrame]:
-    """Each usage table by its name, of the store at this address or path. Nothing is read before a
-    table is taken.
+    """Each usage table of the store by name; nothing is read before a table is taken.
 
     Raises InvalidResource for another address.
     """
@@ -375,9 +367,7 @@ def usage_tables(spark: SparkSession, store: str) -> Mapping[str, DataFrame]:
 
 
 class _UsageTables(Mapping[str, DataFrame]):
-    """A frame has the files that manifests name when it is taken, with every row once: a folder
-    also has files that count no more.
-    """
+    """Frames of the files that manifests name when taken; a folder has others too."""
 
     def __init__(self, spark: SparkSession, store: UsageStore, url: str) -> None:
         self._spark = spark

@@ -1,5 +1,4 @@
-"""A whole run: hours are ingested and published, then the hourly and daily tables that are made of
-them.
+"""A whole run: ingest and publish hours, then the hourly and daily tables that are made of them.
 
 Each window is published by itself, the finer table first, so a run that is killed leaves whole
 windows, and one that is repeated leaves the same ones. Days are made when they are over, and again
@@ -37,9 +36,8 @@ from tidegate.rollup.tables.verify import RULES
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader, TierStates
 from tidegate.rollup.terms.sources import AuditLine, PolicyMember, PolicyTerms
 
-# Hours take tiers as they are at the time of the run. Days take everything that is no sum of bytes
-# from their own hours. So a member that changed tiers at noon is in both, and the states of a day
-# are those of its hours.
+# Hours take tiers as they are at the time of the run. Days take all but the sums of bytes from
+# their hours: a member that changed tiers at noon is in both, a day's states are its hours' states.
 
 
 _MEMBERS = "user string, client_id string, tier string"
@@ -61,9 +59,7 @@ class Coarser:
     states: Mapping[int, Sequence[TierStates]]
 
     def tables(self, starts: range) -> Iterator[tuple[str, Rows]]:
-        """The tables of neighbouring windows, each with how to make its rows once those before it
-        are published.
-        """
+        """The windows' tables, each with what makes its rows once those before are published."""
         span_ms, is_hours = starts.step, starts.step == HOUR_MS
         suffix = "1h" if is_hours else "1d"
 
@@ -132,9 +128,7 @@ class RollupRun:
 
     @property
     def days(self) -> range:
-        """The days that it touches and that are over now: a gap that is filled later changes its
-        day, too.
-        """
+        """The days that it touches and that are over: a gap filled later changes its day too."""
         return range(
             self.start_ms - self.start_ms % DAY_MS,
             min(self.end_ms, self.clock_ms() - DAY_MS + 1),
@@ -143,8 +137,9 @@ class RollupRun:
 
 
 def run_rollup(spark: SparkSession, run: RollupRun, transport: Transport) -> list[Manifest]:
-    """Carry it out; returns what was published, in the order in which it was. Raises
-    tidegate.errors; a repeated run goes on.
+    """Carry it out; what was published, in that order.
+
+    Raises tidegate.errors; a repeated run goes on.
     """
     store = UsageStore.at(run.order.store_url)
     store.require_version()
@@ -158,8 +153,9 @@ def run_rollup(spark: SparkSession, run: RollupRun, transport: Transport) -> lis
 
 @dataclass(frozen=True)
 class _Rollup:
-    """One run on one store. `spans` are its hours and its days: a day that ends meanwhile is left
-    to the next run.
+    """One run on one store; `spans` are its hours and days.
+
+    A day that ends meanwhile is left to the next run.
     """
 
     spark: SparkSession
@@ -255,10 +251,9 @@ class _Rollup:
         ]
 
     def _summed(self, coarser: Coarser, starts: range) -> list[Manifest]:
-        """Several windows in one pass over their finer rows, for a pass costs mostly its start;
-        each is published by itself.
+        """Publish windows from one pass over their finer rows: it costs mostly its start.
 
-        None of which nothing finer is published: it is unknown then whether there was any usage.
+        A window is left out if nothing finer is published: whether there was usage is unknown then.
         """
         published: list[Manifest] = []
         order = self.run.order

@@ -1,5 +1,4 @@
-"""One Spark session for a whole run: in this process's own Java machine (`local[*]`), without a
-port that the network sees.
+"""One Spark session for a run, `local[*]` in this process, without a port that the network sees.
 
 On a cluster the executors are Pods; those settings are the Job's and come in as `further`.
 """
@@ -14,9 +13,8 @@ from pyspark.sql import SparkSession as SparkSession
 
 # A task that fails is tried twice more, as it would be on a cluster.
 LOCAL = "local[*,3]"
-_LOGGING = Path(__file__).with_name(
-    "log4j2.properties"
-)  # a level set later does not count for what Spark says while it starts
+# a level set later is too late for what Spark logs while it starts
+_LOGGING = Path(__file__).with_name("log4j2.properties")
 # Of more groups than these Spark sorts rows before it adds them up, and has one at a time. Its
 # default of 128 is few for short lists; but an empty sketch takes 12 KB, so those of a cluster with
 # 200,000 clients would not fit into the heap.
@@ -44,8 +42,7 @@ _SQL_SETTINGS = {
 def spark_session(
     name: str, *, master: str = LOCAL, memory: str = "1g", further: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
-    """Open for the block. `memory` is the heap of the driver; it counts only where no Java machine
-    runs in this process yet.
+    """Open for the block; `memory` is the driver's heap, if no Java machine runs here yet.
 
     Where a session is open already, in a notebook, its Java machine does the work, with settings of
     our own, and stays.
@@ -54,9 +51,8 @@ def spark_session(
     if running is not None:
         yield _beside(running)
         return
-    os.environ["PYSPARK_PYTHON"] = (
-        sys.executable
-    )  # workers would take any python3 otherwise, which need not have our packages
+    # workers would take any python3 otherwise, which need not have our packages
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.appName(name).master(master)
     for key, value in {**_settings(memory), **(further or {})}.items():
         builder = builder.config(key, value)

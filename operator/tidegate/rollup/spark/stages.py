@@ -1,5 +1,4 @@
-"""The two stages of a run on Spark: workers ingest samples broker by broker, then rows of 5 minutes
-are added up to hours and days.
+"""Both stages of a run on Spark: workers ingest samples, then 5-minute rows are added up.
 
 The first stage has a task for each broker and range, tried again by Spark's scheduler where a
 worker dies. No sample crosses into the Java machine: a task gives back only the records of the
@@ -46,9 +45,7 @@ def ingest_all(
     items: Sequence[WorkItem],
     progress: Progress = unwatched,
 ) -> list[StagedFile]:
-    """Carry all items out; no item, no file. Raises PySparkException when a task failed each time
-    that it was tried.
-    """
+    """Carry all items out; no item, no file. Raises PySparkException when a task keeps failing."""
     if not items:
         return []
     ended = spark.sparkContext.accumulator(0)
@@ -62,9 +59,7 @@ def ingest_all(
 
 
 def _counted(ended: Accumulator[int], order: IngestOrder, item: WorkItem) -> list[StagedFile]:
-    """Spark counts what a task added once, when the task has ended well, however often it was
-    tried.
-    """
+    """Ingest and count; Spark adds once a task has ended well, however often it was tried."""
     staged = ingest(order, item)
     ended.add(1)
     return staged
@@ -102,9 +97,7 @@ _SECONDS = FIVE_MINUTES_MS / 1000
 
 
 def usage_sums(fine: DataFrame, tiers: DataFrame, *, window_ms: int) -> DataFrame:
-    """`usage_5m` -> `usage_1h` or `usage_1d`. `tiers` says who is a member of which, as `in_tiers`
-    takes it.
-    """
+    """`usage_5m` -> `usage_1h` or `usage_1d`; `tiers` as `in_tiers` takes them."""
     windows = window_ms // FIVE_MINUTES_MS
     named = in_tiers(fine, tiers)
     grouped = named.groupBy(
@@ -159,8 +152,9 @@ def tier_sums(fine: DataFrame, tiers: DataFrame, states: DataFrame, *, window_ms
 
 
 def in_tiers(fine: DataFrame, tiers: DataFrame) -> DataFrame:
-    """Rows of 5 minutes with their tier, "" for clients of none. `tiers` has user, client_id, tier,
-    and `hour` where that may change.
+    """Rows of 5 minutes with their tier, "" for clients of none.
+
+    `tiers` has user, client_id, tier, and `hour` where that may change.
     """
     keys = ["user", "client_id"]
     if "hour" in tiers.columns:
@@ -243,9 +237,7 @@ def stage_frame(rows: DataFrame, store_url: str, run_id: str, table: str) -> lis
 
 
 def _files(store_url: str, table: str, start_ms: int, end_ms: int) -> list[str] | None:
-    """None while a file has rows in the range that are valid no more: then only a reader that knows
-    of it may read.
-    """
+    """None while a file has rows in the range that are valid no more, which Spark would read."""
     try:
         return UsageStore.at(store_url).files(table, start_ms, end_ms)
     except Incomplete:
@@ -331,10 +323,9 @@ _MADE: Mapping[str, Callable[[str], TidegateError]] = {
 
 @contextmanager
 def workers_errors() -> Iterator[None]:
-    """Raises the worker's own error in place of Spark's, where it was one of tidegate.errors;
-    RetryLater where the worker was lost.
+    """Raise a worker's own error of tidegate.errors in place of Spark's.
 
-    Everything else goes on as it is: it is a bug.
+    RetryLater where the worker was lost. Everything else goes on as it is: it is a bug.
     """
     try:
         yield
@@ -346,8 +337,9 @@ def workers_errors() -> Iterator[None]:
 
 
 def from_worker(text: str) -> TidegateError | None:
-    """The last error in the text of Spark's, which is the one that ended the run; a kind that may
-    pass by itself comes as Incomplete.
+    """The last error in Spark's text, which ended the run, None if it has none of ours.
+
+    A kind that may pass by itself comes as Incomplete.
     """
     found = list(_RAISED.finditer(text))
     if found:

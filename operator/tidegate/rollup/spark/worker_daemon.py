@@ -1,5 +1,4 @@
-"""The process that Spark forks its Python workers from, with what they need imported already:
-`spark.python.daemon.module`.
+"""`spark.python.daemon.module`: Spark forks its Python workers from it, with their imports done.
 
 Spark's own daemon imports nothing, so each worker takes most of a second to import pyarrow and
 numpy for itself, and memory to keep them. Forked from here they have both at once and share the
@@ -20,8 +19,7 @@ PRELOADED = (worker, ingest, stages)
 
 def main() -> None:
     """Serve forks until Spark closes standard input."""
-    # a collection in a worker would write to every object, and what is written to is shared no
-    # longer
+    # a collection in a worker would write to every object and so end the sharing of its memory
     gc.freeze()
     manager()
 

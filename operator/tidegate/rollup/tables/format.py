@@ -1,8 +1,7 @@
-"""What lies in a store: names of runs and windows, rows as the content of files, and the manifests
-that make files count.
+"""The contents of a store: names of runs and windows, files of rows, and manifests.
 
 A file's rows are in the order of the table's key; zstd; one content for the same rows. A manifest
-is the statement of which files are the rows of one window of one table.
+states which files are the rows of one window of one table: only those count.
 """
 
 import hashlib
@@ -22,16 +21,16 @@ from controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, UserActionRequired
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, TableKind
 
-# A run is one process that publishes. Its name is part of file names, so that no two runs write the
-# same file.
+# A run is one process that publishes; by its name in file names no two runs write the same file.
 
 
 _FORM = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 
 
 def new_run_id(now_ms: int) -> str:
-    """`20261122T071500Z-9f86d081`: unique, also among attempts of the same Job; never derive it
-    from the window instead.
+    """`20261122T071500Z-9f86d081`: unique, also among attempts of the same Job.
+
+    Never derive it from the window instead.
     """
     return f"{datetime.fromtimestamp(now_ms / 1000, tz=UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
 
@@ -88,9 +87,7 @@ class Window:
         )
 
     def folder(self, kind: TableKind) -> str:
-        """`usage_5m/dt=2026-11-22/hour=07`; only tables that have several rows an hour have folders
-        for hours.
-        """
+        """`usage_5m/dt=2026-11-22/hour=07`; `hour=` only for windows of less than an hour."""
         day = f"{kind.name}/dt={_time(self.start_ms).strftime(_DAY)}"
         is_hour = self.end_ms - self.start_ms == HOUR_MS
         return (
@@ -150,8 +147,9 @@ class Contents:
 
 
 def conform(kind: TableKind, rows: pa.Table) -> pa.Table:
-    """The table's columns in its order and types; others are dropped. Raises UsageDamaged for
-    missing columns, nulls, NaN and infinity.
+    """The table's columns in its order and types, without others.
+
+    Raises UsageDamaged for missing columns, nulls, NaN and infinity.
     """
     missing = [name for name in kind.schema.names if name not in rows.schema.names]
     if missing:
@@ -225,9 +223,7 @@ def encode(rows: pa.Table) -> bytes:
 
 
 def decode(content: bytes, *, where: str, columns: Sequence[str] | None = None) -> pa.Table:
-    """The rows of a file. Raises UsageDamaged where it cannot be read as Parquet; `where` is its
-    name for people.
-    """
+    """The rows of a file; `where` names it for people. Raises UsageDamaged if it is no Parquet."""
     try:
         return pq.ParquetFile(pa.BufferReader(content)).read(
             None if columns is None else list(columns)
@@ -240,8 +236,8 @@ def checksum(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-# The version is in every manifest. It covers columns, their meaning, the layout of files and the
-# manifest itself, and rises only where an older program would misread the new tables.
+# The version in every manifest covers columns, their meaning, the layout of files and the manifest
+# itself. It rises only where an older program would misread the new tables.
 
 
 VERSION = 1
@@ -280,9 +276,7 @@ MANIFESTS = "_manifests"
 
 @dataclass(frozen=True, slots=True)
 class PublishedFile:
-    """One Parquet file; `path` is relative to the store, `sums` has each column that counts
-    bytes.
-    """
+    """A Parquet file; `path` is relative to the store, `sums` are those of its byte columns."""
 
     path: str
     rows: int
@@ -325,9 +319,7 @@ class Manifest:
 
     @property
     def stamp(self) -> str:
-        """Distinguishes this publication from every other of the same window: its run and a digest
-        of its files.
-        """
+        """The run and a digest of the files: different for each publication of a window."""
         digest = hashlib.sha256("".join(file.sha256 for file in self.files).encode()).hexdigest()
         return f"{self.run_id}/{digest[:12]}"
 

@@ -1,5 +1,4 @@
-"""Publishing a window: verify what was staged, write it sorted under names of this run, then swap
-the manifest.
+"""Publish a window: verify the staged files, write them sorted under new names, swap the manifest.
 
 Killed anywhere before the manifest is written, the window is as it was; afterwards it is the new
 one. What lies about then is garbage that a clean-up removes. The same run may publish the same
@@ -48,9 +47,7 @@ FOLDER = "_staging"
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """Rows of one window of one table in one staged file. Plain values only: `dataclasses.asdict`
-    makes a row of it for Spark.
-    """
+    """Rows of one window in one staged file; `dataclasses.asdict` makes a row of it for Spark."""
 
     table: str
     window_start_ms: int
@@ -64,11 +61,10 @@ class StagedFile:
 def stage(
     store: UsageStore, run_id: str, table: str, rows: pa.Table, *, part: int
 ) -> list[StagedFile]:
-    """Write rows of any number of windows, a file a window; `part` distinguishes tasks for people.
-    No rows, no file.
+    """Write rows of any number of windows, a file a window; no rows, no file.
 
-    Raises UsageDamaged for rows that do not fit the table, Unreachable or Unauthorized where the
-    storage does not take them.
+    `part` distinguishes tasks for people. Raises UsageDamaged for rows that do not fit the table,
+    Unreachable or Unauthorized where the storage does not take them.
     """
     kind = TABLES[table]
     conformed = conform(kind, rows)
@@ -106,9 +102,8 @@ def _stage_window(
     content, contents = encode(rows), contents_of(kind, rows)
     folder = f"{staging_folder(run_id)}/{kind.name}/{window.name}"
     path = f"{folder}/part-{part}-{secrets.token_hex(4)}.parquet"
-    storage.write(
-        path, content, outlives_power=False
-    )  # whoever publishes reads it, writes the rows anew, and forces those
+    # whoever publishes reads it, writes the rows anew, and forces those
+    storage.write(path, content, outlives_power=False)
     return StagedFile(
         kind.name,
         window.start_ms,
@@ -120,9 +115,9 @@ def _stage_window(
     )
 
 
-# Rows of many files are sorted in portions that fit into memory. Each portion becomes a file. A
-# portion has brokers (or tiers) of its own, and files without any of them are not read for it. One
-# portion reads every file once, several read a file about twice.
+# Rows of many files are sorted in portions that fit into memory, each of which becomes a file. A
+# portion has brokers (or tiers) of its own, and reads only files that have any of them: one portion
+# reads every file once, several read a file about twice.
 
 
 MOST_ROWS = 2_000_000  # that are sorted at once; about half a gigabyte
@@ -133,8 +128,7 @@ Source = Callable[[], pa.Table]
 def in_portions(
     kind: TableKind, sources: Sequence[Source], *, rows: int, parallel: int = 1
 ) -> Iterator[pa.Table]:
-    """Everything that the sources have, in the order of the table; no rows, no portion. `rows` is
-    how many there are in all.
+    """Yield all rows of the sources in the table's order; `rows` = how many. No rows, no portion.
 
     Raises UsageDamaged where two rows have the same key, and whatever a source raises.
     """
@@ -152,9 +146,7 @@ def in_portions(
 def _shares(
     kind: TableKind, sources: Sequence[Source], wanted: int
 ) -> Iterator[tuple[Sequence[Source], pa.Array]]:
-    """Values of the leading column in as many shares as are wanted, at most one each, with the
-    sources that have any of a share's.
-    """
+    """Values of the leading column in at most `wanted` shares, each with its sources."""
     leading = kind.key[0]
     values = [set(pc.unique(source()[leading]).to_pylist()) for source in sources]
     known = sorted(set().union(*values))
@@ -175,8 +167,7 @@ def _read(sources: Sequence[Source], parallel: int) -> Iterator[pa.Table]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """A whole window of a table, with everything that is in it; no staged file = there was no
-    usage, which is published too.
+    """A whole window of a table; no staged file = no usage, which is published too.
 
     `coverage` None = the mean of the rows' own.
     """
@@ -232,8 +223,9 @@ def to_seconds(at_ms: int) -> int:
 def write_files(
     storage: Storage, kind: TableKind, window: Window, *, run_id: str, portions: Iterator[pa.Table]
 ) -> tuple[tuple[PublishedFile, ...], float | None]:
-    """A file for each portion of rows, and the mean coverage of all rows. No reader sees the files
-    before a manifest names them.
+    """Write a file for each portion; the files, and the mean coverage of their rows or None.
+
+    No reader sees the files before a manifest names them.
     """
     files: list[PublishedFile] = []
     covered = 0.0
@@ -253,9 +245,7 @@ def write_files(
 
 
 def _write_file(storage: Storage, kind: TableKind, stem: str, rows: pa.Table) -> PublishedFile:
-    """The name has a part of the checksum: a file that is named by some manifest is never written
-    over with other rows.
-    """
+    """Write a file named by its checksum, so that no published file is replaced by other rows."""
     content, contents = encode(rows), contents_of(kind, rows)
     path = f"{stem}-{checksum(content)[:8]}.parquet"
     storage.write(path, content)
@@ -280,9 +270,7 @@ def _portions(storage: Storage, publication: Publication) -> Iterator[pa.Table]:
 
 
 def _verified(storage: Storage, staged: StagedFile) -> pa.Table:
-    """The rows of a staged file, which are to the byte what its worker wrote and to the row what
-    its record has.
-    """
+    """The rows of a staged file, equal to its record; raises UsageDamaged where they are not."""
     content = storage.read(staged.path)
     if content is None:
         raise UsageDamaged(

@@ -1,5 +1,4 @@
-"""Bytes under names on a disk or in a bucket. A file is written whole or not at all; nothing else
-of a file system is asked for.
+"""Files by name on a disk or in a bucket, each written whole or not at all.
 
 Over pyarrow's file systems, which take credentials from the environment as the clouds' own clients
 do. On a disk a write goes to a file beside it, is forced to the disk and renamed; an object store's
@@ -40,8 +39,7 @@ def is_unfinished(path: str) -> bool:
 
 
 def write_durably(path: str, content: bytes, *, outlives_power: bool = True) -> None:
-    """Put `content` in place of whatever was there. Raises OSError (disk full, no right); the old
-    content is then still in place.
+    """Replace the file's content; an OSError (disk full, no right) leaves the old one.
 
     Without `outlives_power` nothing is forced to the disk: for files that are useless once this
     machine starts anew.
@@ -70,9 +68,7 @@ def _write(target: Path, content: bytes, *, forced: bool) -> None:
 
 
 def remove_empty_folders(root: str) -> None:
-    """Remove `root` and the folders below that hold nothing, deepest first; one that is filled
-    meanwhile stays.
-    """
+    """Remove `root` and its folders that are empty, deepest first; one filled meanwhile stays."""
     for folder, _, _ in os.walk(root, topdown=False):
         with suppress(OSError):
             os.rmdir(folder)
@@ -96,9 +92,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _settle(folder: Path) -> None:
-    """Force the folder's list of names to the disk, where its file system has such a thing: some of
-    those over a network do not.
-    """
+    """Force the folder's names to the disk; some file systems over a network cannot."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -130,10 +124,9 @@ class StoredFile:
 
 
 class Storage:
-    """One folder of a disk or prefix of a bucket, `root`. `shown` is its address for people,
-    without any secret.
+    """A folder of a disk or prefix of a bucket, `root`; `shown` is its address without secrets.
 
-    `parallel` requests are under way at most, in calls that take several paths.
+    At most `parallel` requests are under way, in calls that take several paths.
     """
 
     def __init__(self, filesystem: FileSystem, root: str, *, shown: str, parallel: int = 8) -> None:
@@ -165,8 +158,7 @@ class Storage:
             yield from pool.map(self.read, paths)
 
     def write(self, path: str, content: bytes, *, outlives_power: bool = True) -> None:
-        """Put `content` in place of whatever was there; after an error the old content is still
-        whole.
+        """Replace the file's content; after an error the old content is still whole.
 
         Without `outlives_power` a disk may lose it with the machine's power; a bucket never does.
         """
@@ -213,9 +205,7 @@ class Storage:
                     continue
 
     def delete_folder(self, folder: str) -> None:
-        """Remove everything below and the folder; for a folder without other writers. A bucket does
-        it in few requests.
-        """
+        """Remove a folder without other writers and all in it; a bucket needs few requests."""
         with self._as_our_errors("remove", folder):
             try:
                 self._filesystem.delete_dir(self._full(folder))
@@ -223,9 +213,7 @@ class Storage:
                 return
 
     def delete_empty_folders(self, folder: str) -> None:
-        """On a disk, remove the folder and those below that hold nothing any more; one that
-        somebody fills at the same moment stays.
-        """
+        """On a disk, remove the empty folders from here down; one filled meanwhile stays."""
         if self._is_disk:
             remove_empty_folders(self._full(folder))
 
@@ -256,18 +244,17 @@ class Storage:
         )
 
 
-# The URL in a policy or on the command line may carry options of pyarrow, secrets among them. They
-# are never shown.
+# A URL may carry options of pyarrow, secrets among them. They are never shown.
 
 
 SCHEMES = ("file", "s3", "gs", "abfs")
 
 
 def open_storage(url: str, *, parallel: int = 8) -> Storage:
-    """The place of `file:///path`, `s3://bucket/prefix`, `gs://…`,
-    `abfs://container@account.dfs.core.windows.net/…`, or of a plain path.
+    """Open `file:///path`, `s3://bucket/prefix`, `gs://…`, `abfs://…` or a plain path.
 
-    Nothing is asked of it yet. Raises InvalidResource for another scheme, or a URL without a path.
+    A container of Azure is `abfs://container@account.dfs.core.windows.net/…`. No request is made
+    yet. Raises InvalidResource for another scheme, or a URL without a path.
     """
     if "://" not in url:
         return (
@@ -306,7 +293,5 @@ def _shown(url: str) -> str:
 
 
 def _plain(error: Exception) -> str:
-    """The kind of the error alone: pyarrow's messages repeat the URL, and with it what may be
-    secret.
-    """
+    """The kind of the error alone: pyarrow's messages repeat the URL, which may hold secrets."""
     return type(error).__name__

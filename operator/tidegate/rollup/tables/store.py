@@ -1,5 +1,4 @@
-"""The store of usage tables as its readers see it: what is published, which files that is, and the
-rows.
+"""The store of usage tables as its readers see it: what is published, in which files, and the rows.
 
 Nothing here writes. Whoever does (`publication`, `upkeep`) takes a store as well. Two reads are two
 looks: a window that is published again in between is old in the one and new in the other, but never
@@ -50,8 +49,9 @@ class Part:
 
 
 def resolve(manifests: Iterable[Manifest]) -> list[Part]:
-    """Every window of one table exactly once, in order of time; retired ones are left out. Days
-    must come with all their windows.
+    """Every window of one table once, in order of time, without retired ones.
+
+    Days must come with all their windows.
     """
     own: dict[int, list[Manifest]] = {}
     days: dict[int, Manifest] = {}
@@ -94,8 +94,7 @@ class UsageStore:
 
     @classmethod
     def at(cls, url: str) -> "UsageStore":
-        """The store at `file:///path`, `s3://…`, `gs://…`, `abfs://…` or a plain path; an empty one
-        needs no making.
+        """Open `file:///path`, `s3://…`, `gs://…`, `abfs://…` or a plain path; it may be empty.
 
         Raises InvalidResource for another address.
         """
@@ -104,8 +103,7 @@ class UsageStore:
     def manifests(
         self, table: str, start_ms: int | None = None, end_ms: int | None = None
     ) -> list[Manifest]:
-        """Every manifest of a window with any time in the range, retired ones and those of days
-        too, in order of time.
+        """Manifests of windows that overlap the range, with retired ones and days, by time.
 
         Raises InvalidResource for an unknown table, UsageDamaged or OtherVersion for a manifest
         that cannot be read.
@@ -133,8 +131,8 @@ class UsageStore:
     def require_version(self) -> None:
         """Raises OtherVersion where the newest manifest of a table is of another version.
 
-        A run asks before it writes; the newest speaks for all, for a year of them takes a minute to
-        read from a bucket.
+        A run asks before it writes. Only the newest is read, for a year of them takes a minute from
+        a bucket.
         """
         listed = [[file for _, file in self.listed(table)] for table in TABLES]
         self.read_manifests(
@@ -144,9 +142,7 @@ class UsageStore:
     def parts(
         self, table: str, start_ms: int | None = None, end_ms: int | None = None
     ) -> list[Part]:
-        """Every published window with any time in the range, exactly once, with the files that have
-        its rows.
-        """
+        """Every published window that overlaps the range, once, with the files of its rows."""
         whole_days = (
             None if start_ms is None else start_ms - start_ms % DAY_MS,
             None if end_ms is None else end_ms + -end_ms % DAY_MS,
@@ -168,11 +164,10 @@ class UsageStore:
     def files(
         self, table: str, start_ms: int | None = None, end_ms: int | None = None
     ) -> list[str]:
-        """Addresses for DuckDB, Spark or pandas: every row in the range is in them exactly once,
-        beside rows out of the range.
+        """Addresses for DuckDB, Spark or pandas: every row in the range once, and rows beyond it.
 
         Raises Incomplete while a file also has rows in the range that are valid no more; `rows`
-        never minds.
+        leaves those out.
         """
         parts = self.parts(table, start_ms, end_ms)
         stale = [window.name for part in parts for window in part.superseded]
@@ -194,9 +189,7 @@ class UsageStore:
         *,
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
-        """All rows with a window_start in the range; the order is that of the files. No rows are a
-        table, too.
-        """
+        """All rows with a window_start in the range, in the files' order; may be an empty table."""
         kind = kind_named(table)
         wanted = kind.schema.names if columns is None else list(columns)
         empty = kind.schema.empty_table().select(wanted)
@@ -287,8 +280,9 @@ def _overlapping(
 def stamps(
     store: UsageStore, tables: Iterable[str], start_ms: int | None = None, end_ms: int | None = None
 ) -> Mapping[str, str]:
-    """What is made from these tables' rows in the range is made from: for `Publication.made_from`.
-    Ask before reading the rows.
+    """The stamps of these tables' windows in the range, for `Publication.made_from`.
+
+    Ask before reading the rows: what is published meanwhile then shows as newer.
     """
     return {
         one.name: one.stamp
@@ -305,8 +299,7 @@ def outdated(
     start_ms: int | None = None,
     end_ms: int | None = None,
 ) -> list[Window]:
-    """Windows of the table in which a source has a window that is newer than what theirs was made
-    from, or is new.
+    """Windows of the table that lack a source window, or were made from an older one.
 
     One without a record of what it was made from is never outdated.
     """

@@ -1,5 +1,4 @@
-"""What a run does for the store once its windows are published: put ended days together, let old
-windows go, remove garbage.
+"""Upkeep after a run's publications: join ended days, retire old windows, remove garbage.
 
 Each of it may be cut short or left out; the next run takes it up. It changes where rows lie and
 never what they say.
@@ -47,8 +46,7 @@ _ATTEMPTS = 3
 def compact_days(
     store: UsageStore, table: str, *, before_ms: int, run_id: str, now_ms: int
 ) -> list[Manifest]:
-    """Put together every day that ended before then and is not yet, or has changed since; the new
-    manifests.
+    """Join the hours of days that ended by then, if not done or changed since; the new manifests.
 
     Choose `before_ms` so that late hours are published by then: a day that changes afterwards is
     put together again.
@@ -65,9 +63,7 @@ def compact_days(
 
 
 def _changed_days(store: UsageStore, table: str) -> list[Window]:
-    """Days that something was written for since, or not long before, they were put together. Only
-    names and times are looked at.
-    """
+    """Days with an hour written since, or shortly before, their compaction, by listings alone."""
     days: dict[Window, int] = {}
     windows: dict[Window, int] = {}
     for window, file in store.listed(table):
@@ -131,9 +127,7 @@ def _sources(store: UsageStore, day: Window, parts: Sequence[Part]) -> list[Sour
 
 
 def _require_all(kind: TableKind, day: Manifest, hours: Sequence[Manifest]) -> None:
-    """Nothing was lost or doubled. An hour that was published again while the day was read shows
-    here, too.
-    """
+    """Raises UsageDamaged if rows were lost or doubled, as when an hour changed meanwhile."""
     wanted = {
         name: sum(hour.contents.sums.get(name, 0) for hour in hours)
         for name in summed_columns(kind)
@@ -156,9 +150,7 @@ def _require_all(kind: TableKind, day: Manifest, hours: Sequence[Manifest]) -> N
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """For how many days rows of each grain are kept; a day goes as a whole, once all of it is
-    older.
-    """
+    """How many days the rows of each grain are kept; a day goes once all of it is older."""
 
     five_minutes_days: int = 30
     hours_days: int = 400
@@ -180,9 +172,7 @@ def retire(store: UsageStore, retention: Retention, *, run_id: str, now_ms: int)
 
 
 def _overdue(store: UsageStore, retention: Retention, now_ms: int) -> Iterator[Manifest]:
-    """Hours before their day, so that a day is never retired while its hours still count on its
-    files.
-    """
+    """Hours before their day: a day is not retired while its hours still count on its files."""
     for kind in TABLES.values():
         before_ms = retention.before_ms(kind, now_ms)
         if before_ms is None:
@@ -222,9 +212,7 @@ _OURS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a clean-up removed: table files, staged files, and manifests of windows that are
-    over.
-    """
+    """What a clean-up removed: table files, staged files, and manifests of retired windows."""
 
     files: int
     size_bytes: int
@@ -248,9 +236,8 @@ def sweep(store: UsageStore, *, now_ms: int, grace_ms: int = GRACE_MS) -> Swept:
     for table in TABLES:
         garbage, ended = _of_table(store, table, before_ms)
         store.storage.delete(file.path for file in garbage)
-        store.storage.delete(
-            manifest.path for manifest in ended
-        )  # last: while it stands, it says why the files may go
+        # last: while it is there, it says why the files may go
+        store.storage.delete(manifest.path for manifest in ended)
         store.storage.delete_empty_folders(table)
         files += garbage
         over += ended
@@ -270,8 +257,9 @@ def sweep(store: UsageStore, *, now_ms: int, grace_ms: int = GRACE_MS) -> Swept:
 def _of_table(
     store: UsageStore, table: str, before_ms: int
 ) -> tuple[list[StoredFile], list[Manifest]]:
-    """Files that may go, and manifests of windows that are over. Files are listed first: what is
-    published meanwhile is named.
+    """Files that may go, and manifests of windows that are over.
+
+    Files are listed first, so that what is published meanwhile is named.
     """
     files = store.storage.files(table)
     listed: dict[Window, list[str]] = {}
@@ -292,8 +280,9 @@ def _of_table(
 def _of_day(
     store: UsageStore, old: Sequence[StoredFile], paths: Sequence[str], *, before_ms: int
 ) -> tuple[Sequence[StoredFile], Sequence[Manifest]]:
-    """The same of one day. Most days are in one file that the day's own manifest names: then no
-    other manifest is read.
+    """The same of one day.
+
+    Most days are in one file that the day's own manifest names: then no other manifest is read.
     """
     whole = store.read_manifests(
         [
@@ -311,9 +300,8 @@ def _of_day(
         return [], []
     manifests = store.read_manifests(paths) if len(whole) < len(paths) else whole
     named = {file.path for part in resolve(manifests) for file in part.files}
-    published_ms = max(
-        (one.published_at_ms for one in manifests), default=0
-    )  # when rows of the day last changed their place
+    # when rows of the day last changed their place
+    published_ms = max((one.published_at_ms for one in manifests), default=0)
     unnamed = [file for file in old if file.path not in named] if published_ms < before_ms else []
     return unnamed, [one for one in manifests if one.retired and one.published_at_ms < before_ms]
 
@@ -338,9 +326,7 @@ def _staged(files: Iterable[StoredFile], before_ms: int) -> Iterator[StoredFile]
             yield from staged
 
 
-SETTLED_MS = (
-    3 * HOUR_MS
-)  # after its end, a day's last hours have been rolled up again for late samples
+SETTLED_MS = 3 * HOUR_MS  # after a day's end: its last hours were rolled up again for late samples
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,6 @@
-"""Verifies that tables agree on the same bytes: finer and coarser windows, users and their brokers,
-members and their tiers. To the byte.
+"""Verify that finer and coarser windows, users and brokers, members and tiers agree, to the byte.
 
-Only windows that both sides have are compared; a side that is gone by retention, or is not made
-yet, says nothing against the other.
+Only windows that both sides have are compared: one may be expired or not made yet.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,9 +34,7 @@ from tidegate.rollup.tables.store import (
     valid_rows,
 )
 
-# Every file of a day of one table is checked without trust in its manifest, and its rows are added
-# up for comparisons with other tables. Each file is read once and whole. A fault in it is a finding
-# and never an error. Storage that does not answer is an error as everywhere.
+# Files are read once, without trust in their manifests; a fault is a finding and never an error.
 
 
 PUBLISHED = "published_ms"  # the column of sums that says in which window rows were published
@@ -55,9 +51,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Inspection:
-    """A day of a table. `sums` has a row for each published window and key without its time, with
-    the columns that count bytes.
-    """
+    """A day of a table; `sums` are its byte columns by published window and key without time."""
 
     kind: TableKind
     windows: tuple[Window, ...]
@@ -112,9 +106,7 @@ def _inspect_part(
 
 
 def _inspect_file(kind: TableKind, file: PublishedFile, content: bytes | None) -> pa.Table:
-    """The columns that name rows and count bytes. Raises UsageDamaged for anything other than what
-    was published.
-    """
+    """The key and byte columns of a file; raises UsageDamaged if it is not what was published."""
     if content is None:
         raise UsageDamaged(f"{file.path} is gone.")
     if checksum(content) != file.sha256:
@@ -203,9 +195,7 @@ _USED = ("bytes", "deferred_bytes")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Rows of `finer` added up over `keys` must be rows of `coarser`, column by column; `words` say
-    so to people.
-    """
+    """Rows of `finer`, summed over `keys`, must be the rows of `coarser` in these columns."""
 
     finer: str
     coarser: str
@@ -230,9 +220,7 @@ GRAINS = ("5m", "1h", "1d")
 
 
 def disagreements(day: Mapping[str, Inspection]) -> Iterator[Finding]:
-    """Everything in which the tables of one day contradict each other; tables with findings of
-    their own are left out.
-    """
+    """Contradictions between the tables of a day; tables with own findings are left out."""
     sound = {name: inspection for name, inspection in day.items() if inspection.is_readable}
     for rule in RULES:
         if rule.finer in sound and rule.coarser in sound:
@@ -296,9 +284,7 @@ def _signed(
 def _differences(
     table: str, windows: Sequence[Window], rows: pa.Table, keys: Sequence[str], *, words: str
 ) -> Iterator[Finding]:
-    """A finding for each of the windows in which something is left where everything should cancel
-    out.
-    """
+    """A finding for each window in which the rows, summed by key, do not cancel out."""
     names = [name for name in rows.schema.names if name not in keys]
     left = added_up(rows, keys, names)
     wrong = left.filter(pc.not_equal(left[names[0]], 0))
@@ -327,10 +313,8 @@ def _others(count: int) -> str:
     return f", and {count} more" if count else ""
 
 
-# Verification reads every file, a day at a time, and changes nothing. A finding is broken where
-# tables contradict each other or themselves. A gap is a time that was never published between
-# others that are. Tables that were made from older rows are outdated. The next runs repair gaps and
-# outdated tables, so these are no damage.
+# Broken: tables contradict each other or themselves. Gap: never published, between windows that
+# are. Outdated: made from older rows. The next runs repair gaps and outdated tables.
 
 
 _MOST_GAPS = 10_000  # of windows that are looked for between the first and the last
@@ -387,8 +371,7 @@ class Verdict:
 def verify(store: UsageStore, *, progress: Callable[[str], None] | None = None) -> Verdict:
     """Read everything. `progress` gets each day before it is read.
 
-    Raises OtherVersion where the tables are of another version, RetryLater where the storage does
-    not answer.
+    Raises OtherVersion for tables of another version, RetryLater if the storage does not answer.
     """
     verdict = Verdict({name: Tally() for name in TABLES})
     manifests = {
@@ -479,8 +462,7 @@ _BY_DAY = tuple(kind.name for kind in TABLES.values() if kind.published_ms == DA
 def missing_hours(store: UsageStore, start_ms: int, end_ms: int) -> list[int]:
     """Starts of whole hours in [start_ms, end_ms) that a run should compute, oldest first.
 
-    For a day whose hours are all there but whose own tables are not, that is its last hour. Raises
-    what reading manifests raises.
+    Where only a day's own tables are missing, that is its last hour. Raises as `store.manifests`.
     """
     hours = range(start_ms - start_ms % HOUR_MS, end_ms - end_ms % HOUR_MS, HOUR_MS)
     missing = {hour for table in _BY_HOUR for hour in _lacking(store, table, hours)}
@@ -491,9 +473,7 @@ def missing_hours(store: UsageStore, start_ms: int, end_ms: int) -> list[int]:
 
 
 def in_runs(hours: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The hours as spans of neighbours, none of which goes beyond its day: a run that is killed
-    loses a day's work at most.
-    """
+    """Spans of neighbouring hours within a day: a run that is killed loses a day's work at most."""
     begin = None
     for hour in hours:
         begin = hour if begin is None else begin

@@ -1,5 +1,4 @@
-"""What was promised and what was held back, and when: contracts, limits, throttle episodes and the
-states of tiers.
+"""Contracts, limits, throttle episodes and states of tiers, over time.
 
 The operator's own metrics have its history, if Prometheus scrapes them. The policy and its tiers
 have the present state.

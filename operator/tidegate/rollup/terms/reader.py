@@ -1,5 +1,4 @@
-"""Reads the terms of each stretch of a run: contracts, limits and episodes by broker, and the
-states of tiers.
+"""Read the terms of each hour of a run: contracts, limits, episodes by broker, and tiers' states.
 
 Terms come from the operator's own metrics, else from the audit trail. Where neither has any for a
 stretch, contracts and limits are the declared ones of now, and episodes and states are unknown.
@@ -40,9 +39,7 @@ LOOKED_BACK_MS: Final = 24 * HOUR_MS
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """[begin_ms, end_ms) in which a member was below its contract. `begin_ms` None = before the
-    earliest sample that was read.
-    """
+    """[begin_ms, end_ms) of a member below its contract; `begin_ms` None = unknown."""
 
     key: MemberKey
     begin_ms: int | None
@@ -51,9 +48,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Below:
-    """By member whether it was below its contract at each of the times; members that never were are
-    left out.
-    """
+    """By member whether it was below its contract at each time; without those that never were."""
 
     times_ms: Whole
     rows: Mapping[MemberKey, Flags]
@@ -61,9 +56,7 @@ class Below:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Account:
-    """The operator's samples over a range of time, and the members below their contracts in it.
-    `levels` are those of tiers.
-    """
+    """The operator's samples over a range, and the members below contract; `levels` by tier."""
 
     samples: OperatorSamples
     below: Below
@@ -114,8 +107,9 @@ class StretchTerms:
 
 
 class TermsReader:
-    """Reads terms through one transport. Without a policy there are none. `trail` serves where the
-    operator's metrics are missing.
+    """Terms read through one transport; without a policy there are none.
+
+    `trail` serves where the operator's metrics are missing.
     """
 
     def __init__(
@@ -161,9 +155,7 @@ class TermsReader:
         )
 
     def _account(self, policy: PolicyTerms, start_ms: int, end_ms: int) -> Account:
-        """Read the samples of [start, end) with the scrapes on both sides, which decide the time at
-        its edges.
-        """
+        """Read [start, end) with the scrapes on both sides, which decide the time at its edges."""
         hold_ms = longest_hold_ms(self._interval_ms)
         samples = read_operator(
             self._transport,
@@ -192,8 +184,9 @@ class TermsReader:
     def _episodes(
         self, policy: PolicyTerms, stretches: Sequence[Stretch], *, earliest_ms: int
     ) -> Episodes:
-        """Return the episodes of members. Without a known beginning, or with one too long ago, they
-        have no rate and are left out.
+        """Return members' episodes that begin at a known time since `earliest_ms`.
+
+        Others have no rate to count deferred bytes against.
         """
         clients = {(one.tier.key, one.member.name): one.client for one in policy.members}
         found: dict[tuple[int, Direction], list[Episode]] = {}
@@ -217,8 +210,9 @@ class TermsReader:
 def _as_recorded(
     policy: PolicyTerms, samples: OperatorSamples, episodes: Episodes, brokers: Sequence[int]
 ) -> Mapping[int, BrokerTerms]:
-    """Build terms from samples. Members missing in the metrics had no contract then. A trail lacks
-    members without a change.
+    """Build terms from samples. Members missing in the metrics had no contract then.
+
+    A trail lacks members without a change: theirs are the declared ones.
     """
     contracts = {
         direction: _contracts(policy, samples, direction, brokers=len(brokers))
@@ -253,9 +247,7 @@ def _contracts(
 
 
 def _as_declared(policy: PolicyTerms, brokers: Sequence[int]) -> Mapping[int, BrokerTerms]:
-    """Build terms without a record of episodes: deferred bytes are then counted against
-    contracts.
-    """
+    """Build terms without a record of episodes: deferred bytes then count against contracts."""
     promised = {one.client: policy.promised(one, brokers=len(brokers)) for one in policy.members}
     contracts = {
         direction: {
@@ -297,9 +289,7 @@ def below_of(samples: OperatorSamples, level_of: Mapping[str, str]) -> Below:
 
 
 def stretches_of(here: Below, before: Callable[[int], Below], *, end_ms: int) -> Iterator[Stretch]:
-    """Yield all stretches of `here`, cut to `end_ms`. `before` reads earlier hours, numbered
-    backwards from 1.
-    """
+    """Yield all stretches of `here`, cut to `end_ms`; `before` reads the n-th hour before."""
     begun = _begun_before(here, before)
     for key, row in here.rows.items():
         edges = np.flatnonzero(np.diff(row.astype(np.int8), prepend=0, append=0))
@@ -355,8 +345,9 @@ _CONTRACT, _STEPPING, _THROTTLED, _RELAXING = (
 def tier_states(
     account: Account, *, start_ms: int, end_ms: int, interval_ms: int
 ) -> Sequence[TierStates]:
-    """Return the states of tiers over [start, end), without directions in which no member has a
-    quota, and tiers without samples.
+    """Return the states of tiers over [start, end), for directions with a quota or contract.
+
+    Tiers without samples are left out.
     """
     times = account.samples.times_ms
     held = held_within(times, start_ms, end_ms, interval_ms=interval_ms)
@@ -378,9 +369,7 @@ def tier_states(
 
 
 def held_within(times_ms: Whole, start_ms: int, end_ms: int, *, interval_ms: int) -> Whole:
-    """Return how much of [start, end) each scrape covers: the time since the one before, and one
-    interval after a gap.
-    """
+    """Return the ms of [start, end) since the scrape before each; one interval after a gap."""
     gaps = np.diff(times_ms, prepend=times_ms[:1] - interval_ms)
     begins = times_ms - np.where(gaps <= longest_hold_ms(interval_ms), gaps, interval_ms)
     within: Whole = np.minimum(times_ms, end_ms) - np.maximum(begins, start_ms)
@@ -388,9 +377,7 @@ def held_within(times_ms: Whole, start_ms: int, end_ms: int, *, interval_ms: int
 
 
 def _states(account: Account, tier: str, keys: Sequence[MemberKey]) -> tuple[Whole, Flags]:
-    """Return at each time the number of the state, -1 = unknown, and whether any member was below
-    its contract.
-    """
+    """Return the state's number at each time, -1 = unknown, and whether any member was below."""
     samples, nothing = account.samples, np.full(len(account.samples.times_ms), np.nan)
     states, below = np.full(len(nothing), -1, np.int64), np.zeros(len(nothing), bool)
     for key in keys:
@@ -408,9 +395,7 @@ def _states(account: Account, tier: str, keys: Sequence[MemberKey]) -> tuple[Who
 
 
 def _begun(times_ms: Whole, below: Flags, start_ms: int, end_ms: int) -> int:
-    """Count the episodes that begin in [start, end). After a gap too long to bridge the beginning
-    is unknown and does not count.
-    """
+    """Count episodes that begin in [start, end), not those after a gap too long to bridge."""
     begins, gaps = times_ms[:-1], np.diff(times_ms)
     within = (begins >= start_ms) & (begins < end_ms) & (gaps <= BRIDGED_MS)
     return int((below[1:] & ~below[:-1] & within).sum())
@@ -424,9 +409,7 @@ _TOGETHER_MS: Final = 120_000  # times that are nearer to each other are read at
 
 
 class RatesBefore:
-    """Reads the rates of clients just before they were cut, against which deferred bytes are
-    counted. Each time is read once.
-    """
+    """Clients' rates just before they were cut, for deferred bytes; each time is read once."""
 
     def __init__(self, transport: Transport, settings: MetricsSettings) -> None:
         self._transport = transport
@@ -436,9 +419,7 @@ class RatesBefore:
         self._known: dict[tuple[Direction, int], RatesThen] = {}
 
     def at(self, direction: Direction, moments_ms: Iterable[int]) -> Mapping[int, RatesThen]:
-        """Return for each of these times every client's last rate that is no older than five
-        scrapes. Raises tidegate.errors.
-        """
+        """Return each client's last rate within five scrapes, by time. Raises tidegate.errors."""
         wanted = sorted(set(moments_ms))
         for group in _groups(
             [moment for moment in wanted if (direction, moment) not in self._known]

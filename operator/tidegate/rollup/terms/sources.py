@@ -1,8 +1,7 @@
-"""Where terms (contracts, limits, quotas and states) come from: the policy's declaration, the
-operator's metrics, or the audit trail.
+"""Where contracts, limits, quotas and states come from: policy, operator's metrics, audit trail.
 
-The declared terms are those of now. Terms that were in force at another time come from the
-operator's own metrics, or from the trail where Prometheus did not scrape the operator.
+The policy declares the terms of now. Terms of another time come from the operator's own metrics, or
+from the trail where Prometheus did not scrape the operator.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,8 +34,7 @@ from tidegate.rollup.samples import Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import DIRECTIONS, Direction
 from tidegate.throttle_metrics import POLICY_LABELS, policy_labels
 
-# The declared terms of one policy: the members of its tiers, their contracts, and the limits of
-# brokers.
+# The declared terms of one policy: its tiers' members, their contracts, and the brokers' limits.
 
 
 KEYS: Final[Mapping[Direction, QuotaKey]] = {
@@ -60,8 +58,9 @@ RatesByDirection = Mapping[Direction, float]
 
 @dataclass(frozen=True, slots=True)
 class PolicyMember:
-    """A member, and its user and client id in Kafka's series. Of members that overlap only the
-    first counts.
+    """A member with its user and client id in Kafka's series.
+
+    Of members that overlap only the first counts.
     """
 
     tier: Tier
@@ -71,8 +70,9 @@ class PolicyMember:
 
 @dataclass(frozen=True)
 class PolicyTerms:
-    """`key` is the policy's namespace/name. `from_status` has the rates on each broker in the
-    tiers' status, by tier and member.
+    """The declared terms of a policy; `key` is its namespace/name.
+
+    `from_status` has the rates on each broker in the tiers' status, by tier and member.
     """
 
     key: str
@@ -112,8 +112,9 @@ class PolicyTerms:
         return self.limits.of(broker).limit(WAYS[direction])
 
     def promised(self, one: PolicyMember, *, brokers: int) -> RatesByDirection:
-        """Return the rates on each broker: from the status, else from the contract, where that does
-        not depend on leaders.
+        """Return the rates on each broker: from the status, else from the contract.
+
+        Empty without a contract, or for one that depends on leaders and is not in the status.
         """
         return self.from_status.get((one.tier.key, one.member.name)) or contract_rates(
             one.member, brokers=brokers
@@ -121,9 +122,7 @@ class PolicyTerms:
 
 
 def contract_rates(member: Member, *, brokers: int) -> RatesByDirection:
-    """Return the rates on each broker; empty without a contract, and for one whose rates depend on
-    leaders.
-    """
+    """Return the rates on each broker; empty without a contract or where they depend on leaders."""
     contract = member.contract
     if (
         contract is None
@@ -153,8 +152,9 @@ def _name(part: object) -> str:
 
 
 def _from_status(status: Mapping[str, Any]) -> Iterator[tuple[str, RatesByDirection]]:
-    """Yield the contracts in a status. While a member is throttled, its status has the throttled
-    rate and not the contract.
+    """Yield the contracts in a status.
+
+    A throttled member is left out: its status has the throttled rate and not the contract.
     """
     for member in status.get("members") or ():
         rates = member.get("target") or member.get("quota") or {}
@@ -166,24 +166,22 @@ def _from_status(status: Mapping[str, Any]) -> Iterator[tuple[str, RatesByDirect
 
 
 # The operator's metrics over a range of time. Only the replica that holds the policy's Lease
-# exports them. So series of several Pods follow each other and are read as one.
+# exports them, so series of several Pods follow each other and are read as one.
 
 
 MemberKey = tuple[str, str, Direction]  # tier, member
 STATES: Final = tuple(state.value for state in LevelState)
 _DIRECTIONS: Final[Mapping[str, Direction]] = {direction: direction for direction in DIRECTIONS}
-_OTHER_RHYTHM: Final = (
-    0.75  # of an interval: a pair of Prometheus servers scrapes at times of their own
-)
+_OTHER_RHYTHM: Final = 0.75  # of an interval: two Prometheus servers scrape at different times
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OperatorSamples:
-    """Rows are over `times_ms`; NaN = unknown then. `levels` are numbers of `STATES`, -1 = unknown.
-    No times = no samples at all.
+    """Rows over `times_ms`, NaN = unknown then; no times = no samples at all.
 
-    A member without a contract has a quota only while it is throttled, and no target. A trail has
-    no lines of members whose quota did not change.
+    `levels` are indices of `STATES`, -1 = unknown. A member without a contract has a quota only
+    while it is throttled, and no target. A trail has no lines of members whose quota did not
+    change.
     """
 
     times_ms: Whole
@@ -296,8 +294,7 @@ def _step_function(series: list[SeriesSamples]) -> StepFunction:
 
 
 # The lines of an audit trail that episodes are made of: quotas written, NICs over their limits, and
-# mutes predicted and observed. Only what was really written counts; what was decided but refused,
-# or only would have been written, changed nothing.
+# mutes predicted and observed. Only applied writes count; refused and dry ones changed nothing.
 
 
 _BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
@@ -305,8 +302,9 @@ _BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A byte rate that was written at `at_ms`. None = unlimited; `contract` None = nothing is
-    promised, so nothing is below it.
+    """A byte rate written at `at_ms`; None = unlimited.
+
+    `contract` None = nothing is promised, so nothing is below it.
     """
 
     at_ms: int
@@ -332,9 +330,7 @@ class Written:
 
     @property
     def ends_hold(self) -> bool:
-        """Whether what it replaced was a throttle, and no quota of somebody else's nor one for
-        fewer leaders.
-        """
+        """Whether it replaced a throttle, not a foreign quota or one for fewer leaders."""
         return self.was_below and self.reason in _BY_LOAD
 
     @property
@@ -344,9 +340,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class NicOver:
-    """A broker's NIC that was over its limit, as a round of decisions read it. `over_rate` is None
-    where the trail has none.
-    """
+    """A NIC over its limit, as a round of decisions read it; `over_rate` None = unknown."""
 
     at_ms: int
     direction: str
@@ -365,9 +359,7 @@ class Muted:
 
 @dataclass(frozen=True, slots=True)
 class Trail:
-    """What was read, each in order of time. `since_ms` is when it begins, None = it has no
-    lines.
-    """
+    """What was read, each in order of time; `since_ms` is its beginning, None = it has no lines."""
 
     written: Sequence[Written] = field(default_factory=tuple)
     over: Sequence[NicOver] = field(default_factory=tuple)
@@ -376,11 +368,10 @@ class Trail:
 
 
 def read_trail(lines: Iterable[AuditLine], policy: str, *, end_ms: int) -> Trail:
-    """Lines of this policy ("" = of all) before `end_ms`; those before the period give the state in
-    which it begins.
+    """Read the lines of this policy ("" = of all) before `end_ms`.
 
-    Trails of several replicas may be given one after the other. What a line lacks is left out,
-    never made up.
+    Lines before the period give the state in which it begins. Trails of several replicas may be
+    given one after the other. What a line lacks is left out, never made up.
     """
     ours = sorted((line for line in lines if policy in ("", line.get("policy"))), key=_at_ms)
     ours = [line for line in ours if _at_ms(line) < end_ms]
@@ -449,8 +440,7 @@ def _seconds(value: object) -> float | None:
 
 
 # The trail as samples, where Prometheus does not scrape the operator. It has the time of every
-# write to the millisecond, and no lines of members whose quota did not change. The rate that the
-# first write replaced was in force since the trail began.
+# write in ms. The rate that the first write replaced was in force since the trail began.
 
 
 _CONTRACT, _THROTTLED, _RELAXING = (
@@ -463,8 +453,9 @@ _FOR_EVER: Final = 2**62
 
 
 class TrailAccount:
-    """One policy's writes by member, as samples. A value is the one in force before its time, as a
-    scrape covers the time before it.
+    """One policy's writes by member, as samples.
+
+    A value is the one in force before its time, as a scrape covers the time before it.
     """
 
     def __init__(self, lines: Iterable[AuditLine], policy_key: str, interval_ms: int) -> None:
@@ -479,8 +470,9 @@ class TrailAccount:
                 self._writes.setdefault((one.tier, one.member, direction), []).append(one)
 
     def samples(self, start_ms: int, end_ms: int) -> OperatorSamples:
-        """Return what was in force in [start, end). There are no times before the trail begins, and
-        none without a trail.
+        """Return what was in force in [start, end), from the first line of the trail on.
+
+        There are no times without a trail.
         """
         times = self._times(start_ms, end_ms)
         rows = {key: _Rows(writes, times) for key, writes in self._writes.items()}
@@ -512,9 +504,10 @@ class _Rows:
 
     def __init__(self, writes: Sequence[Written], times_ms: Whole) -> None:
         self.level = next((one.level for one in reversed(writes) if one.level), "")
+        # 0 = before the first
         last = np.searchsorted(
             np.array([one.at_ms for one in writes], np.int64), times_ms, side="left"
-        )  # 0 = before the first
+        )
         self.quotas = _row_of([writes[0].before, *(one.after for one in writes)])[last]
         at_first = writes[0].contract if writes[0].ends_hold or not writes[0].was_below else None
         self.contracts = _row_of([at_first, *(one.contract for one in writes)])[last]
@@ -532,9 +525,7 @@ def _row_of(rates: Sequence[int | None]) -> Rates:
 
 
 def _level_rows(rows: Iterable[_Rows], times: int) -> dict[str, Whole]:
-    """Return the states of levels. A level relaxes once all of its members that are below their
-    contracts do.
-    """
+    """Return the states of levels. One relaxes once all its members below contract do."""
     below: dict[str, Flags] = {}
     cut: dict[str, Flags] = {}
     for row in rows:

@@ -1,3 +1,1 @@
-"""Ways to read Prometheus' history, from the fastest to the one that every server offers; all give
-the same rows.
-"""
+"""Ways to read Prometheus' history, from the fastest to the most common; all give the same rows."""

@@ -1,5 +1,4 @@
-"""The encodings of remote read: fields of protocol buffers, blocks of Snappy, labels of series, and
-Prometheus' chunks of samples.
+"""The encodings of remote read: protocol buffers, Snappy blocks, labels, and chunks of samples.
 
 Written by hand rather than with the protobuf package: samples and chunks are cut out of the answer
 in bulk by numpy, which needs their places in it, and what remains are five messages of two or three
@@ -14,8 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-# Protocol buffers' wire format, as far as remote read needs it: the fields of a message in order,
-# without copying them.
+# Protocol buffers' wire format for remote read: a message's fields in order, without copies.
 
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -24,15 +22,11 @@ _VARINT_BYTES = 10
 
 
 class Malformed(ValueError):
-    """Bytes that are no message of the kind expected; the message completes "The answer cannot be
-    read: ...".
-    """
+    """Bytes of another kind than expected; its text completes "The answer cannot be read: ..."."""
 
 
 class Field(NamedTuple):
-    """One field: `value` is the number of a varint; other kinds lie at [start, end) of the
-    buffer.
-    """
+    """A field: `value` is the number of a varint; other kinds lie at [start, end) of the buffer."""
 
     number: int
     wire_type: int
@@ -42,9 +36,7 @@ class Field(NamedTuple):
 
 
 def read_varint(buffer: bytes, at: int, end: int) -> tuple[int, int]:
-    """The unsigned number that begins at `at` and where it ends; raises Malformed when it is not
-    whole before `end`.
-    """
+    """The unsigned number at `at`, and its end; raises Malformed if not whole before `end`."""
     value = 0
     for position, byte in enumerate(buffer[at : min(at + _VARINT_BYTES, end)]):
         value |= (byte & 0x7F) << (7 * position)
@@ -71,9 +63,7 @@ def signed(value: int) -> int:
 
 
 def fields(buffer: bytes, start: int, end: int) -> Iterator[Field]:
-    """The fields of the message at [start, end) as they come, unknown ones too; raises Malformed
-    where it is none.
-    """
+    """The fields of the message at [start, end) in order, unknown ones too; raises Malformed."""
     at = start
     while at < end:
         key, at = read_varint(buffer, at, end)
@@ -103,8 +93,7 @@ def bytes_field(number: int, content: bytes) -> bytes:
     return write_varint(number << 3 | BYTES) + write_varint(len(content)) + content
 
 
-# Requests and plain answers of remote read are packed in Snappy's block format. pyarrow, which
-# rollups need anyway, has the codec.
+# Requests and plain answers of remote read are Snappy blocks; pyarrow has the codec.
 
 
 _CODEC = "snappy"
@@ -122,8 +111,9 @@ def unpacked_bytes(block: bytes) -> int:
 
 
 def unpacked(block: bytes) -> bytes:
-    """The content of a block; raises Malformed when it is damaged. See `unpacked_bytes` first: this
-    makes room for what the block says.
+    """The content of a block; raises Malformed when it is damaged.
+
+    Check `unpacked_bytes` first: this allocates what the block says.
     """
     try:
         content: bytes = pa.decompress(
@@ -141,9 +131,7 @@ _LABEL_NAME, _LABEL_VALUE = 0x0A, 0x12
 
 
 def read_labels(buffer: bytes, places: Sequence[tuple[int, int]]) -> Mapping[str, str]:
-    """Name -> value of the labels that lie at these places; raises Malformed where a label is no
-    text.
-    """
+    """Name -> value of the labels at these places; raises Malformed where one is no UTF-8."""
     try:
         return dict(
             _short_label(buffer, start, end) or _label(buffer, start, end) for start, end in places
@@ -153,9 +141,7 @@ def read_labels(buffer: bytes, places: Sequence[tuple[int, int]]) -> Mapping[str
 
 
 def _short_label(buffer: bytes, start: int, end: int) -> tuple[str, str] | None:
-    """Name and value in this order, both shorter than 128 bytes: nearly always, and much faster to
-    read.
-    """
+    """A name, then a value, each below 128 bytes: nearly always so, and much faster to read."""
     if end - start < 4 or buffer[start] != _LABEL_NAME or (name_bytes := buffer[start + 1]) >= 0x80:
         return None
     middle = start + 2 + name_bytes
@@ -215,9 +201,7 @@ class DecodedChunks:
 
 
 def decode_xor_chunks(buffer: bytes, places: ChunkPlaces) -> DecodedChunks:
-    """Every sample of these chunks; raises Malformed when one of them does not hold the samples it
-    announces.
-    """
+    """Every sample of these chunks; raises Malformed when one does not hold what it announces."""
     words = _words(buffer)
     counts = _counts(buffer, places)
     firsts = np.cumsum(counts) - counts
@@ -233,9 +217,7 @@ def decode_xor_chunks(buffer: bytes, places: ChunkPlaces) -> DecodedChunks:
 
 
 def _batches(counts: Integers) -> Iterator[Integers]:
-    """The chunks with samples, those with most first, cut so that a rectangle of them stays within
-    bounds.
-    """
+    """The chunks with samples, most first, in batches whose rectangle of samples is bounded."""
     by_count = np.argsort(-counts, kind="stable")
     by_count = by_count[: int(np.count_nonzero(counts))]
     at = 0
@@ -246,18 +228,14 @@ def _batches(counts: Integers) -> Iterator[Integers]:
 
 
 def _places_in_order(firsts: Integers, counts: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-    """Where the samples of these chunks go, chunk by chunk, and which places of their rectangle
-    hold one.
-    """
+    """Where the chunks' samples go, by chunk, and which places of their rectangle hold one."""
     before = np.cumsum(counts) - counts
     into = np.repeat(firsts - before, counts) + np.arange(int(counts.sum()))
     return into, np.arange(int(counts[0])) < counts[:, None]
 
 
 def _words(buffer: bytes) -> Bits:
-    """The buffer as 64-bit words, with two of zeros behind it so that looking at bits never ends
-    outside.
-    """
+    """The buffer as 64-bit words, and two of zeros so that a look at bits never ends outside."""
     padded = np.zeros((len(buffer) // 8 + 3) * 8, np.uint8)
     padded[: len(buffer)] = np.frombuffer(buffer, np.uint8)
     return padded.view(">u8").astype(np.uint64)
@@ -274,21 +252,16 @@ def _counts(buffer: bytes, places: ChunkPlaces) -> Integers:
 
 
 class _Batch:
-    """Chunks in falling order of their counts, so that those which have an n-th sample are always
-    the first ones.
-    """
+    """Chunks in falling order of counts: those with an n-th sample are always the first ones."""
 
     def __init__(self, words: Bits, starts: Integers, counts: Integers) -> None:
         self._words = words
         self._falling = -counts
-        self._at = (starts + _HEADER_BYTES).astype(np.uint64) * np.uint64(
-            8
-        )  # the next bit of each chunk
+        # the next bit of each chunk
+        self._at = (starts + _HEADER_BYTES).astype(np.uint64) * np.uint64(8)
 
     def decode(self, ends: Integers) -> tuple[Integers, Bits]:
-        """Times and the bits of values, the n-th sample of every chunk in row n; beyond a chunk's
-        count it holds anything.
-        """
+        """Times and bits of values, n-th samples in row n; anything beyond a chunk's count."""
         shape = -int(self._falling[0]), len(self._falling)
         times, bits = np.zeros(shape, np.int64), np.zeros(shape, np.uint64)
         times[0], bits[0] = _zigzag(self._varint(shape[1])), self._take(shape[1], 64)
@@ -353,8 +326,7 @@ class _Batch:
         kind = ahead >> np.uint64(60)
         prefix, width = _PREFIX_BITS.take(kind), _CHANGE_BITS.take(kind)
         raw = (ahead << prefix) >> (np.uint64(64) - width)
-        # a change is in (-2^(width-1), 2^(width-1)]: unlike two's complement, the half itself is
-        # positive
+        # a change is in (-2^(width-1), 2^(width-1)]: the half, unlike in two's complement, is > 0
         negative = raw > np.uint64(1) << (width - np.uint64(1))
         change: Integers = raw.view(np.int64) - np.where(
             negative, np.uint64(1) << width, np.uint64(0)
@@ -367,8 +339,9 @@ class _Batch:
         return change, self._peek(live)
 
     def _difference(self, live: int, ahead: Bits) -> Bits:
-        """What differs in the value's bits. A new span is five bits of zeros in front and six of
-        width, where 0 means 64.
+        """The bits in which the value differs from the one before.
+
+        A new span is five bits of zeros in front and six of width, where 0 means 64.
         """
         differs, anew = ahead >> np.uint64(63), (ahead >> np.uint64(62)) == 3
         front, width = (

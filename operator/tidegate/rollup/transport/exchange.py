@@ -1,5 +1,4 @@
-"""One request to a server and its answer: slots, time limits, retries with pauses, and a bound on
-the answer's size.
+"""One request to a server and its answer: slots, time limits, retries, and a bound on its size.
 
 Each way of reading makes its own requests and reads its own answers. This module decides only which
 failures are worth another attempt.
@@ -42,9 +41,8 @@ from tidegate.prometheus.settings import PrometheusServer
 from tidegate.retry import retry
 
 # Slots bound the requests to one server over all processes of this machine, because Spark's workers
-# do not share memory. A slot is a file that is locked while a request runs. The kernel unlocks it
-# when a worker dies. Executors on other machines have slots of their own, so the requests that a
-# server takes must be divided among them.
+# share no memory. A slot is a file, locked while a request runs; the kernel unlocks it when a
+# worker dies. Executors on other machines have their own: divide the server's bound among them.
 
 
 _LONGEST_SLOT_PAUSE_SECONDS = 0.05
@@ -66,8 +64,9 @@ class RequestSlots:
 
     @contextmanager
     def taken(self, *, until_monotonic_seconds: float) -> Iterator[None]:
-        """Hold one slot; raises NoSlot when none gets free in time, OSError when the folder for
-        temporary files cannot be used.
+        """Hold one slot; raises NoSlot when none gets free in time.
+
+        Raises OSError when the folder for temporary files cannot be used.
         """
         slot = self._take(until_monotonic_seconds)
         try:
@@ -105,9 +104,8 @@ def _directory() -> Path:
     return path
 
 
-# Failures as tidegate.errors, each with a sentence that a person can act on. The operator's
-# readings have sentences of their own (`tidegate.prometheus.client`), about throttling in the
-# meantime.
+# Failures as tidegate.errors, each with a sentence that a person can act on. Those of the
+# operator's readings (`tidegate.prometheus.client`) are about throttling in the meantime.
 
 
 MEANWHILE = "No usage is written for what was asked; a later run reads it again."
@@ -120,9 +118,7 @@ class Damaged(Incomplete):
 
 
 def broken(error: Exception, address: str) -> TidegateError:
-    """No answer, or only the beginning of one, because of this error of the HTTP library or of the
-    operating system.
-    """
+    """The error for an exchange that the HTTP library or the operating system broke off."""
     match error:
         case exceptions.InvalidHeader():
             return Unauthorized(
@@ -162,14 +158,14 @@ def unreachable(address: str, why: str, hint: str) -> TidegateError:
 
 
 def too_slow(address: str) -> TidegateError:
-    """It was given all the time there is."""
+    """The time for the request or for all attempts is over."""
     return unreachable(
         address, "it took too long", "Look at its load, or ask for shorter pieces of time."
     )
 
 
 def no_slot(address: str, parallel_requests: int) -> TidegateError:
-    """Other requests of ours kept all the places for parallel ones."""
+    """Other requests of ours kept all slots taken."""
     why = f"{parallel_requests} other requests of this machine were under way all the time"
     return unreachable(address, why, "Give more time, or allow more requests at once.")
 
@@ -205,7 +201,7 @@ def refusal(answer: requests.Response, beginning: bytes, address: str) -> Tidega
 
 
 def too_large(limit_bytes: int, address: str) -> TidegateError:
-    """The answer was longer than anybody wants to read."""
+    """The answer is longer than the limit."""
     why = (
         f"The answer of Prometheus at {address} is larger than {limit_bytes / 1e6:g} MB and "
         f"was not read to its end. {MEANWHILE}"
@@ -216,9 +212,7 @@ def too_large(limit_bytes: int, address: str) -> TidegateError:
 
 
 def other_content(kind: str, beginning: bytes, *, wanted: str, address: str) -> TidegateError:
-    """A whole answer of another kind, as of a gateway that knows no such API, or of a login
-    page.
-    """
+    """A whole answer of another kind, as of a gateway without this API, or of a login page."""
     why = (
         f"What answered at {address} is {kind or 'of no stated kind'} instead of {wanted}: "
         f"{error_text(beginning)}. {MEANWHILE}"
@@ -260,8 +254,7 @@ def partial(warnings: str, address: str) -> TidegateError:
     return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Look at the stores behind it.")
 
 
-# The server's `reading_timeout_seconds` is for the control loop and not used here: history takes
-# minutes where a reading may take seconds.
+# `reading_timeout_seconds` of the server is for the control loop's readings; history takes longer.
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,9 +292,7 @@ class HistorySettings:
 
 
 class HistorySession(Session):
-    """A session for one server. Nothing comes from the environment, nothing is compressed, no
-    redirect is followed.
-    """
+    """A session for one server: no environment settings, no compression, no redirects."""
 
     def __init__(self, settings: HistorySettings) -> None:
         super().__init__(settings.server)
@@ -316,9 +307,7 @@ class HistorySession(Session):
 
 
 class _TokenFile(AuthBase):
-    """Kubernetes replaces such a file before its token expires, so it is read again whenever it is
-    another file or a newer one.
-    """
+    """A token file, read again when it changes: Kubernetes renews it before the token expires."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -494,8 +483,6 @@ class Exchange:
 
 
 def _pause_seconds(attempt: int) -> float:
-    """Twice as long each time, and never the same for two: those who failed together would ask
-    together again.
-    """
+    """Twice as long each time, and random: what failed together must not ask together again."""
     longest: float = min(_FIRST_PAUSE_SECONDS * 2.0 ** (attempt - 1), _LONGEST_PAUSE_SECONDS)
     return longest * random.uniform(0.5, 1.0)  # noqa: S311 - nothing secret

@@ -1,6 +1,4 @@
-"""Questions to the query API that every server has, and its answers as stored series; shared by the
-two ways that ask it.
-"""
+"""Questions to the query API, which every server has, and its answers as stored series."""
 
 import json
 import re
@@ -49,9 +47,7 @@ def read_usual(body: bytes) -> list[SeriesSamples] | None:
 
 
 def _series(body: bytes, at: int, *, mark: bytes) -> tuple[SeriesSamples, int]:
-    """The series that begins at `at` with this mark, and where it ends; raises ValueError where
-    there is none.
-    """
+    """The series after this mark at `at`, and where it ends; raises ValueError without one."""
     if not body.startswith(mark, at):
         raise ValueError("no series begins here")
     values_at = body.index(_VALUES, at)  # no part of a label, in which the quotes would be escaped
@@ -70,9 +66,7 @@ def _series(body: bytes, at: int, *, mark: bytes) -> tuple[SeriesSamples, int]:
 
 
 def question(path: str, parameters: Mapping[str, str], *, timeout_seconds: float) -> Question:
-    """A form, so that long selectors do not make long addresses; the server, too, gives up when no
-    client waits any longer.
-    """
+    """A form, as long selectors make long addresses, with a timeout for the server too."""
     return Question(
         path,
         {**parameters, "timeout": f"{round(timeout_seconds * 1000)}ms"},
@@ -86,8 +80,9 @@ def seconds(time_ms: int) -> str:
 
 
 def read_matrix(answer: Answer) -> list[SeriesSamples]:
-    """Each series with all that came, NaN too; raises Incomplete for a partial answer or another
-    kind, Damaged for one that broke off.
+    """Each series with all that came, NaN too.
+
+    Raises Incomplete for a partial answer or another kind, Damaged for one that broke off.
     """
     body = answer.whole()
     usual = read_usual(body)
@@ -134,8 +129,7 @@ def _converted(series: Series) -> SeriesSamples:
 # they were stored. `query_range` gives at each step the newest sample of the last five minutes as
 # if it were of that step: times are lost, gaps are filled, and series that ended go on. So
 # `timestamp(...)` is asked at the same steps and gives the time of each sample. Samples of several
-# steps are then one. Of samples closer together than a step only the last one remains: hence `exact
-# = False`.
+# steps are then one. Of samples closer than a step only the last remains: so `exact` is False.
 
 
 _POINTS = 10_000  # of one answer and series; the server's limit is 11,000
@@ -175,9 +169,7 @@ class QueryRange(HistoryReader):
 
 
 def _pieces(start_ms: int, end_ms: int, *, step_ms: int) -> Iterator[tuple[int, int]]:
-    """First and last step of each piece. The last step of all is the last millisecond of the range,
-    so that no sample comes after it.
-    """
+    """First and last step of each piece; the last of all is the range's last millisecond."""
     last_ms = end_ms - 1
     at = last_ms - (last_ms - start_ms) // step_ms * step_ms
     while at <= last_ms:
@@ -204,9 +196,7 @@ def _named(selection: Selection, name: str) -> Selection:
 
 
 def _as_stored(values: list[SeriesSamples], times: list[SeriesSamples]) -> Iterator[SeriesSamples]:
-    """The values at the times that `timestamp` gave at the same steps; a step that only one of both
-    has is left out.
-    """
+    """The values at the times that `timestamp` gave, for the steps that both have."""
     by_identity = {_identity(one): one for one in times}
     for series in values:
         if (stamps := by_identity.get(_identity(series))) is None:
@@ -223,13 +213,13 @@ def _identity(series: SeriesSamples) -> frozenset[tuple[str, str]]:
     return frozenset(one for one in series.labels.items() if one[0] != "__name__")
 
 
-# Raw samples through the query API, `metric{...}[d]`, are exact like remote read. Every server has
-# it, at five times the work.
+# Raw samples by the query API, `metric{...}[d]`: exact, on every server, at five times the work.
 
 
 class RangeSelector(HistoryReader):
-    """An instant query with a range selector. No limit of points, but one of samples (50 million by
-    default).
+    """An instant query with a range selector: a limit of samples, none of points.
+
+    The limit is 50 million by default.
 
     Prometheus 2 takes both ends of a range, Prometheus 3 not the left one. Asked one millisecond
     before our end for the whole length, the first gives one millisecond too much in front, which is

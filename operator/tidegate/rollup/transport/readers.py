@@ -1,8 +1,7 @@
-"""Chooses how to read a server's history: each way is tried on real samples, best first, and what
-comes back decides, never the status.
+"""Choose how to read a server's history: each way is tried on real samples, best first.
 
-The outcome is a value with the reasons why better ways were passed over, for logs and the policy's
-status.
+What comes back decides, never the status. The outcome is a value with the reasons why better ways
+were passed over, for logs and the policy's status.
 """
 
 from collections.abc import Sequence
@@ -26,9 +25,7 @@ _PROBE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Something that the server should have: a small selection and a short range. `up` of some
-    minutes will do for most.
-    """
+    """A small selection and a short range that the server should have: `up` of minutes mostly."""
 
     selection: Selection
     start_ms: int
@@ -61,15 +58,12 @@ class ChosenReader:
 
 
 def open_reader(name: str, settings: HistorySettings) -> HistoryReader:
-    """Return the reader of this name, for workers, which get the name of the chosen one; raises
-    KeyError for a name that is none.
-    """
+    """Return the reader of this name, as workers get it; raises KeyError for an unknown one."""
     return {kind.name: kind for kind in READERS}[name](settings)
 
 
 def choose_reader(settings: HistorySettings, probe: Probe) -> ChosenReader:
-    """Choose the best way that gives samples for the probe. Where none gives any, the best that
-    answers properly.
+    """Choose the best way that gives samples for the probe, else the best that answers properly.
 
     A front end may take remote read and find nothing behind it, so an empty answer is believed only
     if the other ways give none either. Each way has half a minute to show what it can. Raises
@@ -112,9 +106,7 @@ def choose_among(readers: Sequence[Transport], probe: Probe) -> ChosenReader:
 
 
 def _no_way(failed: Sequence[TidegateError]) -> TidegateError:
-    """The error of the most common way; the server is away if it was so to any of them, as it may
-    come back.
-    """
+    """The error of the most common way; Unreachable if any was, as the server may come back."""
     away = [error for error in failed if isinstance(error, Unreachable)]
     later = [error for error in failed if isinstance(error, RetryLater)]
     return (away or later or list(failed))[-1]

@@ -1,4 +1,4 @@
-"""Both ways of remote read: the chunks as they are stored, streamed, or all samples in one message.
+"""Both ways of remote read: the stored chunks, streamed, or all samples in one message.
 
 What answers is judged by its kind and its content: some front ends answer any path with a page and
 status 200.
@@ -39,8 +39,7 @@ from tidegate.rollup.transport.encoding import (
 from tidegate.rollup.transport.exchange import Answer, Question
 from tidegate.rollup.transport.series import HistoryReader, StoredSeries
 
-# Request of remote read (prometheus/prompb/remote.proto): one query of label matchers over a closed
-# range of time.
+# Request of remote read (prometheus/prompb/remote.proto): label matchers over a closed time range.
 
 
 _EQUAL, _MATCHING, _EXCLUDING = 0, 2, 3
@@ -54,8 +53,9 @@ class AnswerKind(IntEnum):
 
 
 def read_request(selection: Selection, start_ms: int, end_ms: int, *, kind: AnswerKind) -> bytes:
-    """The message ReadRequest in snappy's block format. Remote read's ranges hold both ends, ours
-    not the last millisecond.
+    """The message ReadRequest as a Snappy block, for samples in [start_ms, end_ms).
+
+    Remote read's ranges hold both ends, ours not `end_ms`.
     """
     matchers = b"".join(bytes_field(3, matcher) for matcher in _matchers(selection))
     query = varint_field(1, start_ms) + varint_field(2, end_ms - 1) + matchers
@@ -78,12 +78,11 @@ def _matcher(kind: int, label: str, value: str) -> bytes:
     return varint_field(1, kind) + bytes_field(2, label.encode()) + bytes_field(3, value.encode())
 
 
-# Streamed answer of remote read: frames with a length and a checksum, each a message of series with
-# chunks.
+# Streamed answer of remote read: frames with length and checksum, each a message of series.
 #
 #     frame = length (varint) | CRC-32C of the message (4 bytes, big-endian) | ChunkedReadResponse
-#     ChunkedReadResponse { repeated ChunkedSeries series = 1 }    ChunkedSeries { repeated Label
-# labels = 1; repeated Chunk chunks = 2 }
+#     ChunkedReadResponse { repeated ChunkedSeries series = 1 }
+#     ChunkedSeries { repeated Label labels = 1; repeated Chunk chunks = 2 }
 #     Chunk { int64 min_time_ms = 1; int64 max_time_ms = 2; Encoding type = 3; bytes data = 4 }
 #
 # A series may go on in the next frame. A faulty server writes its error as text behind the
@@ -96,16 +95,12 @@ _ENCODINGS = {0: "of no stated kind", 2: "of native histograms", 3: "of native f
 
 
 class UnknownEncoding(ValueError):
-    """Chunks that hold something else than floats; the message completes "The answer has chunks
-    ...".
-    """
+    """Chunks of something else than floats; its text completes "The answer has chunks ..."."""
 
 
 @dataclass(slots=True)
 class StoredChunks:
-    """Series with chunks that lie in `answer`, still packed. Labels may come twice: a series may
-    come in pieces.
-    """
+    """Series with chunks that lie, still packed, in `answer`; a series may come in pieces."""
 
     answer: bytes
     labels: list[Mapping[str, str]] = field(default_factory=list)
@@ -211,8 +206,9 @@ def _read_series(found: StoredChunks, start: int, end: int) -> None:
 
 
 def _usual_data(answer: bytes, start: int, end: int) -> tuple[int, int] | None:
-    """Where the data of a chunk lies whose two times have six bytes each, as from 1971 to 2109:
-    most of the work of reading an answer.
+    """Where the data of a chunk lies whose two times have six bytes each, as from 1971 to 2109.
+
+    Nearly all are; this is most of the work of reading an answer. None for another layout.
     """
     # 08 <time> 10 <time> 18 01 22 <length, up to two bytes>
     if (
@@ -244,10 +240,10 @@ def _data(answer: bytes, start: int, end: int) -> tuple[int, int]:
 # The plain answer of remote read: a message of series with samples, cut out in bulk where samples
 # have their usual length.
 #
-#     ReadResponse { repeated QueryResult results = 1 }    QueryResult { repeated TimeSeries
-# timeseries = 1 }
-#     TimeSeries { repeated Label labels = 1; repeated Sample samples = 2; repeated Histogram
-# histograms = 4 }
+#     ReadResponse { repeated QueryResult results = 1 }
+#     QueryResult { repeated TimeSeries timeseries = 1 }
+#     TimeSeries { repeated Label labels = 1; repeated Sample samples = 2;
+#                  repeated Histogram histograms = 4 }
 #     Sample { double value = 1; int64 timestamp = 2 }
 #
 # A sample is 18 bytes, `12 10 09 <value> 10 <time>`, as long as its time has six bytes (1971 to
@@ -277,9 +273,7 @@ class _Series:
 
 
 def read_samples(answer: bytes) -> StoredSeries:
-    """All series of an unpacked answer; raises Malformed when it is no such message, Histograms
-    when it has native ones.
-    """
+    """All series of an unpacked answer; raises Malformed, or Histograms for native ones."""
     series = list(_series(answer))
     parts = [_samples(answer, *one.samples) for one in series]
     counts = np.array([len(times) for times, _ in parts], np.int64)
@@ -334,9 +328,7 @@ def _sliced(answer: bytes, start: int, end: int) -> tuple[Times, Values] | None:
 
 
 def _stepped(answer: bytes, start: int, end: int) -> tuple[Times, Values] | None:
-    """The samples when each has the usual length or lacks its value only; None when one is
-    different.
-    """
+    """The samples if each has the usual length or only lacks its value; None if one differs."""
     places, at = [], start
     while at + 1 < end:
         places.append(at)
@@ -403,9 +395,7 @@ def _sample(answer: bytes, sample: Field) -> tuple[int, float]:
 
 
 _PATH = "/api/v1/read"
-_TOGETHER_BYTES = (
-    32 * 1024 * 1024
-)  # of answers; from then on decoding them together gains nothing and only keeps memory
+_TOGETHER_BYTES = 32 * 1024 * 1024  # of answers; decoding more of them together only takes memory
 _HEADERS = {
     "Content-Type": "application/x-protobuf",
     "Content-Encoding": "snappy",
@@ -464,8 +454,7 @@ class RemoteReadChunks(_RemoteRead):
         try:
             return decoded([chunks for _, chunks in group])
         except Malformed:
-            # a chunk in a frame whose checksum is right; asked for one by one, its answer gets
-            # further attempts, or its error
+            # a chunk in a sound frame: by itself its request gets further attempts, or its error
             return list(super()._stored_all([one for one, _ in group]))
 
     def _read(self, answer: Answer) -> StoredSeries:
@@ -477,8 +466,9 @@ def _chunks(answer: Answer) -> StoredChunks:
 
 
 class RemoteReadSamples(_RemoteRead):
-    """Remote read, SAMPLES: the server holds the whole answer in memory and bounds it (50 million
-    samples by default).
+    """Remote read, SAMPLES: the server holds the whole answer in memory, and bounds it.
+
+    The bound is 50 million samples by default.
     """
 
     name = "remote-read-samples"

@@ -1,5 +1,4 @@
-"""What a decoder hands on: series with all samples that came, unfiltered, one behind the other in
-two long arrays.
+"""Series as a decoder gives them: all samples that came, unfiltered, in two long arrays.
 
 From here on every way of reading is the same: `in_range` keeps what belongs into the range and
 gives each series its share. Labels of replicas and external labels are still there; `identified`
@@ -37,8 +36,8 @@ def identified(
 ) -> list[SeriesSamples]:
     """Return the series under the labels that distinguish them, sorted by these.
 
-    Raises InvalidResource when two series that have samples at the same time differ in nothing but
-    what was parsed off.
+    Raises InvalidResource when two series with samples at the same time differ only in labels that
+    were removed.
     """
     unwanted = {*settings.external_labels, *(["__name__"] if selection.metric else [])}
     replica_labels = frozenset(settings.replica_labels)
@@ -74,18 +73,15 @@ def _merged(
         _joined(labels, [one for _, one in group])
         for _, group in groupby(members, key=lambda one: one[0])
     ]
-    first, *others = sorted(
-        replicas, key=lambda one: -len(one[0])
-    )  # stable: of two as full, the one whose label sorts first
+    # stable: of two as full, the one whose label sorts first
+    first, *others = sorted(replicas, key=lambda one: -len(one[0]))
     for other in others:
         first = _filled(first, other, scrape_interval_ms=scrape_interval_ms)
     return SeriesSamples(labels, *first)
 
 
 def _joined(labels: Mapping[str, str], parts: Sequence[SeriesSamples]) -> tuple[Times, Values]:
-    """Series of one replica that follow each other in time: an external label that changed its
-    value.
-    """
+    """Series of one replica, one after the other in time: an external label changed its value."""
     in_time = sorted(parts, key=lambda one: int(one.times_ms[0]))
     for earlier, later in pairwise(in_time):
         if int(later.times_ms[0]) <= int(earlier.times_ms[-1]):
@@ -98,8 +94,9 @@ def _joined(labels: Mapping[str, str], parts: Sequence[SeriesSamples]) -> tuple[
 def _filled(
     samples: tuple[Times, Values], other: tuple[Times, Values], *, scrape_interval_ms: int
 ) -> tuple[Times, Values]:
-    """These samples, and those of the other that lie in their gaps; before the first and after the
-    last whole intervals must be missing.
+    """These samples, and those of the other that lie in their gaps.
+
+    Before the first and after the last sample whole intervals must be missing.
     """
     times_ms, other_ms = samples[0], other[0]
     interval_ms = (
@@ -148,8 +145,7 @@ class StoredSeries:
 
 
 def in_range(stored: StoredSeries, start_ms: int, end_ms: int) -> list[SeriesSamples]:
-    """The finite samples in [start_ms, end_ms) of each series, in order of time, one for each time;
-    series without any are left out.
+    """The finite samples in [start_ms, end_ms) of each series that has any, in order of time.
 
     NaN, infinities and staleness markers are no amounts. Of two samples at the same time the one
     that came first stays: they differ only where a server lets samples be written over.
@@ -206,9 +202,7 @@ def _shares(
 
 
 class HistoryReader(ABC):
-    """One way of reading a server's history; a `tidegate.rollup.samples.Transport`. One thread at a
-    time may use it.
-    """
+    """A way to read a server's history, a `samples.Transport`; for one thread at a time."""
 
     name: str
     exact = True
@@ -218,19 +212,17 @@ class HistoryReader(ABC):
         self._exchange = exchange or Exchange(settings)
 
     def read(self, selection: Selection, start_ms: int, end_ms: int) -> list[SeriesSamples]:
-        """All samples in [start_ms, end_ms) of the series selected, sorted by labels; nothing is
-        asked for an empty range.
+        """All samples in [start_ms, end_ms) of the selected series, sorted by labels.
 
-        Raises Unreachable when the server does not answer in time; Incomplete when an answer is
-        damaged, partial, too large or of another kind; Unauthorized, NotFound or InvalidResource
-        when the server says so, or when two series cannot be distinguished.
+        An empty range makes no request. Raises Unreachable when the server does not answer in time;
+        Incomplete when an answer is damaged, partial, too large or of another kind; Unauthorized,
+        NotFound or InvalidResource when the server says so, or when two series cannot be
+        distinguished.
         """
         return self.read_all([ReadRequest(selection, start_ms, end_ms)])[0]
 
     def read_all(self, asked: Sequence[ReadRequest]) -> list[list[SeriesSamples]]:
-        """The same for each of these, in their order. Each is a request of its own, with its own
-        deadline and bound on the answer.
-        """
+        """`read` for each of these in order, each a request with its own deadline and bound."""
         stored = self._stored_all([one for one in asked if one.start_ms < one.end_ms])
         return [self._rows(next(stored), one) if one.start_ms < one.end_ms else [] for one in asked]
 
