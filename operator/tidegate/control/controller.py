@@ -236,11 +236,8 @@ class Controller:
         )
 
     def _release_when_restored(self, policy: JsonObject, result: PassResult | None) -> None:
-        address = str(
-            ((policy.get("spec") or {}).get("kafka") or {})
-            .get("zookeeper", {})
-            .get("connect", "ADDRESS")
-        )
+        kafka = (policy.get("spec") or {}).get("kafka") or {}
+        address = str((kafka.get("zookeeper") or {}).get("connect", "ADDRESS"))
         now_seconds = self._context.clock.monotonic()
         farewell = self._deletion.conclude(
             result, policy_key=self._key, address=address, now_seconds=now_seconds

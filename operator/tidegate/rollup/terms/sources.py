@@ -169,7 +169,7 @@ def _from_status(status: Mapping[str, Any]) -> Iterator[tuple[str, RatesByDirect
 # exports them, so series of several Pods follow each other and are read as one.
 
 
-MemberKey = tuple[str, str, Direction]  # tier, member
+MemberKey = tuple[str, str, Direction]  # tier, member, direction
 STATES: Final = tuple(state.value for state in LevelState)
 _DIRECTIONS: Final[Mapping[str, Direction]] = {direction: direction for direction in DIRECTIONS}
 _OTHER_RHYTHM: Final = 0.75  # of an interval: two Prometheus servers scrape at different times
