@@ -27,9 +27,8 @@ def prepare(cluster: str | None = None) -> None:
 
     Raises LabError with what could not be had.
     """
-    from lab.kafka import (
-        record_archives,
-    )  # needs a library, which a bare machine asking for the doctor lacks
+    # needs a library, which a bare machine asking for the doctor lacks
+    from lab.kafka import record_archives
 
     record_archives(kafka_jars())
     unpacked(PROMETHEUS)

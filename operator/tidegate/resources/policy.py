@@ -139,8 +139,7 @@ StaleAction = Literal["Hold", "Release"]
 MetricsPreset = Literal["NodeExporter", "Cadvisor", "JmxExporter", "Custom"]
 BrokerId = Annotated[int, Field(ge=0, le=2**31 - 1)]
 _BLANK = r"[ \t\r\n]*"
-# quoted values may hold braces; \x27 is the single quote, which CEL would take for the end of the
-# text
+# quoted values may hold braces; \x27 is the single quote, which would end the text in CEL
 _BRACES = r"\{(?:[^\x22\x27`{}]|\x22(?:[^\x22\\]|\\.)*\x22|\x27(?:[^\x27\\]|\\.)*\x27|`[^`]*`)*\}"
 _query_check, _query_schema = ruled(
     matching(
@@ -486,9 +485,7 @@ def _ids_are_disjoint(limits: Any) -> bool:
 
 
 def _override_fits(direction: str) -> Rule:
-    """The rule that an override's limit is not above the capacity that it leaves as it is for the
-    others.
-    """
+    """The rule that an override's limit is within the capacity that it leaves as it is."""
     capacity, limit = f"self.{direction}.capacity", f"o.{direction}.limit"
     compared = f"has(o.{direction}) && !has(o.{direction}.capacity) && has({limit})"
 
