@@ -1,6 +1,4 @@
-"""What the parts of the demo share: marks in time, checks of a bound, and an orderly end at
-Ctrl-C.
-"""
+"""What the parts of the demo share: marks in time, checks of a bound, an orderly end at Ctrl-C."""
 
 import signal
 import time
@@ -21,8 +19,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruption:
-    """From its making on, the first signal raises KeyboardInterrupt in the main thread; the others
-    do nothing any more.
+    """Raises KeyboardInterrupt in the main thread at the first signal; later ones do nothing.
 
     A signal that was ignored before (`nohup`) stays ignored.
     """
@@ -36,9 +33,7 @@ class Interruption:
 
     @contextmanager
     def reported(self) -> Iterator[None]:
-        """Say what happens now when the interruption passes here, before whatever is outside is
-        closed; only once.
-        """
+        """Say, only once, what happens when the interruption passes here, before anything is closed."""
         try:
             yield
         except KeyboardInterrupt:
