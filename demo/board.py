@@ -39,7 +39,11 @@ class Snapshot:
 
 
 class Board:
-    """Thread-safe; for views that print lines, marks go to `on_mark` and rates to `on_rates` at once."""
+    """The state of one experiment, for several threads.
+
+    For views that print lines, every mark goes to `on_mark` and every second of rates to `on_rates`
+    at once.
+    """
 
     def __init__(
         self,

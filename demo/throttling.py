@@ -160,7 +160,7 @@ class Stage:
         return wait_until(holds, self.parts.operator, longest_seconds=longest_seconds)
 
     def nic_rate(self, seconds: int) -> float | None:
-        """What the broker's NIC sent in the last seconds, in bytes per second; None = not known yet."""
+        """What the broker's NIC sent in the last seconds, in bytes per second; None = not known."""
         return recent_nic_rate(self.parts.kafka, self._prometheus, seconds=seconds)
 
     def all_full(self, seconds: int) -> bool:

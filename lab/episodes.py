@@ -22,9 +22,8 @@ from lab.prometheus import PrometheusLab
 from lab.quota_watch import FETCH_KEY, PRODUCE_KEY, QuotaWrite
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries, Sample, growth, steady_mean
 
-NIC_MEAN_SECONDS = (
-    2 * SAWTOOTH_SECONDS
-)  # shorter means of a NIC swing with the sawtooth of throttled clients
+# shorter means of a NIC swing with the sawtooth of throttled clients
+NIC_MEAN_SECONDS = 2 * SAWTOOTH_SECONDS
 LONG_MEAN_SECONDS = 36
 LIMIT_SLACK = 0.05
 FULL_SHARE = 0.97

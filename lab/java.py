@@ -19,8 +19,9 @@ from lab.process import Process
 #
 # A broker starts with 2.1 instead of 3.6 processor seconds, and in half the time. A JVM goes on as
 # if there were no archive when it cannot use one: another JVM wrote it, or for other jars.
-# `record_archives` of `lab.kafka` writes them, one for each main class. A program without one of its own starts
-# as it does everywhere: so do Kafka's tools, whose times are measured as what others would wait.
+# `record_archives` of `lab.kafka` writes them, one for each main class. A program without one of
+# its own starts as it does everywhere: so do Kafka's tools, whose times are measured as what others
+# would wait.
 
 
 _NAME = "class-archive"

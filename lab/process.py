@@ -1,8 +1,8 @@
 """Processes of the lab: each with its own log and process group, never outliving the lab.
 
 Three nets, each for what the one before it cannot catch: `Process.stop` (a context manager ends),
-atexit (somebody forgot), and the kernel's parent-death signal (this interpreter was killed). Nothing
-here knows what the processes do.
+atexit (somebody forgot), and the kernel's parent-death signal (this interpreter was killed).
+Nothing here knows what the processes do.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Each is a part of the one binary `kube`. Left to itself it has no node, no scheduler and no Pods:
 what it offers is what an operator sees of a cluster (schemas, CEL, RBAC, watches, garbage
-collection, namespace deletion), on loopback and without root. `node` gives it a node. Its
-state lives in one directory and is deleted at the end.
+collection, namespace deletion), on loopback and without root. `node` gives it a node. Its state
+lives in one directory and is deleted at the end.
 """
 
 from __future__ import annotations

@@ -73,7 +73,10 @@ class QuotaStore(Protocol):
         ...
 
     def read(self, entities: Iterable[Entity]) -> Mapping[Entity, StoredQuota]:
-        """Read exactly these entities, with their ledger records."""
+        """Read these entities with their ledger records.
+
+        The answer has exactly these keys, or the call raises.
+        """
         ...
 
     def read_everything(self) -> Mapping[Entity, StoredQuota]:

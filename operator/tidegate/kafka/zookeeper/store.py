@@ -94,7 +94,7 @@ class ZooKeeperQuotaStore:
         return read_cluster(self._tree).facts
 
     def claim(self, policy_key: str, policy_uid: str) -> None:
-        """See QuotaStore. A claim of our policy with another uid is of a former one: taken over."""
+        """See QuotaStore. Takes over a claim of the same policy under a former uid."""
         ours = Claim(policy_key, policy_uid)
         for _ in range(_CLAIM_ATTEMPTS):
             (node,) = self._tree.read([CLAIM_PATH])
