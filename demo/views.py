@@ -1,8 +1,8 @@
 """The experiments on a terminal while they run, and the table of all bounds at the end.
 
-They are a live frame or plain lines. Only drawing; everything shown comes from the board. A frame
-never has more lines or columns than the terminal. Both experiments are drawn by one `View`: what
-differs is the table's rows and one line below it.
+They are shown in a live frame or as plain lines. Only drawing; everything shown comes from the
+board. A frame never has more lines or columns than the terminal. Both experiments are drawn by one
+`View`: what differs is the table's rows and one line below it.
 """
 
 import time

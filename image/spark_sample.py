@@ -1,9 +1,9 @@
 """A small Spark job that goes the ways of a rollup.
 
-Python workers that write and read Parquet, a join, sums, sketches, rows to workers. Run inside the
-image by `smoke`, which wants to know whether it works and how soon; the build runs it, too, and
-keeps a record of the classes that it loads. Arguments: Spark's master, a directory that can be
-written to, Java's options.
+It has Python workers that write and read Parquet, a join, sums, sketches, rows to workers. Run
+inside the image by `smoke`, which wants to know whether it works and how soon; the build runs it,
+too, and keeps a record of the classes that it loads. Arguments: Spark's master, a directory that
+can be written to, Java's options.
 """
 
 from __future__ import annotations

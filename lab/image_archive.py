@@ -64,9 +64,9 @@ def write_layer(tree: Path, out: Path) -> None:
 def write_archive(out: Path, name: str, layers: Sequence[Path], config: ImageConfig) -> str:
     """Write an image to the docker-archive `out`.
 
-    `name` is `repository:tag`. `layers` come lowest first. `layers` are files that `write_layer`
-    made. Returns the digest of the image's configuration, `sha256:...`: the image ID that engines
-    show, which changes with any byte of any layer.
+    `name` is `repository:tag`. `layers`, the lowest first, are files that `write_layer` made.
+    Returns the digest of the image's configuration, `sha256:...`: the image ID that engines show,
+    which changes with any byte of any layer.
     """
     digests = [sha256(layer) for layer in layers]
     described = _canonical(_description(config, digests))

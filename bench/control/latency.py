@@ -1,6 +1,6 @@
 """How long the whole operator takes, what it costs at rest, and its peers.
 
-It takes many contracts at once, one changed contract, a killed broker. Ends are taken from
+Measured are many contracts at once, one changed contract, and a killed broker. Ends are taken from
 ZooKeeper's own modification times where it has them, in whole milliseconds.
 """
 

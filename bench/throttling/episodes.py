@@ -1,10 +1,10 @@
 """What a step of ours costs a client, on a real broker.
 
-Silences, the way within the limit, rates at rest and the way back. Produce and consume, one
-connection and six, the ladder and drain-then-set. Where fetch is throttled, a small Java producer
-of L3's user writes beside its consumers: it has another quota and must notice nothing. `python -m
-bench.throttling.episodes` draws docs/measurements/episodes.svg out of the seconds that are kept
-there, ladder beside Drain.
+Measured are silences, the way within the limit, rates at rest and the way back. Produce and
+consume, one connection and six, the ladder and drain-then-set. Where fetch is throttled, a small
+Java producer of L3's user writes beside its consumers: it has another quota and must notice
+nothing. `python -m bench.throttling.episodes` draws docs/measurements/episodes.svg out of the
+seconds that are kept there, ladder beside Drain.
 """
 
 import csv

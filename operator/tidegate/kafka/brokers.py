@@ -303,8 +303,8 @@ class KafkaTopology:
     def quota_callbacks(self) -> Mapping[int, str]:
         """Broker id -> class name, for brokers whose quotas a plugin has replaced.
 
-        They ignore what is written. Each broker is asked once while it stays in the cluster; one
-        that does not answer now is left out and asked again next time.
+        Such brokers ignore what is written. Each broker is asked once while it stays in the
+        cluster; one that does not answer now is left out and asked again next time.
         """
         brokers = {broker.node_id: broker for broker in self._metadata([]).brokers}
         known = {

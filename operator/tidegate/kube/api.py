@@ -1,6 +1,6 @@
 """The protocol of Kubernetes for the control pass.
 
-The real client and the double of the tests implement it; The contract tests in
+The real client and the double of the tests implement it. The contract tests in
 `tests/contract/kubernetes_contract.py` state it in full. Objects are JSON documents here;
 `resources/` has the models of their fields. kopf watches.
 """

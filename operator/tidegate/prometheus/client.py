@@ -1,7 +1,7 @@
 """One query to Prometheus within limits of time and size.
 
-Few repeats, warnings that are not lost, samples passed on as they arrive. Failures are raised as
-tidegate.errors.
+There are few repeats, warnings are not lost, samples are passed on as they arrive. Failures are
+raised as tidegate.errors.
 """
 
 import json

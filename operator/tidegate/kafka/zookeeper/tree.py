@@ -1,4 +1,4 @@
-"""The interface of a tree of znodes: reads in bulk, writes by comparing transactions only.
+"""The interface of a tree of znodes: reads in bulk, and writes by transactions only.
 
 A transaction compares versions first. ZooKeeper (`session`) and the in-memory tree of the tests
 implement it. All paths are below the chroot.
