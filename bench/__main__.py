@@ -1,9 +1,8 @@
-"""`python -m bench` measures every part and writes docs/benchmarks.md; `python -m bench cold-1000`
-measures one part again.
+"""`python -m bench` measures every part and writes docs/benchmarks.md.
 
-The page is made of the newest figures of each part (bench/measured, which is committed), so a part
-that was measured alone replaces its rows only. Exit code 1 when a bound was missed, 2 for a part
-that does not exist.
+`python -m bench cold-1000` measures one part again. The page is made of the newest figures of each
+part (bench/measured, which is committed), so a part that was measured alone replaces its rows only.
+Exit code 1 when a bound was missed, 2 for a part that does not exist.
 """
 
 import argparse
@@ -102,8 +101,9 @@ def _measure(name: str, records: Records) -> bool:
 
 
 def _cold(entities: int, brokers: int, runs: int = 3, most_runs: int = 8) -> list[Figure]:
-    """The median of `runs` runs. One from which the machine's host took a good part of the
-    processors says nothing, and is made again.
+    """The median of `runs` runs from which the machine's host took little.
+
+    One from which it took a good part of the processors says nothing, and is made again.
     """
     measured: list[tuple[float, list[Figure]]] = []
     while (

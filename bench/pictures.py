@@ -1,5 +1,6 @@
-"""Pictures of benchmarks as SVG files, drawn by matplotlib: small multiples with shared axes, which
-the reports do not need.
+"""Pictures of benchmarks as SVG files, drawn by matplotlib: small multiples with shared axes.
+
+The reports do not need matplotlib.
 """
 
 import io

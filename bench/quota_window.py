@@ -74,9 +74,7 @@ class NicCounters:
         self._thread.join()
 
     def carried_in(self, unix_seconds: Sequence[int]) -> list[Carried]:
-        """The bytes of each of these seconds, which must have been watched from their beginning to
-        their end.
-        """
+        """The bytes of each of these seconds, which must have been watched from begin to end."""
         egress, ingress = ByteSeries(self._egress), ByteSeries(self._ingress)
         return [
             Carried(round(egress.mean(second, 1)), round(ingress.mean(second, 1)))
@@ -116,10 +114,8 @@ _WIDE_PARTITIONS = 8
 _FILLED_BYTES = _WIDE_PARTITIONS * 40 * _MB  # read round and round; it stays in the page cache
 _LITTLE_RETENTION = {"retention.bytes": str(32 << 20), "segment.bytes": str(16 << 20)}
 _LONGEST_RUN_SECONDS = 400  # a run ends its clients itself; this bounds them if it cannot
-_WAITS_MUTES_OUT = (
-    "socket.timeout.ms",
-    "300000",
-)  # librdkafka connects anew after a minute and escapes; Java clients wait
+# librdkafka connects anew after a minute and escapes; Java clients wait
+_WAITS_MUTES_OUT = ("socket.timeout.ms", "300000")
 _CONSUMER = (
     _WAITS_MUTES_OUT,
     ("queued.max.messages.kbytes", "65536"),
@@ -168,8 +164,9 @@ CLIENTS = tuple(Client(kind, quota) for kind in Kind for quota in _QUOTAS)
 
 
 def make_topics(kafka: KafkaLab) -> None:
-    """One topic full of what consumers read, written without login, so under no quota; one that
-    keeps little of what producers write.
+    """Make a topic full of what consumers read, and one that keeps little of what is written.
+
+    The first is filled without login, so under no quota.
     """
     kafka.create_topic(_READ, [[_BROKER]] * _WIDE_PARTITIONS)
     kafka.create_topic(_WRITTEN, [[_BROKER]] * len(_QUOTAS), config=_LITTLE_RETENTION)
@@ -225,8 +222,9 @@ QUOTA_SHARE = {
 
 @dataclass(frozen=True, slots=True)
 class Second:
-    """One second of the run with `window` samples; `second` counts from its start. All amounts in
-    bytes.
+    """One second of the run with `window` samples; all amounts in bytes.
+
+    `second` counts from its start.
     """
 
     window: int
@@ -375,8 +373,9 @@ class _Quotas:
     zookeeper: KazooClient
 
     def set(self, *, share: float) -> None:
-        """Give every client this share of its quota, in one transaction, and return when the broker
-        obeys.
+        """Give every client this share of its quota, and return when the broker obeys.
+
+        All quotas are written in one transaction.
         """
         since, transaction = self.kafka.log_positions(), self.zookeeper.transaction()
         for client in CLIENTS:
@@ -460,8 +459,9 @@ def _rows(
     clients: Mapping[Client, LoadClient],
     nic: NicCounters | None,
 ) -> list[Second]:
-    """Without a NIC of its own (that needs root), the broker's traffic is what its clients
-    moved.
+    """The rows of these seconds.
+
+    Without a NIC of its own (that needs root), the broker's traffic is what its clients moved.
     """
     moved = {
         client: {row.unix_seconds: row.moved_bytes for row in load.rows()}
@@ -497,8 +497,9 @@ CUTS = (Phase.HALF, Phase.FIFTH)
 
 
 def share_percent(rows: Sequence[Second], client: Client) -> float:
-    """The client's steady mean as a share of its quota, in percent; whole sawteeth count alike
-    wherever the minute begins.
+    """The client's steady mean as a share of its quota, in percent.
+
+    Whole sawteeth count alike wherever the minute begins.
     """
     steady = of_phase(rows, Phase.STEADY)
     begin = steady[0].second
@@ -509,8 +510,9 @@ def share_percent(rows: Sequence[Second], client: Client) -> float:
 
 
 def peak(carried: Sequence[int]) -> float:
-    """The highest second over the mean second; ValueError without seconds, ZeroDivisionError where
-    nothing was carried.
+    """The highest second over the mean second.
+
+    Raises ValueError without seconds, ZeroDivisionError where nothing was carried.
     """
     return max(carried) / mean(carried)
 
@@ -526,8 +528,9 @@ def ingress_peak(rows: Sequence[Second]) -> float:
 
 
 def silence_seconds(rows: Sequence[Second], client: Client, phase: Phase) -> int:
-    """The longest run of seconds without a byte that reaches into the phase; seconds before the
-    phase count as the client felt them.
+    """The longest run of seconds without a byte that reaches into the phase.
+
+    Seconds before the phase count as the client felt them.
     """
     longest = run = 0
     for row in rows:

@@ -53,8 +53,9 @@ class Cost:
 
 @dataclass(slots=True)
 class _Watch:
-    """What was seen of a tree of processes so far; one that ends between two looks loses what it
-    did since the last.
+    """What was seen of a tree of processes so far.
+
+    A process that ends between two looks loses what it did since the last.
     """
 
     peak_bytes: int = 0
@@ -77,8 +78,10 @@ def cost_of(
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
 ) -> Cost:
-    """Run it to its end. Raises RuntimeError, with what it said last, when it fails, and
-    TimeoutExpired when it takes longer.
+    """Run it to its end.
+
+    Raises RuntimeError, with what it said last, when it fails, and TimeoutExpired when it takes
+    longer.
     """
     started, watch = time.monotonic(), _Watch()
     with subprocess.Popen(
@@ -125,9 +128,7 @@ def _end(root: psutil.Process) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """`value` was measured in `unit`; it keeps the bound when it is at most `bound`. None = no
-    bound.
-    """
+    """`value` was measured in `unit`, with `bound` the most that keeps it; None = no bound."""
 
     name: str
     value: float
@@ -147,8 +148,9 @@ class Figure:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that at least `percent` of all values do not exceed; ValueError without
-    values.
+    """The smallest value that at least `percent` of all values do not exceed.
+
+    Raises ValueError without values.
     """
     if not values:
         raise ValueError("a percentile needs at least one value")
@@ -157,8 +159,9 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def median_of(figures: Sequence[Figure]) -> Figure:
-    """One figure for several measurements of the same, at least one: their median, with the best
-    and the worst beside it.
+    """The median of several measurements of the same, with the best and the worst beside it.
+
+    At least one is needed.
     """
     values = sorted(figure.value for figure in figures)
     first = figures[0]
@@ -177,9 +180,10 @@ def median_of(figures: Sequence[Figure]) -> Figure:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The figures of one part: when they were taken and on what machine, its load average (1 min)
-    just before, and how much of the processors' time the machine's host gave to others meanwhile
-    (None = not noted).
+    """The figures of one part, and when and on what machine they were taken.
+
+    `load` is the machine's load average (1 min) just before; `stolen_percent` is how much of the
+    processors' time its host gave to others meanwhile (None = not noted).
     """
 
     part: str
@@ -248,8 +252,9 @@ Machine = tuple[tuple[str, str], ...]
 
 
 def page(sections: Mapping[str, Sequence[Record]]) -> str:
-    """The page as Markdown: the records of each section under its title, none where it has none,
-    and the machines of all of them.
+    """The page as Markdown: the records of each section, and the machines of all of them.
+
+    A section without records is left out.
     """
     letters = dict(
         zip(
@@ -322,8 +327,9 @@ _MOST_RUNS = 4
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The figures of one run; `keep` writes down what they were taken from, and is called for the
-    run that counts.
+    """The figures of one run.
+
+    `keep` writes down what they were taken from, and is called for the run that counts.
     """
 
     figures: list[Figure]
@@ -333,8 +339,9 @@ class Measured:
 def quiet(
     measure: Callable[[], Measured], *, times: Callable[[], ProcessorTimes] = ProcessorTimes.now
 ) -> list[Figure]:
-    """The figures of the first run from which the host took little; after four, those of the run
-    from which it took least.
+    """The figures of the first run from which the host took little.
+
+    After four, those of the run from which it took least.
     """
     runs: list[tuple[float, Measured]] = []
     while len(runs) < _MOST_RUNS and not any(stolen <= _STOLEN_PERCENT for stolen, _ in runs):

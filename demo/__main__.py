@@ -1,6 +1,6 @@
-"""`python -m demo`: sets everything up, plays the three experiments, rolls their usage up, writes
-the reports, takes everything away again.
+"""`python -m demo`: plays the three experiments and writes their reports.
 
+It sets everything up, rolls the usage of the experiments up, and takes everything away again.
 Environment: DEMO=quick for the short one. Exit codes: 0 every bound kept, 1 a bound missed or a
 part failed, 2 an unknown DEMO, 130 interrupted. Outputs: out/demo/report.html, summary.json,
 operator.log, audit.jsonl (see `tidegate audit`), usage-tables/ (see `tidegate rollup show`) and
@@ -141,9 +141,7 @@ def run(console: Console, length: Length, *, interruption: Interruption) -> Outc
 def _failover(
     console: Console, parts: Parts, *, scale: Scale, windows: Windows, interruption: Interruption
 ) -> Outcome:
-    """Experiment 1; the outcome still lacks the other two and what does not change during the
-    run.
-    """
+    """Experiment 1; the outcome still lacks the other two and `surroundings`."""
     board, live = watched_board(console, failover_view(scale.contract_bytes_per_second))
     connect = parts.kafka.zookeeper_connect
     with ExitStack() as stack:

@@ -1,8 +1,7 @@
-"""The state of the running experiment, for whoever watches: what live view and plain lines show. It
-draws nothing and decides nothing.
+"""The state of the running experiment: what the live view and plain lines show.
 
-The experiment, the ZooKeeper watches and the readers of Kubernetes write to it from their own
-threads.
+It draws nothing and decides nothing. The experiment, the ZooKeeper watches and the readers of
+Kubernetes write to it from their own threads.
 """
 
 import threading
@@ -40,8 +39,10 @@ class Snapshot:
 
 
 class Board:
-    """Thread-safe; every mark also goes to `on_mark` at once, every second of rates to `on_rates`,
-    for views that print lines.
+    """The state of one experiment, for several threads.
+
+    For views that print lines, every mark goes to `on_mark` and every second of rates to `on_rates`
+    at once.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
-"""What one playing of experiments 2 and 3 leaves behind, by Tidegate or by the published cliff, and
-the bounds that it has to keep.
+"""What one playing of experiments 2 and 3 leaves behind, and the bounds that it has to keep.
+
+It is played by Tidegate or by the published cliff.
 """
 
 import time
@@ -31,9 +32,7 @@ class TierStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Playing(Episode):
-    """One playing: also what the policy's status showed of the tiers, and what the whole machine
-    did meanwhile.
-    """
+    """One playing: also the tiers' states in the policy's status, and the whole machine's load."""
 
     began_seconds: float
     tiers: tuple[TierStep, ...]
@@ -114,8 +113,9 @@ def _raised(episode: Playing) -> Iterator[Check]:
 
 
 def _rest_check(episode: Playing, business: Business) -> Check:
-    """A tier at rest gets its quota: the throttled rate, or a higher one where the broker was
-    within its limit before that was reached.
+    """A tier at rest gets its quota.
+
+    That is the throttled rate, or a higher one where the broker was within its limit before.
     """
     expected = episode.expected_at_rest(business.level) / 1e6
     throttled = (business.throttled or 0) / 1e6
@@ -148,9 +148,11 @@ def _share_check(about: str, name: str, share: float) -> Check:
 
 @dataclass(frozen=True, slots=True)
 class ThrottlingOutcome:
-    """One run of experiments 2 and 3, for report and summary. `cliff` is None where the published
-    way was not played; `nic_source` is where the NIC's bytes come from, in words. `left_out` is an
-    earlier playing that missed a bound while the machine's host took its processors.
+    """One run of experiments 2 and 3, for report and summary.
+
+    `cliff` is None where the published way was not played; `nic_source` is where the NIC's bytes
+    come from, in words. `left_out` is an earlier playing that missed a bound while the machine's
+    host took its processors.
     """
 
     length: ThrottlingLength
@@ -168,17 +170,17 @@ class ThrottlingOutcome:
         return all(check.kept for check in self.checks())
 
 
-# The same share from which the benchmarks measure again. One connection feels a stolen tenth, and
-# L0 may lack three hundredths.
+# The benchmarks measure again from the same share on. One connection feels a stolen tenth, and L0
+# may lack three hundredths.
 _STOLEN_PERCENT = 12.0
 
 
 def played(
     play: Callable[[str], Playing], *, mark: Callable[[float, MarkKind, str], None]
 ) -> tuple[Playing, Playing | None]:
-    """The playing that counts, and one that was left out because it missed a bound while the
-    machine's host gave its processors to others.
+    """The playing that counts, and one that was left out.
 
+    One is left out that missed a bound while the machine's host gave its processors to others.
     `play` gets a name for the files of each playing; a second one always counts.
     """
     first = play("tidegate")

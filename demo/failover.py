@@ -1,7 +1,7 @@
-"""Plays experiment 1: takes each phase's steps, lets it settle, measures it. It judges nothing and
-draws nothing.
+"""Plays experiment 1: takes each phase's steps, lets it settle, measures it.
 
-The order is fixed by `script`; what is started and stopped is in `parts`.
+It judges nothing and draws nothing. The order is fixed by `script`; what is started and stopped is
+in `parts`.
 """
 
 import json
@@ -87,9 +87,9 @@ def producers(
 
 
 def carried_without_quota(kafka: KafkaLab, enough_bytes_per_second: float) -> float:
-    """The most that all producers together delivered within four seconds when each offered 30 MB/s
-    and nothing limited them, in bytes per second. It ends as soon as that is enough, or after half
-    a minute.
+    """The most that all producers together delivered in 4 s without a quota, in bytes per second.
+
+    Each offers 30 MB/s. It ends as soon as that is enough, or after half a minute.
     """
     most = 0.0
     with producers(kafka, TRIAL_BYTES_PER_SECOND, seconds=_TRIAL_SECONDS) as trial:
@@ -231,8 +231,9 @@ class Play:
             self._refuse_dead_operator()
 
     def _await_quota(self, phase: Phase) -> None:
-        """Wait for the quota that the regime should bring; when it does not come, the phase is
-        measured all the same and misses.
+        """Wait for the quota that the regime should bring.
+
+        When it does not come, the phase is measured all the same and misses.
         """
         quota = quota_of(phase, self._scale.contract_bytes_per_second)
         self._board.show_activity(phase.title, f"waiting for the quota of {quota / 1e6:g} MB/s")

@@ -1,7 +1,6 @@
-"""What a run of the demo leaves behind: phases, marks in time, every bound with its verdict. Report
-and summary read only this.
+"""What a run of the demo leaves behind: phases, marks in time, every bound with its verdict.
 
-Times are seconds since the epoch; rates are bytes per second.
+Report and summary read only this. Times are seconds since the epoch; rates are bytes per second.
 """
 
 from collections.abc import Mapping
@@ -17,9 +16,9 @@ from lab.rates import ByteSeries
 
 @dataclass(frozen=True, slots=True)
 class PhaseResult:
-    """One measured phase. `by_partition` holds steady means; `quota` what stood in ZooKeeper at its
-    end (None = no quota).
+    """One measured phase.
 
+    `by_partition` holds steady means; `quota` what stood in ZooKeeper at its end (None = no quota).
     `counted_by_brokers` is the total as the brokers themselves counted it, read through Prometheus;
     None when it gave no answer. `processor` is what the whole machine did while it was measured.
     """
@@ -54,8 +53,9 @@ class PhaseResult:
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """One failure under Tidegate: the kill, ZooKeeper's own times of the new leader and of the
-    corrected quota (None = never came).
+    """One failure under Tidegate: the kill, the election, the corrected quota.
+
+    The last two are ZooKeeper's own times; None = never came.
     """
 
     killed_at_seconds: float
@@ -74,11 +74,11 @@ class Reaction:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The whole run. `surroundings` describes machine and parts as label and text, in the order in
-    which they are shown.
+    """The whole run.
 
-    `throttling` is what experiments 2 and 3 left, `usage` is read from the tables made at the end,
-    the rest is of experiment 1; None where they were not played.
+    `surroundings` describes machine and parts as label and text, in the order in which they are
+    shown. `throttling` is what experiments 2 and 3 left, `usage` is read from the tables made at
+    the end, the rest is of experiment 1; None where they were not played.
     """
 
     scale: Scale

@@ -1,5 +1,4 @@
-"""The parts that the experiments run on, started part by part with its progress shown, and taken
-away again at any end.
+"""The parts that the experiments run on, started one by one and taken away at any end.
 
 ZooKeeper, three brokers, Prometheus and the Kubernetes API come from the lab; the operator is a
 process of its own, started as a user would start it. Kubernetes and the operator start beside
@@ -40,8 +39,7 @@ T = TypeVar("T")
 
 
 class Beside(Generic[T]):
-    """A context manager around another: entering it returns at once, `ready` waits until the other
-    is open.
+    """A context manager around another: entering returns at once, `ready` waits for the other.
 
     Leaving it first waits until the other is open or has failed, because something half open cannot
     be closed.
@@ -78,8 +76,9 @@ NAMESPACE = "streaming"
 
 
 def declared_resources(kafka: KafkaLab, contract_bytes_per_second: int) -> str:
-    """The examples as YAML documents for `kubectl apply -f -`; only addresses and alice's contract
-    differ from the files.
+    """The examples as YAML documents for `kubectl apply -f -`.
+
+    Only addresses and alice's contract differ from the files.
     """
     documents = [document for name in _FILES for document in _documents(EXAMPLES / name)]
     for document in documents:
@@ -118,9 +117,7 @@ def create_topic(kafka: KafkaLab, assignment: tuple[tuple[int, ...], ...]) -> No
 
 
 def set_fixed_quota(kafka: KafkaLab, user: str, *, key: str, bytes_per_second: int) -> None:
-    """Kafka's own quota for the user (`key` as Kafka names it), with Kafka's own command
-    (kafka-configs).
-    """
+    """Set Kafka's own quota for the user with kafka-configs; `key` is Kafka's name of it."""
     entity = ("--entity-type", "users", "--entity-name", user)
     with start_java(
         "kafka-configs",
@@ -142,8 +139,9 @@ def set_fixed_quota(kafka: KafkaLab, user: str, *, key: str, bytes_per_second: i
 
 
 def revive(kafka: KafkaLab, broker: int) -> None:
-    """Start a killed broker, and give every partition back to the broker that should lead it as
-    soon as that one has caught up.
+    """Start a killed broker and give every partition back to its preferred leader.
+
+    That happens as soon as the broker has caught up.
     """
     kafka.broker(broker).start()
     kafka.restore_preferred_leaders(TOPIC)
@@ -192,8 +190,9 @@ _NEEDED = ("linux", "util-linux", "java", "maven", "go", "apt", "disk")
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The running parts; Prometheus may still be starting, since it is not needed before the first
-    measurement.
+    """The running parts; Prometheus may still be starting.
+
+    It is not needed before the first measurement.
     """
 
     kafka: KafkaLab

@@ -51,8 +51,9 @@ def _megabytes(rate: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Strip:
-    """A part of a plot with a time axis: seconds along x, another quantity along y, from `top` to
-    `bottom`.
+    """A part of a plot with a time axis: seconds along x, another quantity along y.
+
+    It reaches from `top` to `bottom`.
     """
 
     across: Scale
@@ -84,9 +85,7 @@ class _Strip:
         begin: float | None = None,
         end: float | None = None,
     ) -> Markup:
-        """A horizontal line from `begin` to `end`, or from edge to edge, with its name at the
-        right.
-        """
+        """A horizontal line from `begin` to `end`, or edge to edge, with its name at the right."""
         left, right = (
             self.across.at(edge) if edge is not None else side
             for edge, side in ((begin, _LEFT), (end, _RIGHT))
@@ -260,8 +259,9 @@ def _run_scale(outcome: Outcome) -> Scale:
 def _moving_means(
     outcome: Outcome, series: Sequence[ByteSeries]
 ) -> tuple[list[float], list[float]]:
-    """Means of the last 12 seconds in MB/s, twice a second, over the whole run; times in seconds
-    since its start.
+    """Times in seconds since the run's start, and means of the last 12 s before each in MB/s.
+
+    They are taken twice a second, over the whole run.
     """
     start, end = _span(outcome)
     count = int((end - start - SAWTOOTH_SECONDS) * 2)
@@ -275,8 +275,9 @@ def _moving_means(
 
 
 def _regimes(outcome: Outcome, strip: _Strip, *, names_at: float | None) -> Iterator[Markup]:
-    """A background from when to when each regime decided the quota; a regime's phases follow each
-    other.
+    """A background for the time in which each regime decided the quota.
+
+    A regime's phases follow each other.
     """
     start, end = _span(outcome)
     begins: dict[Regime, float] = {}
@@ -321,8 +322,9 @@ def _shown_marks(outcome: Outcome) -> list[Mark]:
 
 
 def _mark_names(outcome: Outcome, strip: _Strip, marks: Sequence[Mark]) -> Iterator[Markup]:
-    """The name of each line above it; of quota writes close together (a lowering in steps) only the
-    last is named.
+    """The name of each line above it.
+
+    Of quota writes close together (a lowering in steps) only the last is named.
     """
     start, end = _span(outcome)
     names = {MarkKind.KILL: f"broker {VICTIM} killed", MarkKind.RETURN: "back"}
@@ -397,8 +399,9 @@ _STATES = ("Contract", "Stepping", "Throttled", "Relaxing")
 
 
 def _rates(episode: Playing, strip: _Strip, since: _Since) -> Iterator[Markup]:
-    """Tiers stacked as 12-second means, the NIC's single seconds and 24-second means over them, and
-    the limit while it is low.
+    """Tiers stacked as 12-second means, the NIC over them, and the limit while it is low.
+
+    The NIC is drawn in single seconds and as 24-second means.
     """
     times = range(int(episode.began_seconds) + 1, int(episode.ended_seconds) + 1)
     shown = [since(time) for time in times]

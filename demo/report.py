@@ -1,7 +1,7 @@
-"""The demo's report: one HTML file that needs no network, with what was played, plots, every bound,
-and the machine.
+"""The demo's report: one HTML file with what was played, plots, bounds, and the machine.
 
-It computes nothing but sums and differences of measured figures. The templates have its text.
+It needs no network. It computes nothing but sums and differences of measured figures. The templates
+have its text.
 """
 
 from collections.abc import Callable, Iterator
@@ -182,9 +182,7 @@ def _nic_at_rest(episode: Playing) -> str:
 
 
 def _steps(throttling: ThrottlingOutcome) -> Iterator[tuple[float, str, str]]:
-    """When, by whom, what: Tidegate's writes and tier states first, then the administrator's
-    writes.
-    """
+    """When, by whom, what: Tidegate's writes and tier states, then the administrator's writes."""
     for actor, episode in (
         ("Tidegate", throttling.tidegate),
         ("the published way", throttling.cliff),

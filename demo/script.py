@@ -1,5 +1,4 @@
-"""The three experiments as data: what is played in which order, for how long, at which rates, and
-what the arithmetic expects of it.
+"""The three experiments as data: order, times, rates, and what the arithmetic expects.
 
 Experiment 1: broker 3 is killed. A native Kafka quota is one number that every broker applies to
 its own traffic. So a broker lets through `min(quota, offered rate x partitions it leads)`, and that
@@ -52,9 +51,9 @@ class Regime(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One stretch of the experiment: `preparation` still happens under the regime before, `steps`
-    begin this one's.
+    """One stretch of the experiment.
 
+    `preparation` still happens under the regime before, `steps` begin this one's.
     `quota_in_contracts` is the native quota expected in it, as a multiple of the contract.
     """
 
@@ -104,8 +103,9 @@ PHASES = (FIXED_BEFORE, FIXED_KILLED, MAX_BEFORE, MAX_KILLED, MEAN_KILLED)
 
 
 def played_phases(*, with_second_before: bool) -> tuple[Phase, ...]:
-    """The phases in order. Without the second look at three brokers, its steps are taken and the
-    broker is killed at once.
+    """The phases in order.
+
+    Without the second look at three brokers, its steps are taken and the broker is killed at once.
     """
     if with_second_before:
         return PHASES
@@ -116,19 +116,17 @@ def played_phases(*, with_second_before: bool) -> tuple[Phase, ...]:
 
 
 def quota_of(phase: Phase, contract_bytes_per_second: int) -> int:
-    """The native quota that should be in force in the phase, in bytes per second on every
-    broker.
-    """
+    """The native quota expected in the phase, in bytes per second on every broker."""
     return round(phase.quota_in_contracts * contract_bytes_per_second)
 
 
 def expected_by_broker(
     leaders: Mapping[int, int], quota_bytes_per_second: int, *, offered_bytes_per_second: int
 ) -> dict[int, int]:
-    """What every leading broker should let through, in bytes per second: its quota, or what is
-    offered to it if that is less.
+    """What every leading broker should let through, in bytes per second.
 
-    `leaders` maps partitions to brokers; a broker that leads nothing is absent from the answer.
+    That is its quota, or what is offered to it if that is less. `leaders` maps partitions to
+    brokers; a broker that leads nothing is absent from the answer.
     """
     partitions = Counter(leaders.values())
     return {
@@ -198,8 +196,9 @@ WANTED = sum(business.demand for business in BUSINESSES)
 
 
 def cliff_mute_seconds(business: Business) -> float:
-    """How long Kafka mutes it when its quota drops to the throttled rate in one write: window x
-    (rate / quota - 1); 0 without.
+    """How long Kafka mutes it when its quota drops to the throttled rate in one write.
+
+    Window x (rate / quota - 1), with the window of 11 s; 0 for a business that is never throttled.
     """
     return 0.0 if business.throttled is None else 11 * (business.demand / business.throttled - 1)
 
@@ -216,9 +215,7 @@ _OFFERED_IN_CONTRACTS = 2.5
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How long a phase settles before it is measured, and how long it is measured: whole sawteeth
-    of the throttle.
-    """
+    """How long a phase settles, and is then measured, in whole sawteeth of the throttle."""
 
     settle_seconds: int
     measure_seconds: int
@@ -227,8 +224,9 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """One of the two lengths of the demo: the times of its experiments, and whether the machine is
-    tried for the contract it can carry.
+    """One of the two lengths of the demo: the times of its experiments.
+
+    `tries_machine`: the machine is tried for the contract it can carry.
     """
 
     windows: Windows
@@ -253,9 +251,7 @@ LENGTHS = {
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The contract per partition and what each producer offers, in bytes per second, with the
-    reason for the choice.
-    """
+    """The contract per partition in bytes per second, with the reason for the choice."""
 
     contract_bytes_per_second: int
     reason: str
@@ -275,9 +271,7 @@ QUICK_SCALE = Scale(
 def scale_for(
     carried_bytes_per_second: float, *, tried_bytes_per_second: float, cores: int
 ) -> Scale:
-    """The full contract where the machine carried enough without any quota; the small one on weak
-    machines.
-    """
+    """The full contract where the machine carried enough without any quota, else the small one."""
     carried = (
         f"without any quota this machine ({cores} cores) carried "
         f"{carried_bytes_per_second / 1e6:.0f} "

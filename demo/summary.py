@@ -1,6 +1,4 @@
-"""The run as JSON for programs: the figures of the report, rates in bytes per second, times in
-seconds.
-"""
+"""The run as JSON for programs: the report's figures, rates in bytes/s, times in seconds."""
 
 from dataclasses import asdict
 from typing import Any
@@ -11,8 +9,8 @@ from demo.script import BUSINESSES, CONTRACT, LIMIT
 from demo.usage_outcome import StoredUsage, UsageOutcome, Witnesses
 from demo.words import Check
 
-# Experiments 2 and 3 as JSON for programs: the same figures as the report, rates in bytes per
-# second, times in seconds.
+# Experiments 2 and 3 as JSON for programs: the report's figures, rates in bytes/s, times in
+# seconds.
 
 
 def throttling_summary(throttling: ThrottlingOutcome) -> dict[str, Any]:
@@ -73,8 +71,7 @@ def _level(episode: Playing, level: str) -> dict[str, Any]:
     }
 
 
-# The demo's usage as JSON for programs: what the tables say and what the witnesses say, in bytes
-# and seconds.
+# The demo's usage as JSON for programs: what tables and witnesses say, in bytes and seconds.
 
 
 def usage_summary(usage: UsageOutcome) -> dict[str, Any]:

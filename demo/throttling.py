@@ -1,5 +1,6 @@
-"""Plays experiments 2 and 3: the broker's limit is lowered, tiers go down, it is raised, all
-return; by Tidegate, then the published way.
+"""Plays experiments 2 and 3: the broker's limit drops and rises, tiers go down and return.
+
+First by Tidegate, then the published way.
 
 It judges nothing.
 """
@@ -83,8 +84,9 @@ class Times:
 
 
 class Stage:
-    """One playing: fresh consumers, the watches that record what happens to them, and waiting. It
-    writes no quota.
+    """One playing: fresh consumers, the watches that record them, and waiting.
+
+    It writes no quota.
 
     A context manager, because its consumers and watches must end with it. `run` makes the names of
     its consumers' files unique.
@@ -132,8 +134,9 @@ class Stage:
         self.board.mark(time.time(), MarkKind.COMMAND, text)
 
     def wait_for_full_load(self, seconds: int) -> None:
-        """Let that much time pass, and more until all get what they want; a busy machine gets up to
-        a minute for it.
+        """Let that much time pass, and more until all get what they want.
+
+        A busy machine gets up to a minute for it.
         """
         self.wait(_FREE, seconds)
         self.wait_until(
@@ -147,8 +150,9 @@ class Stage:
     def wait_until(
         self, holds: Callable[[], bool], activity: str, *, longest_seconds: float
     ) -> bool:
-        """Check once a second; True as soon as it holds, False when the time is over. `LabError`
-        when the operator ended.
+        """Check once a second; True as soon as it holds, False when the time is over.
+
+        Raises `LabError` when the operator ended.
         """
         self.board.show_activity(
             self._title, activity, ends_at_seconds=time.time() + longest_seconds
@@ -156,9 +160,7 @@ class Stage:
         return wait_until(holds, self.parts.operator, longest_seconds=longest_seconds)
 
     def nic_rate(self, seconds: int) -> float | None:
-        """What the broker's NIC sent in the last seconds, in bytes per second; None before it is
-        known.
-        """
+        """What the broker's NIC sent in the last seconds, in bytes per second; None = not known."""
         return recent_nic_rate(self.parts.kafka, self._prometheus, seconds=seconds)
 
     def all_full(self, seconds: int) -> bool:
@@ -239,8 +241,9 @@ def play_tidegate(parts: Parts, board: Board, length: ThrottlingLength, *, run: 
 
 
 def declare(parts: Parts, board: Board) -> None:
-    """Apply the policy with its limits and one tier a level, take experiment 1's tiers away, and
-    wait until all is ready.
+    """Apply the policy and one tier a level, and wait until all is ready.
+
+    Experiment 1's tiers are taken away.
     """
     board.show_activity(TITLE, "kubectl apply -f demo/throttling.yaml")
     declared = throttling_resources(parts.kafka, parts.prometheus.ready())
@@ -280,8 +283,9 @@ def _patch_limit(stage: Stage, limit: int) -> None:
 
 
 def _measure(stage: Stage, length: ThrottlingLength) -> None:
-    """Measure from one sawtooth after the last write on; where the tiers were at rest before this
-    was called, that time counts.
+    """Measure from one sawtooth after the last write on.
+
+    Where the tiers were at rest before this was called, that time counts.
     """
     last_write = max(
         (write.at_seconds for write in stage.quotas.writes()), default=stage.times.limited
@@ -293,7 +297,9 @@ def _measure(stage: Stage, length: ThrottlingLength) -> None:
 
 
 def _is_at_rest(stage: Stage) -> bool:
-    """Every lower tier is at its throttled rate, or the NIC is within the limit and nothing was
+    """Whether the tiers are at rest.
+
+    Every lower tier is at its throttled rate, or the NIC is within the limit and nothing was
     written for a while.
     """
     if at_throttled_rates(stage.quotas.quotas(), BUSINESSES):
@@ -315,11 +321,11 @@ CLIFF_TITLE = "Experiments 2 and 3, the published way"
 
 
 def play_cliff(parts: Parts, board: Board, length: ThrottlingLength) -> Playing:
-    """The published way on the same brokers: an administrator writes each throttled rate at once,
-    L3 first, one level every 30 s.
+    """The published way on the same brokers: an administrator writes each throttled rate at once.
 
-    Kafka mutes a client for as long as its window holds more than the new quota allows, and nothing
-    ends a mute early. Only the administrator writes quotas here, and they stay.
+    L3 comes first, then one level every 30 s. Kafka mutes a client for as long as its window holds
+    more than the new quota allows, and nothing ends a mute early. Only the administrator writes
+    quotas here, and they stay.
     """
     board.show_activity(CLIFF_TITLE, "an administrator writes the contracts")
     for business in BUSINESSES:
@@ -375,10 +381,9 @@ def _write(stage: Stage, user: str, bytes_per_second: int) -> None:
 def run_throttling(
     console: Console, parts: Parts, length: ThrottlingLength, *, interruption: Interruption
 ) -> tuple[ThrottlingOutcome, tuple[Mark, ...]]:
-    """Bring the killed broker back, then play both experiments both ways, as far as the length
-    asks.
+    """Play both experiments both ways, as far as the length asks.
 
-    Also returns everything that happened, as marks.
+    Before, the killed broker is brought back. Also returns everything that happened, as marks.
     """
     with ExitStack() as stack:
         board, live = watched_board(console, throttling_view())

@@ -1,6 +1,4 @@
-"""What the demo's usage came to: the commands that were run, what the tables hold, what others saw
-of the same traffic, and the bounds between them.
-"""
+"""What the demo's usage came to: commands, tables, witnesses, and the bounds between them."""
 
 import os
 import shlex
@@ -29,8 +27,9 @@ from lab.rates import SAWTOOTH_SECONDS
 
 
 def held_back_by_quotas(episode: Playing, level: str) -> float:
-    """Bytes by which the quotas in force were below the rate before the first of them; 0 for who
-    was never cut.
+    """Bytes by which the quotas in force were below the rate before the first of them.
+
+    0 for a business that was never cut.
     """
     cuts = episode.written(level)
     if not cuts:
@@ -61,8 +60,9 @@ _LONGEST_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """One command: its words, its exit code (None = it was still running after ten minutes), how
-    long it took, what it said.
+    """One command: its words, its exit code, how long it took, what it said.
+
+    `exit_code` None = it was still running after ten minutes.
     """
 
     words: str
@@ -73,9 +73,9 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class UsageCommands:
-    """Arguments after `tidegate`. `start_seconds` is before the first byte, `end_seconds` the end
-    of the last window that is over.
+    """Arguments after `tidegate`.
 
+    `start_seconds` is before the first byte, `end_seconds` the end of the last window that is over.
     `has_nics`: each broker has a NIC of its own, with an exporter.
     """
 
@@ -150,8 +150,9 @@ def words_of(arguments: Sequence[str]) -> str:
 
 
 def carry_out(arguments: Sequence[str], directory: Path) -> Done:
-    """Run one to its end with this interpreter; its log goes to `directory`. An interrupted one is
-    ended.
+    """Run one command to its end with this interpreter; its log goes to `directory`.
+
+    An interrupted one is ended.
     """
     started = time.monotonic()
     log = directory / f"{arguments[0]}-{arguments[1].strip('-')}.log"
@@ -171,9 +172,7 @@ Way = tuple[int, str]  # broker, direction
 
 @dataclass(frozen=True, slots=True)
 class UserUsage:
-    """One user in one direction over all brokers; `tier` is namespace/name, "" for who is in
-    none.
-    """
+    """One user in one direction over all brokers; `tier` is namespace/name, "" = in none."""
 
     tier: str
     user: str
@@ -185,9 +184,7 @@ class UserUsage:
 
 @dataclass(frozen=True, slots=True)
 class TierEpisodes:
-    """One tier in one direction: how many throttle episodes began, and for how long it was below
-    its contract.
-    """
+    """One tier in one direction: its throttle episodes, and the seconds below its contract."""
 
     tier: str
     direction: str
@@ -197,8 +194,9 @@ class TierEpisodes:
 
 @dataclass(frozen=True, slots=True)
 class StoredUsage:
-    """Everything in the store; it ends at `end_ms`, in milliseconds since the epoch. `by_broker`
-    are bytes of all clients.
+    """Everything in the store, until `end_ms`, in milliseconds since the epoch.
+
+    `by_broker` are bytes of all clients.
     """
 
     end_ms: int
@@ -228,8 +226,9 @@ Reading = tuple[int, int]  # when, in milliseconds since the epoch, and the coun
 def counted_by_brokers(
     prometheus: PrometheusLab, *, until_ms: int, longest_seconds: int
 ) -> dict[Way, int]:
-    """Bytes of clients by broker and direction, from the first sample to `until_ms`; of samples
-    later than that the first is needed.
+    """Bytes of clients by broker and direction, from the first sample to `until_ms`.
+
+    Of samples later than that the first is needed.
     """
     counted: dict[Way, int] = {}
     for direction, counter in COUNTERS.items():
@@ -243,8 +242,9 @@ def counted_by_brokers(
 
 
 def grown_until(readings: Iterable[Reading], until_ms: int) -> int:
-    """By how much a counter grew. One that fell began anew (its broker was killed): it grew by what
-    it shows.
+    """By how much a counter grew until `until_ms`.
+
+    One that fell began anew (its broker was killed): it grew by what it shows.
     """
     total = 0
     for (before_ms, before), (at_ms, count) in pairwise(readings):
@@ -277,8 +277,9 @@ class Witnesses:
 def witnesses(
     prometheus: PrometheusLab, throttling: ThrottlingOutcome, *, until_ms: int, longest_seconds: int
 ) -> Witnesses:
-    """`longest_seconds` reach back to before the first byte. Episodes that were left out, and the
-    published way, moved bytes as well.
+    """What others than the tables saw; `longest_seconds` reach back to before the first byte.
+
+    Episodes that were left out, and the published way, moved bytes as well.
     """
     playings = [
         one
@@ -347,8 +348,9 @@ def _apart(stored: StoredUsage | None, seen: Witnesses | None) -> int | None:
 
 
 def _share_checks(stored: StoredUsage | None, seen: Witnesses | None) -> Iterator[Check]:
-    """Shares, because brokers send consumers more than these hand on; 1.6 % of all reads when this
-    was first played.
+    """Checks of shares, because brokers send consumers more than these hand on.
+
+    It was 1.6 % of all reads when this was first played.
     """
     arrived = {} if seen is None else seen.arrived
     used_by = {
@@ -404,8 +406,9 @@ def _within(
 
 @dataclass(frozen=True, slots=True)
 class UsageOutcome:
-    """`stored` and `witnesses` are None where a command failed: then nothing is known of usage, and
-    every bound of it is missed.
+    """The end of the demo; `stored` and `witnesses` are None where a command failed.
+
+    Then nothing is known of usage, and every bound of it is missed.
     """
 
     commands: tuple[Done, ...]

@@ -1,5 +1,6 @@
-"""The end of the demo: its own traffic is rolled up from its own Prometheus, by the commands that a
-user has, and reported.
+"""The end of the demo: its own traffic is rolled up and reported by the commands of a user.
+
+The figures come from its own Prometheus.
 """
 
 import time
@@ -88,8 +89,9 @@ def run_usage(
     output: Path,
     interruption: Interruption,
 ) -> UsageOutcome:
-    """Wait until the window in which experiment 3 ended is over, roll up, verify, report; nothing
-    of it is tried twice.
+    """Wait until the window in which experiment 3 ended is over, then roll up, verify, report.
+
+    Nothing of it is tried twice.
     """
     with interruption.reported():
         console.print("\nThe demo's own usage, rolled up from its Prometheus:", highlight=False)

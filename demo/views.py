@@ -1,9 +1,8 @@
-"""The experiments on a terminal while they run, as a live frame or as plain lines, and the table of
-all bounds at the end.
+"""The experiments on a terminal while they run, and the table of all bounds at the end.
 
-Only drawing; everything shown comes from the board. A frame never has more lines or columns than
-the terminal. Both experiments are drawn by one `View`: what differs is the table's rows and one
-line below it.
+They are shown in a live frame or as plain lines. Only drawing; everything shown comes from the
+board. A frame never has more lines or columns than the terminal. Both experiments are drawn by one
+`View`: what differs is the table's rows and one line below it.
 """
 
 import time
@@ -48,8 +47,9 @@ _MARK_STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table: cells before the sparkline of its rates, and cells after it. `highest`
-    is the rate that a full block shows.
+    """A line of the table: cells before the sparkline of its rates, and cells after it.
+
+    `highest` is the rate that a full block shows.
     """
 
     before: tuple[str, ...]
@@ -119,8 +119,9 @@ class View:
 
 
 def failover_view(contract: int) -> View:
-    """Experiment 1: a row for each partition and their total; `contract` is the promised rate per
-    partition, in bytes per second.
+    """Experiment 1: a row for each partition and their total.
+
+    `contract` is the promised rate per partition, in bytes per second.
     """
 
     def rows(board: Snapshot) -> list[Row]:
@@ -190,8 +191,9 @@ def throttling_view() -> View:
 
 
 def watched_board(console: Console, view: View) -> tuple[Board, Live | None]:
-    """A board, and the live view that draws it while it is open; without a terminal the board
-    prints plain lines instead.
+    """A board, and the live view that draws it while it is open.
+
+    Without a terminal the board prints plain lines instead.
     """
     if console.is_terminal:
         board = Board()
@@ -288,15 +290,14 @@ def _event_lines(marks: tuple[Mark, ...], *, lines: int) -> list[Text]:
 
 
 def _line(text: str, *, style: str = "") -> Text:
-    """Text that is cut at the terminal's edge rather than folded, so that the frame keeps its
-    height.
-    """
+    """Text cut at the terminal's edge rather than folded: the frame keeps its height."""
     return Text(text, style=style, no_wrap=True, overflow="ellipsis")
 
 
 def print_results(console: Console, outcome: Outcome) -> None:
-    """Print the table, how fast the failure was answered, the verdict in one line, and what the
-    machine did where a bound was missed.
+    """Print the table, how fast the failure was answered, and the verdict in one line.
+
+    Where a bound was missed, also what the machine did.
     """
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for heading in ("bound", "expected", "measured", "tolerance", "verdict"):

@@ -1,5 +1,6 @@
-"""What happened as others than the operator report it: ZooKeeper, the policy's status, Kubernetes
-Events, the brokers' own counters.
+"""What happened as others than the operator report it.
+
+They are ZooKeeper, the policy's status, Kubernetes Events and the brokers' own counters.
 """
 
 import json
@@ -47,9 +48,7 @@ def quota_of_user(connect: str, board: Board, user: str) -> QuotaWatch:
 
 
 def quotas_of_levels(connect: str, board: Board) -> QuotaWatch:
-    """A watch of the four businesses' fetch quotas that shows each change on the board, by
-    level.
-    """
+    """A watch of the four businesses' fetch quotas that shows each change on the board."""
     level_of = {business.user: business.level for business in BUSINESSES}
 
     def show(write: QuotaWrite) -> None:
@@ -102,8 +101,7 @@ class LeaderStep:
 
 
 class LeaderWatch:
-    """A context manager; while it is open it writes leaders and live brokers to the board, and
-    keeps the history of the leaders.
+    """While open, writes leaders and live brokers to the board and keeps the leaders' history.
 
     It reads ZooKeeper with a session of its own. Times are ZooKeeper's own modification times.
     """
@@ -141,9 +139,7 @@ class LeaderWatch:
     def leader_elected_at(
         self, partition: int, *, other_than: int, after_seconds: float
     ) -> float | None:
-        """When the partition first had another leader than this one after that time; None if it had
-        not.
-        """
+        """When the partition first had another leader after that time; None = never."""
         with self._changed:
             fitting = (
                 step
@@ -246,8 +242,9 @@ class TierWatch:
 
 
 class KubernetesEvents:
-    """A context manager; while it is open, every new Event of the namespace goes to `note`, those
-    that were there before do not.
+    """While it is open, every new Event of the namespace goes to `note`.
+
+    A context manager. Events that were there before do not count.
     """
 
     def __init__(
@@ -296,8 +293,7 @@ class KubernetesEvents:
 def counted_by_brokers(
     prometheus: PrometheusLab, start_seconds: float, *, length_seconds: int
 ) -> float | None:
-    """Steady mean of all brokers' intake in bytes per second over the window; None when no broker
-    was scraped in it.
+    """Steady mean of all brokers' intake in bytes per second; None when none was scraped.
 
     The counter holds every topic and what a record batch adds to the payload (well below 1 % here);
     replication is not in it.

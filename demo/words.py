@@ -1,6 +1,4 @@
-"""What the parts of the demo share: marks in time, checks of a bound, and an orderly end at
-Ctrl-C.
-"""
+"""What the parts of the demo share: marks in time, checks of a bound, an orderly end at Ctrl-C."""
 
 import signal
 import time
@@ -21,8 +19,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruption:
-    """From its making on, the first signal raises KeyboardInterrupt in the main thread; the others
-    do nothing any more.
+    """Raises KeyboardInterrupt in the main thread at the first signal; later ones do nothing.
 
     A signal that was ignored before (`nohup`) stays ignored.
     """
@@ -36,8 +33,9 @@ class Interruption:
 
     @contextmanager
     def reported(self) -> Iterator[None]:
-        """Say what happens now when the interruption passes here, before whatever is outside is
-        closed; only once.
+        """Say, only once, what happens now when the interruption passes here.
+
+        It is said before whatever is outside is closed.
         """
         try:
             yield
@@ -68,10 +66,10 @@ REACTION_LIMIT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One bound: `measured` must lie in [`lowest`, `highest`]. A value that could not be measured
-    is None and misses the bound.
+    """One bound: `measured` must lie in [`lowest`, `highest`].
 
-    `about` is the part of the run that it belongs to, `name` what is bounded in it.
+    A value that could not be measured is None and misses the bound. `about` is the part of the run
+    that it belongs to, `name` what is bounded in it.
     """
 
     about: str
@@ -91,8 +89,9 @@ class Check:
 def rate_check(
     about: str, name: str, *, expected_bytes_per_second: float, measured_bytes_per_second: float
 ) -> Check:
-    """A rate must lie between 10 % below and 5 % above what the arithmetic expects; shown in
-    MB/s.
+    """A rate must lie between 10 % below and 5 % above what the arithmetic expects.
+
+    It is shown in MB/s.
     """
     expected = expected_bytes_per_second / 1e6
     return Check(
@@ -110,8 +109,9 @@ def rate_check(
 def rate_checks(
     about: str, expected_by_broker: Mapping[int, float], *, measured_by_broker: Mapping[int, float]
 ) -> list[Check]:
-    """One row for each broker that leads and one for their total; a broker that delivered nothing
-    counts as 0.
+    """One row for each broker that leads and one for their total.
+
+    A broker that delivered nothing counts as 0.
     """
     measured = {broker: measured_by_broker.get(broker, 0.0) for broker in expected_by_broker}
     rows = [
@@ -136,8 +136,9 @@ def rate_checks(
 
 
 def reaction_check(seconds_after_election: float | None) -> Check:
-    """The corrected quota must be committed within five seconds after the new leader was elected;
-    earlier than it is fine too.
+    """The corrected quota must be committed within 5 s after the new leader was elected.
+
+    Earlier than the election is fine, too.
     """
     return at_most(
         "How fast",

@@ -1,5 +1,6 @@
-"""Tidegate's container images, built without a container engine and without a registry: `python -m
-image`, or `image.build()`.
+"""Tidegate's container images: `python -m image`, or `image.build()`.
+
+They are built without a container engine and without a registry.
 """
 
 from image.layers import OPERATOR, ROLLUP, BuiltImage, Edition, build

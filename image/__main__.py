@@ -1,5 +1,6 @@
-"""`python -m image`: builds the image and its bill of materials into out/image/, and prints how
-large it is.
+"""`python -m image`: builds the image and its bill of materials and prints the size.
+
+Both go into out/image/.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ _ROW = "{:<10}{:>14}{:>14}  {}"
 
 
 def size_table(layers: Sequence[Layer]) -> str:
-    """A line for each layer and one for all: MB (10^6 bytes) in a registry and on a node's disk,
-    and the layer's digest.
+    """A line for each layer and one for all.
+
+    MB (10^6 bytes) in a registry and on a node's disk, and the layer's digest.
     """
     rows = [
         _row(layer.name, layer.compressed_bytes, layer.content_bytes, f"sha256:{layer.digest}")
@@ -104,8 +106,9 @@ def _copy_sources(target: Path) -> None:
 
 
 def _environment(place: Path) -> dict[str, str]:
-    """This process's own with a home and a cache in `place`; where packages come from is still
-    found where people configure it.
+    """This process's environment with a home and a cache in `place`.
+
+    Where packages come from is still found where people configure it.
     """
     configured = os.environ.get("XDG_CONFIG_HOME") or os.path.join(
         os.path.expanduser("~"), ".config"

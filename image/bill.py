@@ -1,8 +1,8 @@
-"""The image's bill of materials: every Debian and Python package and every jar in its layers, as
-CycloneDX, for scanners and auditors.
+"""The image's bill of materials as CycloneDX, for scanners and auditors.
 
-It is read from the layers themselves, so it names what is in them and not what was meant to be. The
-same image has the same bill.
+It has every Debian and Python package and every jar in the image's layers. It is read from the
+layers themselves, so it names what is in them and not what was meant to be. The same image has the
+same bill.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ _COORDINATES = re.compile(r"META-INF/maven/(?P<group>[^/]+)/(?P<name>[^/]+)/pom\
 
 @dataclass(frozen=True)
 class Jar:
-    """`group` is empty where the jar does not name it, or where it holds other jars and names
-    several.
+    """A jar by its name and hashes.
+
+    `group` is empty where the jar does not name it, or where it holds other jars and names several.
     """
 
     group: str
@@ -55,8 +56,9 @@ class Jar:
 
 
 def jar(file_name: str, content: bytes) -> Jar:
-    """A jar from its file `NAME-VERSION.jar`; a version is empty where the file name has none.
-    Raises `BadZipFile` for another file.
+    """A jar from its file `NAME-VERSION.jar`.
+
+    `version` is empty where the file name has none. Raises `BadZipFile` for another file.
     """
     stem = file_name.removesuffix(".jar")
     named = _NAME.fullmatch(stem)
@@ -72,9 +74,8 @@ def _group(name: str, content: bytes) -> str:
     return groups.pop() if len(groups) == 1 else ""
 
 
-_EPOCH = datetime(
-    1970, 1, 1, tzinfo=UTC
-)  # as the image's own date: when it was written down is not part of it
+# as the image's own date: when it was written down is not part of it
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DEBIAN = re.compile(r"var/lib/dpkg/status\.d/[^/]+")
 _PYTHON = re.compile(r".*/dist-packages/[^/]+\.dist-info/METADATA")
 _JAR = re.compile(r".*/(?P<name>[^/]+\.jar)")
@@ -83,8 +84,9 @@ _LONGEST_LICENCE_NAME = 80  # some packages put the whole text where the name be
 
 
 def write_bill(image: BuiltImage, out: Path) -> int:
-    """Write the bill of `image` as CycloneDX 1.6 JSON; returns how many packages it names. Raises
-    `LabError` if CycloneDX refuses it.
+    """Write the bill of `image` as CycloneDX 1.6 JSON; return how many packages it names.
+
+    Raises `LabError` if CycloneDX refuses it.
     """
     components = [component for layer in image.layers for component in _components(layer.tar)]
     text = _document(image, components)
@@ -98,8 +100,9 @@ def write_bill(image: BuiltImage, out: Path) -> int:
 
 
 def debian_component(control: Message) -> Component:
-    """A package from its control file; `upstream` names the source package, by which advisories are
-    filed.
+    """A package from its control file.
+
+    `upstream` names the source package, by which advisories are filed.
     """
     name, version, architecture = (
         str(control["Package"]),
@@ -115,9 +118,7 @@ def debian_component(control: Message) -> Component:
 
 
 def python_component(metadata: Message) -> Component:
-    """A package from its METADATA, with the licence that it declares, where it declares one in few
-    words.
-    """
+    """A package from its METADATA, with its licence where it declares one in few words."""
     name, version = str(metadata["Name"]), str(metadata["Version"])
     purl = PackageURL("pypi", None, re.sub(r"[-_.]+", "-", name).lower(), version)
     licence = _licence(metadata)

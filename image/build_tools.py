@@ -1,5 +1,6 @@
-"""Programs that a build runs, and what it does to a tree of Python packages: records made right,
-modules compiled.
+"""Programs that a build runs, and what it does to a tree of Python packages.
+
+It makes records right and compiles modules.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from lab.errors import LabError
 
 
 def correct(site: Path) -> None:
-    """Correct the RECORD of every package in `site`: rows of files that are gone go, sizes and
-    hashes are those of what is there.
+    """Correct the RECORD of every package in `site`.
+
+    Rows of files that are gone go, sizes and hashes are those of what is there.
     """
     for record in sorted(site.glob("*.dist-info/RECORD")):
         with record.open(newline="") as old:
@@ -48,8 +50,9 @@ def _row(site: Path, name: str, *, unhashed: Path) -> tuple[str, str, str]:
 
 
 def from_tree(program: Path, *, base: Path, more_libraries: tuple[Path, ...] = ()) -> list[str]:
-    """The words that start `program` with the C library unpacked in `base`; the program's arguments
-    follow them.
+    """The words that start `program` with the C library unpacked in `base`.
+
+    The program's arguments follow them.
     """
     loaders = sorted(base.glob("usr/lib/*/ld-linux*.so.*"))
     if not loaders:
@@ -68,11 +71,10 @@ def run(
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> str:
-    """What the program writes to standard output. `environment` is all it gets; None hands on this
-    process's own.
+    """What the program writes to standard output.
 
-    Raises `LabError` with the end of its words when it fails, cannot be started, or has not ended
-    in time.
+    `environment` is all it gets; None hands on this process's own. Raises `LabError` with the end
+    of its words when it fails, cannot be started, or has not ended in time.
     """
     shown = Path(argv[0]).name
     env = os.environ if environment is None else environment
@@ -107,8 +109,9 @@ _TIMEOUT_SECONDS = 300.0
 
 
 def compile_modules(tree: Path, folder: str, *, base: Path) -> None:
-    """Compile the modules in `folder` of `tree` with the Python in `base`. Raises `LabError`, for a
-    module that is no Python, too.
+    """Compile the modules in `folder` of `tree` with the Python in `base`.
+
+    Raises `LabError`, for a module that is no Python, too.
     """
     python = from_tree(base / "usr/bin/python3.11", base=base)
     options = ["-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", str(tree), "-p", "/"]

@@ -19,9 +19,7 @@ from lab import packages
 
 @dataclass(frozen=True)
 class Cut:
-    """Something that is never loaded: globs under `/`, and under `but`, what they match and
-    stays.
-    """
+    """Something that is never loaded: globs under `/`, and `but`, what they match and stays."""
 
     name: str
     globs: tuple[str, ...]
@@ -30,8 +28,9 @@ class Cut:
 
 @dataclass(frozen=True)
 class Saving:
-    """What a cut took away: files, and bytes as they lay there (before compiling, which nearly
-    doubles Python code).
+    """What a cut took away: files, and bytes as they lay there.
+
+    That is before compiling, which nearly doubles Python code.
     """
 
     name: str
@@ -215,9 +214,7 @@ _NAMED_KIND = re.compile(r"^\s*from kubernetes\.client\.models\.(\w+) import", r
 
 
 def take_out_the_rest(site: Path) -> Saving:
-    """Remove the modules of calls and kinds below `site`/kubernetes that `SPOKEN_APIS` cannot
-    reach.
-    """
+    """Remove what `SPOKEN_APIS` cannot reach of the calls and kinds below `site`/kubernetes."""
     client = site / "kubernetes" / "client"
     spoken = [client / "api" / f"{name}.py" for name in SPOKEN_APIS]
     kept = {*spoken, *_reachable_kinds(spoken, models=client / "models")}
@@ -260,7 +257,8 @@ _STRIP_TIMEOUT_SECONDS = 60.0
 
 
 def take_out(tree: Path, *, base: Path) -> Saving:
-    """Strip every compiled module in `tree`; the C library in `base` runs the program that does it.
+    """Strip every compiled module in `tree`; the C library in `base` runs the program for it.
+
     Raises `LabError`.
     """
     tools = packages.unpacked(_PACKAGES)

@@ -1,8 +1,8 @@
-"""What only rollups need: Java put together by its own `jlink`, PySpark with its jars, and the
-archive of Spark's classes.
+"""What only rollups need: Java by its own `jlink`, PySpark with its jars, Spark's classes.
 
-Debian's OpenJDK for servers takes twice the room on a node and needs libraries for fonts and sound.
-What is here has the same bytes each time, but for the archive, and gets the same security updates.
+The classes are an archive. Debian's OpenJDK for servers takes twice the room on a node and needs
+libraries for fonts and sound. What is here has the same bytes each time, but for the archive, and
+gets the same security updates.
 """
 
 from __future__ import annotations
@@ -142,8 +142,9 @@ PACKAGES = (
 
 
 def make_spark(tree: Path, *, work: Path, base: Path) -> list[Saving]:
-    """What rollups need above the operator's packages, in the empty directory `tree`; returns what
-    was left out. Raises `LabError`.
+    """Put what rollups need above the operator's packages into the empty directory `tree`.
+
+    Returns what was left out. Raises `LabError`.
     """
     packages.install_locked(tree, packages.rollup_requirements(), work=work)
     savings = cuts.apply((*JARS, _other_platforms(), *PACKAGES), tree)
@@ -164,8 +165,9 @@ def _other_platforms() -> Cut:
 
 
 def _date_jars(tree: Path) -> None:
-    """As they will be in the layer: the archive of classes remembers each jar's date, and 1970 as
-    none.
+    """Date jars as they will be in the layer: the archive of classes remembers each jar's date.
+
+    It takes 1970 as none.
     """
     for jar in (tree / _JARS).glob("*.jar"):
         os.utime(jar, (0, 0))
@@ -198,8 +200,9 @@ os.execv({java!r}, recording_command(sys.argv[1:], {root!r}, record={record!r}))
 def make_classes(
     tree: Path, *, work: Path, packages: Path, java: Path, spark: Path
 ) -> list[Saving]:
-    """The starter and the archive in the empty directory `tree`; the others are trees of the layers
-    below. Raises `LabError`.
+    """Put the starter and the archive into the empty directory `tree`.
+
+    The others are trees of the layers below. Raises `LabError`.
     """
     _install_starter(tree)
     root = _joined(work / "root", java, spark)
@@ -216,9 +219,7 @@ def make_classes(
 
 
 def recording_command(arguments: Sequence[str], root: str, *, record: str) -> list[str]:
-    """The driver's Java machine, which writes the names of the classes that it loads to
-    `record`.
-    """
+    """The driver's Java machine, which writes the names of the classes it loads to `record`."""
     java, *options = [
         word
         for word in spark_start.driver_command(arguments, root)
@@ -228,8 +229,9 @@ def recording_command(arguments: Sequence[str], root: str, *, record: str) -> li
 
 
 def in_order(record: str) -> str:
-    """Names of classes, then of what was made of them at run time, each once and sorted: threads
-    load them in no order that stays.
+    """Names of classes, then of what was made of them at run time, each once and sorted.
+
+    Threads load them in no order that stays.
     """
     lines = {
         line
@@ -349,8 +351,9 @@ _TIMEOUT_SECONDS = 900.0
 
 
 def make_java(tree: Path, *, work: Path) -> list[Saving]:
-    """Java and the C++ library in the empty directory `tree`; returns what was left out. Raises
-    `LabError`.
+    """Put Java and the C++ library into the empty directory `tree`; return what was left out.
+
+    Raises `LabError`.
     """
     libraries = debian_packages.download(LIBRARIES, work / "libraries")
     tools = debian_packages.download(TOOLS, work / "tools")
@@ -379,9 +382,7 @@ def make_java(tree: Path, *, work: Path) -> list[Saving]:
 
 
 def _home(unpacked: Path) -> Path:
-    """Where the unpacked Java lies, made to read the settings that lie beside it and not this
-    machine's.
-    """
+    """Where the unpacked Java lies; it is made to read its own settings, not this machine's."""
     homes: Sequence[Path] = sorted(
         path
         for path in (unpacked / "usr/lib/jvm").glob("*")

@@ -1,5 +1,4 @@
-"""The image's layers, each kept in the cache by everything that it is made from, and the images
-made of them.
+"""The image's layers, each cached by everything that it is made from, and the images of them.
 
 A new version of ours makes one small layer anew, a new lock two, a new Debian package all: modules
 are compiled by Debian's Python. What rollups need lies between the packages and our own code, so
@@ -57,6 +56,7 @@ class Layer:
 
 def layers() -> list[Layer]:
     """Base, packages and our own, the lowest first; what the cache does not hold is made first.
+
     Raises `LabError`.
     """
     base = _base()
@@ -64,8 +64,9 @@ def layers() -> list[Layer]:
 
 
 def rollup_layers() -> list[Layer]:
-    """The operator's, and between packages and our own: Java, Spark, and the archive of its
-    classes. Raises `LabError`.
+    """The operator's, and between packages and our own: Java, Spark, the archive of its classes.
+
+    Raises `LabError`.
     """
     base = _base()
     packages_layer = _packages(base)
@@ -147,8 +148,9 @@ def _own_sources() -> Iterator[str | bytes]:
 
 
 def _recipes(*further: str) -> list[bytes]:
-    """How it is made is part of what it is made from: the modules here that have a say in a layer's
-    bytes, and what builds wheels.
+    """The modules here that have a say in a layer's bytes, and what builds wheels.
+
+    How it is made is part of what it is made from.
     """
     others = {*_AFTERWARDS, *_ROLLUPS} - set(further)
     modules = [path for path in sorted(_RECIPES.glob("*.py")) if path.stem not in others]
@@ -165,9 +167,7 @@ def _layer(name: str, key_parts: Sequence[str | bytes], *, make: Make) -> Layer:
 
 
 def _build(content: Path, name: str, *, make: Make) -> None:
-    """Leaves the layer and its facts; of the base the tree too, since its Python compiles the
-    others.
-    """
+    """Leave the layer and its facts; of the base the tree too: its Python compiles the others."""
     tree = (content if name == "base" else content.parent) / _TREE
     work = content.parent / "work"
     tree.mkdir()
@@ -205,9 +205,7 @@ OUT = packages.ROOT / "out" / "image"
 
 @dataclass(frozen=True)
 class Edition:
-    """An image that is offered: its name without the version, the command it runs, and how its
-    layers are made.
-    """
+    """An image that is offered: its name without the version, its command, and its layers."""
 
     repository: str
     entrypoint: str
@@ -233,10 +231,10 @@ ROLLUP = Edition(
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """An image in out/image/: `archive` is for `docker load`, `ctr images import` or `kind load
-    image-archive`.
+    """An image in out/image/.
 
-    `name` is `tidegate:<version>`; `digest` the image ID, `sha256:...`.
+    `archive` is for `docker load`, `ctr images import` or `kind load image-archive`. `name` is
+    `tidegate:<version>`; `digest` the image ID, `sha256:...`.
     """
 
     archive: Path
@@ -247,8 +245,9 @@ class BuiltImage:
 
 
 def config(revision: str = "", *, edition: Edition = OPERATOR) -> ImageConfig:
-    """How the image runs: `tidegate` as a user who is not root. `revision` is what `tidegate
-    version` will say it was built from.
+    """How the image runs: `tidegate` as a user who is not root.
+
+    `revision` is what `tidegate version` will say it was built from.
     """
     known = {"org.opencontainers.image.revision": revision} if revision else {}
     return ImageConfig(
@@ -269,11 +268,10 @@ def config(revision: str = "", *, edition: Edition = OPERATOR) -> ImageConfig:
 
 
 def build(revision: str = "", *, edition: Edition = OPERATOR) -> BuiltImage:
-    """The image for this machine's processor; only layers of which something has changed are made
-    anew. Raises `LabError`.
+    """Build the image for this machine's processor, making only changed layers anew.
 
-    The archive is written each time: kept in the cache, every change of our code would leave
-    another 100 MB there. Who reads an older one meanwhile goes on reading that.
+    Raises `LabError`. The archive is written each time: kept in the cache, every change of our code
+    would leave another 100 MB there. Who reads an older one meanwhile goes on reading that.
     """
     parts = edition.layers()
     name = f"{edition.repository}:{packages.version()}"
@@ -291,10 +289,10 @@ def build(revision: str = "", *, edition: Edition = OPERATOR) -> BuiltImage:
 
 
 def reproducible_digest(image: BuiltImage) -> str:
-    """The image's digest, where two builds of it have the same; otherwise one over the layers that
-    are the same each time.
+    """The image's digest, where two builds of it have the same.
 
-    Java 17 writes the same classes into an archive in another order each time.
+    Otherwise one over the layers that are the same each time. Java 17 writes the same classes into
+    an archive in another order each time.
     """
     if image.edition is not ROLLUP:
         return image.digest

@@ -1,5 +1,4 @@
-"""The packages of the image: Debian's, laid out as Debian lays them out, and the locked Python
-packages on them.
+"""The packages of the image: Debian's, laid out as Debian does, and the locked Python packages.
 
 No Debian package runs its install script: what those would have made, and what a program expects of
 a system around it, is made here by hand. There is no shell and no package manager in it.
@@ -43,8 +42,9 @@ sys.exit(main())
 
 
 def locked_requirements(*, extra: str = "") -> str:
-    """What uv.lock names for running the operator, with versions and hashes, as a requirements
-    file; with an extra's. Raises `LabError`.
+    """What uv.lock names for running the operator, and for `extra`, as a requirements file.
+
+    It has versions and hashes. Raises `LabError`.
     """
     more = ("--extra", extra) if extra else ()
     return _uv(
@@ -60,8 +60,9 @@ def locked_requirements(*, extra: str = "") -> str:
 
 
 def rollup_requirements() -> str:
-    """What uv.lock names for rollups and not for running the operator, in the same form. Raises
-    `LabError`.
+    """What uv.lock names for rollups and not for running the operator, in the same form.
+
+    Raises `LabError`.
     """
     common = set(_entries(locked_requirements()))
     return (
@@ -73,8 +74,9 @@ def rollup_requirements() -> str:
 
 
 def install_locked(tree: Path, requirements_text: str, *, work: Path) -> None:
-    """Install what `requirements_text` names, with hashes, into the empty `tree`. Raises
-    `LabError`.
+    """Install what `requirements_text` names, with hashes, into the empty `tree`.
+
+    Raises `LabError`.
     """
     requirements = work / "requirements.txt"
     requirements.write_text(requirements_text)
@@ -88,8 +90,9 @@ def install_locked(tree: Path, requirements_text: str, *, work: Path) -> None:
 
 
 def install_own(tree: Path, *, work: Path) -> None:
-    """Build our wheel and install it and the command `tidegate` into the empty `tree`. Raises
-    `LabError`.
+    """Build our wheel and install it and the command `tidegate` into the empty `tree`.
+
+    Raises `LabError`.
     """
     wheels = work / "wheels"
     _uv(
@@ -151,8 +154,9 @@ def _uv(*arguments: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """This process's own, less what would choose another Python; that of the machine runs the
-    builds, none is downloaded.
+    """This process's environment, less what would choose another Python.
+
+    That of the machine runs the builds, none is downloaded.
     """
     kept = {
         name: value
@@ -212,8 +216,9 @@ _LINKS = {
 
 
 def lay_out(tree: Path, *, work: Path) -> None:
-    """Fill the empty directory `tree`. `work` is for downloads; what is left in it is of no use
-    afterwards. Raises `LabError`.
+    """Fill the empty directory `tree`.
+
+    `work` is for downloads; what is left in it is of no use afterwards. Raises `LabError`.
     """
     archives = packages.download(PACKAGES, work / "debian")
     for archive in archives:
@@ -228,8 +233,9 @@ def lay_out(tree: Path, *, work: Path) -> None:
 
 
 def tell_scanners(tree: Path, archives: Sequence[Path]) -> None:
-    """One file for each package in var/lib/dpkg/status.d, where scanners look in images that have
-    no package manager.
+    """Write one file for each package into var/lib/dpkg/status.d.
+
+    Scanners look there in images that have no package manager.
     """
     place = tree / "var/lib/dpkg/status.d"
     place.mkdir(parents=True)
@@ -239,8 +245,9 @@ def tell_scanners(tree: Path, archives: Sequence[Path]) -> None:
 
 
 def _merge_into_usr(tree: Path) -> None:
-    """`dpkg -x` puts directories where Debian 12 has links to those under usr/; some processors
-    have no lib64.
+    """Replace directories by links to those under usr/, as in Debian 12; `dpkg -x` makes none.
+
+    Some processors have no lib64.
     """
     for name in _MERGED:
         if not (tree / name).is_dir():

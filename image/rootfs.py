@@ -1,9 +1,8 @@
-"""The image's file system in three parts, from what changes seldom to what changes always: Debian,
-locked packages, our own code.
+"""The image's file system in three parts: Debian, locked packages, our own code.
 
-The Dockerfile copies them as they are (`python3 -m image --parts DIRECTORY`), `python -m image`
-makes layers of them. It needs Debian 12 with apt-get, and Python 3.11 with nothing but its standard
-library.
+They go from what changes seldom to what changes always. The Dockerfile copies them as they are
+(`python3 -m image --parts DIRECTORY`), `python -m image` makes layers of them. It needs Debian 12
+with apt-get, and Python 3.11 with nothing but its standard library.
 """
 
 from __future__ import annotations
@@ -28,8 +27,9 @@ def make_base(tree: Path, *, work: Path) -> list[Saving]:
 
 
 def make_packages(tree: Path, *, work: Path, base: Path) -> list[Saving]:
-    """The locked packages in the empty directory `tree`, compiled by the Python in `base`; returns
-    what was left out.
+    """Put the locked packages into the empty directory `tree`; return what was left out.
+
+    The Python in `base` compiles them.
     """
     packages.install_locked(tree, packages.locked_requirements(), work=work)
     site = tree / packages.SITE
@@ -44,8 +44,9 @@ def make_packages(tree: Path, *, work: Path, base: Path) -> list[Saving]:
 
 
 def make_own(tree: Path, *, work: Path, base: Path) -> list[Saving]:
-    """Our code and the command in the empty directory `tree`, compiled by the Python in `base`;
-    returns what was left out.
+    """Put our code and the command into the empty directory `tree`; return what was left out.
+
+    The Python in `base` compiles them.
     """
     packages.install_own(tree, work=work)
     savings = cuts.apply(cuts.OWN, tree)
@@ -55,8 +56,9 @@ def make_own(tree: Path, *, work: Path, base: Path) -> list[Saving]:
 
 
 def make_all(directory: Path) -> list[Saving]:
-    """All three parts below `directory`, which must be empty or not there; returns what was left
-    out. Raises `LabError`.
+    """Make all three parts below `directory`; return what was left out.
+
+    `directory` must be empty or not there. Raises `LabError`.
     """
     if directory.exists() and any(directory.iterdir()):
         raise LabError(
@@ -75,8 +77,9 @@ def make_all(directory: Path) -> list[Saving]:
 
 
 def add_rollup_parts(directory: Path) -> list[Saving]:
-    """What rollups need beside the parts that `make_all` put into `directory`; returns what was
-    left out. Raises `LabError`.
+    """Add what rollups need to the parts that `make_all` put into `directory`.
+
+    Returns what was left out. Raises `LabError`.
     """
     base, packages, _ = (directory / part for part in PARTS)
     java, spark, classes = (directory / part for part in ROLLUP_PARTS)

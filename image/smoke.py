@@ -1,8 +1,7 @@
-"""Starts the image's content without an engine: as its own user, on a file system that is read-only
-but for /tmp, without a network.
+"""Starts the image's content without an engine and without a network.
 
-It shows that what the operator loads is there and compiled. What it does in a cluster is the
-business of `make e2e`.
+It runs as its own user, on a file system that is read-only but for /tmp. It shows that what the
+operator loads is there and compiled. What it does in a cluster is the business of `make e2e`.
 """
 
 from __future__ import annotations
@@ -38,8 +37,9 @@ _INSIDE = Path(__file__).parent / "smoke_inside.py"
 
 
 def smoke(image: BuiltImage) -> str:
-    """What was found, a line each, or why nothing was tried when this is not root. Raises
-    `LabError` when it does not start.
+    """What was found, a line each, or why nothing was tried when this is not root.
+
+    Raises `LabError` when it does not start.
     """
     if os.geteuid() != 0:
         return (

@@ -1,5 +1,6 @@
-"""Run inside the image by `smoke`: our modules and what they load later are there and compiled, for
-a user who can write nowhere.
+"""Run inside the image by `smoke`: our modules and what they load later are there and compiled.
+
+The user can write nowhere.
 """
 
 import importlib

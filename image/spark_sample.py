@@ -1,9 +1,9 @@
-"""A small Spark job that goes the ways of a rollup: Python workers that write and read Parquet, a
-join, sums, sketches, rows to workers.
+"""A small Spark job that goes the ways of a rollup.
 
-Run inside the image by `smoke`, which wants to know whether it works and how soon; the build runs
-it, too, and keeps a record of the classes that it loads. Arguments: Spark's master, a directory
-that can be written to, Java's options.
+It has Python workers that write and read Parquet, a join, sums, sketches, rows to workers. Run
+inside the image by `smoke`, which wants to know whether it works and how soon; the build runs it,
+too, and keeps a record of the classes that it loads. Arguments: Spark's master, a directory that
+can be written to, Java's options.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ def main(master: str, directory: str, java_options: str = "") -> None:
 
 
 def _stored(spark: SparkSession, directory: str) -> DataFrame:
-    """Rows that a worker wrote, as Spark reads them again; those that Spark itself writes are read
-    by it, too.
+    """Rows that a worker wrote, as Spark reads them again.
+
+    Those that Spark itself writes are read by it, too.
     """
     user = columns.concat(columns.lit("u"), columns.col("id") % 7)
     samples = (
@@ -103,8 +104,9 @@ def _totals(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _java_processor_seconds(spark: SparkSession) -> float:
-    """What the driver's Java machine has used so far, which says more than the clock where others
-    are at work.
+    """What the driver's Java machine has used so far, in seconds of processors.
+
+    That says more than the clock where others are at work.
     """
     java = spark.sparkContext._gateway.proc.pid
     user_ticks, system_ticks = (

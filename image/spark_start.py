@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Starts Java in the rollup image, which has no shell for Spark's scripts: installed as
-`tidegate-rollup` and as `spark-submit`.
+"""Starts Java in the rollup image, which has no shell for Spark's scripts.
+
+It is installed as `tidegate-rollup` and as `spark-submit`.
 
     tidegate-rollup executor     what Spark asks of an executor's Pod, given by SPARK_* variables
     tidegate-rollup ...          anything else is a command of tidegate's
@@ -91,7 +92,8 @@ def driver_command(arguments: Sequence[str], root: str = _ROOT) -> list[str]:
 
 def executor_command(environment: Mapping[str, str], root: str = _ROOT) -> list[str]:
     """The executor's Java machine as Spark's entry point would start it, started in `root`.
-    KeyError for a missing variable.
+
+    Raises KeyError for a missing variable.
     """
     numbered = sorted(
         (int(name.rpartition("_")[2]), option)
@@ -114,8 +116,9 @@ def class_path(root: str = _ROOT) -> str:
 
 
 def _java(root: str, further_class_path: str) -> list[str]:
-    """Java, the archive, and where classes lie. What others add comes last: the archive serves what
-    begins as it was recorded.
+    """Java, the archive, and where classes lie.
+
+    What others add comes last: the archive serves what begins as it was recorded.
     """
     path = ":".join(
         part

@@ -1,8 +1,7 @@
-"""The lab's command line: `python -m lab doctor | cache | prepare | up | status | env | down`. It
-only reads arguments and prints.
+"""The lab's command line: `python -m lab doctor | cache | prepare | up | status | env | down`.
 
-Nothing outside the standard library is imported before a command needs it: `doctor` and `cache` run
-on a bare machine.
+It only reads arguments and prints. Nothing outside the standard library is imported before a
+command needs it: `doctor` and `cache` run on a bare machine.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from lab.packages import PROMETHEUS, kafka_jars, unpacked
 
 
 def prepare(cluster: str | None = None) -> None:
-    """For all that needs no Pods, or for a `cluster` of "node" or "kind" instead, with the brokers
-    and Prometheus beside it.
+    """For all that needs no Pods, or for a `cluster` of "node" or "kind" instead.
+
+    A cluster comes with the brokers and Prometheus beside it.
 
     Raises LabError with what could not be had.
     """
-    from lab.kafka import (
-        record_archives,
-    )  # needs a library, which a bare machine asking for the doctor lacks
+    # needs a library, which a bare machine asking for the doctor lacks
+    from lab.kafka import record_archives
 
     record_archives(kafka_jars())
     unpacked(PROMETHEUS)

@@ -1,5 +1,4 @@
-"""Downloads and builds of the lab, kept outside the tree and found again by the content they were
-made from.
+"""Downloads and builds of the lab, kept outside the tree and found by what they were made from.
 
 An entry is built in a directory of its own, then renamed into place together with a mark that
 counts its files and bytes. An entry without its mark, or whose files no longer add up, is rebuilt
@@ -37,9 +36,7 @@ _CONTENT = "content"
 
 @dataclass(frozen=True)
 class Entry:
-    """A finished entry: its name and key, how many files it holds and how many bytes they have
-    together.
-    """
+    """A finished entry: its name and key, its number of files, and their bytes together."""
 
     name: str
     key: str
@@ -63,8 +60,7 @@ def key_of(key_parts: Iterable[str | bytes]) -> str:
 
 
 def entry(name: str, key_parts: Iterable[str | bytes], *, build: Callable[[Path], None]) -> Path:
-    """The content directory of the entry `name` for these `key_parts`, built first when there is no
-    whole one.
+    """The content directory of the entry `name` for these `key_parts`, built first if need be.
 
     `build` gets an empty directory and leaves the content in it; whatever it raises is raised here
     and nothing is kept. A second process that wants the same entry waits for the first. The
@@ -120,8 +116,9 @@ def _build_into(place: Path, name: str, *, key: str, build: Callable[[Path], Non
 
 
 def _put_in_place(workshop: Path, place: Path) -> None:
-    """Rename, after setting aside a broken entry of that name: a reader sees the old one, none, or
-    the whole new one.
+    """Rename, after setting aside a broken entry of that name.
+
+    A reader sees the old entry, none, or the whole new one.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.exists():
@@ -170,12 +167,8 @@ def _locked(name: str, key: str) -> Iterator[None]:
 # itself.
 #
 # Ordinary ends remove everything they made. A lab that was killed leaves its directory with its
-# owner's identity and its undo list;
-# the next lab of the same user that starts, and `lab down`, sweep the directories whose owner is
-# gone. A living lab is never touched.
-#
-#     <cache>/run/<lab id>/owner.json     who runs it
-#     <cache>/run/<lab id>/undo.jsonl     one command a line, run in reverse order
+# owner's identity and its undo list; the next lab of the same user that starts, and `lab down`,
+# sweep the directories whose owner is gone. A living lab is never touched.
 
 
 _UNDO_TIMEOUT_SECONDS = 20
@@ -202,8 +195,9 @@ class RunDirectory:
         clear(self.path)
 
     def record_undo(self, command: Sequence[str]) -> None:
-        """Note how to undo a thing, before it is made; undoing a thing that was never made must be
-        harmless.
+        """Note how to undo a thing, before it is made.
+
+        Undoing a thing that was never made must be harmless.
         """
         with (self.path / "undo.jsonl").open("a") as undo:
             undo.write(json.dumps(list(command)) + "\n")

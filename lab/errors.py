@@ -1,19 +1,18 @@
-"""The one exception of the lab: something real did not start, build or answer, said in words a
-person can act on.
+"""The one exception of the lab: something real did not start, build or answer.
+
+The message says it in words a person can act on.
 """
 
 from __future__ import annotations
 
 import sys
 
-# Progress lines for slow work of the lab (downloads, builds, starts). It writes to stderr and
-# decides nothing.
+# Progress lines for slow work of the lab (downloads, builds, starts), on stderr. They decide
+# nothing.
 
 
 def say(part: str, message: str) -> None:
-    """Write one line for `part` to stderr, at once, so that a person sees why nothing else
-    moves.
-    """
+    """Write one line for `part` to stderr, at once, so that a person sees what is going on."""
     print(f"lab: {part}: {message}", file=sys.stderr, flush=True)
 
 

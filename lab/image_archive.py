@@ -27,8 +27,9 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class ImageConfig:
-    """What an engine has to know to run an image; `user` is `UID` or `UID:GID`, empty for root. A
-    PATH is set where none is given.
+    """What an engine has to know to run an image.
+
+    `user` is `UID` or `UID:GID`, empty for root. A PATH is set where none is given.
     """
 
     entrypoint: tuple[str, ...]
@@ -61,11 +62,11 @@ def write_layer(tree: Path, out: Path) -> None:
 
 
 def write_archive(out: Path, name: str, layers: Sequence[Path], config: ImageConfig) -> str:
-    """Write the image `name` (`repository:tag`) of `layers`, the lowest first, to the
-    docker-archive `out`.
+    """Write an image to the docker-archive `out`.
 
-    `layers` are files that `write_layer` made. Returns the digest of the image's configuration,
-    `sha256:...`: the image ID that engines show, which changes with any byte of any layer.
+    `name` is `repository:tag`. `layers`, the lowest first, are files that `write_layer` made.
+    Returns the digest of the image's configuration, `sha256:...`: the image ID that engines show,
+    which changes with any byte of any layer.
     """
     digests = [sha256(layer) for layer in layers]
     described = _canonical(_description(config, digests))
@@ -98,16 +99,18 @@ def sha256(path: Path) -> str:
 
 
 def architecture(machine: str | None = None) -> str:
-    """The image's word for a processor as `uname -m` names it, by default this machine's; unknown
-    ones are handed on as they are.
+    """The image's word for a processor as `uname -m` names it, by default this machine's.
+
+    Unknown ones are handed on as they are.
     """
     machine = machine or platform.machine()
     return _ARCHITECTURES.get(machine, machine)
 
 
 def _sorted_paths(tree: Path) -> Iterator[Path]:
-    """Everything below `tree`, a directory before what is in it, in an order that no file system
-    has a say in; links are not followed.
+    """Everything below `tree`, a directory before what is in it; links are not followed.
+
+    The order is by name: no file system has a say in it.
     """
     for entry in sorted(os.scandir(tree), key=lambda found: os.fsencode(found.name)):
         yield Path(entry.path)
@@ -134,9 +137,7 @@ def _entry(path: Path, name: str) -> tarfile.TarInfo | None:
 
 
 def _root_owned(entry: tarfile.TarInfo, *, mode: int) -> tarfile.TarInfo:
-    """TarInfo begins with root's ids and a time of 0, which is what is wanted; only the mode is
-    missing.
-    """
+    """Set the mode: TarInfo begins with root's ids and a time of 0, which is what is wanted."""
     entry.mode = mode
     return entry
 

@@ -1,5 +1,6 @@
-"""Starting a Java program of the lab from a directory of jars, with small heaps. It knows no
-program by name.
+"""Starting a Java program of the lab from a directory of jars, with small heaps.
+
+It knows no program by name.
 """
 
 from __future__ import annotations
@@ -17,10 +18,9 @@ from lab.process import Process
 # JVM's class-data sharing).
 #
 # A broker starts with 2.1 instead of 3.6 processor seconds, and in half the time. A JVM goes on as
-# if there were no archive when it cannot
-# use one: another JVM wrote it, or for other jars. `archive_recording` writes them, one for each
-# main class. A program without one of its
-# own starts as it does everywhere: so do Kafka's tools, whose times are measured as what others
+# if there were no archive when it cannot use one: another JVM wrote it, or for other jars.
+# `record_archives` of `lab.kafka` writes them, one for each main class. A program without one of
+# its own starts as it does everywhere: so do Kafka's tools, whose times are measured as what others
 # would wait.
 
 
@@ -32,23 +32,23 @@ _AGENTS_TOO = ("-XX:+UnlockDiagnosticVMOptions", "-XX:+AllowArchivingWithJavaAge
 
 
 def class_path(jars: Path) -> str:
-    """All jars in one fixed order: an archive serves only the class path it was recorded with, and
-    `jars/*` comes in any order.
+    """All jars in one fixed order, which `jars/*` would not give.
+
+    An archive serves only the class path it was recorded with.
     """
     return ":".join(str(jar) for jar in sorted(jars.glob("*.jar")))
 
 
 def entry(jars: Path, *, record: Callable[[Path], None]) -> Path:
-    """The directory with the archives for these jars and this machine's `java`; as `cache.entry`,
-    with `record` as its build.
+    """The directory with the archives for these jars and this machine's `java`.
+
+    As `cache.entry`, with `record` as its build.
     """
     return cache.entry(_NAME, _key_parts(jars), build=record)
 
 
 def find(main_class: str, jars: Path) -> Path | None:
-    """The archive of this program for these jars and this machine's `java`; None when none was
-    recorded.
-    """
+    """The archive of this program for these jars and this machine's `java`; None without one."""
     directory = cache.find(_NAME, _key_parts(jars))
     archive = directory and place(main_class, directory)
     return archive if archive and archive.exists() else None
@@ -61,9 +61,7 @@ def sharing_options(main_class: str, jars: Path) -> list[str]:
 
 
 def recording_options(main_class: str, directory: Path) -> list[str]:
-    """The JVM's options to write the archive into `directory` at an orderly end, of everything it
-    has loaded until then.
-    """
+    """The JVM's options to write all classes loaded until its orderly end into `directory`."""
     return [*_AGENTS_TOO, f"-XX:ArchiveClassesAtExit={place(main_class, directory)}"]
 
 
@@ -73,8 +71,9 @@ def place(main_class: str, directory: Path) -> Path:
 
 
 def _key_parts(jars: Path) -> Iterator[str]:
-    """What a JVM compares before it uses an archive: itself, these options, and the path, size and
-    time of every jar.
+    """What a JVM compares before it uses an archive.
+
+    That is itself, these options, and the path, size and time of every jar.
     """
     java = shutil.which("java")
     yield from (_version(java) if java else "", *_AGENTS_TOO)
@@ -85,8 +84,9 @@ def _key_parts(jars: Path) -> Iterator[str]:
 
 @remembered
 def _version(java: str) -> str:
-    """What this `java` says about itself, in all its lines; empty when it says nothing, which is
-    for whoever starts a program to tell.
+    """What this `java` says about itself, in all its lines; empty when it says nothing.
+
+    Whoever starts a program reports that.
     """
     try:
         said = subprocess.run(
@@ -122,10 +122,10 @@ def start_java(
     directory: Path,
     namespace: str | None = None,
 ) -> Process:
-    """Run `main_class` with its working files in `directory`; log4j and the JVM write to one log
-    there, `<name>.log`.
+    """Run `main_class` with its working files in `directory`.
 
-    It starts from its class archive where one was recorded.
+    log4j and the JVM write to one log there, `<name>.log`. It starts from its class archive where
+    one was recorded.
     """
     directory.mkdir(parents=True, exist_ok=True)
     log4j = directory / "log4j.properties"

@@ -1,5 +1,6 @@
-"""A whole Kafka 3.9 with its ZooKeeper: one to several brokers on loopback, or each in a network
-namespace of its own.
+"""A whole Kafka 3.9 with its ZooKeeper: one to several brokers.
+
+They are on loopback, or each in a network namespace of its own.
 
     with KafkaLab(brokers=3, users=("alice",)) as kafka:
         kafka.create_topic("orders", assignment=[[1, 2], [2, 3], [3, 1]])
@@ -40,8 +41,8 @@ from lab.packages import JMX_RULES, jmx_agent, kafka_jars
 from lab.process import Process, wait_until
 from lab.zookeeper import DigestLogin, ZooKeeperLab
 
-# One Kafka 3.9 broker in ZooKeeper mode: its settings, its process and its log. It knows nothing
-# of the other brokers.
+# One Kafka 3.9 broker in ZooKeeper mode: its settings, its process and its log. It knows nothing of
+# the other brokers.
 
 
 MAIN_CLASS = "kafka.Kafka"
@@ -49,8 +50,8 @@ START_TIMEOUT_SECONDS = 90
 _LOGIN = "org.apache.kafka.common.security"
 _HEAP = ("-Xms128m", "-Xmx320m")
 
-# Sized for a laptop: small buffers, little retention; and nothing may move leaders or make topics
-# but the test itself.
+# Sized for a laptop: small buffers, little retention. Nothing may move leaders or make topics but
+# the test itself.
 _SMALL_BROKER = {
     "zookeeper.session.timeout.ms": "6000",
     "num.network.threads": "2",
@@ -75,9 +76,7 @@ _SMALL_BROKER = {
 
 @dataclass(frozen=True)
 class Ports:
-    """The broker's listeners: between brokers, plain clients, clients that log in, and the JMX
-    exporter.
-    """
+    """The broker's listeners: between brokers, plain clients, those with a login, JMX exporter."""
 
     internal: int
     plain: int
@@ -126,9 +125,7 @@ class Broker:
         return self._process is not None and self._process.is_running()
 
     def launch(self) -> None:
-        """Start the process and return at once; `wait_started` waits for it. Nothing happens when
-        it runs already.
-        """
+        """Start the process and return at once, if it does not run; `wait_started` waits for it."""
         if self.is_running():
             return
         self.plan.directory.mkdir(parents=True, exist_ok=True)
@@ -169,16 +166,12 @@ class Broker:
         self.process.kill()
 
     def stop(self, grace_seconds: float = 30.0) -> None:
-        """A controlled shutdown, which moves its leaders away first, and a kill when that takes
-        longer than `grace_seconds`.
-        """
+        """Shut down in order, which moves its leaders away first; kill after `grace_seconds`."""
         if self._process is not None:
             self._process.stop(grace_seconds)
 
     def log_text(self, since_bytes: int = 0) -> str:
-        """What it has logged after its first `since_bytes`, over all its starts; empty before the
-        first.
-        """
+        """What it has logged after its first `since_bytes`, over all its starts; may be empty."""
         try:
             with self._log_path.open("rb") as log:
                 log.seek(since_bytes)
@@ -234,8 +227,7 @@ class Broker:
 # logins. It sets no quota.
 #
 # Every call makes a client of its own, so that a broker killed in between never leaves a stale
-# connection, and waits at most
-# `_TIMEOUT_SECONDS` for its answer.
+# connection, and waits at most `_TIMEOUT_SECONDS` for its answer.
 
 
 with warnings.catch_warnings():
@@ -249,8 +241,9 @@ _PREFERRED = 0  # the protocol's election type
 
 
 class _NoBrokerYet(LabError):
-    """A broker answers from its start on, at first with an empty cluster: librdkafka calls that a
-    partial response.
+    """A broker answered with an empty cluster, as it does just after its start.
+
+    librdkafka calls that a partial response.
     """
 
 
@@ -280,8 +273,9 @@ class KafkaAdmin:
         *,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic with these replicas per partition, the preferred leader first; return once
-        every broker knows its leaders.
+        """Create a topic; return once every broker knows its leaders.
+
+        `assignment` has the replicas of each partition, the preferred leader first.
         """
         topic = NewTopic(
             name,
@@ -300,17 +294,16 @@ class KafkaAdmin:
         )
 
     def leaders(self, topic: str) -> dict[int, int]:
-        """Partition -> broker that leads it, as one broker knows it; without partitions that have
-        no leader, empty for an unknown topic.
+        """Partition -> broker that leads it, as one broker knows it; empty for an unknown topic.
+
+        Partitions without a leader are left out.
         """
         return _leaders(self._metadata(), topic)
 
     def wait_for_leaders(
         self, topic: str, leaders: Mapping[int, int], *, timeout_seconds: float
     ) -> None:
-        """Return once every broker that answers says that the partitions of `topic` are led exactly
-        so.
-        """
+        """Return once every broker that answers says that `topic` is led exactly so."""
         wait_until(
             lambda: self.is_led_as(topic, leaders),
             f"leaders {dict(leaders)} of topic {topic}",
@@ -318,14 +311,13 @@ class KafkaAdmin:
         )
 
     def is_led_as(self, topic: str, leaders: Mapping[int, int]) -> bool:
-        """Whether every broker that answers says so; brokers learn of a change one after the
-        other.
-        """
+        """Whether every broker that answers says so; brokers learn of a change one by one."""
         return self._all_agree(lambda view: _leaders(view, topic) == leaders)
 
     def preferred_leaders(self, topic: str) -> dict[int, int]:
-        """Partition -> the first of its replicas, whoever leads now; KeyError for an unknown
-        topic.
+        """Partition -> the first of its replicas, whoever leads now.
+
+        Raises KeyError for an unknown topic.
         """
         return {
             number: partition.replicas[0]
@@ -333,9 +325,7 @@ class KafkaAdmin:
         }
 
     def elect_preferred_leaders(self, topic: str) -> None:
-        """Give each partition of `topic` back to the first of its replicas, where that one is in
-        sync; otherwise nothing changes.
-        """
+        """Give each partition of `topic` back to the first of its replicas, where it is in sync."""
         # By kafka-python: confluent-kafka's binding of this one request fails before it is sent.
         client = KafkaAdminClient(bootstrap_servers=self._bootstrap_servers.split(","))
         try:
@@ -365,9 +355,7 @@ class KafkaAdmin:
             return False
 
     def _client(self) -> AdminClient:
-        """A client; callers keep it until their answer is there, because a client that goes away
-        cancels its requests.
-        """
+        """A client; keep it until the answer is there: one that goes away cancels its requests."""
         return AdminClient(
             {"bootstrap.servers": self._bootstrap_servers, "log_level": 0, "error_cb": _be_quiet}
         )
@@ -456,8 +444,9 @@ def _note_refusal(refusals: list[str]) -> Any:
 
 
 def _be_quiet(_error: object) -> None:
-    """Connection errors to killed brokers are expected; what matters comes back as the result of
-    the call.
+    """Ignore connection errors: killed brokers cause them.
+
+    What matters comes back as the result of the call.
     """
 
 
@@ -475,12 +464,11 @@ _LINE = re.compile(
 
 @dataclass(frozen=True)
 class QuotaChange:
-    """A broker's quota of one kind for one entity, as it last set it: bytes per second, percent, or
-    mutations per second.
+    """A broker's quota of one kind for one entity, as it last set it.
 
-    `value` None means removed. `user` is written as in its znode's name (percent-encoded),
-    `client_id` plainly; `DEFAULT` is Kafka's default entity; None means the entity has no such
-    part.
+    `value` is in bytes per second, percent, or mutations per second; `value` None means removed.
+    `user` is written as in its znode's name (percent-encoded), `client_id` plainly; `DEFAULT` is
+    Kafka's default entity; None means the entity has no such part.
     """
 
     kind: QuotaKind
@@ -516,8 +504,8 @@ def _part(word: str, name: str | None) -> str:
     return f"default {word}" if name == DEFAULT else f"{word} {name}"
 
 
-# Records the class archives of ZooKeeper and of a broker in one short real run: what they do in
-# it, they later do without loading.
+# Records the class archives of ZooKeeper and of a broker in one short real run: what they do in it,
+# they later do without loading.
 #
 # No lab needs them. Where they cannot be recorded, a line says so and every start takes longer.
 
@@ -529,8 +517,9 @@ _END_TIMEOUT_SECONDS = 60.0  # the archive is written while the JVM ends, which 
 
 
 def record_archives(jars: Path) -> None:
-    """Record them unless the cache has them for these jars, in some ten seconds. A failure is
-    reported and not raised.
+    """Record them unless the cache has them for these jars, in some ten seconds.
+
+    A failure is reported and not raised.
     """
     try:
         java.entry(jars, record=_record)
@@ -575,9 +564,7 @@ def _plan(directory: Path, zookeeper_connect: str, content: Path) -> BrokerPlan:
 
 
 def _use(plan: BrokerPlan) -> None:
-    """Once each of what labs are used for: a topic, both kinds of login, a record in and out, the
-    JMX exporter.
-    """
+    """Do once what labs are used for: topic, both logins, a record in and out, JMX exporter."""
     admin = KafkaAdmin(f"{plan.host}:{plan.ports.plain}")
     admin.wait_for_brokers([plan.broker_id])
     admin.create_topic(_TOPIC, [[plan.broker_id]])
@@ -616,13 +603,12 @@ _QUOTA_TIMEOUT_SECONDS = 15.0
 
 
 class KafkaLab:
-    """ZooKeeper and brokers 1..n; a context manager that returns once all of them serve, and leaves
-    nothing behind.
+    """ZooKeeper and brokers 1..n; a context manager that returns once all of them serve.
 
-    `users` can log in by SASL PLAIN with `password(user)`; further ones can be made with
-    `create_scram_user`. `server_properties` are added to every broker's settings. With
-    `zookeeper_logins`, the brokers log in to ZooKeeper as the first of them and keep everybody else
-    from writing. `chroot` is a path such as "/kafka". Namespaces need root.
+    It leaves nothing behind. `users` can log in by SASL PLAIN with `password(user)`; further ones
+    can be made with `create_scram_user`. `server_properties` are added to every broker's settings.
+    With `zookeeper_logins`, the brokers log in to ZooKeeper as the first of them and keep everybody
+    else from writing. `chroot` is a path such as "/kafka". Namespaces need root.
     """
 
     def __init__(
@@ -746,14 +732,13 @@ class KafkaLab:
     def wait_for_leaders(
         self, topic: str, leaders: Mapping[int, int], *, timeout_seconds: float = 30.0
     ) -> None:
-        """Return once every running broker says that the partitions of `topic` are led exactly
-        so.
-        """
+        """Return once every running broker says that `topic` is led exactly so."""
         self.admin.wait_for_leaders(topic, leaders, timeout_seconds=timeout_seconds)
 
     def restore_preferred_leaders(self, topic: str, *, timeout_seconds: float = 60.0) -> None:
-        """Return once the first replica of every partition leads it again, as after its creation;
-        all brokers must run.
+        """Return once the first replica of every partition leads it again, as after its creation.
+
+        All brokers must run.
         """
         wanted = self.admin.preferred_leaders(topic)
         wait_until(
@@ -772,9 +757,7 @@ class KafkaLab:
         return can_log_in(self.sasl_bootstrap_servers, user, password=password, mechanism=mechanism)
 
     def log_positions(self) -> dict[int, int]:
-        """Broker -> how many bytes its log has now; hand it to `wait_for_quota_applied` before a
-        change is made.
-        """
+        """Broker -> how many bytes its log has now, for `since` of `wait_for_quota_applied`."""
         return {broker.broker_id: broker.log_size_bytes() for broker in self.brokers}
 
     def wait_for_quota_applied(
@@ -784,8 +767,7 @@ class KafkaLab:
         *,
         timeout_seconds: float = _QUOTA_TIMEOUT_SECONDS,
     ) -> None:
-        """Return once the newest line about this entity and kind in every running broker's log is
-        `change`.
+        """Return once `change` is the newest of its entity and kind in all running brokers' logs.
 
         With `since` only what was logged after those positions counts: needed where the same value
         was set before.

@@ -1,8 +1,7 @@
-"""The process that keeps one standing lab up: `python -m lab.keeper <name> <wanted as JSON>`. See
-`lab.standing`.
+"""The process that keeps a standing lab up: `python -m lab.keeper <name> <wanted as JSON>`.
 
-It opens the parts as any test would, records where they answer, and waits; SIGTERM closes them in
-order.
+See `lab.standing`. It opens the parts as any test would, records where they answer, and waits;
+SIGTERM closes them in order.
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ def main(name: str, wanted_json: str) -> int:
 
 def open_parts(wanted: Wanted, stack: ExitStack, *, tools: Path) -> dict[str, dict[str, Any]]:
     """Open the wanted parts on `stack`, Kafka first; part -> what its clients need to know.
+
     Commands for them are put into `tools`.
     """
     addresses: dict[str, dict[str, Any]] = {"shell": {}}

@@ -1,5 +1,6 @@
-"""Producers and consumers with a known demand, each in a process of its own so that one
-interpreter's lock does not slow the others.
+"""Producers and consumers with a known demand, each in a process of its own.
+
+So one interpreter's lock does not slow the others.
 
     plan = LoadPlan(
         "alice-0", "produce", kafka.sasl_bootstrap_servers, topic="orders", partitions=(0,),
@@ -36,9 +37,7 @@ from lab.process import Process
 
 @dataclass(frozen=True)
 class RateStep:
-    """From `after_seconds` on the client wants `bytes_per_second`; None means as much as it can
-    get, 0 nothing.
-    """
+    """From `after_seconds` on the client wants `bytes_per_second`; None = flat out, 0 = nothing."""
 
     after_seconds: float
     bytes_per_second: int | None
@@ -60,8 +59,9 @@ class Pacing:
         self._seen_seconds = 0.0
 
     def wait_seconds(self, elapsed_seconds: float) -> float:
-        """How long to wait before the next bytes; 0 when they may move now. At a demand of nothing,
-        a tenth of a second.
+        """How long to wait before the next bytes; 0 when they may move now.
+
+        A tenth of a second at a demand of nothing.
         """
         rate = self._rate_at(elapsed_seconds)
         self._owe(rate, elapsed_seconds)
@@ -94,8 +94,7 @@ class Pacing:
 
 @dataclass
 class LoadRow:
-    """One client in one second of the wall clock; the first and the last second of a run are not
-    whole.
+    """One client in one second of the wall clock; the first and last of a run are not whole.
 
     `moved_bytes` were acknowledged (produce) or received (consume). `throttle_milliseconds` is the
     longest delay a broker answered with. `failed` counts messages that were given up, `errors`
@@ -113,9 +112,7 @@ class LoadRow:
 
 
 class Meter:
-    """Gathers what happens within a second and writes a row when the second is over, also for a
-    second without any bytes.
-    """
+    """Gathers what happens within a second and writes a row when it is over, even an empty one."""
 
     def __init__(self, client: str, out: TextIO, *, unix_seconds: float) -> None:
         self._out = out
@@ -160,8 +157,9 @@ class Meter:
 
 
 def read_rows(path: Path) -> list[LoadRow]:
-    """The rows written so far, oldest first; a last line still being written is left out; none when
-    the file is not there yet.
+    """The rows written so far, oldest first; none when the file is not there yet.
+
+    A last line that is still being written is left out.
     """
     try:
         lines = path.read_text().split("\n")[:-1]
@@ -185,8 +183,8 @@ def _row(fields: dict[str, Any]) -> LoadRow:
 # bound reads differently then.
 
 
-# proc(5): user nice system idle iowait irq softirq steal; guest times, which follow, are part of
-# user and nice
+# proc(5): user nice system idle iowait irq softirq steal; guest times, which follow, are in user
+# and nice
 _IDLE, _IOWAIT, _STEAL, _COUNTED = 3, 4, 7, 8
 
 
@@ -208,9 +206,7 @@ class ProcessorTimes:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorShare:
-    """Shares of all processor time of a phase, in percent: what ran here, and what the host
-    took.
-    """
+    """Shares of all processor time of a phase, in percent: what ran here, what the host took."""
 
     busy_percent: float
     stolen_percent: float
@@ -276,8 +272,9 @@ class LoadPlan:
 
 
 class LoadClient:
-    """One running client; a context manager that starts and stops it. Its rows can be read while it
-    runs and afterwards.
+    """One running client; a context manager that starts and stops it.
+
+    Its rows can be read while it runs and afterwards.
     """
 
     def __init__(
@@ -320,8 +317,9 @@ class LoadClient:
         )
 
     def wait(self) -> None:
-        """Return once it has ended by itself; `LabError` when it failed or outlived its plan by
-        half a minute.
+        """Return once it has ended by itself.
+
+        Raises `LabError` when it failed or outlived its plan by half a minute.
         """
         self.process.expect_success(self.plan.duration_seconds + _START_GRACE_SECONDS)
 
@@ -344,8 +342,9 @@ class LoadClient:
 
 
 def refuse_foreign_addresses(bootstrap_servers: str) -> None:
-    """Raise `LabError` unless every server is a loopback or 198.18.0.0/15 address: load never
-    leaves the machine.
+    """Raise `LabError` unless every server is a loopback or 198.18.0.0/15 address.
+
+    Load never leaves the machine.
     """
     for server in bootstrap_servers.split(","):
         host = server.rpartition(":")[0]

@@ -1,5 +1,6 @@
-"""The process of one load client: `python -m lab.load_client <plan.json> <rows.jsonl>`. See
-`lab.load`.
+"""The process of one load client: `python -m lab.load_client <plan.json> <rows.jsonl>`.
+
+See `lab.load`.
 """
 
 from __future__ import annotations
@@ -37,9 +38,7 @@ class LoadRun:
         signal.signal(signal.SIGTERM, self._stop)
 
     def goes_on(self) -> bool:
-        """Whether its time is not over and it was not stopped; also writes the rows that are
-        due.
-        """
+        """Write the rows that are due; return whether the client has time left and goes on."""
         self.meter.tick(time.time())
         return self._elapsed_seconds() < self.plan.duration_seconds and not self._stopped
 
@@ -167,9 +166,7 @@ def _delivery_report(meter: Meter, message_bytes: int) -> Callable[[Any, Any], N
 
 
 def _refuse_foreign_brokers(client: Any) -> None:
-    """The addresses that the brokers themselves advertise are held to the same rule as the
-    bootstrap servers.
-    """
+    """Refuse addresses that the brokers advertise by the rule for bootstrap servers."""
     for broker in client.list_topics(timeout=_CONNECT_TIMEOUT_SECONDS).brokers.values():
         refuse_foreign_addresses(f"{broker.host}:{broker.port}")
 

@@ -1,6 +1,4 @@
-"""The machine that figures were measured on, in words that mean something elsewhere: no host name,
-no path, no user.
-"""
+"""The machine that figures were measured on, without host name, path or user."""
 
 import os
 import platform
@@ -14,9 +12,7 @@ _JAVA_TIMEOUT_SECONDS = 10
 
 
 def describe_machine() -> dict[str, str]:
-    """Label and text, in the order in which they are shown; what cannot be found out reads
-    `unknown`.
-    """
+    """Label and text, in the order in which they are shown; `unknown` = could not be found out."""
     return {
         "Processor": f"{os.cpu_count() or 1} cores, {_processor()}",
         "Memory": f"{psutil.virtual_memory().total / 1e9:.0f} GB",

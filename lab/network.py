@@ -1,5 +1,6 @@
-"""A bridge and one network namespace per machine of the lab, so that a broker's network counters
-are its own. Needs root.
+"""A bridge and one network namespace per machine of the lab. Needs root.
+
+So a broker's network counters are its own.
 
 The bridge, its gateway address and everything that is not a broker or a client (ZooKeeper,
 Prometheus, the operator) stay in the namespace of the lab itself. Addresses come from
@@ -29,9 +30,8 @@ from lab.errors import LabError
 # kernel hands to clients.
 #
 # A port of the kernel's ephemeral range can be taken by any outgoing connection while a killed
-# broker is down, and the broker could not
-# come back. Claims are byte locks in one file, so they end with the process that made them,
-# however it ends.
+# broker is down, and the broker could not come back. Claims are byte locks in one file, so they end
+# with the process that made them, however it ends.
 
 
 _LOWEST, _HIGHEST = 20000, 32000
@@ -43,10 +43,10 @@ _claims_file: list[int] = []
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port on `host` that nothing listens on and no other lab has claimed; ours until this
-    process ends.
+    """A port on `host` that nothing listens on and no other lab has claimed.
 
-    Raises `LabError` when none of the range is left, which means hundreds of forgotten labs.
+    It is ours until this process ends. Raises `LabError` when none of the range is left, which
+    means hundreds of forgotten labs.
     """
     with _lock:
         for port in random.sample(_candidates(), k=len(_candidates())):
@@ -102,8 +102,9 @@ class Namespace:
 
 
 class Network:
-    """The bridge of one lab. It is taken down by the run directory, at its end or at the sweep
-    after a crash.
+    """The bridge of one lab.
+
+    The run directory takes it down, at its end or at the sweep after a crash.
     """
 
     def __init__(self, run: RunDirectory) -> None:
@@ -126,9 +127,7 @@ class Network:
         return f"{self._subnet}.1"
 
     def add(self, machine: str, host_number: int) -> Namespace:
-        """A namespace for `machine` (a short word, "b1") at the address that ends in
-        `host_number`.
-        """
+        """A namespace for `machine` (a short word, "b1"); its address ends in `host_number`."""
         namespace = Namespace(f"{self._prefix}-{machine}", f"{self._subnet}.{host_number}")
         veth = self._veth(machine)
         self._run.record_undo(["ip", "netns", "del", namespace.name])
@@ -171,8 +170,7 @@ def refuse_without_root() -> None:
 
 
 def _token_bucket(device: str, bytes_per_second: int) -> list[str]:
-    # A bucket of 10 ms, but never below 64 KiB: one segment that the NIC splits later must fit into
-    # it.
+    # A bucket of 10 ms, but at least 64 KiB: one segment that the NIC splits later must fit.
     burst_bytes = max(65536, bytes_per_second // 100)
     rate = ["rate", f"{bytes_per_second * 8}bit", "burst", f"{burst_bytes}b", "latency", "50ms"]
     return ["tc", "qdisc", "replace", "dev", device, "root", "tbf", *rate]

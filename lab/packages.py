@@ -1,5 +1,6 @@
-"""Debian packages, downloaded, and programs out of them, unpacked into the cache: no root, nothing
-installed, no service started.
+"""Debian packages, downloaded, and programs out of them, unpacked into the cache.
+
+No root, nothing installed, no service started.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from lab.process import Process, start
 # A program built from a Go module of the lab's own, once, and found again in the cache.
 #
 # The module's files pin every dependency by its hash. The key covers exactly what decides the
-# result: these files, the Go version, the
-# platform and the flags. What the program is for is the business of who declares it.
+# result: these files, the Go version, the platform and the flags. What the program is for is the
+# business of who declares it.
 
 
 _BUILD_TIMEOUT_SECONDS = 3600.0
@@ -47,14 +48,16 @@ class GoModule:
     stamps: Sequence[str] = ()
 
     def binary(self) -> Path:
-        """The path of the program, built first when the cache has none for these sources; raises
-        `LabError` when Go is missing or fails.
+        """The path of the program, built first when the cache has none for these sources.
+
+        Raises `LabError` when Go is missing or fails.
         """
         return cache.entry(self.program, self._key_parts(), build=self._build) / self.program
 
     def is_built(self) -> bool:
-        """Whether `binary` would return at once. Go has to be there even then: its version is part
-        of the key.
+        """Whether `binary` would return at once.
+
+        Go has to be there even then: its version is part of the key.
         """
         return cache.find(self.program, self._key_parts()) is not None
 
@@ -154,8 +157,8 @@ def _lines(log_path: Path) -> int:
     return log_path.read_bytes().count(b"\n")
 
 
-# The jars of Kafka, ZooKeeper and the JMX exporter, from Maven's configured repositories. It runs
-# none of them.
+# The jars of Kafka, ZooKeeper and the JMX exporter, from Maven's repositories. It runs none of
+# them.
 
 
 FILES = Path(__file__).parent / "kafka_files"
@@ -165,9 +168,7 @@ _DOWNLOAD_TIMEOUT_SECONDS = 600
 
 
 def kafka_jars() -> Path:
-    """The directory with all jars; about 60 MB are downloaded when the cache has none for this
-    pom.
-    """
+    """The directory with all jars; about 60 MB are downloaded when the cache has none."""
     return cache.entry("kafka-jars", [_POM.read_bytes()], build=_download)
 
 
@@ -210,11 +211,10 @@ _APT_TIMEOUT_SECONDS = 300
 
 
 def unpacked(packages: Sequence[str]) -> Path:
-    """A directory with the files of these packages, as they would lie under `/`; dependencies are
-    not followed.
+    """A directory with the files of these packages, as they would lie under `/`.
 
-    Downloads with this machine's apt configuration and package lists; where the lists are missing
-    or too old, with lists of its own.
+    Dependencies are not followed. Downloads with this machine's apt configuration and package
+    lists; where the lists are missing or too old, with lists of its own.
     """
     return cache.entry(
         packages[0], _key_parts(packages), build=lambda content: _unpack(packages, content)
@@ -227,11 +227,10 @@ def is_unpacked(packages: Sequence[str]) -> bool:
 
 
 def download(packages: Sequence[str], directory: Path) -> list[Path]:
-    """The archives of these packages, the newest that apt knows, in `directory`, which is made;
-    dependencies are not followed.
+    """Download the newest archives of these packages that apt knows into the new `directory`.
 
-    Raises `LabError` when one of them is not to be had, neither with this machine's package lists
-    nor with fresh ones.
+    Dependencies are not followed. Raises `LabError` when one of them is not to be had, neither with
+    this machine's package lists nor with fresh ones.
     """
     directory.mkdir(parents=True)
     try:
@@ -248,8 +247,9 @@ def download(packages: Sequence[str], directory: Path) -> list[Path]:
 
 
 def offered(packages: Sequence[str]) -> list[str]:
-    """File name and hash of what this machine's lists offer, a line for each package; only the
-    names where there are no lists.
+    """File name and hash of what this machine's lists offer, a line for each package.
+
+    Only the names where there are no lists.
     """
     with tempfile.TemporaryDirectory(prefix="tidegate-apt-") as scratch:
         try:
@@ -281,9 +281,7 @@ def _unpack(packages: Sequence[str], content: Path) -> None:
 
 
 def _private_lists(work: Path) -> tuple[str, ...]:
-    """Options that make apt keep its lists and caches in `work`, while sources and keys stay the
-    machine's.
-    """
+    """Options that keep apt's lists and caches in `work`, but the machine's sources and keys."""
     (work / "lists/partial").mkdir(parents=True)
     (work / "archives/partial").mkdir(parents=True)
     settings = [

@@ -1,9 +1,8 @@
-"""Processes of the lab: each with its own log and process group, stopped by its own pid, and never
-outliving the lab.
+"""Processes of the lab: each with its own log and process group, never outliving the lab.
 
 Three nets, each for what the one before it cannot catch: `Process.stop` (a context manager ends),
-atexit (somebody forgot), and the kernel's parent-death signal (this interpreter was killed). Ports
-and waiting live in `ports` and `waiting`; nothing here knows what the processes do.
+atexit (somebody forgot), and the kernel's parent-death signal (this interpreter was killed).
+Nothing here knows what the processes do.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from typing import TypeVar
 from lab.errors import LabError
 
 # Commands that end by themselves: what they write, or an error that shows what they complained of.
-# Parts that run on are `process`'s.
 
 
 def output_of(
@@ -35,8 +33,9 @@ def output_of(
     environment: Mapping[str, str] | None = None,
     working_directory: Path | None = None,
 ) -> str:
-    """What `command` writes to stdout; `LabError` when it ends with another code than 0 or has not
-    ended in time.
+    """What `command` writes to stdout.
+
+    Raises `LabError` when it ends with another code than 0 or has not ended in time.
 
     `environment` is all that it gets, and where it is looked for; without one, it gets this
     process's own.
@@ -65,9 +64,7 @@ def output_of(
 
 @dataclass(frozen=True)
 class ProcessIdentity:
-    """A process for all time: its pid, when it started (kernel ticks since boot) and which boot
-    that was.
-    """
+    """A process for all time: its pid, its start (kernel ticks since boot) and its boot."""
 
     pid: int
     start_ticks: int
@@ -75,12 +72,10 @@ class ProcessIdentity:
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity | None:
-        """Who has that pid now; None when none has, or only a process that has ended and waits to
-        be reaped.
-        """
+        """Who has that pid now; None when none has, or an ended process that waits to be reaped."""
         try:
-            # The second field is the program's name in parentheses and may hold spaces, so count
-            # from after it.
+            # The second field is the program's name in parentheses and may hold spaces: count from
+            # after it.
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         except OSError:
@@ -116,8 +111,9 @@ _running_lock = threading.Lock()
 
 
 class Process:
-    """A process started by `start`. Its log holds stdout and stderr; a program's own log files are
-    its own affair.
+    """A process started by `start`.
+
+    Its log holds stdout and stderr; a program's own log files are its own affair.
     """
 
     def __init__(self, name: str, popen: subprocess.Popen[bytes], *, log_path: Path) -> None:
@@ -153,8 +149,9 @@ class Process:
         return self.exit_code is None
 
     def wait(self, timeout_seconds: float) -> int:
-        """The exit code once it has ended; `LabError` with the log's tail when it has not within
-        the time.
+        """The exit code once it has ended.
+
+        Raises `LabError` with the log's tail when it has not within the time.
         """
         deadline = time.monotonic() + timeout_seconds
         while (code := self.exit_code) is None:
@@ -173,8 +170,9 @@ class Process:
             raise LabError(f"{self.name} failed with code {code}.\n{self.log_tail()}")
 
     def kill(self) -> None:
-        """End it and its group with SIGKILL, as a crash would; returns when it is gone. A second
-        call does nothing.
+        """End it and its group with SIGKILL, as a crash would; returns when it is gone.
+
+        A second call does nothing.
         """
         if self._popen.returncode is None:
             os.killpg(self.pid, signal.SIGKILL)
@@ -184,6 +182,7 @@ class Process:
 
     def stop(self, grace_seconds: float = 10.0) -> None:
         """End it with SIGTERM, and with SIGKILL when it has not ended after `grace_seconds`.
+
         Nothing happens when it was ended before.
         """
         if self.is_running():
@@ -193,9 +192,7 @@ class Process:
         self.kill()
 
     def log_tail(self, lines: int = 20) -> str:
-        """The last lines of its log with a heading, for error messages; says so when the log is
-        empty.
-        """
+        """The last lines of its log with a heading, for error messages; it says if it is empty."""
         return log_tail(self.log_path, lines)
 
 
@@ -209,8 +206,7 @@ def start(
     working_directory: Path | None = None,
     niceness: int = NICENESS,
 ) -> Process:
-    """Start `argv` as the part `name` of the lab, in the network namespace `namespace` when one is
-    given.
+    """Start `argv` as the part `name` of the lab, in the network namespace `namespace` if given.
 
     stdout and stderr are appended to `log_path`, whose directory is made. `environment` is added to
     this process's own. The child leads its own process group, so Ctrl-C reaches the lab and not the

@@ -1,5 +1,6 @@
-"""Prometheus and node_exporter beside a lab's brokers. It holds no queries of the product; it only
-scrapes and answers.
+"""Prometheus and node_exporter beside a lab's brokers.
+
+It holds no queries of the product; it only scrapes and answers.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from lab.network import free_port
 from lab.packages import PROMETHEUS, unpacked
 from lab.process import Process, wait_until
 
-# An exporter whose metrics its maker makes up anew for every scrape, so that counters grow, fall
-# and vanish as a test wants.
+# An exporter whose metrics are made up anew for every scrape, so that counters grow, fall and
+# vanish as a test wants.
 
 
 # What it shows at its n-th scrape, in Prometheus' text format; scrapes are counted from 0.
@@ -94,8 +95,9 @@ _QUERY_TIMEOUT_SECONDS = 10
 
 @dataclass(frozen=True)
 class ScrapeTarget:
-    """One endpoint to scrape: its job, its host:port, and the broker whose figures it gives; None =
-    they are of no broker.
+    """One endpoint to scrape: its job, its host:port, and the broker whose figures it gives.
+
+    `broker_id` None = they are of no broker.
     """
 
     job: str
@@ -104,8 +106,9 @@ class ScrapeTarget:
 
 
 class PrometheusLab:
-    """A Prometheus on a free port of `host`, scraping `targets`; a context manager that returns
-    once each was scraped once.
+    """A Prometheus on a free port of `host`, scraping `targets`.
+
+    A context manager that returns once each was scraped once.
     """
 
     def __init__(
@@ -179,8 +182,9 @@ class PrometheusLab:
         )
 
     def restart(self) -> None:
-        """Start it again on the same address with all its samples, after `process.kill`; returns
-        once it is ready.
+        """Start it again on the same address with all its samples, after `process.kill`.
+
+        Returns once it is ready.
         """
         self.process = self._start()
         wait_until(
@@ -246,11 +250,10 @@ class PrometheusLab:
 def monitoring(
     kafka: KafkaLab, *, further: Sequence[ScrapeTarget] = (), scrape_interval_seconds: int = 1
 ) -> Iterator[PrometheusLab]:
-    """A Prometheus over the brokers of `kafka`: their JMX exporters, and in namespaces a
-    node_exporter each; and over `further`.
+    """A Prometheus over the brokers of `kafka` and over `further` targets.
 
-    On loopback there is no NIC that belongs to one broker, so there is no node_exporter either, and
-    that is reported.
+    It scrapes the brokers' JMX exporters, and in namespaces a node_exporter each. On loopback there
+    is no NIC that belongs to one broker, so there is no node_exporter either, and that is reported.
     """
     targets = [
         *further,

@@ -1,9 +1,8 @@
-"""Watches quotas in ZooKeeper with a session of its own: which value was in force for which user
-since when.
+"""Watches quotas in ZooKeeper: which value was in force for which user since when.
 
-It only reads and shares nothing with the operator, so it is an independent record of what the
-operator wrote. Times are ZooKeeper's own modification times: they do not depend on when this
-process came to read.
+It has a session of its own. It only reads and shares nothing with the operator, so it is an
+independent record of what the operator wrote. Times are ZooKeeper's own modification times: they do
+not depend on when this process came to read.
 """
 
 import json
@@ -24,8 +23,9 @@ _START_TIMEOUT_SECONDS = 15
 
 @dataclass(frozen=True, slots=True)
 class QuotaWrite:
-    """One write of a user's quota, in bytes per second; None = no quota. What is there when the
-    watch begins is the first write.
+    """One write of a user's quota, in bytes per second; None = no quota.
+
+    What is there when the watch begins is the first write.
     """
 
     at_seconds: float
@@ -85,8 +85,9 @@ class QuotaWatch:
         return sorted(changes, key=lambda write: write.at_seconds)
 
     def values(self, user: str, *, since: float = 0.0) -> list[int | None]:
-        """The value in force at `since` (seconds since the epoch), then every later one; a value
-        written twice is there twice.
+        """The value in force at `since` (seconds since the epoch), then every later one.
+
+        A value written twice is there twice.
         """
         with self._changed:
             writes = sorted(

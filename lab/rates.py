@@ -1,5 +1,4 @@
-"""Rates out of what the clients counted: bytes delivered per second, and means that do not depend
-on where a window falls.
+"""Rates out of what clients counted: bytes per second, and means that no window's place sways.
 
 A client that wants more than its quota runs in a sawtooth of 11 to 12 seconds (Kafka's window of
 eleven samples), so a plain mean over a window swings by several percent with the phase at which it
@@ -18,19 +17,17 @@ SAWTOOTH_SECONDS = 12
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`count` bytes were delivered in the interval that ended at `at_seconds` and began with the
-    sample before.
-    """
+    """`count` bytes were delivered from the sample before until `at_seconds`."""
 
     at_seconds: float
     count: int
 
 
 class ByteSeries:
-    """The bytes that one client delivered, as a function of time; between two samples they are
-    spread evenly.
+    """The bytes that one client delivered, as a function of time.
 
-    Before the first sample nothing was delivered, after the last one nothing more.
+    Between two samples they are spread evenly. Before the first sample nothing was delivered, after
+    the last one nothing more.
     """
 
     def __init__(self, samples: Iterable[Sample]) -> None:
@@ -69,8 +66,7 @@ class ByteSeries:
 
 
 def steady_mean(series: ByteSeries, start_seconds: float, length_seconds: float) -> float:
-    """Bytes per second over the window, as the mean of all its 12-second means taken every half
-    second.
+    """Bytes per second over the window: the mean of its 12-second means, one every half second.
 
     What a period of 11.5 s still contributes is below 1 % of its swing from 24 s on; a plain mean
     leaves up to 6 %. Raises ValueError when the window is shorter than 12 s.
@@ -85,8 +81,9 @@ def steady_mean(series: ByteSeries, start_seconds: float, length_seconds: float)
 
 
 def growth(values: Iterable[list[Any]]) -> list[Sample]:
-    """A counter's readings as bytes per interval. A reset (a broker started anew) counts as no
-    growth.
+    """A counter's readings as bytes per interval.
+
+    A reset (a broker started anew) counts as no growth.
     """
     readings = [(float(at), float(text)) for at, text in values]
     pairs = pairwise(readings)

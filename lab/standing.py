@@ -1,5 +1,4 @@
-"""Labs that stay up after the command that started them: who keeps each, where its parts answer,
-and how it is ended.
+"""Labs that stay up after the command that started them: keepers, addresses, ends.
 
     <cache>/standing/<name>/keeper.json     identity, parts, and addresses once all serve
     <cache>/standing/<name>/keeper.log      what the keeper said
@@ -35,8 +34,8 @@ from lab.process import ProcessIdentity, log_tail
 # What a person's shell needs to use a standing lab: commands by their usual names, and where the
 # parts answer.
 #
-# <standing lab>/bin/kubectl, helm, kind, docker, kafka-topics.sh, kafka-configs.sh     as far as
-# the lab has what they speak to
+# <standing lab>/bin/ has kubectl, helm, kind, docker, kafka-topics.sh and kafka-configs.sh, as far
+# as the lab has what they speak to.
 
 
 _KAFKA_COMMANDS = {
@@ -53,9 +52,7 @@ log4j.appender.stderr.layout=org.apache.log4j.SimpleLayout
 
 @dataclass(frozen=True)
 class Tool:
-    """A command as the lab calls it: its words, and what it finds in its environment beside the
-    shell's own.
-    """
+    """A command as the lab calls it: its words, and its environment beside the shell's own."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -95,8 +92,9 @@ def kafka_tools(directory: Path) -> dict[str, Tool]:
 
 
 def cluster_tools(cluster: object) -> dict[str, Tool]:
-    """The commands that speak to a cluster, as KUBECONFIG says; for kind those of its container
-    engine too.
+    """The commands that speak to a cluster, as KUBECONFIG says.
+
+    For kind those of its container engine too.
     """
     tools = {
         "kubectl": Tool((str(KUBE_NODE.binary()), "kubectl")),
@@ -142,8 +140,9 @@ class Wanted:
 
 @dataclass(frozen=True)
 class StandingLab:
-    """One standing lab. `addresses` is part -> what a client of it needs to know; empty until
-    everything serves.
+    """One standing lab.
+
+    `addresses` is part -> what a client of it needs to know; empty until everything serves.
     """
 
     name: str
@@ -188,8 +187,9 @@ def everything() -> list[StandingLab]:
 
 
 def bring_up(name: str, wanted: Wanted) -> StandingLab:
-    """Start a lab that stays up, and return once everything serves; ends it again when that fails
-    or is interrupted.
+    """Start a lab that stays up, and return once everything serves.
+
+    It is ended again when that fails or is interrupted.
     """
     existing = find(name)
     if existing is not None and existing.is_alive():
@@ -210,7 +210,8 @@ def bring_up(name: str, wanted: Wanted) -> StandingLab:
 
 
 def take_down(lab: StandingLab) -> None:
-    """End a standing lab and everything of it; for one whose keeper is gone, clear what it left.
+    """End a standing lab and everything of it; clear what a lost keeper left.
+
     Never signals a stranger.
     """
     if lab.is_alive():

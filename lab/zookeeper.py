@@ -37,13 +37,12 @@ class DigestLogin:
 
 
 class ZooKeeperLab:
-    """A ZooKeeper server on a free port of `host`; a context manager. Session timeouts from 2 to 20
-    s are granted.
+    """A ZooKeeper server on a free port of `host`; a context manager.
 
-    With `logins`, clients may log in by SASL DIGEST-MD5 as one of them; others are served still,
-    and ACLs decide what they may do. `settings` are added to its own, such as those of a secure
-    port; `java_options` to those of its JVM. Without `directory` it makes, and removes, a run
-    directory of its own.
+    Session timeouts from 2 to 20 s are granted. With `logins`, clients may log in by SASL
+    DIGEST-MD5 as one of them; others are served still, and ACLs decide what they may do. `settings`
+    are added to its own, such as those of a secure port; `java_options` to those of its JVM.
+    Without `directory` it makes, and removes, a run directory of its own.
     """
 
     def __init__(
@@ -110,8 +109,9 @@ class ZooKeeperLab:
         )
 
     def kill(self) -> None:
-        """End it as a crash would; clients lose their connection, sessions live on when it is
-        started again in time.
+        """End it as a crash would.
+
+        Clients lose their connection; sessions live on when it is started again in time.
         """
         self.process.kill()
 

@@ -1,9 +1,8 @@
-"""How long one `decide()` takes for 50 brokers, 20,000 partitions and 5,000 entities, and to read
-all their leaders.
+"""How long one `decide()` takes for a large cluster, and to read all its leaders.
 
-The bound of `decide()` is 100 ms by the clock, cold and with nothing to change. The garbage
-collector runs as always, and the decision before is let go while the next one is made, as in the
-operator.
+The cluster has 50 brokers, 20,000 partitions and 5,000 entities. The bound of `decide()` is 100 ms
+by the clock, cold and with nothing to change. The garbage collector runs as always, and the
+decision before is let go while the next one is made, as in the operator.
 """
 
 from __future__ import annotations
@@ -115,8 +114,9 @@ _ROUNDS = 25
 
 
 def observation() -> Observation:
-    """A cluster with everything declared and nothing written yet; every member names two topics of
-    its own choice.
+    """A cluster with everything declared and nothing written yet.
+
+    Every member names two topics of its own choice.
     """
     topics = {
         f"topic-{number}": TopicLeaders(
@@ -169,9 +169,7 @@ def timed(world: Observation) -> tuple[Decision, list[float]]:
 
 
 def decide_figures() -> list[Figure]:
-    """Both cases: the median of the rounds against the bound, and the best and the worst beside
-    it.
-    """
+    """Both cases: the median of the rounds against the bound, best and worst beside it."""
     first = observation()
     decision, cold_seconds = timed(first)
     _, steady_seconds = timed(applied(first, decision.writes))

@@ -1,5 +1,6 @@
-"""What the operator costs and how soon it acts as people run it: Pods of its image, installed by
-its chart, on a real one-node cluster.
+"""What the operator costs and how soon it acts as people run it.
+
+Pods of its image, installed by its chart, on a real one-node cluster.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ class _Installed:
 
 
 def in_cluster() -> list[Figure]:
-    """Image, start, rest, a thousand contracts, changes and take-overs; two replicas, one broker,
-    all on this machine.
+    """Image, start, rest, a thousand contracts, changes and take-overs.
+
+    Two replicas, one broker, all on this machine.
     """
     image = build()
     with _installed(image) as on:
@@ -139,9 +141,7 @@ def _tiers(topic: str) -> list[dict[str, Any]]:
 
 
 def _watched(on: _Installed, what: str) -> list[Figure]:
-    """The replica that writes, or any while none does: its memory, and what it takes of a core
-    while nothing changes.
-    """
+    """Memory of the replica that writes, or of any, and what it takes of a core at rest."""
     pod = (on.release.holder(on.scene.namespace) if "contracts" in what else "") or sorted(
         on.release.pods()
     )[0]

@@ -1,7 +1,7 @@
-"""How long the whole operator takes: many contracts at once, one changed contract, a killed broker;
-what it costs at rest; and its peers.
+"""How long the whole operator takes, what it costs at rest, and its peers.
 
-Ends are taken from ZooKeeper's own modification times where it has them, in whole milliseconds.
+Measured are many contracts at once, one changed contract, and a killed broker. Ends are taken from
+ZooKeeper's own modification times where it has them, in whole milliseconds.
 """
 
 import json
@@ -29,8 +29,7 @@ _BOUNDS_SECONDS = {1000: 3.0, 5000: 12.0}
 
 
 def cold(on: World, entities: int) -> list[Figure]:
-    """Until `entities` contracts in ten tiers are in ZooKeeper and in status, when nothing was
-    written before.
+    """Until `entities` contracts in ten tiers are in ZooKeeper and in status, from nothing.
 
     The tiers exist already; the clock starts when the policy is created, and stops when every quota
     is committed and every status has it.
@@ -64,7 +63,9 @@ def _committed(on: World) -> int:
 
 
 def _policy_reports(on: World, entities: int) -> bool:
-    """The tiers are asked one by one, and only afterwards: they are large, and to list them all the
+    """Whether the policy's status has all `entities` in sync.
+
+    The tiers are asked one by one, and only afterwards: they are large, and to list them all the
     time is half of the server's work.
     """
     policy_now = on.read("brokerbandwidthpolicies", POLICY)
@@ -91,11 +92,10 @@ _RAISE = 1_000
 
 
 def changes_after_cold(on: World, changes: int) -> list[Figure]:
-    """From one changed contract, sent to the Kubernetes API, to the committed quota; every change
-    is a raise of one member.
+    """From one changed contract, sent to the Kubernetes API, to the committed quota.
 
-    These are changes in the quarter of an hour after a cold start: with every change, each broker
-    reads all notifications of that again.
+    Every change is a raise of one member. These are changes in the quarter of an hour after a cold
+    start: with every change, each broker reads all notifications of that again.
     """
     count = len(on.zookeeper.get_children(_CHANGES))
     what = (
@@ -106,8 +106,9 @@ def changes_after_cold(on: World, changes: int) -> list[Figure]:
 
 
 def changes_at_rest(on: World, changes: int) -> list[Figure]:
-    """Changes in a cluster where nothing was changed for 15 minutes, each sent once the status
-    shows the one before.
+    """Changes in a cluster where nothing was changed for 15 minutes.
+
+    Each is sent once the status shows the one before.
     """
     _let_notifications_expire(on)
     return _figures(
@@ -188,12 +189,11 @@ _REACTION_ENTITIES = 10
 
 
 def reaction(on: World, runs: int) -> list[Figure]:
-    """From a new leader to the corrected quota, when one broker after the other is killed, `runs`
-    times; P50 and P95 in seconds.
+    """From a new leader to the corrected quota, after a killed broker; P50 and P95 in seconds.
 
-    The start is the last change of the topic's partition states before the quota was written, which
-    is when Kafka's controller had elected. Between two runs the broker comes back, leads again, and
-    the quota follows.
+    One broker after the other is killed, `runs` times. The start is the last change of the topic's
+    partition states before the quota was written, which is when Kafka's controller had elected.
+    Between two runs the broker comes back, leads again, and the quota follows.
     """
     for number in range(_REACTION_ENTITIES):
         on.create("businesstiers", tier(number, _REACTION_ENTITIES))
@@ -234,8 +234,9 @@ _SETTLE_SECONDS = 20
 
 
 def rest(on: World, seconds: int) -> list[Figure]:
-    """Watch an operator with nothing to do for `seconds`; writes are counted by what changed in
-    ZooKeeper and in Kubernetes.
+    """Watch an operator with nothing to do for `seconds`.
+
+    Writes are counted by what changed in ZooKeeper and in Kubernetes.
     """
     time.sleep(_SETTLE_SECONDS)
     operator = psutil.Process(on.operator.pid)
@@ -272,9 +273,7 @@ def _processor_seconds(operator: psutil.Process) -> float:
 
 
 def _znode_versions(on: World) -> int:
-    """Every write of a quota sends one notification, so the number of those ever made counts the
-    writes.
-    """
+    """The number of quota notifications ever made: every write of a quota sends one."""
     return int(on.zookeeper.exists("/config/changes").cversion)
 
 
@@ -289,10 +288,10 @@ _REQUEST_VERSION = 0
 
 
 def peers(entities: int, commands: int) -> list[Figure]:
-    """The same work with Kafka's own tools: `commands` quotas by kafka-configs, a process each, and
-    `entities` in one request.
+    """The same work with Kafka's own tools.
 
-    That AlterClientQuotas request is what kafka-configs sends, and what a client that batches would
+    `commands` quotas by kafka-configs, a process each, and `entities` in one request. That
+    AlterClientQuotas request is what kafka-configs sends, and what a client that batches would
     send.
     """
     with KafkaLab(brokers=3) as kafka:
@@ -334,8 +333,9 @@ def _kafka_configs(kafka: KafkaLab, number: int) -> float:
 
 
 def _alter_client_quotas(kafka: KafkaLab, entities: int) -> float:
-    """Seconds from sending one request for all to its answer, which the controller gives when every
-    quota is in ZooKeeper.
+    """Seconds from sending one request for all to its answer.
+
+    The controller gives it when every quota is in ZooKeeper.
     """
     answer, seconds = _ask(
         kafka.bootstrap_servers.split(",")[0],

@@ -1,5 +1,6 @@
-"""What the benchmarks of the whole operator stand on: three real brokers with ZooKeeper, a real API
-server, the operator as a process.
+"""What the benchmarks of the whole operator stand on.
+
+Three real brokers with ZooKeeper, a real API server, the operator as a process.
 """
 
 import sys
@@ -58,8 +59,7 @@ def world(
     namespaces: bool = False,
     log: Path | None = None,
 ) -> Iterator[World]:
-    """Everything running, with an empty namespace, one topic of three partitions, and an operator
-    that manages nothing yet.
+    """Everything running: an empty namespace, a topic of three partitions, an idle operator.
 
     `users` can log in; with `namespaces` (needs root) every broker has a NIC of its own; `log`
     keeps the operator's log.
@@ -109,8 +109,9 @@ def world(
 
 
 def _warm_up(kube: KubeApi, kafka: KafkaLab) -> None:
-    """Have the API server compile the rules of both kinds, which it does at the first object of a
-    kind and takes seconds for.
+    """Have the API server compile the rules of both kinds.
+
+    It does so at the first object of a kind, and takes seconds for it.
     """
     kube.kubectl("create", "namespace", "warm-up")
     objects = client.CustomObjectsApi(config.new_client_from_config(str(kube.kubeconfig)))
@@ -128,9 +129,7 @@ def _warm_up(kube: KubeApi, kafka: KafkaLab) -> None:
 
 
 def tier(number: int, entities: int) -> dict[str, Any]:
-    """One BusinessTier with its share of `entities` users, each with a contract on the topic of
-    three partitions.
-    """
+    """One BusinessTier with its share of `entities` users, each with a contract on the topic."""
     members = [
         {
             "name": f"member-{index}",

@@ -1,9 +1,9 @@
-"""Rollups that are struck at random moments: what is published is whole after each blow, and right
-once a run completes.
+"""Rollups that are struck at random moments.
 
-`python -m bench.rollup.kills --seed 7 --blows 100`: a failing seed plans the same blows again; when
-exactly they fall is up to the machine. Two brokers, three hours up to midnight, on a Prometheus of
-its own; rows are compared with those of an undisturbed run.
+What is published is whole after each blow, and right once a run completes. `python -m
+bench.rollup.kills --seed 7 --blows 100`: a failing seed plans the same blows again; when exactly
+they fall is up to the machine. Two brokers, three hours up to midnight, on a Prometheus of its own;
+rows are compared with those of an undisturbed run.
 """
 
 import argparse
@@ -57,11 +57,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Blow:
-    """`moment` is a share (0..1) of the time until the first rows are written (`early`), or of the
-    time from then to the end.
+    """What befalls one run, and when.
 
-    What can come back (storage, Prometheus) does after `lasts_seconds`; `pick` chooses among
-    several of a kind.
+    `moment` is a share (0..1) of the time until the first rows are written (`early`), or of the
+    time from then to the end. What can come back (storage, Prometheus) does after `lasts_seconds`;
+    `pick` chooses among several of a kind.
     """
 
     kind: Kind
@@ -77,9 +77,7 @@ class Blow:
 
 
 def plan(seed: int, blows: int, kinds: tuple[Kind, ...] = tuple(Kind)) -> list[Blow]:
-    """`afresh` says that a run which is struck begins with an empty store, if the one before it was
-    completed.
-    """
+    """The blows of a seed; `afresh` = a run after a completed one begins with an empty store."""
     chance = random.Random(seed)
     return [
         Blow(
@@ -227,8 +225,9 @@ _TIMEOUT_SECONDS = 300
 
 
 def java_options(archive: Path, argv: Sequence[str]) -> Mapping[str, str]:
-    """The environment for whatever starts Spark from now on. `argv` starts it once, and its classes
-    are written when it ends.
+    """The environment for whatever starts Spark from now on.
+
+    `argv` starts it once, and its classes are written when it ends.
     """
     written = {"JAVA_TOOL_OPTIONS": f"-XX:ArchiveClassesAtExit={archive} {_QUICK}"}
     subprocess.run(
@@ -253,8 +252,8 @@ Rows = Mapping[tuple[str, str], pa.Table]  # by table and window
 
 _UNCOMPARED = (
     "sketch",
-    # the same values in another order make other bytes, and the percentiles beside it are of the
-    # same values
+    # the same values in another order make other bytes; the percentiles beside it are of the same
+    # values
 )
 _CLOSE = 1e-12  # seconds and shares are added up in any order
 
@@ -315,8 +314,9 @@ _RUN_TIMEOUT_SECONDS = 300.0
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of all blows. `broken` and `wrong` name each blow after which something was, with
-    what was found.
+    """What came of all blows.
+
+    `broken` and `wrong` name each blow after which something was, with what was found.
     """
 
     struck: dict[Kind, int] = field(default_factory=dict)
@@ -342,9 +342,7 @@ class Siege:
         self._early_seconds, self._late_seconds, self._expected = self._reference()
 
     def strike(self, blow: Blow, outcome: Outcome, *, afresh: bool) -> bool:
-        """One run and its blow; adds what was found to the outcome. Whether the run completed all
-        the same.
-        """
+        """Strike one run, note what was found; return whether it completed all the same."""
         if afresh:
             shutil.rmtree(self._store, ignore_errors=True)
         with self._run(self._store) as run:

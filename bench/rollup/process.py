@@ -1,9 +1,8 @@
-"""What the rollups' benchmarks do in a process of its own, so that no Java machine stays in the one
-that measures; it prints JSON at its end.
+"""What the rollups' benchmarks do in a process of its own; it prints JSON at its end.
 
-`python -m bench.rollup.process URL FROM_MS TO_MS STORE ROUNDS` reads and folds the hours once to
-warm up, then so many times by the clock, then carries out a whole run, and prints what merged
-sketches show of each broker.
+So no Java machine stays in the process that measures. `python -m bench.rollup.process URL FROM_MS
+TO_MS STORE ROUNDS` reads and folds the hours once to warm up, then so many times by the clock, then
+carries out a whole run, and prints what merged sketches show of each broker.
 """
 
 import json
@@ -31,9 +30,7 @@ QUANTILES = (0.5, 0.95, 0.99)
 
 
 def warm(url: str, start_ms: int, end_ms: int, *, store_url: str, rounds: int) -> dict[str, object]:
-    """Seconds of each round of reading, folding and writing, and of a whole run; and the
-    quantiles.
-    """
+    """Seconds of each round of reading, folding and writing, and of a whole run; and quantiles."""
     server = PrometheusServer(url)
     history = HistorySettings(server, scrape_interval_ms=SCRAPE_MS)
     order = IngestOrder(
@@ -81,8 +78,9 @@ def _unsaid(sentence: str) -> None:
 def _quantiles(
     spark: SparkSession, store_url: str, start_ms: int, end_ms: int
 ) -> list[list[object]]:
-    """Broker, direction, and the five-minute rates of its clients at `QUANTILES`, from all their
-    sketches merged.
+    """Broker, direction, and the five-minute rates of its clients at `QUANTILES`.
+
+    They come from all their sketches merged.
     """
     hourly = frame_of(spark, store_url, "usage_1h", start_ms, end_ms)
     merged = hourly.groupBy("broker", "direction").agg(

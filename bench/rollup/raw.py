@@ -1,5 +1,6 @@
-"""Fifty million raw rows to the hourly table, ours and others' on the same files: `python -m
-bench.rollup.raw [brokers]`.
+"""Fifty million raw rows to the hourly table, ours and others' on the same files.
+
+`python -m bench.rollup.raw [brokers]`
 
 What it is for: an engine in one process is faster at this than anything on Spark, and no one should
 believe us otherwise. Figures of others are of their newest versions that we have, with two threads,
@@ -33,8 +34,9 @@ _PACKAGES = {"duckdb": "duckdb", "polars": "polars", "chdb": "chdb", "spark-sql"
 
 
 def raw_figures(raw: RawRows | None = None) -> list[Figure]:
-    """Ours with its bounds, then every other engine that is installed. Raises RuntimeError where
-    another engine gets other rows.
+    """Ours with its bounds, then every other engine that is installed.
+
+    Raises RuntimeError where another engine gets other rows.
     """
     raw = raw or RawRows(BEGIN_MS)
     with RunDirectory() as run:
@@ -50,9 +52,7 @@ def raw_figures(raw: RawRows | None = None) -> list[Figure]:
 
 
 def _others() -> list[str]:
-    """Those that are installed; the group `bench` of this project's dependencies brings all of
-    them.
-    """
+    """The other engines that are installed; the dependency group `bench` brings all of them."""
     return [
         engine
         for engine in ENGINES

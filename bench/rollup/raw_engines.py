@@ -1,5 +1,6 @@
-"""The same hourly rollup by each engine, each in a process: `python -m bench.rollup.raw_engines
-ENGINE ROWS OUT START_MS`.
+"""The same hourly rollup by each engine, each in a process.
+
+`python -m bench.rollup.raw_engines ENGINE ROWS OUT START_MS`
 
 Every engine reads the files of `bench.rollup.raw_rows`, is held to two threads, and writes one
 Parquet file with the same columns. Sums of five minutes come first and percentiles are of their

@@ -1,5 +1,6 @@
-"""Raw samples of a whole cluster as Parquet, which every engine is given, and how a rollup of ours
-reads them in place of a Prometheus.
+"""Raw samples of a whole cluster as Parquet, which every engine is given.
+
+A rollup of ours reads them in place of a Prometheus.
 
 Columns `ts` (ms), `broker`, `user`, `client_id`, `direction`, `rate` (bytes/s, whole) and
 `throttle_ms`; a file for each broker and hour, sorted by client and time, zstd; by a number, the
@@ -32,8 +33,9 @@ _THROTTLED_SHARE = 0.1
 
 @dataclass(frozen=True)
 class RawRows:
-    """So many clients in each direction on each broker; 50 brokers with 347 of them for 6 hours are
-    50 million rows.
+    """So many clients in each direction on each broker.
+
+    50 brokers with 347 of them for 6 hours are 50 million rows.
     """
 
     start_ms: int
@@ -101,9 +103,7 @@ _RESOURCES = {"produce": ("Produce", "in"), "fetch": ("Fetch", "out")}
 
 
 class RawTransport:
-    """Reads the files of `bench.rollup.raw` below `folder`; one file at a time, which is one
-    task's.
-    """
+    """Reads the files of `RawRows` below `folder`, one file at a time, which is one task's."""
 
     name = "raw-rows"
     exact = True
@@ -181,8 +181,9 @@ def _is_selected(labels: Mapping[str, str], selection: Selection) -> bool:
 
 
 def _series(rows: pa.Table, broker: str) -> list[SeriesSamples]:
-    """Rows are sorted by client and time; a client that was never throttled has no series of it, as
-    NaN is none elsewhere.
+    """The series of rows that are sorted by client and time.
+
+    A client that was never throttled has no series of it, as NaN is none elsewhere.
     """
     rows = rows.combine_chunks()
     times, rates, throttle = (rows[name].to_numpy() for name in ("ts", "rate", "throttle_ms"))

@@ -1,8 +1,7 @@
-"""Whole rollups of a synthetic cluster on a real Prometheus, which shares the machine: warm, cold,
-and how both grow with the cluster.
+"""Whole rollups of a synthetic cluster on a real Prometheus: warm, cold, and how both grow.
 
-What came out is held against what was made: a fast rollup that loses a byte is none. `python -m
-bench.rollup.speed [brokers] [clients]`
+Prometheus shares the machine. What came out is held against what was made: a fast rollup that loses
+a byte is none. `python -m bench.rollup.speed [brokers] [clients]`
 """
 
 from __future__ import annotations
@@ -88,8 +87,9 @@ class Size:
 
 
 def rollup_transport(size: Size | None = None) -> list[Figure]:
-    """The clock's median for each way, with samples a second and the client's processor time beside
-    it; all ways must agree.
+    """The clock's median for each way of reading; all ways must agree.
+
+    Samples a second and the client's processor time are beside it.
     """
     size = size or Size()
     with _prometheus(size) as url:
@@ -127,9 +127,7 @@ def _measured(way: Transport, size: Size) -> Figure:
 
 
 def _read_all(way: Transport, size: Size) -> tuple[int, float]:
-    """How many samples there are, and their sum: a number that differs as soon as one sample
-    does.
-    """
+    """How many samples there are, and their sum, which differs as soon as one sample does."""
     found: list[SeriesSamples] = []
     for broker in range(size.brokers):
         for metric in (_BYTES_METRIC, _RATE_METRIC):
@@ -237,8 +235,9 @@ Made = dict[Direction, MadeDirection]
 
 
 def fold_figures(series: int = _SERIES) -> list[Figure]:
-    """One hour of one broker: `series` clients, half of them in each direction, and a tenth of all
-    with a throttle time beside the rate.
+    """One hour of one broker with `series` clients, half of them in each direction.
+
+    A tenth of all have a throttle time beside the rate.
     """
     made = {
         way: made_direction(_HOUR, series // 2, number, offset_ms=4_000 * number)
@@ -318,8 +317,9 @@ def _errors(made: Made, fold: BrokerFold) -> list[Figure]:
 def _off_percent(
     made: MadeDirection, fold: BrokerFold, way: Direction, *, windows: int
 ) -> NDArray[np.float64]:
-    """By how much the bytes of each client were missed, in sums over so many windows; against the
-    mean where a client was silent.
+    """By how much the bytes of each client were missed, in sums over so many windows, in percent.
+
+    Against the mean where a client was silent.
     """
     estimated, true = (
         each.reshape(len(each), -1, windows).sum(axis=2)
@@ -355,12 +355,8 @@ def _estimated(made: MadeDirection, fold: BrokerFold, way: Direction) -> NDArray
 
 
 _MOST_RANK_ERROR_PERCENT = 0.5
-_STATED = {
-    (False, 12): 0.8,
-    (False, 1): 2.6,
-    (True, 12): 2.3,
-    (True, 1): 4.4,
-}  # docs/usage.md: 95 of 100 clients are within, percent
+# docs/usage.md: 95 of 100 clients are within, percent
+_STATED = {(False, 12): 0.8, (False, 1): 2.6, (True, 12): 2.3, (True, 1): 4.4}
 _SHARES = (0.5, 0.95, 0.99)
 
 Quantiles = Sequence[tuple[int, str, float, float, float]]
@@ -368,8 +364,10 @@ Table = NDArray[np.int64]  # a row for each client, a column for each window
 
 
 def checks(cluster: SyntheticCluster, store: UsageStore, quantiles: Quantiles) -> list[Figure]:
-    """`quantiles` are broker, direction, and the rates of five minutes at `_SHARES` as merged
-    sketches tell them.
+    """All checks of the published tables against the cluster.
+
+    `quantiles` are broker, direction, and the rates of five minutes at `_SHARES` by merged
+    sketches.
     """
     estimated = {
         (broker, way): _bytes_of_clients(cluster, store, broker, way)
@@ -470,8 +468,9 @@ def _clients(
 
 
 def _percentiles(store: UsageStore) -> Figure:
-    """The hourly table's own percentiles against the rows of five minutes: by nearest rank each is
-    one of these rates.
+    """The hourly table's own percentiles against the rows of five minutes.
+
+    By nearest rank each is one of these rates.
     """
     fine = (
         store.rows("usage_5m")
@@ -532,8 +531,9 @@ def _against_truth(cluster: SyntheticCluster, quantiles: Quantiles) -> Figure:
 def _worst_rank_error(
     values: dict[tuple[int, Direction], NDArray[np.float64]], quantiles: Quantiles
 ) -> float:
-    """In percent of all values: how far a sketch's quantile is from its rank; equal values hold all
-    ranks between their first and last.
+    """How far a sketch's quantile is from its rank, in percent of all values.
+
+    Equal values hold all ranks between their first and last.
     """
     worst = 0.0
     for broker, way, *sketched in quantiles:
@@ -566,9 +566,7 @@ _TIMEOUT_SECONDS = 400
 
 @dataclass(frozen=True, slots=True)
 class Warm:
-    """Seconds of each round of reading, folding and writing all samples, and of a whole run after
-    them.
-    """
+    """Seconds of each round of reading, folding and writing all samples, then of a whole run."""
 
     cluster: SyntheticCluster
     rounds: Sequence[float]
@@ -591,9 +589,7 @@ def ingest_figures(cluster: SyntheticCluster | None = None) -> list[Figure]:
 
 
 def cold_figures(cluster: SyntheticCluster | None = None) -> list[Figure]:
-    """`tidegate rollup run` of one hour, from the start of its process until the last table is
-    published.
-    """
+    """`tidegate rollup run` of one hour, from the start of its process to the last table."""
     cluster = cluster or SyntheticCluster(BEGIN_MS)
     with _serving(cluster) as (url, folder):
         costs = sorted(
@@ -685,9 +681,7 @@ def _size(cluster: SyntheticCluster) -> str:
 
 @contextmanager
 def _serving(cluster: SyntheticCluster) -> Iterator[tuple[str, Path]]:
-    """The address of a Prometheus that has the cluster's history, and a folder for what is made of
-    it.
-    """
+    """The address of a Prometheus that has the cluster's history, and a folder for results."""
     with RunDirectory() as run:
         data, made = run.path / "prometheus", run.path / "made"
         data.mkdir()

@@ -1,8 +1,8 @@
-"""A whole cluster as Prometheus holds it: brokers with their NICs, counters and clients, of which
-every byte is known.
+"""A whole cluster as Prometheus holds it, of which every byte is known.
 
-A few are made and many are copies: broker n does what broker n modulo `_MADE` does, and each hour
-is the first one again, because making them takes longer than measuring.
+It has brokers with their NICs, counters and clients. A few are made and many are copies: broker n
+does what broker n modulo `_MADE` does, and each hour is the first one again, because making them
+takes longer than measuring.
 """
 
 import urllib.request
@@ -96,8 +96,9 @@ class HistoryPrometheus:
             self._process.kill()
 
     def write(self, series: Iterable[SeriesSamples]) -> None:
-        """Store these; each series has its `__name__` among its labels and rises from what it had.
-        Raises HTTPError for what it refuses.
+        """Store these series; each has its `__name__` as a label and rises from what it had.
+
+        Raises HTTPError for what the server refuses.
         """
         for body in _requests(series):
             asked = urllib.request.Request(f"{self.url}/api/v1/write", packed(body), _HEADERS)
@@ -136,8 +137,9 @@ def _label_messages(labels: Mapping[str, str]) -> bytes:
 
 
 def _sample_messages(times_ms: NDArray[np.int64], values: NDArray[np.float64]) -> bytes:
-    """Messages Sample: 12 10 | 09 value | 10 time, six bytes of it as long as the year is 1972 to
-    2109.
+    """Messages Sample: 12 10 | 09 value | 10 time.
+
+    The time has six bytes as long as the year is 1972 to 2109.
     """
     laid = np.empty((len(values), 18), np.uint8)
     laid[:, :3] = 0x12, 0x10, 0x09
@@ -198,9 +200,7 @@ class _Ring:
 def flat_out(
     chance: np.random.Generator, until_seconds: int, read_at_ms: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Requests in each second from 0 on, and the gauge at these times as a multiple of the
-    quota.
-    """
+    """Requests in each second from 0 on, and the gauge at these times in quotas."""
     ring, sent, gauge = _Ring(), np.zeros(until_seconds, np.int64), np.zeros(len(read_at_ms))
     now_ms, read = float(chance.random() * 1000), 0
     while now_ms < until_seconds * 1000:
@@ -222,8 +222,7 @@ def flat_out(
 # that it is the same each time.
 #
 # Of ten clients seven send all the time, two come and go by the minute, and one is throttled: it
-# sends as fast as its quota lets it (`flat_out_client`). Gauges are those of a broker since Kafka
-# 3.8.
+# sends as fast as its quota lets it (`flat_out`). Gauges are those of a broker since Kafka 3.8.
 
 
 Whole = NDArray[np.int64]
@@ -239,8 +238,9 @@ _THROTTLE_MILLISECONDS = 800.0
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MadeDirection:
-    """`samples` are what was scraped; `bytes_of_clients` the truth by client and window. Clients
-    that end in 0 are `throttled`.
+    """`samples` are what was scraped; `bytes_of_clients` the truth by client and window.
+
+    Clients that end in 0 are `throttled`.
     """
 
     samples: DirectionSamples
@@ -253,8 +253,9 @@ class MadeDirection:
 def made_direction(
     windows: Windows, clients: int, number: int, *, scrape_ms: int = 15_000, offset_ms: int = 0
 ) -> MadeDirection:
-    """One direction of one broker. With `offset_ms` 0 a scrape falls onto each edge, so that even
-    single windows are exact.
+    """One direction of one broker.
+
+    With `offset_ms` 0 a scrape falls onto each edge, so that even single windows are exact.
     """
     times = np.arange(
         windows.start_ms - 90_000 + offset_ms, windows.end_ms + 90_001, scrape_ms, dtype=np.int64
@@ -306,9 +307,7 @@ def _labels(client: Client) -> dict[str, str]:
 def _sent(
     chance: np.random.Generator, per_second: NDArray[np.float64], windows: Windows, first: int
 ) -> Whole:
-    """Bytes by client and second, from `_AROUND_SECONDS` before the windows until as long after
-    them.
-    """
+    """Bytes by client and second, with `_AROUND_SECONDS` before and after the windows."""
     seconds = (windows.end_ms - windows.start_ms) // 1000 + 2 * _AROUND_SECONDS
     kind = (first + np.arange(len(per_second))) % 10
     shape = chance.random((len(per_second), seconds), np.float32) + 0.5
@@ -394,8 +393,9 @@ class SyntheticCluster:
 
     @property
     def samples(self) -> int:
-        """Of byte rates and throttle times within the hours: what is read beyond their edges, and
-        the counters, are not counted.
+        """The number of samples of byte rates and throttle times within the hours.
+
+        What is read beyond their edges, and the counters, are not counted.
         """
         series = self.rate_series + self.brokers * sum(
             len(made.samples.throttle_times) for made in self._made[0].values()

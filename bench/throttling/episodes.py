@@ -1,10 +1,10 @@
-"""What a step of ours costs a client: silences, the way within the limit, rates at rest and the way
-back, on a real broker.
+"""What a step of ours costs a client, on a real broker.
 
-Produce and consume, one connection and six, the ladder and drain-then-set. Where fetch is
-throttled, a small Java producer of L3's user writes beside its consumers: it has another quota and
-must notice nothing. `python -m bench.throttling.episodes` draws docs/measurements/episodes.svg out
-of the seconds that are kept there, ladder beside Drain.
+Measured are silences, the way within the limit, rates at rest and the way back. Produce and
+consume, one connection and six, the ladder and drain-then-set. Where fetch is throttled, a small
+Java producer of L3's user writes beside its consumers: it has another quota and must notice
+nothing. `python -m bench.throttling.episodes` draws docs/measurements/episodes.svg out of the
+seconds that are kept there, ladder beside Drain.
 """
 
 import csv
@@ -50,8 +50,10 @@ FOLDER = Path("docs/measurements")
 
 
 def keep(played: Episode, name: str) -> None:
-    """Write docs/measurements/<name>.csv: seconds from the lowered limit, who (level, `nic`, or
-    `quota <user>`), kilobytes per second.
+    """Write docs/measurements/<name>.csv.
+
+    Columns are seconds from the lowered limit, who (level, `nic`, or `quota <user>`), kilobytes per
+    second.
     """
     FOLDER.mkdir(parents=True, exist_ok=True)
     begin = int(played.limited_at_seconds) - 10
@@ -93,8 +95,9 @@ _SHOWN_SECONDS = 240
 
 
 def episodes_picture() -> str:
-    """A whole SVG file; a row for each operation and number of connections. FileNotFoundError where
-    one was not measured.
+    """A whole SVG file with a row for each operation and number of connections.
+
+    Raises FileNotFoundError where one was not measured.
     """
     rows = list(product(Operation, (1, 6)))
     with picture(height_inches=9.0) as (figure, svg):
@@ -216,8 +219,9 @@ def play(
 def _all_back(
     quotas: QuotaWatch, clients: Clients, businesses: Sequence[Business], raised: float
 ) -> bool:
-    """Every quota is the contract and all have got what they want for a while since the limit was
-    raised.
+    """Whether every quota is the contract again and all got what they want for a while.
+
+    Only the time since the limit was raised counts.
     """
     start = time.time() - ROWS_LAG_SECONDS - _FULL_FOR_SECONDS
     in_force = quotas.quotas()
@@ -329,8 +333,9 @@ def _figures(played: Episode, run: _Run) -> Iterator[Figure]:
 
 
 def _of_single_connections(played: Episode, what: str, first: float) -> Figure:
-    """Siblings may take all that their user has for several windows: beside it what that came to
-    with nothing written for a while.
+    """The longest silence of a single connection, beside that with nothing written for a while.
+
+    Siblings may take all that their user has for several windows.
     """
     at_rest, levels = played.measured_from_seconds, ("L3", "L2", "L1")
     longest = max(

@@ -1,5 +1,4 @@
-"""How long from a NIC that goes over its limit to the first throttle in ZooKeeper, at two scrape
-intervals.
+"""How long from a NIC over its limit to the first throttle in ZooKeeper, at two intervals.
 
 The NICs and the clients' rates are made up (exporters that Prometheus scrapes), so that the load
 rises at a known moment, anywhere between two scrapes; the rest is real. A slight overload needs two
@@ -20,10 +19,8 @@ from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 
 _MB = 1_000_000
 _LIMIT, _CALM = 50 * _MB, 20 * _MB
-_SLIGHTLY_OVER, _FAR_OVER = (
-    54 * _MB,
-    100 * _MB,
-)  # below 110 % two samples of three have to agree, above one is enough
+# below 110 % two samples of three have to agree, above one is enough
+_SLIGHTLY_OVER, _FAR_OVER = 54 * _MB, 100 * _MB
 _CONTRACT, _FLOOR, _SENT = 60 * _MB, 1 * _MB, 8 * _MB
 _USERS = 4
 _TIMEOUT_SECONDS = 240
@@ -82,8 +79,9 @@ def throttle_reaction(
 
 
 def short_bursts(bursts: int = 12) -> list[Figure]:
-    """How many quotas are written because the NIC was slightly over its limit for less than the two
-    scrapes that have to agree on it.
+    """How many quotas are written because of slight bursts over the NIC's limit.
+
+    Each is shorter than the two scrapes that have to agree on it.
     """
     nic, chance = _NicAndClients(), Random(7)
     with _watched(nic, 1) as on:
@@ -138,9 +136,8 @@ def _once(on: World, nic: _NicAndClients, over: int) -> float:
 
 def _declare(on: World, prometheus: PrometheusLab, scrape_seconds: int) -> None:
     declared = policy(on.kafka)
-    declared["spec"]["kafka"]["quotaWindow"] = {
-        "samples": 2
-    }  # the reaction does not depend on it, the way back does
+    # the reaction does not depend on it, the way back does
+    declared["spec"]["kafka"]["quotaWindow"] = {"samples": 2}
     declared["spec"] |= {
         "metrics": {
             "prometheus": {"url": prometheus.url},
@@ -148,9 +145,8 @@ def _declare(on: World, prometheus: PrometheusLab, scrape_seconds: int) -> None:
             "staleAfterSeconds": 3 * scrape_seconds,
         },
         "brokers": {"egress": {"limit": str(_LIMIT)}},
-        "escalation": {
-            "holdSeconds": 7
-        },  # longer than from one cut to the next, as always but in tests
+        # longer than from one cut to the next, as always but in tests
+        "escalation": {"holdSeconds": 7},
         "writeBudget": {"changes": 10_000},
     }
     on.create("brokerbandwidthpolicies", declared)

@@ -1,5 +1,4 @@
-"""Two special cases on a real broker: readers that come back with a backlog, and thirty flat-out
-users throttled at once.
+"""Two special cases on a real broker: a backlog, and thirty flat-out users throttled at once.
 
 With a backlog: after five minutes at throttled rates the limit is raised, and they catch up as fast
 as they may. Their contracts together exceed the raised limit, so a return of all at once would
@@ -42,9 +41,7 @@ _NAMES = [business.user for business in _BUSINESSES]
 
 
 def thirty() -> list[Figure]:
-    """The NIC's highest second of the last minute as a multiple of that minute's mean, in one
-    moment and ours.
-    """
+    """The NIC's highest second of a last minute over its mean, cut in one moment and our way."""
     with running_stage(_NAMES, Path("out/bench/thirty.operator.log")) as stage:
         moment = _in_one_moment(stage)
         ours = _by_tidegate(stage)
@@ -152,8 +149,9 @@ _NEVER = 9999.0
 
 
 def backlog() -> list[Figure]:
-    """How often a tier is lowered again within ten minutes, and how its spells below the contract
-    grow or shrink.
+    """How often a tier is lowered again within ten minutes, and how its spells change.
+
+    A spell is a time below the contract.
     """
     businesses = four_businesses(Operation.CONSUME, 1, "backlog")
     with running_stage(
@@ -203,10 +201,10 @@ def _contract(businesses: Sequence[Business], user: str) -> int:
 def spells_below(
     writes: Sequence[QuotaWrite], business: Business, *, ended_seconds: float
 ) -> list[float]:
-    """The size of each spell in which its quota was below the contract, in the order of time: bytes
-    withheld of the contract.
+    """The size of each spell in which its quota was below the contract, in the order of time.
 
-    A spell that has not ended counts until `ended_seconds`.
+    The size is bytes withheld of the contract. A spell that has not ended counts until
+    `ended_seconds`.
     """
     sizes: list[float] = []
     quota, since, size = business.contract, 0.0, 0.0

@@ -1,5 +1,6 @@
-"""Where measured episodes are played: one real broker with a NIC of its own, Prometheus, the
-Kubernetes API, and the operator.
+"""Where measured episodes are played.
+
+One real broker with a NIC of its own, Prometheus, the Kubernetes API, and the operator.
 """
 
 import os
@@ -65,8 +66,9 @@ def four_businesses(operation: Operation, connections: int, run: str) -> tuple[B
 def declared_policy(
     kafka: KafkaLab, prometheus: PrometheusLab, operation: Operation, *, speed: str
 ) -> dict[str, Any]:
-    """In mode Enforce, with the limit far away; readings every second. Deleting it restores what
-    was there before.
+    """A policy in mode Enforce, with the limit far away and readings every second.
+
+    Deleting it restores what was there before.
     """
     declared = policy(kafka)
     declared["spec"] |= {
@@ -128,11 +130,10 @@ _GRACE_SECONDS = 150.0  # longer than the client's own delivery.timeout.ms
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A small producer of a throttled user: `records` records at 0.3 MB/s, by the real Java client
-    with its defaults.
+    """A small producer of a throttled user: the real Java client with its defaults.
 
-    Kafka mutes connections of a user, whichever of them used the quota up, and a Java producer
-    gives a record up after two minutes.
+    It sends `records` records at 0.3 MB/s. Kafka mutes connections of a user, whichever of them
+    used the quota up, and a Java producer gives a record up after two minutes.
     """
 
     kafka: KafkaLab
@@ -141,8 +142,9 @@ class Neighbour:
     offset_before: int
 
     def lost(self) -> int:
-        """Wait for its end and return how many records did not arrive; `LabError` when it
-        failed.
+        """Wait for its end and return how many records did not arrive.
+
+        Raises `LabError` when it failed.
         """
         self.process.expect_success(self.records / _RECORDS_PER_SECOND + _GRACE_SECONDS)
         return self.records - (_end_offset(self.kafka) - self.offset_before)
@@ -257,8 +259,9 @@ class Stage:
         )
 
     def wait_until(self, holds: Callable[[], bool], *, longest_seconds: float) -> bool:
-        """Check once a second; True as soon as it holds, False when the time is over. `LabError`
-        when the operator ended.
+        """Check once a second; True as soon as it holds, False when the time is over.
+
+        Raises `LabError` when the operator ended.
         """
         return wait_until(holds, self.on.operator, longest_seconds=longest_seconds)
 
@@ -270,8 +273,9 @@ class Stage:
     def declared(
         self, businesses: Sequence[Business], operation: Operation, *, speed: str = "Ladder"
     ) -> Iterator[None]:
-        """A policy and its tiers, Ready; deleted at the end, and the operator has forgotten
-        them.
+        """Declare a policy and its tiers and wait until they are Ready; delete them at the end.
+
+        The operator has forgotten them then.
         """
         self.on.create(
             _PLURALS[0], declared_policy(self.on.kafka, self.prometheus, operation, speed=speed)

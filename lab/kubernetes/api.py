@@ -1,10 +1,9 @@
-"""A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager, each a part of the one
-binary `kube`.
+"""A real Kubernetes API: etcd, kube-apiserver and kube-controller-manager.
 
-Left to itself it has no node, no scheduler and no Pods: what it offers is what an operator sees of
-a cluster (schemas, CEL, RBAC, watches, garbage collection, namespace deletion), on loopback and
-without root. `kube_node` gives it a node. Its state lives in one directory and is deleted at the
-end.
+Each is a part of the one binary `kube`. Left to itself it has no node, no scheduler and no Pods:
+what it offers is what an operator sees of a cluster (schemas, CEL, RBAC, watches, garbage
+collection, namespace deletion), on loopback and without root. `node` gives it a node. Its state
+lives in one directory and is deleted at the end.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from lab.process import Process, start, wait_until
 
 # The key that signs ServiceAccount tokens in the lab, made with the standard library alone.
 #
-# An EC private key file (RFC 5915) may leave out the public half, and Kubernetes computes that
-# from the private one; so a random number
-# in the right wrapping is a whole key, and no openssl has to be on the machine. For the lab only.
+# An EC private key file (RFC 5915) may leave out the public half, and Kubernetes computes that from
+# the private one; so a random number in the right wrapping is a whole key, and no openssl has to be
+# on the machine. For the lab only.
 
 
 _VERSION_1 = bytes.fromhex("020101")
@@ -76,10 +75,10 @@ _CONTROLLERS = (
 
 @dataclass(frozen=True)
 class ApiPlan:
-    """Where the API listens, who may use it beside the administrator (user -> group), and what is
-    different with a node.
+    """Where the API listens, who may use it, and what is different with a node.
 
-    `binary` gives the program that holds the parts, and builds it where it has to.
+    `users` (user -> group) may use it beside the administrator. `binary` gives the program that
+    holds the parts, and builds it where it has to.
     """
 
     binary: Callable[[], Path] = kube_binary
@@ -131,15 +130,17 @@ class KubeApi:
         )
 
     def restart_apiserver(self) -> None:
-        """Kill the API server and start it again with all that etcd holds; returns once it is
-        ready. Watches break, tokens stay good.
+        """Kill the API server and start it again with all that etcd holds; return once ready.
+
+        Watches break, tokens stay good.
         """
         self._processes["kube-apiserver"].kill()
         self._start_apiserver()
 
     def install_crds(self, *paths: Path) -> None:
-        """Apply the CRDs in these files or directories, refusing unknown fields, and wait until
-        they are served.
+        """Apply the CRDs in these files or directories and wait until they are served.
+
+        Unknown fields are refused.
         """
         files = [argument for path in paths for argument in ("-f", str(path))]
         self.kubectl("apply", "--server-side", "--validate=strict", *files)
@@ -152,8 +153,9 @@ class KubeApi:
         )
 
     def kubeconfig_for(self, *, token: str, path: Path) -> Path:
-        """Write a kubeconfig to `path`, readable by its owner only, that presents the bearer
-        `token`; returns `path`.
+        """Write a kubeconfig with the bearer `token` to `path`; returns `path`.
+
+        Only its owner can read the file.
         """
         cluster = {
             "server": self.server,
@@ -287,9 +289,8 @@ def _write_private(path: Path, content: str) -> None:
 # ServiceAccounts of the lab's Kubernetes API with exactly the rights a test names, as kubeconfig
 # files.
 #
-# With an administrator's kubeconfig every missing RBAC rule goes unnoticed; with one of these it
-# is a 403. The rights are never wider
-# than what is given.
+# With an administrator's kubeconfig every missing RBAC rule goes unnoticed; with one of these it is
+# a 403. The rights are never wider than what is given.
 
 
 Rule = Mapping[str, Sequence[str]]
@@ -306,8 +307,7 @@ def service_account_kubeconfig(
     rules: Sequence[Rule],
     granted_in: Sequence[str] = (),
 ) -> Path:
-    """A kubeconfig that presents the ServiceAccount `name` of `namespace`, which is made and bound
-    to `rules` here.
+    """A kubeconfig for the ServiceAccount `name`, which is made and bound to `rules` here.
 
     The rules hold in the namespaces of `granted_in`, or in the whole cluster when there are none.
     The token lasts an hour. The namespaces have to exist. Raises

@@ -1,5 +1,6 @@
-"""A cluster made by kind, on a dockerd in a network namespace on the bridge of a lab: Kubernetes as
-kubeadm sets it up. Needs root.
+"""A cluster made by kind, on a dockerd on the bridge of a lab. Needs root.
+
+It is Kubernetes as kubeadm sets it up, in a network namespace:
 
     with KafkaLab(namespaces=True) as kafka, KindLab(kafka.bridge) as cluster:
         cluster.load_image(archive)
@@ -37,8 +38,9 @@ _STORE_LOAD_TIMEOUT_SECONDS = 300.0
 
 
 def node_data() -> Path:
-    """The data directory, from the cache or built into it; read it, never write to it. Needs
-    root.
+    """The data directory, from the cache or built into it. Needs root.
+
+    Read it, never write to it.
     """
     return cache.entry("kind-node", image_inputs(), build=_build) / "data"
 
@@ -76,9 +78,7 @@ _RESTART_TIMEOUT_SECONDS = 90.0
 
 
 class KindLab:
-    """A context manager that returns once the node is Ready and the cluster's names are
-    answered.
-    """
+    """A context manager that returns once the node is Ready and names are answered."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -113,8 +113,9 @@ class KindLab:
 
     @property
     def calls_path(self) -> Path:
-        """The API server's audit log: every call of a ServiceAccount outside kube-system, a JSON
-        object a line.
+        """The API server's audit log, a JSON object a line.
+
+        It has every call of a ServiceAccount outside kube-system.
         """
         return self._calls / "calls.jsonl"
 
@@ -148,8 +149,9 @@ class KindLab:
         )
 
     def load_image(self, archive: Path) -> None:
-        """Have the node hold the images of a docker archive, under the names that stand in it;
-        nothing is ever pulled.
+        """Have the node hold the images of a docker archive, under the names in it.
+
+        Nothing is ever pulled.
         """
         self._kind("load", "image-archive", str(archive), timeout_seconds=_LOAD_TIMEOUT_SECONDS)
 
@@ -203,9 +205,7 @@ class KindLab:
 
 
 def _cluster(address: str, *, calls: Path) -> dict[str, object]:
-    """kind's configuration. `calls` is the directory for the API server's audit log, with its
-    policy.
-    """
+    """kind's configuration; `calls` is the directory for the API server's audit log and policy."""
     cluster: dict[str, object] = {
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
@@ -229,8 +229,9 @@ def _cluster(address: str, *, calls: Path) -> dict[str, object]:
 
 
 def _control_plane() -> dict[str, object]:
-    """What is different from kubeadm's own. etcd does not wait for the disk: what a lab holds need
-    not outlive the machine.
+    """What is different from kubeadm's own.
+
+    etcd does not wait for the disk: what a lab holds need not outlive the machine.
     """
     audit = {
         "audit-policy-file": f"{_CALLS}/policy.json",
@@ -245,8 +246,9 @@ def _control_plane() -> dict[str, object]:
 
 
 def _kubelet() -> dict[str, object]:
-    """An API server that is killed again and again comes back within seconds; kubelet would wait
-    longer each time, up to five minutes.
+    """Settings by which an API server that is killed again and again comes back within seconds.
+
+    kubelet would wait longer each time, up to five minutes.
     """
     return {
         "kind": "KubeletConfiguration",

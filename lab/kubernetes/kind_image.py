@@ -1,9 +1,9 @@
-"""The image of a kind cluster's node, made here: a Debian root, kind's own files, the lab's
-Kubernetes, and the images it starts.
+"""The image of a kind cluster's node, made here.
 
-It is what `kind build node-image` would make, except that every part of Kubernetes is one program,
-and that a bridge is the network of its one node. kind's files come out of its Go module; nothing is
-pulled, and nothing shows on which machine it was made.
+It has a Debian root, kind's own files, the lab's Kubernetes, and the images it starts. It is what
+`kind build node-image` would make, except that every part of Kubernetes is one program, and that a
+bridge is the network of its one node. kind's files come out of its Go module; nothing is pulled,
+and nothing shows on which machine it was made.
 """
 
 from __future__ import annotations
@@ -39,13 +39,12 @@ from lab.network import Namespace
 from lab.packages import GoModule, unpacked
 from lab.process import Process, output_of, wait_until
 
-# A Debian root file system as a tar file, out of the machine's own package mirror: what a
-# container that runs systemd is made of.
+# A Debian root file system as a tar file, out of the machine's own package mirror: what a container
+# that runs systemd is made of.
 #
-# Only what is essential and what is asked for gets in, without manuals and without kernel
-# settings, and no trace of which mirror it came
-# from. Made by mmdebstrap, unpacked from its package; needs root, because packages are configured
-# in the new root.
+# Only what is essential and what is asked for gets in, without manuals and without kernel settings,
+# and no trace of which mirror it came from. Made by mmdebstrap, unpacked from its package; needs
+# root, because packages are configured in the new root.
 
 
 _BUILD_TIMEOUT_SECONDS = 900.0
@@ -70,11 +69,10 @@ _FORGET_MIRROR = 'rm -rf "$1"/etc/apt/sources.list "$1"/etc/apt/sources.list.d/*
 
 
 def debian_root(name: str, packages: Sequence[str], *, without: Sequence[str]) -> Path:
-    """The tar file of a root with these packages and what they depend on, less the files that match
-    the globs `without`.
+    """The tar file of a root with these packages and what they depend on.
 
-    From the cache, under `name`, or built into it with the release that this machine runs: about a
-    minute and 80 MB of downloads.
+    Files that match the globs `without` are left out. From the cache, under `name`, or built into
+    it with the release that this machine runs: about a minute and 80 MB of downloads.
     """
     codename = codename_of(Path("/etc/os-release").read_text())
     key_parts = [
@@ -98,8 +96,9 @@ def debian_root(name: str, packages: Sequence[str], *, without: Sequence[str]) -
 
 
 def codename_of(os_release: str) -> str:
-    """The word for the release, "bookworm", in the text of /etc/os-release; `LabError` where it has
-    none.
+    """The word for the release, "bookworm", in the text of /etc/os-release.
+
+    Raises `LabError` where it has none.
     """
     settings = dict(line.split("=", 1) for line in os_release.splitlines() if "=" in line)
     try:
@@ -112,8 +111,9 @@ def codename_of(os_release: str) -> str:
 
 
 def sources_of(listed_targets: str, codename: str) -> list[str]:
-    """URI, suite and component, a line for each of the release's own suites among `apt-get
-    indextargets`; others' repositories are not.
+    """URI, suite and component, a line for each suite of the release.
+
+    From the output of `apt-get indextargets`, without others' repositories.
     """
     suites = {codename, f"{codename}-updates", f"{codename}-security"}
     lines = dict.fromkeys(listed_targets.splitlines())  # once each, in their order
@@ -161,8 +161,8 @@ def _build(
         making.expect_success(_BUILD_TIMEOUT_SECONDS)
 
 
-# A containerd's store that already holds images, so that a node finds them when it starts and
-# pulls nothing.
+# A containerd's store that already holds images, so that a node finds them when it starts and pulls
+# nothing.
 #
 # The store is filled by containerd itself, started here with nothing but the store: no container
 # runs, no root file system is unpacked.
@@ -176,10 +176,9 @@ _IMPORT_TIMEOUT_SECONDS = 120.0
 def preload(
     store: Path, archives: Sequence[Path], names: Mapping[str, Sequence[str]], *, programs: Path
 ) -> None:
-    """Fill `store`, which is made, with the docker archives, and give their images further `names`
-    (image -> names).
+    """Fill `store`, which is made, with the images of the docker archives.
 
-    `programs` is the directory with containerd and ctr.
+    They get further `names` (image -> names). `programs` is the directory with containerd and ctr.
     """
     # The paths of sockets end at 108 characters, which a directory of the cache may exceed.
     with tempfile.TemporaryDirectory(prefix="tidegate-preload-") as scratch:
@@ -240,14 +239,13 @@ def _answers(ctr: list[str]) -> bool:
     )
 
 
-# dockerd and containerd in a network namespace of the lab, out of Debian packages unpacked into
-# the cache. Needs root.
+# dockerd and containerd in a network namespace of the lab, out of Debian packages unpacked into the
+# cache. Needs root.
 #
 # They have mount and process namespaces of their own too (`kind_files/engine.sh`): when the lab
-# dies, the kernel ends every container with
-# them, and no mount is left. What is left even then, the control group, `node_remains` takes away.
-# Outside the lab's directory nothing of the
-# machine's files is read as a setting or written.
+# dies, the kernel ends every container with them, and no mount is left. What is left even then, the
+# control group, `node_remains` takes away. Outside the lab's directory nothing of the machine's
+# files is read as a setting or written.
 
 
 _FILES = Path(__file__).parent / "kind_files"
@@ -259,8 +257,9 @@ _START_TIMEOUT_SECONDS = 60.0
 
 
 class Dockerd:
-    """A context manager that returns once dockerd answers. `environment` is all that a client of it
-    needs, and nothing of a person's.
+    """A context manager that returns once dockerd answers.
+
+    `environment` is all that a client of it needs, and nothing of a person's.
     """
 
     def __init__(
@@ -271,9 +270,7 @@ class Dockerd:
         *,
         prepared: Path | None = None,
     ) -> None:
-        """`prepared` is the data directory of an earlier dockerd, whose images this one has too; it
-        is only read.
-        """
+        """`prepared` is an earlier dockerd's data directory, with images to share; only read."""
         self._run = run
         self._prepared = prepared
         self._namespace = namespace
@@ -310,14 +307,16 @@ class Dockerd:
         self._stack.close()
 
     def docker(self, *arguments: str, timeout_seconds: float = 120.0) -> str:
-        """What the docker command writes to stdout; `LabError` when it fails or has not ended in
-        time.
+        """What the docker command writes to stdout.
+
+        Raises `LabError` when it fails or has not ended in time.
         """
         return self.call(["docker", *arguments], timeout_seconds=timeout_seconds)
 
     def call(self, command: list[str], *, timeout_seconds: float) -> str:
-        """What a client of this dockerd writes to stdout; `LabError` when it fails or has not ended
-        in time.
+        """What a client of this dockerd writes to stdout.
+
+        Raises `LabError` when it fails or has not ended in time.
         """
         return output_of(command, timeout_seconds=timeout_seconds, environment=self.environment)
 
@@ -406,8 +405,9 @@ class Dockerd:
 
 
 def _copy_images(prepared: Path, data: Path) -> None:
-    """All that dockerd knows of its images, and an empty directory for the files of each layer,
-    where engine.sh mounts them.
+    """Copy all that dockerd knows of its images.
+
+    The files of each layer get an empty directory, where engine.sh mounts them.
     """
     for part in ("image", "overlay2"):
         shutil.copytree(prepared / part, data / part, symlinks=True, ignore=_layer_files)
@@ -484,8 +484,9 @@ _DNS_IMAGE = "localhost/coredns:lab"
 
 
 def image_inputs() -> Iterator[str | bytes]:
-    """Everything that decides what the image is, as parts of a key; what has to be built for that
-    is built.
+    """Everything that decides what the image is, as parts of a key.
+
+    What has to be built for that is built.
     """
     inputs = [
         _root(),
@@ -505,15 +506,17 @@ def image_inputs() -> Iterator[str | bytes]:
 
 
 def _entry_name(path: Path) -> str:
-    """The cache's name of the entry that holds `path`; its key stands for everything that the entry
-    was made from.
+    """The cache's name of the entry that holds `path`.
+
+    Its key stands for everything that the entry was made from.
     """
     return path.relative_to(cache.root() / "entries").parts[0]
 
 
 def write_node_image(archive: Path, work: Path) -> None:
-    """Write a docker archive of `NODE_IMAGE`. `work` is an empty directory; what is left in it is
-    of no use. Needs root.
+    """Write a docker archive of `NODE_IMAGE`. Needs root.
+
+    `work` is an empty directory; what is left in it is of no use.
     """
     tree = work / "tree"
     tree.mkdir()
@@ -575,8 +578,9 @@ def with_pause_image(containerd_settings: str, image: str) -> str:
 
 
 def container_base(spec: str) -> dict[str, object]:
-    """What a container of the node begins with: containerd's own (`ctr oci spec`) and kind's hook
-    that hides the machine's identity.
+    """What a container of the node begins with: containerd's own (`ctr oci spec`) and kind's hook.
+
+    The hook hides the machine's identity.
     """
     base: dict[str, object] = json.loads(spec)
     base["hooks"] = {"createContainer": [{"path": "/kind/bin/mount-product-files.sh"}]}

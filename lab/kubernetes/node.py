@@ -1,5 +1,6 @@
-"""A whole one-node Kubernetes: the API of `kube_api`, and a node in a network namespace on the
-bridge of a lab. Needs root.
+"""A whole one-node Kubernetes on the bridge of a lab. Needs root.
+
+It has the API of `api`, and a node in a network namespace:
 
     with KafkaLab(namespaces=True) as kafka, NodeLab(kafka.bridge) as cluster:
         cluster.load_image(archive)
@@ -70,8 +71,9 @@ _CAP_SYS_RESOURCE = 24
 
 @dataclass(frozen=True)
 class NodeParts:
-    """`cni_plugins` is a directory; `environment` makes the programs and their libraries be
-    found.
+    """The programs of a node; `cni_plugins` is a directory.
+
+    `environment` makes the programs and their libraries be found.
     """
 
     containerd: Path
@@ -101,8 +103,9 @@ def node_parts(links: Path) -> NodeParts:
 
 
 def lacks_sys_resource() -> bool:
-    """Whether this machine may not lower a process's badness for the out-of-memory killer: many
-    virtual machines' containers may not.
+    """Whether this machine may not lower a process's badness for the out-of-memory killer.
+
+    Many virtual machines' containers may not.
     """
     bounding = re.search(
         r"^CapBnd:\s+([0-9a-f]+)$", Path("/proc/self/status").read_text(), re.MULTILINE
@@ -121,11 +124,10 @@ _ENGINE_GROUP = "engine"
 
 
 def make(cgroup: str) -> None:
-    """In each hierarchy of version 1, or once with version 2, where the group below it may then
-    limit what it runs.
+    """Make the group: in each hierarchy of version 1, or once with version 2.
 
-    The engine has a group below: with version 2, a group that holds processes can have no groups
-    below it that are limited.
+    With version 2 the group below it may limit what it runs. The engine has a group below: with
+    version 2, a group that holds processes can have no groups below it that are limited.
     """
     unified = (_ROOT / "cgroup.controllers").exists()
     hierarchies = (
@@ -178,8 +180,9 @@ COREDNS = GoModule(
 
 
 def start_resolver(api: KubeApi, namespace: Namespace, directory: Path) -> Process:
-    """Answer for the Services of `api` at the namespace's address, port 53; every other name is
-    unknown.
+    """Answer for the Services of `api` at the namespace's address, port 53.
+
+    Every other name is unknown.
     """
     directory.mkdir(parents=True)
     (directory / "Corefile").write_text(
@@ -248,8 +251,9 @@ _KUBELET, _PROXY, _SCHEDULER = f"system:node:{NODE}", "system:kube-proxy", "syst
 
 
 class NodeLab:
-    """A context manager that returns once the node is Ready. `api` is its Kubernetes API, for
-    everything that needs no node.
+    """A context manager that returns once the node is Ready.
+
+    `api` is its Kubernetes API, for everything that needs no node.
     """
 
     def __init__(self, network: Network) -> None:
@@ -290,8 +294,9 @@ class NodeLab:
 
     @property
     def calls_path(self) -> Path:
-        """The API server's audit log: every call of a ServiceAccount outside kube-system, a JSON
-        object a line.
+        """The API server's audit log, a JSON object a line.
+
+        It has every call of a ServiceAccount outside kube-system.
         """
         return self.directory / "log" / "calls.jsonl"
 
@@ -301,8 +306,9 @@ class NodeLab:
         return self._namespace
 
     def shared_folder(self, name: str) -> tuple[Path, str]:
-        """A folder that any user of any Pod may write: its path here, and on the node, for a
-        hostPath. It goes with the lab.
+        """A folder that any user of any Pod may write: its path here, and on the node.
+
+        The path on the node is for a hostPath. The folder goes with the lab.
         """
         path = self.directory / "shared" / name
         path.mkdir(parents=True)
@@ -316,8 +322,9 @@ class NodeLab:
         return self.api.kubectl(*arguments, input=input, timeout_seconds=timeout_seconds)
 
     def load_image(self, archive: Path) -> None:
-        """Have the node hold the images of a docker archive, under the names that stand in it;
-        nothing is ever pulled.
+        """Have the node hold the images of a docker archive, under the names in it.
+
+        Nothing is ever pulled.
         """
         self._ctr("images", "import", str(archive))
 
@@ -472,8 +479,7 @@ class NodeLab:
         self._run_argv(part, [str(KUBE_NODE.binary()), part, *flags])
 
     def _run_argv(self, part: str, argv: list[str]) -> None:
-        # Not `ip netns exec`: its mount namespace of its own would hide kubelet's mounts from
-        # containerd.
+        # Not `ip netns exec`: its own mount namespace would hide kubelet's mounts from containerd.
         entered = ["nsenter", f"--net=/run/netns/{self._namespace.name}", *argv]
         log_path = self.directory / "log" / f"{part}.log"
         self._processes.append(

@@ -1,5 +1,6 @@
-"""Takes away whatever a node of the lab left: `node_remains.py CGROUP DIRECTORY` ends what runs in
-the control group, unmounts, removes it.
+"""Takes away whatever a node of the lab left: `node_remains.py CGROUP DIRECTORY`.
+
+It ends what runs in the control group, unmounts what is below the directory, and removes the group.
 
 A container outlives the engine that started it, on purpose; so neither the end of a process nor the
 death of its parent shows that it is gone. Everything of a node runs in one control group of its
@@ -23,8 +24,9 @@ _POLL_SECONDS = 0.05
 
 
 def clear(cgroup: str, directory: Path) -> None:
-    """End every process of the control group, unmount everything below the directory, remove the
-    group. Nothing there is no error.
+    """End every process of the control group, unmount everything below the directory.
+
+    The group is removed, too. Nothing there is no error.
     """
     _end_processes(cgroup)
     for mount_point in _mounted_below(directory):
@@ -41,9 +43,7 @@ def clear(cgroup: str, directory: Path) -> None:
 
 
 def places(cgroup: str) -> list[Path]:
-    """Where the group stands: once with version 2 of control groups, once in each hierarchy with
-    version 1.
-    """
+    """Where the group stands: once with control groups of version 2, in each hierarchy with 1."""
     return [path for path in (_ROOT / cgroup, *sorted(_ROOT.glob(f"*/{cgroup}"))) if path.is_dir()]
 
 

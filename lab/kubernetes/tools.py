@@ -1,8 +1,9 @@
-"""The Go binaries of `lab/kube_binary`: `kube`, the API server's parts of a Kubernetes in one
-program; `kube-node`, with a node's as well.
+"""The Go binaries of `lab/kube_binary`.
+
+`kube` is the API server's parts of a Kubernetes in one program, `kube-node` has a node's as well.
 
 The first build of a machine compiles most of Kubernetes (five to nine minutes on two cores).
-Running the parts is the business of `kube_api` and `kube_node`.
+`api` and `node` run the parts.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def calls_policy() -> dict[str, object]:
 # module proxy.
 #
 # `lab/luahealth_binary` is Argo CD's module under another name, so that its files pin what is
-# built. Only `make test-argo` needs it: the
-# build takes minutes, and the daily tests have a Lua that is as strict.
+# built. Only `make test-argo` needs it: the build takes minutes, and the daily tests have a Lua
+# that is as strict.
 
 
 ARGO_CD_VERSION = "v3.2.0"  # the newest whose module needs no files of its repository beside it
@@ -55,8 +56,9 @@ LUAHEALTH = GoModule(
 
 
 def health_of(script: Path, objects: Sequence[Path]) -> list[dict[str, str]]:
-    """What Argo CD would show of each object, a file of JSON: `status` and `message`. Raises
-    `LabError` where the script fails.
+    """What Argo CD would show of each object, a file of JSON: `status` and `message`.
+
+    Raises `LabError` where the script fails.
     """
     done = subprocess.run(
         [str(LUAHEALTH.binary()), str(script), *map(str, objects)],
@@ -86,8 +88,8 @@ def argo_cd_crds() -> Path:
 # Helm, built from the Go module proxy: how a chart is rendered, checked and installed in tests.
 #
 # `lab/helm_binary` is upstream's module under another name, so that its files pin what is built;
-# the command is upstream's own. Nothing of a
-# person's own Helm (its cache, repositories and plugins) is read or written.
+# the command is upstream's own. Nothing of a person's own Helm (its cache, repositories and
+# plugins) is read or written.
 
 
 HELM_VERSION = "v3.19.5"  # the newest of the minor that is built for the lab's Kubernetes
@@ -113,8 +115,9 @@ HELM = GoModule(
 
 
 class HelmFailed(LabError):
-    """helm ended with a code other than 0; `said` is what it said, which for wrong values is the
-    schema's message.
+    """helm ended with a code other than 0; `said` is what it said.
+
+    For wrong values that is the schema's message.
     """
 
     def __init__(self, command: str, *, exit_code: int, said: str) -> None:
@@ -123,8 +126,9 @@ class HelmFailed(LabError):
 
 
 class Helm:
-    """Helm with a home of its own in `home`; `kubeconfig` is needed only by what talks to a
-    cluster.
+    """Helm with a home of its own in `home`.
+
+    `kubeconfig` is needed only by what talks to a cluster.
     """
 
     def __init__(self, home: Path, kubeconfig: Path | None = None) -> None:
@@ -167,8 +171,9 @@ class Helm:
 
 
 class KubectlFailed(LabError):
-    """kubectl ended with a code other than 0; `stderr` is what it said, which for a rejected object
-    is the server's message.
+    """kubectl ended with a code other than 0; `stderr` is what it said.
+
+    For a rejected object that is the server's message.
     """
 
     def __init__(self, command: str, *, exit_code: int, stderr: str) -> None:
@@ -185,8 +190,7 @@ def run_kubectl(
     input: str | None,
     timeout_seconds: float,
 ) -> str:
-    """What kubectl, the part of `binary`, writes to stdout; what it caches lies beside the
-    kubeconfig.
+    """What kubectl, the part of `binary`, writes to stdout; its cache is beside the kubeconfig.
 
     `input` goes to its stdin (`-f -`). Raises `KubectlFailed` when it ends with another code than
     0, `LabError` when it has not ended in time.
@@ -216,8 +220,9 @@ _VERSION_PACKAGES = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/vers
 
 
 def kube_binary() -> Path:
-    """The path of `kube`, built first when the cache has none for these sources; raises `LabError`
-    when Go is missing or fails.
+    """The path of `kube`, built first when the cache has none for these sources.
+
+    Raises `LabError` when Go is missing or fails.
     """
     return KUBE.binary()
 

@@ -1,5 +1,3 @@
-"""Tidegate: a Kubernetes operator that keeps Kafka brokers under their limits and businesses at
-their contracts.
-"""
+"""Tidegate: a Kubernetes operator that keeps Kafka brokers within limits and contracts."""
 
 __version__ = "0.1.0"

@@ -1,5 +1,4 @@
-"""The command `tidegate`: puts the commands of `commands/` together and turns errors into sentences
-and exit codes.
+"""The command `tidegate`: the commands of `commands/`, and errors as sentences and exit codes.
 
 An expected error never shows a traceback: its message on stderr has what happened and what to do.
 """
@@ -26,9 +25,8 @@ EPILOGUE = (
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 TERMINATED = 143  # and after SIGTERM, where a command ends by it in its own way
-_UNHEARD = (
-    logging.NullHandler()
-)  # libraries log each lost connection; people get one sentence. `run` puts its own in place
+# Libraries log each lost connection; people get one sentence. `run` puts its own in place.
+_UNHEARD = logging.NullHandler()
 
 AnyCommand = TyperCommand | TyperGroup
 
@@ -165,8 +163,9 @@ def _tidegate() -> None:
 
 
 def main(arguments: Sequence[str] | None = None, surroundings: CommandContext | None = None) -> int:
-    """Run one command and return its exit code. `arguments` are those after the program's name;
-    None takes them from the process.
+    """Run one command and return its exit code.
+
+    `arguments` are those after the program's name; None takes them from the process.
     """
     around = surroundings or CommandContext()
     logging.getLogger().addHandler(_UNHEARD)

@@ -59,8 +59,9 @@ class UserActionRequired(TidegateError):
 
 
 class InvalidResource(UserActionRequired):
-    """A custom resource or a file contradicts itself or its schema. `problems` has each wrong field
-    with what must hold there.
+    """A custom resource or a file contradicts itself or its schema.
+
+    `problems` has each wrong field with what must hold there.
     """
 
     def __init__(
@@ -92,6 +93,4 @@ class ForeignContent(UserActionRequired):
 
 
 class WriteRefused(UserActionRequired):
-    """Writing to this cluster would be wrong as a whole: other cluster, migration, or another
-    owner.
-    """
+    """Writing to this cluster would be wrong as a whole: other cluster, migration, other owner."""

@@ -1,7 +1,7 @@
-"""Starts one operator process: kopf watches and answers probes, all else runs in the manager's
-threads.
+"""Starts one operator process: kopf watches and answers probes, the manager does the rest.
 
-Handlers put the object into the cache and return. Only this module imports kopf.
+The manager has threads of its own. Handlers put the object into the cache and return. Only this
+module imports kopf.
 """
 
 import gc
@@ -39,8 +39,9 @@ THRESHOLDS = (50_000, 20, 20)
 
 
 def tune_collector() -> None:
-    """Make garbage collection rare. Call once, when all that stays for ever (modules, models,
-    handlers) has been made.
+    """Make garbage collection rare.
+
+    Call once, when all that stays for ever (modules, models, handlers) has been made.
     """
     gc.collect()
     gc.freeze()
@@ -88,8 +89,9 @@ class Operator:
         )
 
     def check_kinds_are_served(self) -> None:
-        """Fill the cache for the first time. Raises NotFound with what to do when the CRDs are
-        missing.
+        """Fill the cache for the first time.
+
+        Raises NotFound with what to do when the CRDs are missing.
         """
         for kind in KINDS:
             try:
@@ -106,8 +108,9 @@ class Operator:
                 ) from error
 
     def stop(self) -> None:
-        """Let every policy finish its batch. Reports that still wait then are dropped: the process
-        would not end before them.
+        """Let every policy finish its batch.
+
+        Reports that still wait then are dropped: the process would not end before them.
         """
         self.manager.stop()
         self._hands.shutdown(wait=False, cancel_futures=True)
@@ -124,8 +127,9 @@ class Operator:
 
 
 def run(settings: Settings) -> None:
-    """Run until SIGTERM or SIGINT. Raises a TidegateError when it cannot start; returns after a
-    clean shutdown.
+    """Run until SIGTERM or SIGINT, then return after a clean shutdown.
+
+    Raises a TidegateError when it cannot start.
     """
     set_up_logging(settings.log_format, settings.log_level)
     operator = Operator(settings)
@@ -169,11 +173,10 @@ def _run_kopf(operator: Operator) -> None:
 
 
 def liveness_endpoint(address: str, port: int) -> str:
-    """The address at which kopf serves the probe. kopf takes port 0 for 80, so a free port is found
-    here.
+    """The address at which kopf serves the probe.
 
-    Raises UserActionRequired when the port is taken: kopf would fail much later, without naming the
-    port.
+    kopf takes port 0 for 80, so a free port is found here. Raises UserActionRequired when the port
+    is taken: kopf would fail much later, without naming the port.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as probe:
@@ -188,9 +191,7 @@ def liveness_endpoint(address: str, port: int) -> str:
 
 
 def kopf_settings() -> kopf.OperatorSettings:
-    """The settings of kopf: no Events of its own, and every wait is bounded
-    (docs/architecture.md).
-    """
+    """The settings of kopf: no Events of its own, every wait bounded (docs/architecture.md)."""
     settings = kopf.OperatorSettings()
     settings.persistence.finalizer = f"{DOMAIN}/kopf"
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=DOMAIN, v1=False)
@@ -239,8 +240,7 @@ def registry_of(
     def probe(**_: Any) -> str:
         failure_text = vital_signs.failure_text()
         if failure_text is not None:
-            # any other error makes the request hang instead of failing it (kopf retries it for
-            # ever)
+            # any other error makes the request hang: kopf retries it for ever
             raise kopf.PermanentError(failure_text)
         return "alive"
 
@@ -260,9 +260,7 @@ def _watch(registry: kopf.OperatorRegistry, cache: ResourceCache, kind: Resource
 
 
 def connection_info(api_client: ApiClient) -> kopf.ConnectionInfo:
-    """kopf's credentials from our own client's configuration, so that both use the same
-    identity.
-    """
+    """kopf's credentials from our own client's configuration: both use the same identity."""
     config = api_client.configuration
     header = (
         config.get_api_key_with_prefix("BearerToken")

@@ -1,5 +1,4 @@
-"""The Prometheus metrics of one operator process, the endpoint that serves them, and the set-up of
-its log.
+"""The Prometheus metrics of one operator process, their endpoint, and the set-up of its log.
 
 Gauges per member are read out of the last decision at the moment of a scrape, so that a pass over
 thousands of members costs nothing here and a member that is gone leaves no series behind. No
@@ -40,9 +39,7 @@ _PASS_BUCKETS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 
 
 class Telemetry:
-    """The metrics of one process, in a registry of their own, so that tests and processes never
-    share counts.
-    """
+    """The metrics of one process, in their own registry: tests and processes share no counts."""
 
     def __init__(self) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for every counter, without use
@@ -310,8 +307,9 @@ def count_writes(
 
 
 class MetricsServer:
-    """`/metrics` on its own thread. `port` is the one it really listens on. Raises
-    UserActionRequired when the port is taken.
+    """`/metrics` on its own thread; `port` is the one it really listens on.
+
+    Raises UserActionRequired when the port is taken.
     """
 
     def __init__(self, telemetry: Telemetry, *, port: int, address: str) -> None:
@@ -343,11 +341,10 @@ def cannot_listen(address: str, port: int, *, option: str, error: OSError) -> Us
 
 
 def set_up_logging(log_format: LogFormat, level: LogLevel) -> None:
-    """One line an event on standard error: JSON for machines, columns for people; library logs go
-    the same way.
+    """Set up the log: one line an event on standard error, JSON for machines, columns for people.
 
-    Libraries are heard from warnings on, whatever the level: at debug some print every request, and
-    a login is one.
+    Library logs go the same way. Libraries are heard from warnings on, whatever the level: at debug
+    some print every request, and a login is one.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,

@@ -1,6 +1,4 @@
-"""Repeat a call that may succeed the next time: how often, after which pauses, and until when. The
-one user of tenacity.
-"""
+"""Repeat a call that may succeed the next time; the one user of tenacity."""
 
 import math
 import time

@@ -27,16 +27,15 @@ class LogLevel(StrEnum):
 
 
 def default_identity() -> str:
-    """The name of this replica on a Lease: the pod (host) name and something that a restarted
-    process does not share.
-    """
+    """The name of this replica on a Lease: the pod (host) name and a part that is always new."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollupOffer:
-    """The settings of rollup Jobs: the image, the ServiceAccount of their Pods (in each policy's
-    namespace), Secrets to pull with.
+    """The settings of rollup Jobs.
+
+    `service_account` is that of their Pods, in each policy's namespace.
     """
 
     image: str
@@ -46,11 +45,11 @@ class RollupOffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """One process. Ports: 0 = any free port, None = do not listen. `namespaces` empty = all of
-    them.
+    """The settings of one process.
 
-    `audit_file` is where the audit trail is appended to; `-` = standard output, beside the log
-    lines on standard error. `rollups` None = this process makes no rollup Jobs.
+    Ports: 0 = any free port, None = do not listen. `namespaces` empty = all of them. `audit_file`
+    is where the audit trail is appended to; `-` = standard output, beside the log lines on standard
+    error. `rollups` None = this process makes no rollup Jobs.
     """
 
     namespaces: tuple[str, ...] = ()

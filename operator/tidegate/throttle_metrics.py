@@ -32,10 +32,8 @@ from controller_logic.throttle.decision import (
 )
 
 QUOTA_STORE, LEADERS, METRICS = "QuotaStore", "Leaders", "Metrics"
-POLICY_LABELS = (
-    "policy_namespace",
-    "policy",
-)  # `namespace` is the label of the Pod that Prometheus scrapes
+# `namespace` is the label of the Pod that Prometheus scrapes
+POLICY_LABELS = ("policy_namespace", "policy")
 
 
 def policy_labels(policy_key: str) -> tuple[str, str]:
@@ -196,8 +194,10 @@ def _newest_client_rates(readings: Readings | None) -> Mapping[tuple[int, Direct
 
 @dataclass(slots=True)
 class _Account:
-    """The state of one policy: each throttled rate just before its first cut (`wanted`, bytes/s),
-    until when each NIC is `counted`.
+    """The state of one policy.
+
+    `wanted` is each throttled rate just before its first cut (bytes/s), `counted` until when each
+    NIC is counted.
     """
 
     acts: Acts = field(default_factory=dict)
@@ -235,9 +235,7 @@ class ThrottleCounts:
         *,
         written: Sequence[QuotaWrite] = (),
     ) -> None:
-        """Count one decision, its readings and its writes; the same readings again count
-        nothing.
-        """
+        """Count one decision, its readings and its writes; the same readings count only once."""
         account = self._accounts.setdefault(policy_key, _Account())
         if readings is not None and readings.read_at_seconds != account.read_at_seconds:
             self._count_over(policy_key, account, decision, readings)
@@ -295,8 +293,8 @@ class ThrottleCounts:
             limit, until = limits.get(key), account.counted.get(key)
             if limit is None or not spans:
                 continue
-            # a process counts from its first reading on: what was before, another one may have
-            # counted
+            # a process counts from its first reading on: another one may have counted what was
+            # before
             over = [
                 span
                 for span in spans

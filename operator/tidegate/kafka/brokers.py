@@ -1,8 +1,7 @@
-"""Live brokers and partition leaders: one Metadata request for the managed topics, to whichever
-broker answers.
+"""Live brokers and partition leaders, by one Metadata request to whichever broker answers.
 
-Reading the same from ZooKeeper takes 70 s on a large cluster. One connection is kept, and opened
-again when it breaks. The request never creates a topic.
+Only the managed topics are asked for. Reading the same from ZooKeeper takes 70 s on a large
+cluster. One connection is kept, and opened again when it breaks. The request never creates a topic.
 """
 
 import contextlib
@@ -86,9 +85,7 @@ def topology_of(answer: Any, *, read_at_seconds: float) -> Topology:
 
 
 def matching(patterns: Iterable[str], names: Collection[str]) -> set[str]:
-    """The topics to ask for: names as they are, and for each prefix (ending in `*`) those of
-    `names` that start with it.
-    """
+    """The topics to ask for: plain names, and those of `names` under a prefix (ending in `*`)."""
     wanted: set[str] = set()
     for pattern in patterns:
         if pattern.endswith("*"):
@@ -292,11 +289,11 @@ class KafkaTopology:
         self._callbacks: dict[int, str | None] = {}
 
     def read(self, patterns: Collection[str]) -> Topology:
-        """Live brokers, and the leaders of the topics that these names and prefixes (ending in `*`)
-        match, read now.
+        """Read live brokers, and the leaders of the topics that match `patterns`, now.
 
-        A topic that does not exist is left out. Raises Unreachable when no broker answers,
-        Incomplete when the answer is not whole, Unauthorized when the login or a topic is refused.
+        A pattern is a topic name or a prefix that ends in `*`. A topic that does not exist is left
+        out. Raises Unreachable when no broker answers, Incomplete when the answer is not whole,
+        Unauthorized when the login or a topic is refused.
         """
         has_prefix = any(pattern.endswith("*") for pattern in patterns)
         wanted = matching(patterns, self._topic_names() if has_prefix else ())
@@ -304,11 +301,10 @@ class KafkaTopology:
         return topology_of(answer, read_at_seconds=self._clock())
 
     def quota_callbacks(self) -> Mapping[int, str]:
-        """Broker -> class name, for brokers that replaced Kafka's quotas by a plugin and so ignore
-        what is written.
+        """Broker id -> class name, for brokers whose quotas a plugin has replaced.
 
-        Each broker is asked once while it stays in the cluster; one that does not answer now is
-        left out and asked again next time.
+        Such brokers ignore what is written. Each broker is asked once while it stays in the
+        cluster; one that does not answer now is left out and asked again next time.
         """
         brokers = {broker.node_id: broker for broker in self._metadata([]).brokers}
         known = {
@@ -337,8 +333,7 @@ class KafkaTopology:
                 )
             deadline = time.monotonic() + self._settings.request_timeout_seconds
             tried: dict[str, str] = {}
-            # the kept connection may have died unnoticed, so its broker gets a second chance in its
-            # turn
+            # the kept connection may have died unnoticed: its broker gets a second try in its turn
             for attempts_left in range(1 + len(self._servers), 0, -1):
                 share_seconds = max(deadline - time.monotonic(), 0.0) / attempts_left
                 was_kept = self._open is not None

@@ -22,9 +22,9 @@ from controller_logic.model import (
 )
 from tidegate.errors import ForeignContent
 
-# The texts that a quota value may have: those that a broker reads without harm, and the fewer that
-# we write ourselves. A broker that reads anything else at its start exits, so every text is checked
-# here once more before it is written.
+# The texts that a quota value may have: those that brokers can read, and the fewer that we write. A
+# broker that reads anything else at its start exits, so every text is checked here once more before
+# it is written.
 
 
 _LONG = re.compile(r"-?[0-9]{1,19}", re.ASCII)
@@ -36,8 +36,9 @@ _LONG_MIN = -(2**63)
 
 
 def is_readable(key: QuotaKey, text: str) -> bool:
-    """Whether every broker parses this text. Zero and negative numbers are readable; Kafka takes
-    them as unlimited.
+    """Whether every broker parses this text.
+
+    Zero and negative numbers are readable; Kafka takes them as unlimited.
     """
     if key in BYTE_RATE_KEYS:
         return _LONG.fullmatch(text) is not None and _LONG_MIN <= int(text) <= _LONG_MAX
@@ -45,9 +46,7 @@ def is_readable(key: QuotaKey, text: str) -> bool:
 
 
 def is_ours(key: QuotaKey, text: str) -> bool:
-    """Whether we may set this text: a whole byte rate that throttles (1024 B/s and more), or a
-    plain number above zero.
-    """
+    """Whether we may set this text: a byte rate of 1024 B/s and more, or a number above 0."""
     if key in BYTE_RATE_KEYS:
         return (
             _OUR_BYTE_RATE.fullmatch(text) is not None and MIN_BYTE_RATE <= int(text) <= _LONG_MAX
@@ -84,8 +83,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class QuotaContent:
-    """Everything in one quota znode, in its order. No settings = no node, an empty map, or Kafka's
-    empty parent node.
+    """Everything in one quota znode, in its order.
+
+    No settings = no node, an empty map, or Kafka's empty parent node.
     """
 
     settings: tuple[Setting, ...] = ()
@@ -100,8 +100,9 @@ class QuotaContent:
         }
 
     def changed(self, changes: Mapping[QuotaKey, str | None]) -> "QuotaContent":
-        """The content after `changes` (None removes a key; removing an absent key is no change);
-        new keys come last.
+        """The content after `changes`; None removes a key, and new keys come last.
+
+        Removing an absent key is no change.
         """
         present = self.quotas
         kept = [_changed_setting(setting, changes) for setting in self.settings]
@@ -150,9 +151,7 @@ def parse_quota(data: bytes | None, *, child_count: int = 0) -> QuotaContent:
 
 
 def json_problem(error: Exception) -> str:
-    """What is wrong with a text that is not the expected JSON, without the words of Python's
-    parser.
-    """
+    """What is wrong with a text that is not the expected JSON, in plainer words than Python's."""
     match error:
         case json.JSONDecodeError():
             return f"the text breaks off or is wrong at character {error.pos + 1}"
@@ -181,8 +180,7 @@ def _config_of(root: object) -> dict[str, str]:
 
 
 def _settings(text: str, config: Mapping[str, str]) -> tuple[Setting, ...]:
-    # a checked document has two opening braces, and after the second only string tokens, colons and
-    # commas
+    # a checked document has two `{`, and after the second only string tokens, colons and commas
     tokens = _TOKEN.findall(text)
     start = tokens.index("{", 1 + tokens.index("{")) + 1
     key_tokens, value_tokens = tokens[start::4], tokens[start + 2 :: 4]
@@ -219,16 +217,16 @@ def _changed_setting(setting: Setting, changes: Mapping[QuotaKey, str | None]) -
 
 
 CONFIG_ROOT = "/config"
-_DEFAULT_NODE = (
-    Default.DEFAULT.value
-)  # literal; a real user of that name is stored as %3Cdefault%3E
+# literal; a real user of that name is stored as %3Cdefault%3E
+_DEFAULT_NODE = Default.DEFAULT.value
 _IMPOSSIBLE_NODES = frozenset({"", ".", ".."})
 _REMEMBERED_NAMES = 8192  # every pass names every entity several times
 
 
 def encode_name(name: str) -> str:
-    """The node name for a user or client id. Raises ForeignContent for names that no znode can have
-    (empty, `.`, `..`).
+    """The node name for a user or client id.
+
+    Raises ForeignContent for a name that no znode can have (empty, `.`, `..`, not valid Unicode).
     """
     try:
         # quote() leaves the tilde alone, Java does not
@@ -247,8 +245,9 @@ def encode_name(name: str) -> str:
 
 
 def decode_name(node: str) -> str:
-    """The user or client id of a node name. Raises ForeignContent when `encode_name` would not give
-    this node name back.
+    """The user or client id of a node name.
+
+    Raises ForeignContent when `encode_name` would not give this node name back.
     """
     try:
         name = unquote_to_bytes(node).decode("utf-8")
@@ -263,8 +262,9 @@ def decode_name(node: str) -> str:
 
 
 def entity_path(entity: Entity) -> str:
-    """The path below `/config/`, as notifications spell it: `users/bob/clients/c%201`,
-    `clients/<default>`.
+    """The path below `/config/`, as notifications spell it.
+
+    Examples: `users/bob/clients/c%201`, `clients/<default>`.
     """
     if entity.user is None:
         return f"clients/{_encode_part(entity.client_id)}"
@@ -279,8 +279,9 @@ def config_path(entity: Entity) -> str:
 
 
 def entity_of_path(path: str) -> Entity:
-    """The entity of a path below `/config/`. Raises ForeignContent for anything that `entity_path`
-    does not give.
+    """The entity of a path below `/config/`.
+
+    Raises ForeignContent for anything that `entity_path` does not give.
     """
     match path.split("/"):
         case ["users", user]:
@@ -300,8 +301,9 @@ def ledger_node(entity: Entity) -> str:
 
 @lru_cache(maxsize=_REMEMBERED_NAMES)
 def entity_of_ledger_node(node: str) -> Entity:
-    """The entity of a ledger node's name. Raises ForeignContent for a name that `ledger_node` does
-    not give.
+    """The entity of a ledger node's name.
+
+    Raises ForeignContent for a name that `ledger_node` does not give.
     """
     return entity_of_path(decode_name(node))
 

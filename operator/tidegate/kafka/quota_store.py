@@ -16,11 +16,10 @@ MAX_WRITES_PER_BATCH = 200  # three operations each stay far below ZooKeeper's 1
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """The state of the cluster that is checked before every write. `controller_version` None =
-    Kafka has no controller now.
+    """The state of the cluster that is checked before every write.
 
-    `migration_prepared` = ZooKeeper carries the mark of a move to KRaft, which may or may not have
-    begun; it forbids nothing.
+    `controller_version` None = Kafka has no controller now. `migration_prepared` = ZooKeeper
+    carries the mark of a move to KRaft, which may or may not have begun; it forbids nothing.
     """
 
     cluster_id: str
@@ -33,8 +32,9 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True)
 class WriteOutcome:
-    """The result of one write: `applied`, or why not (`reason`, `message`); a conflict is settled
-    by the next pass.
+    """The result of one write: `applied`, or why not (`reason`, `message`).
+
+    The next pass settles a conflict.
     """
 
     entity: Entity
@@ -44,8 +44,9 @@ class WriteOutcome:
 
 
 class QuotaStore(Protocol):
-    """Reads and writes quotas of one Kafka cluster. Every call is bounded in time and raises
-    tidegate.errors.
+    """Reads and writes quotas of one Kafka cluster.
+
+    Every call is bounded in time and raises tidegate.errors.
 
     Unreachable when the store does not answer; Unauthorized when it refuses us; WriteRefused when
     the cluster as a whole must not be written (another cluster id, KRaft migration, another
@@ -57,15 +58,14 @@ class QuotaStore(Protocol):
         ...
 
     def claim(self, policy_key: str, policy_uid: str) -> None:
-        """Record that this policy owns the cluster's ledger. Raises WriteRefused if another policy
-        has claimed the cluster.
+        """Record that this policy owns the cluster's ledger.
+
+        Raises WriteRefused if another policy has claimed the cluster.
         """
         ...
 
     def release_claim(self, policy_key: str) -> None:
-        """Remove our claim, if it is ours and no ledger record of ours is left; otherwise do
-        nothing.
-        """
+        """Remove our claim, if it is ours and no ledger record of ours is left."""
         ...
 
     def ledger_entities(self) -> frozenset[Entity]:
@@ -73,34 +73,39 @@ class QuotaStore(Protocol):
         ...
 
     def read(self, entities: Iterable[Entity]) -> Mapping[Entity, StoredQuota]:
-        """Read these entities with their ledger records; the answer has exactly these keys, or the
-        call raises.
+        """Read these entities with their ledger records.
+
+        The answer has exactly these keys, or the call raises.
         """
         ...
 
     def read_everything(self) -> Mapping[Entity, StoredQuota]:
-        """Every entity that has a quota node or a ledger record; for `explain`, `plan` and
-        `restore`.
+        """Every entity that has a quota node or a ledger record.
+
+        For `explain`, `plan` and `restore`.
         """
         ...
 
     def unreadable_nodes(self) -> Sequence[str]:
-        """Paths among Kafka's quota nodes and our ledger whose names are those of no entity, so
-        that no client's quota is there.
+        """Paths of quota nodes and ledger nodes whose names are those of no entity.
+
+        No client's quota is there.
         """
         ...
 
     def has_client_id_quotas(self) -> bool:
-        """Whether any client id, without a user, has a byte rate; one whose node cannot be read
-        counts as having one.
+        """Whether any client id, without a user, has a byte rate.
+
+        One whose node cannot be read counts as having one.
         """
         ...
 
     def write(
         self, writes: Sequence[QuotaWrite], expected_cluster_id: str
     ) -> tuple[WriteOutcome, ...]:
-        """Send one batch (at most MAX_WRITES_PER_BATCH, entities distinct) and return the result of
-        each, in order.
+        """Send one batch and return the result of each write, in order.
+
+        A batch has at most MAX_WRITES_PER_BATCH writes, each of another entity.
 
         Quota, ledger and notification of one entity are changed together or not at all. A write
         whose `seen` versions no longer hold comes back as not applied (CONFLICT) and does not stop
@@ -114,8 +119,9 @@ class QuotaStore(Protocol):
         ...
 
     def watch(self, wake: Callable[[], None]) -> None:
-        """Call `wake` (from any thread, never blocking) when brokers come or go or the controller
-        changes.
+        """Call `wake` when brokers come or go or the controller changes.
+
+        It is called from any thread and must not block.
         """
         ...
 

@@ -1,7 +1,7 @@
-"""Addresses and logins of ZooKeeper and the brokers, as plain values that the reader of Secrets and
-files fills in.
+"""Addresses and logins of ZooKeeper and the brokers, as plain values.
 
-Passwords are left out of `repr`, so that a settings object in a log line or a traceback shows none.
+The reader of Secrets and files fills them in. Passwords are left out of `repr`, so that a settings
+object in a log line or a traceback shows none.
 """
 
 from dataclasses import dataclass, field
@@ -9,9 +9,7 @@ from enum import StrEnum
 
 
 class SaslMechanism(StrEnum):
-    """The login mechanisms that are offered; DIGEST-MD5 is ZooKeeper's, the others are the
-    brokers'.
-    """
+    """The login mechanisms: DIGEST-MD5 is ZooKeeper's, the others are the brokers'."""
 
     DIGEST_MD5 = "DIGEST-MD5"
     PLAIN = "PLAIN"
@@ -30,8 +28,9 @@ class SaslLogin:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files for an encrypted connection. No CA = the machine's own; no certificate = none is
-    shown to the server.
+    """PEM files for an encrypted connection.
+
+    No CA = the machine's own; no certificate = the server is shown none.
     """
 
     ca_file: str | None = None
@@ -43,8 +42,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperConnection:
-    """ZooKeeper as Kafka's `zookeeper.connect` spells it, chroot included:
-    `zk-1:2181,zk-2:2181/kafka`.
+    """ZooKeeper as `zookeeper.connect` spells it, chroot included: `zk-1:2181,zk-2:2181/kafka`.
 
     Log in as the brokers' own identity where `zookeeper.set.acl` is on; any other cannot read
     `/config/users`. `start_timeout_seconds` bounds the first connection, `request_timeout_seconds`
@@ -61,8 +59,9 @@ class ZooKeeperConnection:
 
 @dataclass(frozen=True, slots=True)
 class KafkaConnection:
-    """The brokers' client listener, as `host:port` each. `request_timeout_seconds` bounds a whole
-    answer, all tries together.
+    """The brokers' client listener, as `host:port` each.
+
+    `request_timeout_seconds` bounds a whole answer, all tries together.
     """
 
     bootstrap_servers: tuple[str, ...]

@@ -1,8 +1,8 @@
-"""The protocol of Kubernetes for the control pass; the real client and the double of the tests
-implement it.
+"""The protocol of Kubernetes for the control pass.
 
-The contract tests in `tests/contract/kubernetes_contract.py` state it in full. Objects are JSON
-documents here; `resources/` has the models of their fields. kopf watches.
+The real client and the double of the tests implement it. The contract tests in
+`tests/contract/kubernetes_contract.py` state it in full. Objects are JSON documents here;
+`resources/` has the models of their fields. kopf watches.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class Secret(Mapping[str, bytes]):
-    """A Secret's decoded data. Its text form names no key and no value, so that no log can leak
-    it.
+    """A Secret's decoded data.
+
+    Its text form names no key and no value, so that no log can leak it.
     """
 
     namespace: str
@@ -80,8 +81,9 @@ class Secret(Mapping[str, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Every object of a kind, as of `resource_version` or later: an opaque text, of the first
-    namespace where several were listed.
+    """Every object of a kind, as of `resource_version` or later.
+
+    `resource_version` is an opaque text, that of the first namespace where several were listed.
     """
 
     items: tuple[JsonObject, ...]
@@ -99,8 +101,9 @@ EventType = Literal["Normal", "Warning"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened to an object, for `kubectl describe`. `note` has at most 1024 bytes
-    in UTF-8, `reason` 128.
+    """Something that happened to an object, for `kubectl describe`.
+
+    `note` has at most 1024 bytes in UTF-8, `reason` 128.
     """
 
     regarding: ObjectRef
@@ -111,8 +114,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """A Lease as it was read. `holder` "" = no one; `duration_seconds` 0 = not set. The times are
-    the holder's clock: for people only.
+    """A Lease as it was read.
+
+    `holder` "" = no one; `duration_seconds` 0 = not set. The times are the holder's clock: for
+    people only.
     """
 
     namespace: str
@@ -126,8 +131,9 @@ class LeaseRecord:
 
 
 class Kubernetes(Protocol):
-    """One API server. Every call is bounded in time; nothing is cached; calls may come from several
-    threads at once.
+    """One API server.
+
+    Every call is bounded in time; nothing is cached; calls may come from several threads at once.
 
     All calls raise from tidegate.errors: Unreachable when the server did not answer, is overloaded
     or has a fault of its own; Unauthorized when it refuses the identity or its rights; NotFound
@@ -138,10 +144,10 @@ class Kubernetes(Protocol):
     """
 
     def list_all(self, kind: ResourceKind, namespaces: Sequence[str] = ()) -> Listing:
-        """Every object of `kind` in `namespaces`, or in the whole cluster when none are named;
-        never a part of them.
+        """Every object of `kind` in `namespaces`, or in the whole cluster when none are named.
 
-        Raises Incomplete when the list could not be finished in time or expired while it was read.
+        Never a part of them. Raises Incomplete when the list could not be finished in time or
+        expired while it was read.
         """
         ...
 
@@ -152,27 +158,23 @@ class Kubernetes(Protocol):
     def patch_status(
         self, ref: ObjectRef, patch: Mapping[str, Any], *, resource_version: str
     ) -> JsonObject:
-        """Merge `patch` (RFC 7386: None removes a key, lists are replaced) into the status and
-        return the new object.
+        """Merge `patch` into the status and return the new object.
 
-        Conflict when the object is no longer at `resource_version`. Spec and metadata cannot be
-        changed by this.
+        As in RFC 7386, None removes a key and lists are replaced. Conflict when the object is no
+        longer at `resource_version`. Spec and metadata cannot be changed by this.
         """
         ...
 
     def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:
-        """Put `finalizer` on the object unless it is there; other finalizers stay. Returns the
-        object.
+        """Put `finalizer` on the object unless it is there, and return the object.
 
-        An object that is being deleted gets no new finalizer: it comes back as it is, with its
-        deletionTimestamp.
+        Other finalizers stay. An object that is being deleted gets no new finalizer: it comes back
+        as it is, with its deletionTimestamp.
         """
         ...
 
     def remove_finalizer(self, ref: ObjectRef, finalizer: str) -> None:
-        """Take `finalizer` off the object; other finalizers stay. Nothing happens when it, or the
-        object, is not there.
-        """
+        """Take `finalizer` off the object, if both are there; other finalizers stay."""
         ...
 
     def read_secret(self, namespace: str, name: str) -> Secret:
@@ -192,8 +194,9 @@ class Kubernetes(Protocol):
         ...
 
     def replace_lease(self, lease: LeaseRecord) -> LeaseRecord:
-        """Replace the Lease that is still at `lease.resource_version`; Conflict when it has moved
-        on or is gone.
+        """Replace the Lease that is still at `lease.resource_version`.
+
+        Conflict when it has moved on or is gone.
         """
         ...
 
@@ -202,15 +205,14 @@ class Kubernetes(Protocol):
         ...
 
     def create_job(self, namespace: str, body: Mapping[str, Any]) -> JsonObject:
-        """Create the Job and return it as the server keeps it; Conflict when there is one of that
-        name already.
+        """Create the Job and return it as the server keeps it.
+
+        Conflict when there is one of that name already.
         """
         ...
 
     def delete_job(self, namespace: str, name: str, *, uid: str) -> None:
-        """Delete the Job of that uid, and its Pods after it. Nothing happens when it is not
-        there.
-        """
+        """Delete the Job of that uid, if it is there, and its Pods after it."""
         ...
 
     def read_config_map(self, namespace: str, name: str) -> JsonObject | None:
@@ -218,7 +220,8 @@ class Kubernetes(Protocol):
         ...
 
     def write_config_map(self, namespace: str, body: Mapping[str, Any]) -> JsonObject:
-        """Create it or, where `body` has a resource version, replace the one that is still at it;
-        Conflict when another was faster.
+        """Create the ConfigMap, or replace the one at the resource version of `body`.
+
+        A `body` without a resource version is created. Conflict when another was faster.
         """
         ...

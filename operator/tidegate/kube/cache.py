@@ -1,5 +1,4 @@
-"""Caches the custom resources: watch events update them, full lists correct them, control passes
-read them.
+"""Caches the custom resources: watch and lists update it, control passes read it.
 
 Two streams meet here and neither is in order with the other. A watch reports changes at once, but
 loses deletions when it has to start over. A list is complete, but was taken a moment ago. Versions
@@ -54,9 +53,7 @@ class _KindStore:
 
 
 class ResourceCache:
-    """Objects by kind and uid, for any number of threads; `monotonic` is the clock that ages are
-    measured with.
-    """
+    """Objects by kind and uid, for any number of threads; `monotonic` measures ages, in seconds."""
 
     def __init__(
         self,
@@ -108,8 +105,9 @@ class ResourceCache:
             return ListStart(kind, at_seconds=self._monotonic(), change=self._store(kind).change)
 
     def replace_all(self, start: ListStart, items: Iterable[Mapping[str, Any]]) -> None:
-        """Take over a complete list that was asked for after `start`. The age of the list counts
-        from `start`.
+        """Take over a complete list that was asked for after `start`.
+
+        The age of the list counts from `start`.
         """
         listed = {slim["metadata"]["uid"]: slim for slim in map(_without_managed_fields, items)}
         with self._lock:
@@ -135,8 +133,7 @@ class ResourceCache:
             self._wake()
 
     def with_known_status(self, kind: ResourceKind, seen: JsonObject) -> JsonObject:
-        """The cached object, but with the spec and generation of `seen`; `seen` itself when it is
-        gone.
+        """The cached object with the spec and generation of `seen`; `seen` itself when it is gone.
 
         A report belongs to the spec that was acted on, and is written over the present status.
         """
@@ -151,8 +148,9 @@ class ResourceCache:
         }
 
     def snapshot(self, kind: ResourceKind) -> tuple[JsonObject, ...]:
-        """Every cached object of `kind`, by namespace and name. `list_age_seconds` shows whether
-        these are all.
+        """Every cached object of `kind`, by namespace and name.
+
+        `list_age_seconds` shows whether these are all.
         """
         with self._lock:
             known = list(self._store(kind).objects.values())
@@ -161,8 +159,9 @@ class ResourceCache:
         )
 
     def is_complete(self, kind: ResourceKind) -> bool:
-        """Whether a full list has ever arrived. Without one, an object that is not here may well
-        exist.
+        """Whether a full list has ever arrived.
+
+        Without one, an object that is not here may well exist.
         """
         return self.list_age_seconds(kind) is not None
 
@@ -183,8 +182,9 @@ def relist(
     *,
     namespaces: Sequence[str] = (),
 ) -> None:
-    """Correct the cache with a full list; raises what `list_all` raises, and then leaves the cache
-    as it is.
+    """Correct the cache with a full list.
+
+    Raises what `list_all` raises, and then leaves the cache as it is.
     """
     start = cache.begin_list(kind)
     cache.replace_all(start, kubernetes.list_all(kind, namespaces).items)
@@ -214,8 +214,7 @@ def _matters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
 
 
 def _relevant(obj: Mapping[str, Any]) -> tuple[object, object]:
-    # a version alone means nothing, and finalizers ours and others' come and go without anything to
-    # decide
+    # a version alone means nothing, and finalizers come and go without anything to decide
     metadata = {
         key: value
         for key, value in obj["metadata"].items()

@@ -1,5 +1,4 @@
-"""Reads and writes custom resources, Secrets, Events, Leases, Jobs and ConfigMaps through the
-official client.
+"""Kubernetes through the official client: custom resources, Secrets, Events, Leases, Jobs.
 
 One request a method, but for lists (in chunks) and finalizers (read, then change with a test).
 First in this module come the errors of failed requests, then `Transport`, which sends a request.
@@ -80,8 +79,9 @@ def retry_after_seconds(error: ApiException) -> float:
 
 
 def server_message(error: ApiException) -> str:
-    """The server's message, without headers and request ids; its HTTP reason when the body is not a
-    Kubernetes Status.
+    """The server's message, without headers and request ids.
+
+    Its HTTP reason when the body is not a Kubernetes Status.
     """
     try:
         return str(json.loads(error.body or "")["message"])
@@ -150,8 +150,7 @@ def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) 
 
 
 def _is_certificate_failure(message: str) -> bool:
-    # The client reports a failed TLS handshake, which comes before any request, as a refusal with
-    # status 0.
+    # The client reports a failed TLS handshake, which precedes any request, as status 0.
     return "CERTIFICATE" in message
 
 
@@ -170,8 +169,9 @@ Call = Callable[..., Any]
 
 
 def connect(kubeconfig: Path | None = None, context: str | None = None) -> client.ApiClient:
-    """A client for the cluster this process runs in or, outside of one or with `kubeconfig`, for
-    the one a kubeconfig names.
+    """A client for the cluster this process runs in, or for that of a kubeconfig.
+
+    The kubeconfig counts outside of a cluster, and where `kubeconfig` or `context` is given.
 
     It connects with the first request. Raises Unauthorized when there is no usable configuration.
     """
@@ -195,15 +195,15 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> clien
     # repeat is decided here.
     settings.retries = urllib3.Retry(total=False)
     api_client = client.ApiClient(settings)
-    # the server's audit log shows it, and managedFields name the part before the slash as the
-    # manager
+    # the audit log shows it, and managedFields name the part before the slash as the manager
     api_client.user_agent = f"tidegate/{__version__}"
     return api_client
 
 
 class Transport:
-    """Carries out single calls of the official client. `pause` waits between attempts; a test hands
-    in its own.
+    """Carries out single calls of the official client.
+
+    `pause` waits between attempts; a test hands in its own.
     """
 
     def __init__(
@@ -215,9 +215,7 @@ class Transport:
     def read(
         self, call: Call, *args: str, what: str, reason: Reason, **parameters: Any
     ) -> JsonObject:
-        """The answer to a call that changes nothing; tried up to three times when the server is
-        away or busy.
-        """
+        """The answer to a call that changes nothing; up to three attempts if the server is busy."""
         try:
             return retry(
                 lambda: self._once(call, *args, **parameters),
@@ -250,8 +248,9 @@ class Transport:
 
 
 class CoreObjects:
-    """Objects of the core group (Secrets, ConfigMaps) as JSON, which the library's interface for
-    custom objects cannot address.
+    """Objects of the core group (Secrets, ConfigMaps) as JSON.
+
+    The library's interface for custom objects cannot address them.
 
     The library's CoreV1Api would do, but it imports 250 modules of typed models: 22 MB of memory
     for three calls that need none.
@@ -283,8 +282,9 @@ class CoreObjects:
     def replace(
         self, namespace: str, plural: str, name: str, *, body: Mapping[str, Any], **options: Any
     ) -> Any:
-        """PUT an object in place of the one of its name; the server compares the resource
-        version.
+        """PUT an object in place of the one of its name.
+
+        The server compares the resource version.
         """
         return self._call(
             "PUT",
@@ -304,8 +304,9 @@ class CoreObjects:
         _request_timeout: tuple[float, float],
         _preload_content: bool = False,
     ) -> Any:
-        """One request as the library's own calls make it. Raises ApiException for an answer that is
-        no success, as they do.
+        """One request as the library's own calls make it.
+
+        Raises ApiException for an answer that is no success, as they do.
         """
         headers = {"Accept": "application/json"} | (
             {"Content-Type": "application/json"} if body is not None else {}
@@ -349,9 +350,7 @@ _GONE = Reason.ROLLUPS_UNSEEN
 
 
 class JobCalls:
-    """The calls of `KubernetesClient` for Jobs and ConfigMaps; it sets the interfaces and the
-    transport.
-    """
+    """The calls of `KubernetesClient` for Jobs and ConfigMaps; it sets these fields."""
 
     _objects: client.CustomObjectsApi
     _core: CoreObjects
@@ -461,8 +460,9 @@ def event_body(event: Event, *, reporting_instance: str, now: float) -> JsonObje
 
 
 def lease_body(lease: LeaseRecord) -> JsonObject:
-    """`lease` as an object of coordination.k8s.io/v1; with its resource version, if it has one, for
-    compare-and-set.
+    """`lease` as a Lease of coordination.k8s.io/v1.
+
+    It has the resource version, if there is one, for compare-and-set.
     """
     metadata = {"name": lease.name, "namespace": lease.namespace}
     if lease.resource_version:
@@ -506,17 +506,14 @@ LIST_TIMEOUT_SECONDS = 60.0
 _EVENTS = ("events.k8s.io", "v1")
 _LEASES = ("coordination.k8s.io", "v1")
 _FINALIZER_ATTEMPTS = 4
-# The reason of an object that is gone and of a list that came in part: the cache does not have all
-# custom resources.
+# The reason for an object that is gone and for a partial list: the cache lacks custom resources.
 _NOT_AS_LISTED = Reason.LIST_INCOMPLETE
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
 
 
 class KubernetesClient(JobCalls):
-    """Implements `api.Kubernetes`. `identity` names this process in the Events it posts. Safe for
-    several threads.
-    """
+    """Implements `api.Kubernetes`, for several threads; `identity` names this process in Events."""
 
     def __init__(
         self,
@@ -706,8 +703,9 @@ class KubernetesClient(JobCalls):
     def _change_finalizers(
         self, ref: ObjectRef, change: Callable[[JsonObject], JsonObject | None]
     ) -> JsonObject:
-        """Apply the operation that `change` makes of the metadata (None = nothing to do), unless
-        the finalizers changed meanwhile.
+        """Apply the operation that `change` makes of the metadata; None = nothing to do.
+
+        It is not applied if the finalizers changed meanwhile.
         """
 
         def read_and_change() -> JsonObject:

@@ -1,8 +1,8 @@
-"""Posts Events about transitions: each once for a while, short enough for the server, and never at
-the cost of the control pass.
+"""Posts Events about transitions, never at the cost of the control pass.
 
-An Event that cannot be posted is logged, and for a while none is tried, so that an API server that
-is away costs a pass one time limit and not one per object.
+Each is posted once for a while, and short enough for the server. An Event that cannot be posted is
+logged, and for a while none is tried, so that an API server that is away costs a pass one time
+limit and not one per object.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ class EventRecorder:
     def record(
         self, regarding: ObjectRef, event_type: EventType, *, reason: str, message: str
     ) -> bool:
-        """Post the Event and return whether it was posted; it never raises because Kubernetes
-        failed.
+        """Post the Event and return whether it was posted; a failure of Kubernetes raises nothing.
 
         The same reason and message for the same object are not posted again within 600 s. A message
         of more than 1024 bytes is cut.

@@ -1,5 +1,4 @@
-"""One writer per policy: a Lease that replicas of the operator hold in turn, safe without agreeing
-clocks.
+"""One writer per policy: a Lease that replicas hold in turn, safe without agreeing clocks.
 
 The holder renews its Lease by compare-and-set. It counts its right to write from the moment
 *before* the last successful renewal was sent, on its own monotonic clock, and gives it up
@@ -30,10 +29,10 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """`duration_seconds` without a renewal end a turn for others, `margin_seconds` less for the
-    holder itself.
+    """The times of a turn, in seconds.
 
-    `renew_seconds` is how often the holder renews it; one that failed is tried again after
+    `duration_seconds` without a renewal end a turn for others, `margin_seconds` less for the holder
+    itself. `renew_seconds` is how often the holder renews it; one that failed is tried again after
     `look_seconds`, which is also how often others look. A holder that is gone is thus replaced
     `duration_seconds + look_seconds` after its last renewal at the latest.
     """
@@ -45,12 +44,11 @@ class LeaseTimes:
 
 
 class PolicyLease:
-    """This process's part in the Lease `tidegate-<policy>` of the policy's namespace. One thread
-    uses it.
+    """This process's part in the Lease `tidegate-<policy>` of the policy's namespace.
 
-    `identity` must be new for every process: a restarted one may not take its predecessor's turn
-    for its own, because a request of that one may still be on its way. It waits like any other
-    replica, unless the Lease was released.
+    One thread uses it. `identity` must be new for every process: a restarted one may not take its
+    predecessor's turn for its own, because a request of that one may still be on its way. It waits
+    like any other replica, unless the Lease was released.
     """
 
     def __init__(
@@ -90,8 +88,7 @@ class PolicyLease:
         return max(0.0, self._next_look_at - self._monotonic())
 
     def attend(self) -> bool:
-        """Acquire, renew or watch the Lease if that is due, and return whether this process may
-        write now.
+        """Acquire, renew or watch the Lease if that is due; return whether we may write now.
 
         Raises Unauthorized or another UserActionRequired when the rights on Leases are missing.
         When Kubernetes does not answer nothing is raised: the turn goes on until it runs out by
@@ -111,8 +108,7 @@ class PolicyLease:
         return self.remaining_seconds() > 0.0
 
     def release(self) -> bool:
-        """Give the Lease back, so that another replica need not wait for its end; returns whether
-        that reached Kubernetes.
+        """Give the Lease back for another replica to take; return whether that reached Kubernetes.
 
         Call it when the last write has ended: from the first line of this on, this process may not
         write. Nothing is raised.
@@ -138,8 +134,8 @@ class PolicyLease:
 
     def _look(self) -> None:
         present = self._kubernetes.read_lease(self._namespace, self._name)
-        # A deleted Lease has no holder, but the last one may still be writing: that turn runs out
-        # first.
+        # A deleted Lease has no holder, but the last one may still be writing: that turn must run
+        # out
         if present is not None or not self._is_anothers_turn():
             self._observe(present)
         if self._is_anothers_turn():
@@ -152,8 +148,9 @@ class PolicyLease:
             self._take(self._successor_of(present), self._kubernetes.replace_lease)
 
     def _observe(self, present: LeaseRecord | None) -> None:
-        """Start counting anew when the Lease changed. The clock is read after the answer came, so
-        never too early.
+        """Start counting anew when the Lease changed.
+
+        The clock is read after the answer came, so never too early.
         """
         if (
             present is None
@@ -167,9 +164,7 @@ class PolicyLease:
         return self._monotonic() < self._others_turn_ends_at()
 
     def _others_turn_ends_at(self) -> float:
-        """When the turn of the holder that was last seen is over; long ago when no one held it or
-        it is ours.
-        """
+        """When the turn of the last seen holder ends; long ago without one or when it is ours."""
         if self._seen is None or self._seen.holder in ("", self._identity):
             return _NEVER
         return self._seen_at + (self._seen.duration_seconds or self._times.duration_seconds)

@@ -35,11 +35,11 @@ MOST_BYTES = 900_000
 
 @dataclass(frozen=True, slots=True)
 class RollupResult:
-    """The result of one policy's Jobs. Figures count until `valid_until_ms`; `usage` None = there
-    are none yet.
+    """The result of one policy's Jobs.
 
-    `empty` is time without samples in Prometheus, too old for samples to come. A part that is
-    `published` later is not empty any more.
+    Figures count until `valid_until_ms`; `usage` None = there are none yet. `empty` is time without
+    samples in Prometheus, too old for samples to come. A part that is `published` later is not
+    empty any more.
     """
 
     policy_uid: str
@@ -75,8 +75,9 @@ def encode(result: RollupResult, *, most_bytes: int = MOST_BYTES) -> str:
 
 
 def decode(text: str) -> RollupResult:
-    """The result in a text. Raises ValueError, with a sentence, for anything else and for another
-    schema version.
+    """The result in a text.
+
+    Raises ValueError, with a sentence, for anything else and for another schema version.
     """
     try:
         document = json.loads(text)
@@ -191,8 +192,9 @@ _SCRATCH = "/tmp"  # noqa: S108  (the only place of a read-only file system that
 
 @dataclass(frozen=True, slots=True)
 class JobPod:
-    """The settings of the Job's Pod, from the policy and the operator. `mount` is a claim and its
-    path; None = no volume.
+    """The settings of the Job's Pod, from the policy and the operator.
+
+    `mount` is a claim and its path; None = no volume.
     """
 
     image: str
@@ -223,8 +225,9 @@ def labels(policy_name: str) -> dict[str, str]:
 
 
 def job_name(policy_name: str, start_ms: int, end_ms: int) -> str:
-    """`<policy>-rollup-<start>-<minutes>m`, a DNS label; a digest keeps names apart that had to be
-    changed for that.
+    """`<policy>-rollup-<start>-<minutes>m`, a DNS label.
+
+    A digest keeps names apart that had to be changed for that.
     """
     start = datetime.fromtimestamp(start_ms / 1000, UTC)
     suffix = f"-rollup-{start:%Y%m%d%H%M}-{(end_ms - start_ms) // 60_000}m"
@@ -236,8 +239,9 @@ def job_name(policy_name: str, start_ms: int, end_ms: int) -> str:
 
 
 def job_body(policy: Mapping[str, Any], pod: JobPod, *, start_ms: int, end_ms: int) -> JsonObject:
-    """The Job that computes one window for `policy`, a whole object that came from the API server,
-    which also owns it.
+    """The Job that computes one window for `policy`.
+
+    `policy` is a whole object from the API server; it owns the Job.
     """
     metadata = policy["metadata"]
     name, namespace = str(metadata["name"]), str(metadata["namespace"])
@@ -278,9 +282,7 @@ def owner(policy: Mapping[str, Any]) -> JsonObject:
 
 
 def is_owned(obj: Mapping[str, Any], policy_uid: str) -> bool:
-    """Whether an object is this policy's, and not of an earlier one of its name or of another
-    owner.
-    """
+    """Whether an object is owned by this policy, not by an earlier one of its name or another."""
     return any(one.get("uid") == policy_uid for one in obj["metadata"].get("ownerReferences") or ())
 
 
@@ -367,9 +369,7 @@ def _container(policy_key: str, pod: JobPod, window: Mapping[str, str]) -> JsonO
 
 
 def _own_fields() -> list[JsonObject]:
-    """Environment from the Pod's own fields: Spark's addresses and names, and the memory limit of
-    which the heap is a part.
-    """
+    """Environment from the Pod's own fields, for Spark and for the size of the heap."""
     fields = {
         "POD_NAME": "metadata.name",
         "POD_NAMESPACE": "metadata.namespace",
@@ -398,6 +398,7 @@ def read_result(
     kubernetes: Kubernetes, policy: Mapping[str, Any]
 ) -> tuple[RollupResult | None, str | None]:
     """The result of the Jobs of `policy`, or why it is not used; neither where there is none yet.
+
     Raises what the read raises.
     """
     metadata = policy["metadata"]
@@ -416,11 +417,11 @@ def record_result(
     now_ms: int,
     valid_until_ms: int,
 ) -> RollupResult:
-    """Add windows, and figures where they are newer than the present ones; an unreadable result is
-    written over.
+    """Add windows, and figures where they are newer than the present ones.
 
-    `policy` is the whole object: the ConfigMap goes with it. Raises Conflict when others were
-    faster again and again, else what `Kubernetes.write_config_map` raises.
+    An unreadable result is written over. `policy` is the whole object: the ConfigMap goes with it.
+    Raises Conflict when others were faster again and again, else what `Kubernetes.write_config_map`
+    raises.
     """
     added = RollupResult(
         policy["metadata"]["uid"], now_ms, valid_until_ms, tuple(published), usage, tuple(empty)

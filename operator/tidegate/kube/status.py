@@ -1,8 +1,7 @@
-"""Writes a status only where it differs from the present one, with compare-and-set, and never over
-what others wrote.
+"""Writes a status only where it differs, and never over what others wrote.
 
-It gets a status, completes its conditions and finds the difference. An object that did not change
-costs no request.
+Writes are compare-and-set. It gets a status, completes its conditions and finds the difference. An
+object that did not change costs no request.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from tidegate.kube.api import JsonObject, Kubernetes, ObjectRef, ResourceKind
 
 _log = structlog.get_logger(__name__)
 
-# --- conditions, by the Kubernetes API conventions: a list keyed by type, and lastTransitionTime
-# moves only when status does
+# --- conditions, by the Kubernetes API conventions: a list keyed by type --------------------------
+#
+# lastTransitionTime moves only when status does.
 
 
 def merge(
     present: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]], *, now: str
 ) -> list[JsonObject]:
-    """`present` with every condition of `wanted` set: same order, new types at the end, other
-    writers' types untouched.
+    """`present` with every condition of `wanted` set; other writers' types stay as they are.
 
-    lastTransitionTime is kept where the status is what it was, and is `now` otherwise; that of
-    `wanted` is ignored.
+    The order stays, and new types come last. lastTransitionTime is kept where the status is what it
+    was, and is `now` otherwise; that of `wanted` is ignored.
     """
     by_type = {condition["type"]: condition for condition in wanted}
     merged = [
@@ -87,8 +86,9 @@ def apply(patch: Mapping[str, Any], current: Mapping[str, Any]) -> dict[str, Any
 
 @dataclass(frozen=True, slots=True)
 class StatusWrite:
-    """The outcome of a write: `written` = a request changed the status. `object` is the object as
-    it is now (None: it is gone).
+    """The outcome of a write: `written` = a request changed the status.
+
+    `object` is the object as it is now (None: it is gone).
     """
 
     object: JsonObject | None
@@ -96,8 +96,9 @@ class StatusWrite:
 
 
 class StatusWriter:
-    """Writes statuses for one process; safe for several threads as long as one object has one
-    writer. `wall` is seconds since the epoch.
+    """Writes statuses for one process; `wall` is seconds since the epoch.
+
+    Safe for several threads as long as one object has one writer.
     """
 
     def __init__(self, kubernetes: Kubernetes, *, wall: Callable[[], float] = time.time) -> None:
@@ -112,8 +113,7 @@ class StatusWriter:
     def write(
         self, kind: ResourceKind, seen: Mapping[str, Any], desired: Mapping[str, Any]
     ) -> StatusWrite:
-        """Make every key of `desired` hold in the status of the object that was last seen as
-        `seen`.
+        """Make every key of `desired` hold in the status of the object last seen as `seen`.
 
         A key with the value None is removed; keys that are not named stay. `conditions` are merged
         by type and keep their lastTransitionTime while their status stays. When the object has
@@ -166,8 +166,9 @@ class StatusWriter:
         return difference(status, wanted)
 
     def _note_what_was_not_kept(self, ref: ObjectRef, rest: JsonObject) -> None:
-        """A server with older CRDs drops unknown fields. Log that once, and do not write them again
-        at every pass.
+        """Log once that a server with older CRDs drops unknown fields.
+
+        They are not written again at every pass.
         """
         if rest and rest != self._not_kept.get(ref.uid):
             _log.warning(

@@ -1,9 +1,9 @@
-"""An answer of Prometheus' query API, read as it arrives: each series is passed on at once and not
-kept.
+"""An answer of Prometheus' query API, read as it arrives.
 
-The API's shape: `{"status": "success", "data": {"resultType": "matrix", "result": [{"metric":
-{...}, "values": [[time, "value"], ...]}]}, "warnings": [...]}`, in any order of members. Errors
-name what is wrong with an answer; the client turns them into messages.
+Each series is passed on at once and not kept. The API's shape: `{"status": "success", "data":
+{"resultType": "matrix", "result": [{"metric": {...}, "values": [[time, "value"], ...]}]},
+"warnings": [...]}`, in any order of members. Errors name what is wrong with an answer; the client
+turns them into messages.
 """
 
 import codecs
@@ -17,8 +17,7 @@ from typing import Any, Generic, TypeVar
 
 from tidegate.prometheus.series import Series
 
-# JSON, read from the front while it is still arriving, so that an answer of many megabytes is never
-# in memory as a whole.
+# JSON, read from the front as it arrives: an answer of many megabytes is never whole in memory.
 
 
 _NOT_SPACE = re.compile(r"[^ \t\r\n]")
@@ -32,8 +31,9 @@ class NotJson(ValueError):
 
 
 class ArrivingJson:
-    """Takes values from the front of a text that comes in `chunks` of UTF-8. Every method raises
-    NotJson where it cannot be read.
+    """Takes values from the front of a text that comes in `chunks` of UTF-8.
+
+    Every method raises NotJson where it cannot be read.
     """
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
@@ -69,9 +69,7 @@ class ArrivingJson:
                 return value
 
     def members(self) -> Iterator[str]:
-        """The names in the object that comes next; the caller takes the value of a name before the
-        next name.
-        """
+        """The names in the object that comes next; take each value before the next name."""
         for _ in self._between("{", "}"):
             name = self.value()
             self._take(":")
@@ -117,9 +115,7 @@ class ArrivingJson:
         return found
 
     def _more(self) -> bool:
-        """Read on, at least as much as is left, so that a long value is not parsed again for every
-        chunk of it.
-        """
+        """Read on, at least as much as is left: no long value is parsed again for every chunk."""
         left = self._text[self._at :]
         parts, length = [left], len(left)
         while length < 2 * len(left) or length == 0:
@@ -157,8 +153,9 @@ class Answer(Generic[Item]):
 
 
 class NotSamples(ValueError):
-    """The answer is JSON without samples over a range. The message completes "Prometheus answered,
-    but ...".
+    """The answer is JSON without samples over a range.
+
+    The message completes "Prometheus answered, but ...".
     """
 
 

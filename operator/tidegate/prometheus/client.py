@@ -1,7 +1,7 @@
-"""One query to Prometheus within limits of time and size: few repeats, warnings that are not lost,
-samples passed on as they arrive.
+"""One query to Prometheus within limits of time and size.
 
-Failures are raised as tidegate.errors.
+There are few repeats, warnings are not lost, samples are passed on as they arrive. Failures are
+raised as tidegate.errors.
 """
 
 import json
@@ -37,9 +37,8 @@ from tidegate.prometheus.series import Series
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
 from tidegate.retry import retry
 
-# The HTTP session: login, authorities, no redirects, no compression. The body of an answer is left
-# unread, because requests would read it whole and without bounds; the client reads it within
-# limits.
+# The HTTP session: login, authorities, no redirects, no compression. The client reads the body of
+# an answer, within limits; requests would read it whole and without bounds.
 
 
 class Session(requests.Session):
@@ -52,8 +51,8 @@ class Session(requests.Session):
         super().__init__()
         self.trust_env = False
         self.verify = server.ca_file or _own_authorities()
-        # Compressing costs the server ten times what sending does, and a packed answer may unpack
-        # to any size.
+        # Compressing costs the server ten times what sending does; a packed answer may unpack to
+        # any size.
         self.headers.update(
             {"Accept-Encoding": "identity", "User-Agent": f"tidegate/{__version__}"}
         )
@@ -71,8 +70,9 @@ class Session(requests.Session):
         self._remove_files()
 
     def _use(self, tls: TlsTexts) -> None:
-        """Use these certificates. The library needs files, so they are kept in a private folder
-        until the session ends.
+        """Use these certificates.
+
+        The library needs files, so they are kept in a private folder until the session ends.
         """
         folder = Path(tempfile.mkdtemp(prefix="tidegate-"))
         self._remove_files = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -116,9 +116,7 @@ def _authorization(login: BearerLogin | BasicLogin | None) -> AuthBase | None:
 
 
 def _own_authorities() -> str | bool:
-    """The machine's own authorities, which administrators can extend; the library's where the
-    machine has none.
-    """
+    """The machine's own authorities, which administrators can extend; else the library's."""
     paths = ssl.get_default_verify_paths()
     return paths.cafile or paths.capath or True
 
@@ -141,22 +139,19 @@ def error_text(beginning: bytes) -> str:
 
 
 def innermost_message(error: Exception) -> str:
-    """The message of the innermost error; those around it repeat it, and contain the whole
-    query.
-    """
+    """The message of the innermost error; the outer ones repeat it and contain the whole query."""
     inner: object = error
     while isinstance(inner, Exception):
         error = inner
         inner = getattr(error, "reason", None) or next(
             (part for part in error.args if isinstance(part, Exception)), None
         )
-    # urllib3 puts the text form of the connection in front: "HTTPConnection(host='10.0.0.1',
-    # port=9090): Failed to ..."
+    # urllib3 puts the connection in front: "HTTPConnection(host='10.0.0.1', port=9090): Failed ..."
     return (getattr(error, "strerror", None) or str(error)).rsplit("): ", 1)[-1][:SHOWN_CHARACTERS]
 
 
-# Failures as tidegate.errors, with a sentence that a person can act on. Every sentence ends with
-# what happens meanwhile: `controller_logic` does nothing about a load that it cannot see.
+# Failures as tidegate.errors, with a sentence that a person can act on. Each ends with what happens
+# meanwhile: `controller_logic` does nothing about a load that it cannot see.
 
 
 MEANWHILE = "Nothing is throttled further or given back on load meanwhile."
@@ -175,9 +170,7 @@ def shown_address(url: str) -> str:
 
 
 def broken(error: Exception, address: str) -> TidegateError:
-    """The error for no answer, or only the beginning of one, from an error of the HTTP library or
-    the operating system.
-    """
+    """The tidegate error for no answer, or only its beginning, from a library or system error."""
     match error:
         case exceptions.InvalidHeader():
             return Unauthorized(
@@ -312,8 +305,7 @@ class PrometheusClient:
     def query(
         self, promql: str, each: Callable[[Series], Item], *, until_monotonic_seconds: float
     ) -> list[Item]:
-        """Send an instant query for samples over a range, and return what `each` makes of every
-        series.
+        """Send an instant query for samples over a range; return what `each` makes of every series.
 
         Raises Unreachable after some attempts within the time; Incomplete for an answer that is
         partial, too large or not samples; Unauthorized when a login is needed; NotFound where there
@@ -375,8 +367,9 @@ class PrometheusClient:
         return found.items
 
     def _chunks(self, answer: requests.Response, until: float) -> Iterator[bytes]:
-        """The body as it comes. One read returns what is there, so that a slow server cannot keep
-        us beyond the time.
+        """The body as it comes.
+
+        One read returns what is there, so that a slow server cannot keep us beyond the time.
         """
         size = 0
         while chunk := answer.raw.read1(_CHUNK_BYTES, decode_content=True):
@@ -388,8 +381,8 @@ class PrometheusClient:
             yield chunk
 
 
-# The queries of one reading. They share one time limit, and after a server did not answer or
-# refused the login, it gets no further query. Failures are kept as problems.
+# The queries of one reading. They share one time limit. After a server did not answer or refused
+# the login, it gets no further query. Failures are kept as problems.
 
 
 _WHOLE_SERVER = (Unreachable, Unauthorized, NotFound)
@@ -412,10 +405,9 @@ class Asking:
     def ask(
         self, query: str | None, each: Callable[[Series], Item], *, what: str, seconds: float
     ) -> list[Item] | None:
-        """Return what `each` makes of every series with a sample in the last `seconds`; None = not
-        asked, or no usable answer.
+        """Return what `each` makes of every series with a sample in the last `seconds`.
 
-        `what` names the query in problems.
+        None = not asked, or no usable answer. `what` names the query in problems.
         """
         if query is None or self._given_up:
             return None

@@ -1,5 +1,6 @@
-"""The newest value of each entity on each broker from the series of clients' gauges, and the
-problems of the other series.
+"""The newest value of each entity on each broker, from the gauges of clients.
+
+Series that cannot be used become problems.
 
 Byte rates and throttle times differ in what NaN means. The mean throttle time of a client that was
 not throttled is NaN, so NaN counts as zero. A byte rate is never NaN, so one that is cannot be
@@ -34,16 +35,17 @@ _JMX_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
 def entity_of(labels: Mapping[str, str]) -> Entity | None:
-    """The entity by `user` and `client_id` (this project's rules), `clientId` (the exporter's
-    example) or `clientid` (all names lowered).
+    """The entity of a series by its labels.
+
+    The client id is `client_id` (this project's rules), `clientId` (the exporter's example) or
+    `clientid` (all names lowered).
 
     None where the labels name neither user nor client id, or a user that Kafka's Sanitizer would
     not have spelled so.
     """
     get = labels.get
-    client = (
-        get("client_id") or get("clientId") or get("clientid") or ""
-    )  # written out for speed: it is asked 100,000 times a reading
+    # written out for speed: it is asked 100,000 times a reading
+    client = get("client_id") or get("clientId") or get("clientid") or ""
     return _entity(get("user", ""), client)
 
 
@@ -61,15 +63,13 @@ def _user(tag: str) -> str | None:
         name = unquote_to_bytes(tag).decode("utf-8")
     except UnicodeError:
         return None
-    spelled = quote(name, safe="").replace(
-        "~", "%7E"
-    )  # quote() leaves the tilde alone, Java does not
+    # quote() leaves the tilde alone, Java does not
+    spelled = quote(name, safe="").replace("~", "%7E")
     return name if spelled == tag else None
 
 
 def _client_id(tag: str) -> str | None:
-    # javax.management.ObjectName.quote, backwards: \n is a line break, before every other sign the
-    # backslash goes
+    # javax.management.ObjectName.quote, backwards: \n is a line break; elsewhere the backslash goes
     if not _JMX_QUOTED.fullmatch(tag):
         return tag
     return _JMX_ESCAPE.sub(lambda found: "\n" if found[1] == "n" else found[1], tag[1:-1]) or None
@@ -89,9 +89,7 @@ class ClientSample:
 
 
 class ReadClient:
-    """Makes a sample or a problem of each series, one by one as they arrive. `what` names the query
-    in messages.
-    """
+    """Makes a sample or a problem of each series as it arrives; `what` names the query."""
 
     def __init__(self, what: str, *, broker_of: BrokerOf, nan_is_zero: bool) -> None:
         self._what = what
@@ -124,8 +122,9 @@ class ReadClient:
 def newest_of_each(
     found: Iterable[ClientSample | SeriesProblem], what: str, *, read_at_seconds: float
 ) -> tuple[Mapping[Who, ClientSample], list[SeriesProblem]]:
-    """The newest sample of each entity and broker. A series may follow another that had ended; two
-    at once are left out.
+    """The newest sample of each entity and broker.
+
+    A series may follow another that had ended; two at once are left out.
     """
     newest: dict[Who, ClientSample] = {}
     twice: set[Who] = set()

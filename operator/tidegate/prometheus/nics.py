@@ -1,8 +1,7 @@
-"""The rates of each broker's NICs in one direction, from the series of their counters, and the
-problems of the other series.
+"""The rates of each broker's NICs in one direction, from the series of their counters.
 
-The problems are those that the samples show. The reader adds the brokers without samples, because
-it has the list of brokers.
+Series that cannot be used become problems. The problems are those that the samples show. The reader
+adds the brokers without samples, because it has the list of brokers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,14 +29,13 @@ _Scrape = dict[_Nic, float]
 
 
 class Ambiguous(ValueError):
-    """Two sources count for the same broker at the same time. The message names the labels in which
-    they differ.
-    """
+    """Two sources count for the same broker at the same time; the message names how they differ."""
 
 
 def spans_of(series: Sequence[Series]) -> tuple[NicSpan, ...]:
-    """The spans of one broker and direction, oldest first, from all its series. Samples that are
-    not amounts are skipped.
+    """The spans of one broker and direction, oldest first, from all its series.
+
+    Samples that are not amounts are skipped.
 
     A source is all series with the same labels but for the NIC's: one exporter. One may follow
     another (a Pod that moved). Raises Ambiguous when two overlap in time, because both may count
@@ -79,9 +77,7 @@ def _refuse_overlap(sources: Mapping[_Source, list[Series]]) -> None:
 
 
 def _difference(one: _Source, other: _Source) -> str:
-    """The labels in which they differ, in words that are the same whichever of the two was scraped
-    first.
-    """
+    """The labels in which they differ, in the same words whichever was scraped first."""
     these, those = dict(one), dict(other)
     names = sorted(
         name for name in these.keys() | those.keys() if these.get(name) != those.get(name)
@@ -93,8 +89,8 @@ def _difference(one: _Source, other: _Source) -> str:
 def _source_spans(series: Iterable[Series]) -> Iterator[NicSpan]:
     scrapes = _scrapes(series)
     for (before_at, before), (at, now) in pairwise(sorted(scrapes.items())):
-        # a NIC in one of the two only: how much of the difference is older than the first scrape is
-        # not known
+        # a NIC in one of the two only: the part of the difference before the first scrape is
+        # unknown
         if before.keys() != now.keys() or any(now[nic] < before[nic] for nic in now):
             continue
         seconds = at - before_at
@@ -114,7 +110,7 @@ def _scrapes(series: Iterable[Series]) -> Mapping[float, _Scrape]:
     return scrapes
 
 
-# Clocks of machines that keep time differ by less; a sample from further ahead would look fresh for
+# Clocks of machines that keep time differ by less. A sample from further ahead would look fresh for
 # as long as it is ahead.
 FUTURE_SECONDS = 5.0
 
@@ -124,9 +120,7 @@ NicSpans = dict[int, tuple[NicSpan, ...]]
 def nic_spans(
     series: Iterable[Series], direction: Direction, *, broker_of: BrokerOf, read_at_seconds: float
 ) -> tuple[NicSpans, list[SeriesProblem]]:
-    """Spans by broker, oldest first; brokers whose series cannot be used are absent, with a
-    problem.
-    """
+    """Spans by broker, oldest first; a broker whose series cannot be used has a problem instead."""
     by_broker, problems = _by_broker(series, direction, broker_of)
     spans: NicSpans = {}
     for broker, nics in by_broker.items():

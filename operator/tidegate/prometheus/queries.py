@@ -64,8 +64,9 @@ def is_not(label: str, value: str) -> str:
 
 
 def matches(label: str, *expressions: str) -> str:
-    """Series whose whole label matches one of these regular expressions (RE2); what comes from
-    users goes through `literally` first.
+    """Series whose whole label matches one of these regular expressions (RE2).
+
+    What comes from users goes through `literally` first.
     """
     return f'{label}=~"{"|".join(expressions).translate(_TEXT_SIGNS)}"'
 
@@ -76,15 +77,17 @@ def matches_none(label: str, expressions: Iterable[str]) -> str:
 
 
 def literally(text: str) -> str:
-    """The regular expression that matches just this text. Python's own escapes signs that RE2 does
-    not want escaped.
+    """The regular expression that matches just this text.
+
+    Python's own escapes signs that RE2 does not want escaped.
     """
     return _REGEX_SIGNS.sub(r"\\\g<0>", text)
 
 
 def over_last(query: str, seconds: float) -> str:
-    """The raw samples of the last `seconds` with their own times; an instant query without range
-    would give them the time of asking.
+    """The raw samples of the last `seconds` with their own times.
+
+    An instant query without range would give them the time of asking.
     """
     return f"{query.strip()}[{math.ceil(seconds)}s]"
 
@@ -95,8 +98,7 @@ def over_last(query: str, seconds: float) -> str:
 
 BrokerOf = Callable[[Mapping[str, str]], int | None]
 
-# Only in these a number at the end is a broker's: the host name ip-10-0-0-1 ends in a number as
-# well.
+# Only in these a number at the end is a broker's: the host name ip-10-0-0-1 ends in one as well.
 _POD_LABELS = frozenset(
     {
         "pod",
@@ -106,9 +108,8 @@ _POD_LABELS = frozenset(
         "strimzi_io_pod_name",
     }
 )
-_POD = re.compile(
-    r"[a-z0-9][a-z0-9.-]*-(0|[1-9][0-9]{0,9})"
-)  # Strimzi: <cluster>-kafka-3, <cluster>-<pool>-3
+# Strimzi: <cluster>-kafka-3, <cluster>-<pool>-3
+_POD = re.compile(r"[a-z0-9][a-z0-9.-]*-(0|[1-9][0-9]{0,9})")
 _ID = re.compile(r"[0-9]{1,10}")
 _LARGEST_ID = 2**31 - 1
 _REMEMBERED = 4096  # a thousand clients of each broker have the same
@@ -124,8 +125,9 @@ def broker_of(identity: BrokerLabel | BrokerInstances) -> BrokerOf:
 
 
 def broker_matcher(identity: BrokerLabel | BrokerInstances) -> str:
-    """The matcher for selectors of our own: series that `broker_of` recognizes, and as few others
-    as a matcher can.
+    """The matcher for our own selectors: the series that `broker_of` recognizes.
+
+    It lets as few others through as a matcher can.
     """
     if isinstance(identity, BrokerLabel):
         return (
@@ -234,8 +236,9 @@ _TRAFFIC_SETS = (
 
 
 def identity_of(settings: MetricsSettings) -> BrokerLabel | BrokerInstances:
-    """How series name their broker: as declared, else by the Pod's name with cAdvisor and by the
-    label `broker` with the others.
+    """How series name their broker: as declared, else by the label that fits the preset.
+
+    It is the Pod's name with cAdvisor and the label `broker` with the others.
     """
     return settings.brokers or BrokerLabel(
         "pod" if settings.preset is Preset.CADVISOR else "broker"
@@ -243,8 +246,9 @@ def identity_of(settings: MetricsSettings) -> BrokerLabel | BrokerInstances:
 
 
 def queries_of(settings: MetricsSettings) -> Queries:
-    """The queries to ask: the declared ones, and the preset's where nothing is declared; each
-    narrowed to the settings' matchers.
+    """The queries to ask, each narrowed to the settings' matchers.
+
+    They are the declared ones, and the preset's where nothing is declared.
     """
     asked = {
         name: narrowed(query, matchers_of(settings)) for name, query in _chosen(settings).items()

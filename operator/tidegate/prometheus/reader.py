@@ -1,5 +1,4 @@
-"""One reading: the rates of NICs and clients from a policy's Prometheus, with a problem for
-everything that is missing.
+"""One reading: rates of NICs and clients from a policy's Prometheus, a problem for each gap.
 
 Load is not judged here, and nothing is kept from one reading to the next.
 """
@@ -41,8 +40,9 @@ def absent_nics(
     reported: Collection[tuple[int | None, Direction]],
     seconds: float,
 ) -> Iterable[ReadingProblem]:
-    """Live brokers without a span in one of the answered `directions`. Those in `reported` have a
-    problem already.
+    """Live brokers without a span in one of the answered `directions`.
+
+    Those in `reported` have a problem already.
     """
     hint = (
         "Check that Prometheus scrapes their exporters, and that each series names its broker "
@@ -85,8 +85,9 @@ def stale_nics(
 def absent_clients(
     seen: Collection[int], brokers: Collection[int], *, seconds: float
 ) -> Iterable[ReadingProblem]:
-    """`seen` are the brokers of which any client's rate is known. Where there is none at all, the
-    cause is not a single broker's.
+    """Live brokers without the rate of any client; `seen` are the brokers that have one.
+
+    Where no broker has one, the cause is not a single broker's.
     """
     if not seen:
         why = f"No broker reported the rate of any user or client id in the last {seconds:g} s."
@@ -172,8 +173,7 @@ class PrometheusReader:
         )
 
     def read(self, brokers: Collection[int]) -> Readings:
-        """Read everything that Prometheus has now. `brokers` are the live ones, of which readings
-        are expected.
+        """Read everything that Prometheus has now, with problems for gaps of the live `brokers`.
 
         Nothing is raised: a server that does not answer, refuses or sends nonsense becomes
         `problems`, and its part is absent. Brokers beyond `brokers` have readings where there are

@@ -1,6 +1,4 @@
-"""One series of an answer, its labels and its samples with their own times; and the problems of
-series.
-"""
+"""One series of an answer: labels, and samples with their own times; and problems of series."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -9,16 +7,15 @@ from dataclasses import dataclass
 from controller_logic.model import ReadingProblem
 from controller_logic.reasons import Reason
 
-# Problems of the series of one reading, in few sentences: a thousand of the same kind are one
-# problem with a number.
+# Problems of the series of one reading: a thousand of the same kind are one problem with a number.
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesProblem:
-    """One series (or one client's) that is left out. `what` says what is wrong, `hint` what to do
-    (a sentence, or nothing).
+    """One series (or one client's) that is left out.
 
-    `broker` None = not known which, or all.
+    `what` says what is wrong, `hint` what to do (a sentence, or nothing). `broker` None = not known
+    which, or all.
     """
 
     reason: Reason
@@ -29,8 +26,9 @@ class SeriesProblem:
 
 
 def problems_of(found: Iterable[SeriesProblem]) -> tuple[ReadingProblem, ...]:
-    """One problem for each broker and kind, with the number of such and the first as an example; in
-    the order of their first ones.
+    """One problem for each broker and kind, with the number of such and the first as an example.
+
+    In the order of their first ones.
     """
     kinds: dict[tuple[Reason, int | None, str], list[SeriesProblem]] = {}
     for problem in found:
@@ -51,7 +49,9 @@ _SHOWN_LABELS = 6
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """`samples` are (seconds since the epoch, value), in rising order of time; values may be NaN or
+    """One series of an answer.
+
+    `samples` are (seconds since the epoch, value), in rising order of time; values may be NaN or
     infinite, as the exporter gave them.
     """
 
@@ -72,9 +72,8 @@ class Series:
         named = [f'{name}="{value}"' for name, value in self.labels.items() if name != "__name__"]
         more = ["..."] if len(named) > _SHOWN_LABELS else []
         shown = f"{self.labels.get('__name__', '')}{{{', '.join(named[:_SHOWN_LABELS] + more)}}}"
-        return shown.encode(
-            "utf-8", "replace"
-        ).decode()  # half a surrogate pair would break whoever writes the message down
+        # half a surrogate pair would break whoever writes the message down
+        return shown.encode("utf-8", "replace").decode()
 
 
 def is_amount(value: float) -> bool:

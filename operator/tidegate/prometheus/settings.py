@@ -9,8 +9,9 @@ from enum import StrEnum
 
 
 class Preset(StrEnum):
-    """The source of the NICs' readings. The rates of clients come from the JMX exporter with all
-    but `CUSTOM`.
+    """The source of the NICs' readings.
+
+    The rates of clients come from the JMX exporter with all but `CUSTOM`.
     """
 
     NODE_EXPORTER = "NodeExporter"
@@ -36,8 +37,9 @@ class BasicLogin:
 
 @dataclass(frozen=True, slots=True)
 class TlsTexts:
-    """Certificates in PEM, which other processes get with the settings, unlike files. No
-    `authorities` = the machine's own.
+    """Certificates in PEM, which other processes get with the settings, unlike files.
+
+    No `authorities` = the machine's own.
     """
 
     authorities: bytes | None = None
@@ -47,13 +49,13 @@ class TlsTexts:
 
 @dataclass(frozen=True, slots=True)
 class PrometheusServer:
-    """A server of Prometheus' query API, such as http://prometheus:9090. Authorities: `ca_file`,
-    `tls`, or else the machine's own.
+    """A server of Prometheus' query API, such as http://prometheus:9090.
 
-    `reading_timeout_seconds` bounds all queries of one reading together, repeats included;
-    `connect_timeout_seconds` and `read_timeout_seconds` bound each connection and each wait for
-    bytes, so a reading may last one such wait longer. `answer_limit_bytes` bounds one answer; the
-    default holds about 200,000 series with three samples each.
+    Authorities: `ca_file`, `tls`, or else the machine's own. `reading_timeout_seconds` bounds all
+    queries of one reading together, repeats included; `connect_timeout_seconds` and
+    `read_timeout_seconds` bound each connection and each wait for bytes, so a reading may last one
+    such wait longer. `answer_limit_bytes` bounds one answer; the default holds about 200,000 series
+    with three samples each.
     """
 
     url: str = field(repr=False)  # may hold a password
@@ -68,17 +70,16 @@ class PrometheusServer:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLabel:
-    """The broker's id is the value of this label; where the label holds the name of a Pod, the
-    number at its end.
-    """
+    """The label that holds the broker's id, or the name of a Pod with the id at its end."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerInstances:
-    """The value of the label `instance` -> broker id. One host with one broker need be named once,
-    whatever the exporters' ports.
+    """The value of the label `instance` -> broker id.
+
+    One host with one broker need be named once, whatever the exporters' ports.
     """
 
     ids: Mapping[str, int]
@@ -86,12 +87,12 @@ class BrokerInstances:
 
 @dataclass(frozen=True, slots=True)
 class Queries:
-    """PromQL selectors (`metric{...}` without function, range or aggregation: samples must keep
-    their own times). None = not asked.
+    """PromQL selectors; None = not asked.
 
-    NICs are counters of bytes, one series a NIC; rates are gauges of bytes per second and throttle
-    times gauges of milliseconds, one series for each user and client id. Each series names its
-    broker.
+    A selector is `metric{...}` without function, range or aggregation: samples must keep their own
+    times. NICs are counters of bytes, one series a NIC; rates are gauges of bytes per second and
+    throttle times gauges of milliseconds, one series for each user and client id. Each series names
+    its broker.
     """
 
     egress: str | None = None
@@ -104,9 +105,11 @@ class Queries:
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """Everything a reading needs. `queries` replace the preset's, each by itself. No `brokers` =
-    the label that goes with the preset. `matchers` are labels that every series must have; they are
-    added to all queries, declared ones too.
+    """Everything a reading needs.
+
+    `queries` replace the preset's, each by itself. No `brokers` = the label that goes with the
+    preset. `matchers` are labels that every series must have; they are added to all queries,
+    declared ones too.
 
     `history_seconds` is how far back NICs are read: the spans that a window of the control pass is
     made of.

@@ -1,8 +1,7 @@
-"""TLS and login of a connection: one shape for Kafka, ZooKeeper and Prometheus, with the field
-names of Strimzi's KafkaConnect.
+"""TLS and login of a connection to Kafka, ZooKeeper or Prometheus.
 
-The Secrets that Strimzi makes for a KafkaUser and for its cluster CA fit unchanged. The fields name
-Secrets; they hold no values.
+The fields have the names of Strimzi's KafkaConnect. The Secrets that Strimzi makes for a KafkaUser
+and for its cluster CA fit unchanged. The fields name Secrets; they hold no values.
 """
 
 from typing import Annotated, Literal
@@ -99,8 +98,9 @@ def _required(field: str, attribute: str, *types: str) -> Rule:
 
 
 def _refused(field: str, attribute: str, *types: str) -> Rule:
-    """`field`, which Python calls `attribute`, must be left out with these types: it would be
-    ignored.
+    """`field` must be left out with these types, where it would be ignored.
+
+    `attribute` is its name in Python.
     """
     return Rule(
         cel=f"!({_one_of(types)}) || !has(self.{field})",

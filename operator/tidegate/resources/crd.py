@@ -1,6 +1,4 @@
-"""Builds the CustomResourceDefinition of a kind as a plain document; writing it anywhere is
-`generate.py`'s business.
-"""
+"""Builds the CustomResourceDefinition of a kind as a document; `generate.py` writes it."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -83,9 +81,7 @@ class _Translation:
     def _resolved(
         self, source: Mapping[str, Any], path: str, inside: tuple[str, ...]
     ) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-        """Follow references and unwrap `anyOf [X, null]`; keywords beside the reference win over
-        the referenced ones.
-        """
+        """Follow references and unwrap `anyOf [X, null]`; keywords beside a reference win."""
         while "$ref" in source or "anyOf" in source:
             if "anyOf" in source:
                 behind = _only_branch(source, path)
@@ -195,8 +191,9 @@ def _check(target: Schema, path: str) -> None:
 
 
 def _check_exact(target: Schema, path: str) -> None:
-    """The API server keeps bounds as floats: 2^63-1 becomes 2^63, overflows to a negative limit,
-    and refuses every value.
+    """Refuse a bound beyond 2^53-1, because the API server keeps bounds as floats.
+
+    There 2^63-1 becomes 2^63, overflows to a negative limit, and refuses every value.
     """
     for bound in (target.get("minimum", 0), target.get("maximum", 0)):
         if abs(bound) > _LARGEST_EXACT_BOUND:
@@ -238,6 +235,7 @@ def _trimmed(description: str) -> str:
 
 def crd_document(kind: Kind) -> dict[str, Any]:
     """The CRD of a kind: one served and stored version, status as a subresource, no conversion.
+
     Raises UnknownSchema.
     """
     return {

@@ -1,5 +1,4 @@
-"""Text fields of resources: names of users and topics, addresses, references, each with its bounds
-and its rule.
+"""Text fields of resources, such as names and addresses, each with its bounds and its rule.
 
 The error of a pattern is a regular expression, so fields that people get wrong have a rule with a
 message.
@@ -65,8 +64,7 @@ KafkaName = Annotated[
 `ANONYMOUS` is an ordinary user.
 """
 
-# a rule would cost the API server too much for every topic of every member, so there is only the
-# pattern
+# a rule for every topic of every member would cost the API server too much: only a pattern
 TOPIC_PATTERN = r"^[A-Za-z0-9._-]*[*]?$"
 _topic_check, _topic_schema = ruled(
     Rule(
@@ -200,8 +198,9 @@ def parse_moment(written: str) -> float:
 
 
 def moment(text: str, *, now_seconds: float) -> float:
-    """`2026-11-21T11:00:00Z`, or `2h` for two hours ago, in seconds since the epoch. A time without
-    a zone is UTC.
+    """`2026-11-21T11:00:00Z`, or `2h` for two hours ago, in seconds since the epoch.
+
+    A time without a zone is UTC.
     """
     ago = _AGO.fullmatch(text)
     if ago is not None:

@@ -1,5 +1,6 @@
-"""The kinds that Tidegate serves: their names, columns and models. The CRDs and the reference page
-are made from these.
+"""The kinds that Tidegate serves: their names, columns and models.
+
+The CRDs and the reference page are made from these.
 """
 
 import json
@@ -20,8 +21,9 @@ from tidegate.resources.tiers import OverrideSpec, TierSpec
 
 
 class ObjectMeta(BaseModel):
-    """Name and namespace of a resource. Other metadata is read from the raw object where it is
-    needed.
+    """Name and namespace of a resource.
+
+    Other metadata is read from the raw object where it is needed.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
@@ -45,9 +47,7 @@ class BrokerBandwidthPolicy:
 
 @dataclass(frozen=True, slots=True)
 class BusinessTier:
-    """A group of businesses: how important they are, what they are promised and what they drop
-    to.
-    """
+    """A group of businesses: their importance, their contract and their throttled rates."""
 
     metadata: ObjectMeta
     spec: TierSpec
@@ -95,8 +95,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of custom resource. `rules` see the whole object, of which CEL shows only spec,
-    status and the name.
+    """One kind of custom resource.
+
+    `rules` see the whole object, of which CEL shows only spec, status and the name.
     """
 
     kind: str
@@ -299,8 +300,9 @@ def parse_object(document: Mapping[str, Any], *, strict: bool) -> CustomResource
 
 
 def parse_policy(document: Mapping[str, Any], *, strict: bool) -> BrokerBandwidthPolicy:
-    """The policy in a document whose kind is known already. Raises InvalidResource as
-    `parse_object` does.
+    """The policy in a document of that kind.
+
+    Raises InvalidResource as `parse_object` does.
     """
     metadata = _metadata(document, POLICY)
     return BrokerBandwidthPolicy(
@@ -309,8 +311,9 @@ def parse_policy(document: Mapping[str, Any], *, strict: bool) -> BrokerBandwidt
 
 
 def parse_tier(document: Mapping[str, Any], *, strict: bool) -> BusinessTier:
-    """The tier in a document whose kind is known already. Raises InvalidResource as `parse_object`
-    does.
+    """The tier in a document of that kind.
+
+    Raises InvalidResource as `parse_object` does.
     """
     metadata = _metadata(document, TIER)
     return BusinessTier(
@@ -319,8 +322,9 @@ def parse_tier(document: Mapping[str, Any], *, strict: bool) -> BusinessTier:
 
 
 def parse_override(document: Mapping[str, Any], *, strict: bool) -> QuotaOverride:
-    """The override in a document whose kind is known already. Raises InvalidResource as
-    `parse_object` does.
+    """The override in a document of that kind.
+
+    Raises InvalidResource as `parse_object` does.
     """
     metadata = _metadata(document, OVERRIDE)
     return QuotaOverride(
@@ -388,9 +392,7 @@ def _name(kind: Kind, key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """One wrong field, what must hold there, and the value that was found where there is one to
-    show.
-    """
+    """One wrong field, what must hold there, and the value that was found, if it can be shown."""
 
     field: str
     must: str
@@ -419,18 +421,14 @@ def _problem(path: str, details: Any) -> _Problem:
 
 
 def _is_echo(details: Any) -> bool:
-    """Whether a list is called too short only because its wrong items were left out; those are
-    reported themselves.
-    """
+    """Whether a list is too short only because its wrong items, reported anyway, were left out."""
     return bool(
         details["type"] == "too_short" and len(details["input"]) >= details["ctx"]["min_length"]
     )
 
 
-_BOUNDS = {
-    "too_short": ("least", "min_length"),
-    "too_long": ("most", "max_length"),
-}  # of lists and maps
+# of lists and maps
+_BOUNDS = {"too_short": ("least", "min_length"), "too_long": ("most", "max_length")}
 
 
 def _must(details: Any) -> str:

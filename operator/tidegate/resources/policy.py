@@ -139,8 +139,7 @@ StaleAction = Literal["Hold", "Release"]
 MetricsPreset = Literal["NodeExporter", "Cadvisor", "JmxExporter", "Custom"]
 BrokerId = Annotated[int, Field(ge=0, le=2**31 - 1)]
 _BLANK = r"[ \t\r\n]*"
-# quoted values may hold braces; \x27 is the single quote, which CEL would take for the end of the
-# text
+# quoted values may hold braces; \x27 is the single quote, which would end the text in CEL
 _BRACES = r"\{(?:[^\x22\x27`{}]|\x22(?:[^\x22\\]|\\.)*\x22|\x27(?:[^\x27\\]|\\.)*\x27|`[^`]*`)*\}"
 _query_check, _query_schema = ruled(
     matching(
@@ -225,10 +224,10 @@ class Prometheus(SchemaModel):
 
 
 class MetricQueries(SchemaModel):
-    """PromQL in place of the preset's: plain selectors (`metric{...}`, no function, range or sum),
-    so that samples keep their own times.
+    """PromQL in place of the preset's: plain selectors.
 
-    Each series must have the label that names its broker.
+    A selector is `metric{...}` without function, range or sum, so that samples keep their own
+    times. Each series must have the label that names its broker.
     """
 
     egress: Query | None = Field(
@@ -329,9 +328,7 @@ class WhenStale(SchemaModel):
 
 
 class MetricsSource(SchemaModel):
-    """The source of load: where it is measured, how often, and when a reading is too old to act
-    on.
-    """
+    """The source of load: where and how often it is measured, and when a reading is too old."""
 
     prometheus: Prometheus = Field(description="The Prometheus server that scrapes the brokers.")
     preset: MetricsPreset = Field(
@@ -486,9 +483,7 @@ def _ids_are_disjoint(limits: Any) -> bool:
 
 
 def _override_fits(direction: str) -> Rule:
-    """The rule that an override's limit is not above the capacity that it leaves as it is for the
-    others.
-    """
+    """The rule that an override's limit is within the capacity that it leaves as it is."""
     capacity, limit = f"self.{direction}.capacity", f"o.{direction}.limit"
     compared = f"has(o.{direction}) && !has(o.{direction}.capacity) && has({limit})"
 
@@ -584,9 +579,7 @@ PercentOfLimit = Annotated[int, Field(ge=50, le=100)]
 
 
 class LeaderScaling(SchemaModel):
-    """How a contract becomes one number for all brokers, when they lead unequally many
-    partitions.
-    """
+    """How a contract becomes one number for all brokers, when they lead unequally."""
 
     method: ScalingMethod = Field(
         default="Max",
@@ -664,9 +657,7 @@ class WriteBudget(SchemaModel):
 
 
 class Removal(SchemaModel):
-    """How many quotas may be given back within a quarter of an hour without a person's
-    confirmation.
-    """
+    """How many quotas may be given back within 15 minutes without a person's confirmation."""
 
     max_percent: Annotated[int, Field(ge=1, le=100)] = Field(
         default=50,

@@ -50,12 +50,11 @@ NUMBER_MESSAGE = (
 
 
 def parse_byte_rate(written: object) -> int:
-    """Bytes per second of a rate as written in a resource: digits, perhaps with a decimal fraction,
-    and at most one suffix.
+    """Bytes per second of a rate as written in a resource: digits, and at most one suffix.
 
-    Raises ValueError with a sentence that says what must hold, for anything else and outside the
-    bounds. Zero is refused: in Kafka it means "no limit" in one place and "nothing at all" in
-    another.
+    The digits may have a decimal fraction. Raises ValueError with a sentence that says what must
+    hold, for anything else and outside the bounds. Zero is refused: in Kafka it means "no limit" in
+    one place and "nothing at all" in another.
     """
     if isinstance(written, int | float):
         raise ValueError(NUMBER_MESSAGE)
@@ -77,8 +76,9 @@ def _exact(written: str) -> int | None:
 
 
 def cel_comparable(rate: str) -> str:
-    """CEL for "the rate at path `rate` is not below the floor and can be compared"; else its own
-    rule speaks already.
+    """CEL for "the rate at path `rate` can be compared and is not below the floor".
+
+    Where it is false, the rate's own rule has a message already.
     """
     return (
         f"(isQuantity({rate}) && "
@@ -87,8 +87,9 @@ def cel_comparable(rate: str) -> str:
 
 
 def cel_at_most(lower: str, upper: str) -> str:
-    """CEL for "the rate at `lower` is not above the rate at `upper`"; true where one of them is no
-    sound rate.
+    """CEL for "the rate at `lower` is not above the rate at `upper`".
+
+    True where one of them is no sound rate.
     """
     return (
         f"(!{cel_comparable(lower)} || !{cel_comparable(upper)} || "

@@ -242,9 +242,7 @@ class Recommend(SchemaModel):
 
 
 class Rollup(SchemaModel):
-    """Usage tables, chargeback reports and recommended contracts, made by Jobs that the operator
-    starts.
-    """
+    """Usage tables, reports and recommended contracts, made by Jobs that the operator starts."""
 
     interval_seconds: IntervalSeconds = Field(
         default=3600,

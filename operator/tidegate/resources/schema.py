@@ -1,9 +1,8 @@
-"""The base of every part of a custom resource: camelCase outside, frozen inside, its rules beside
-its fields.
+"""The base of every part of a custom resource: camelCase outside, frozen inside.
 
-A part depends on nothing of Kafka, Kubernetes clients or the control pass. What is left out of a
-spec has its default in the model and in the description, not in the CRD: no one writes it into the
-object. None = there is no default.
+A part has its rules beside its fields. A part depends on nothing of Kafka, Kubernetes clients or
+the control pass. What is left out of a spec has its default in the model and in the description,
+not in the CRD: no one writes it into the object. None = there is no default.
 """
 
 from collections.abc import Callable
@@ -53,8 +52,9 @@ class Rule:
 
 
 class BrokenRule(ValueError):
-    """A value breaks a rule; `field_path` (as `.throttledRates`, or empty) is relative to the
-    value.
+    """A value breaks a rule.
+
+    `field_path` (as `.throttledRates`, or empty) is relative to the value.
     """
 
     def __init__(self, message: str, field_path: str) -> None:
@@ -70,8 +70,9 @@ def enforce(rules: tuple[Rule, ...], value: Any) -> None:
 
 
 class SchemaModel(BaseModel):
-    """A part of a resource. Unknown fields are dropped when read, so that an older operator
-    survives a newer CRD.
+    """A part of a resource.
+
+    Unknown fields are dropped when read, so that an older operator works with a newer CRD.
 
     `rules` are checked after all fields are valid; they also go into the CRD as CEL. A part that
     has the same name in several places repeats its rules in each.

@@ -1,9 +1,8 @@
-"""ZooKeeper's MultiRead (opcode 22, servers from 3.6), which kazoo lacks: hundreds of reads in one
-request.
+"""ZooKeeper's MultiRead (opcode 22, servers from 3.6): hundreds of reads in one request.
 
-kazoo's own pipelining is bound by its Python loop, about 3,000 reads a second; this reads 90,000. A
-missing node does not fail the others. Paths must have the chroot already, because kazoo adds it
-only to its own requests.
+kazoo lacks it, and kazoo's own pipelining is bound by its Python loop, about 3,000 reads a second;
+this reads 90,000. A missing node does not fail the others. Paths must have the chroot already,
+because kazoo adds it only to its own requests.
 """
 
 import struct
@@ -29,9 +28,7 @@ ChildrenAnswer = list[str] | Exception
 
 @dataclass(frozen=True)
 class MultiRead:
-    """A request that kazoo sends and whose answer it hands back as a list, one item a path, errors
-    in their place.
-    """
+    """A request for kazoo; the answer is a list, one item a path, errors in their place."""
 
     paths: Sequence[str]
     wants_children: bool = False

@@ -1,5 +1,4 @@
-"""The nodes of an entity in ZooKeeper, its quota and its ledger record, read together; and those of
-the cluster.
+"""The nodes of an entity, its quota and its ledger record, read together; and the cluster's.
 
 A node that cannot be read safely becomes a problem of its entity only. The other entities are not
 affected.
@@ -24,8 +23,7 @@ from tidegate.kafka.names import (
 from tidegate.kafka.quota_store import ClusterFacts
 from tidegate.kafka.zookeeper.tree import Check, Znode, ZnodeTree
 
-# Our own znodes: one ledger record for each entity, and the claim of the policy that manages the
-# cluster.
+# Our own znodes: a ledger record for each entity, and the claim of the policy in charge.
 #
 # They are outside of `/config`, where Kafka reads every node as an entity. Reading is strict,
 # because a record decides what is given back to whom.
@@ -76,8 +74,9 @@ def record_to_bytes(record: LedgerRecord) -> bytes:
 
 
 def parse_record(entity: Entity, data: bytes | None) -> LedgerRecord:
-    """Read one record. Raises ForeignContent when it is not exactly what `record_to_bytes` writes
-    in a format we know.
+    """Read one ledger record.
+
+    Raises ForeignContent when it is not what `record_to_bytes` writes in a format we know.
     """
     try:
         root = _root(data, {"version", "policy_key", "policy_uid", "entries"})
@@ -219,8 +218,9 @@ class ClusterNodes:
         )
 
     def require_writable(self, expected_cluster_id: str, policy_keys: Iterable[str]) -> None:
-        """Raise unless this is the right cluster, in ZooKeeper mode, with a controller, and no
-        other policy's.
+        """Raise unless this is the right cluster, on ZooKeeper, with a controller.
+
+        If the cluster is claimed, only the policy of the claim may be in `policy_keys`.
         """
         if self.cluster_id != expected_cluster_id:
             raise WriteRefused(
@@ -268,9 +268,7 @@ def wrong_cluster(address: str, found: str, expected: str) -> str:
 
 
 def migration_running(address: str) -> str:
-    """The message that a migration runs, whose controller would overwrite what is written to
-    ZooKeeper.
-    """
+    """The message that a migration runs, whose controller would overwrite our writes."""
     return (
         f"The cluster at {address} is being migrated to KRaft, so its ZooKeeper nodes must not "
         f"be written"
@@ -291,8 +289,9 @@ def two_policies_advice(owner_policy_key: str) -> str:
 
 
 def read_cluster(tree: ZnodeTree) -> ClusterNodes:
-    """Read the cluster's state now, in one request. Raises WriteRefused where there is no Kafka
-    cluster.
+    """Read the cluster's state now, in one request.
+
+    Raises WriteRefused where there is no Kafka cluster.
     """
     paths = [CLUSTER_ID_PATH, CONTROLLER_PATH, CONTROLLER_EPOCH_PATH, CLAIM_PATH]
     *found, migration = tree.read([*paths, MIGRATION_PATH])
@@ -327,8 +326,9 @@ def _cluster_id(address: str, node: Znode | None) -> str:
 
 
 def _is_kraft(controller: Znode) -> bool:
-    """A KRaft controller writes its epoch, counted from 1, into the node; ZooKeeper's controllers
-    write -1 or nothing.
+    """Whether a KRaft controller wrote the node: it puts its epoch there, counted from 1.
+
+    ZooKeeper's controllers write -1 or nothing.
     """
     epoch = _object(CONTROLLER_PATH, controller).get("kraftControllerEpoch", -1)
     return not isinstance(epoch, int) or epoch > 0
@@ -350,15 +350,15 @@ def _object(path: str, node: Znode) -> dict[str, object]:
     return content
 
 
-# Parsed nodes are kept: a pass reads every quota, and nearly all of them are the same as in the
-# pass before.
+# Parsed nodes are kept: a pass reads every quota, and few have changed since the last one.
 REMEMBERED_NODES = 8192
 
 
 @dataclass(frozen=True)
 class EntityNodes:
-    """The two nodes of an entity with their parsed contents. `problem` None = both could be
-    read.
+    """The two nodes of an entity with their parsed contents.
+
+    `problem` None = both could be read.
     """
 
     entity: Entity
@@ -397,8 +397,9 @@ class EntityNodes:
 
 
 def read_entities(tree: ZnodeTree, entities: Iterable[Entity]) -> dict[Entity, EntityNodes]:
-    """Read these entities, all in one bulk request. An entity whose name no znode can have gets a
-    problem, too.
+    """Read these entities, all in one bulk request.
+
+    An entity whose name no znode can have gets a problem, too.
     """
     found: dict[Entity, EntityNodes] = {}
     paths: list[str] = []

@@ -1,5 +1,4 @@
-"""The tree of znodes on a real ZooKeeper: one kazoo session, opened at the first call and opened
-again when it has ended.
+"""The tree of znodes on a real ZooKeeper: one kazoo session, opened again when it has ended.
 
 Reads are repeated over a short loss of the connection. Transactions are not: after a loss their
 outcome is unknown and the caller reads back.
@@ -64,8 +63,8 @@ from tidegate.kafka.zookeeper.tree import (
 
 # Start of a kazoo client within a bounded time, with the reason where it fails.
 #
-# kazoo on its own waits a whole session timeout for each address that does not answer, backs off
-# for up to an hour, and names the addresses that it tried only in its log.
+# kazoo alone waits a whole session timeout for each address that does not answer, backs off for up
+# to an hour, and names the addresses that it tried only in its log.
 
 
 _CONNECT_TIMEOUT_SECONDS = 3.0
@@ -73,8 +72,7 @@ _RECONNECT = {"max_tries": -1, "delay": 0.1, "backoff": 2, "max_delay": 2.0}
 
 
 def start_client(connection: ZooKeeperConnection, on_state: Callable[[str], None]) -> KazooClient:
-    """A client whose session is there and whose login was accepted; `on_state` is called at every
-    change of its session.
+    """A client that has a session and is logged in; `on_state` hears every change of the session.
 
     Raises Unreachable with the result of every address, Unauthorized when the login is refused,
     InvalidResource for a connect string that cannot be read.
@@ -89,16 +87,17 @@ def start_client(connection: ZooKeeperConnection, on_state: Callable[[str], None
         if connection.sasl is not None and isinstance(
             error, AuthFailedError | ConnectionClosedError
         ):
-            # kazoo closes a client by itself only when its login is refused, and a waiting request
-            # may get the error of the closing first
+            # kazoo closes a client by itself only when its login is refused; a waiting request may
+            # get the error of the closing first
             raise Unauthorized(_refused(connection)) from error
         raise Unreachable(Reason.ZOOKEEPER_UNREACHABLE, _silent(connection, handler)) from error
     return client
 
 
 def _await_login(client: KazooClient, timeout_seconds: float) -> None:
-    """Wait for the session and its login. The session comes first, so only the answer to a request
-    proves both.
+    """Wait for the session and its login.
+
+    The session comes first, so only the answer to a request proves both.
     """
     deadline = time.monotonic() + timeout_seconds
     if not client.start_async().wait(timeout_seconds):
@@ -258,8 +257,7 @@ _READS_PER_REQUEST = 500
 def read_bulk(
     client: KazooClient, paths: Sequence[str], *, wants_children: bool, timeout_seconds: float
 ) -> list[Any]:
-    """Data with stat, or child names, for each path; an error for one path is returned in its place
-    as an exception object.
+    """Data with stat, or child names, for each path; an error is in its place, not raised.
 
     Raises UnimplementedError on servers before 3.6, which close the connection as well.
     """
@@ -281,8 +279,9 @@ def read_one_by_one(
 
 
 def gather(sent: Sequence[Any], *, timeout_seconds: float) -> list[Any]:
-    """The answers of requests that are under way. A refusal is returned in its place; a lost
-    connection is raised.
+    """The answers of requests that are under way, in their order.
+
+    A refusal is returned in its place; a lost connection is raised.
     """
     deadline = time.monotonic() + timeout_seconds
     answers: list[Any] = []
@@ -303,8 +302,8 @@ def _left(deadline: float) -> float:
     return max(deadline - time.monotonic(), 0.001)
 
 
-# Transactions: operations as kazoo's requests, and the one failure in the list of results, which
-# kazoo returns instead of raising.
+# Transactions: operations as kazoo's requests, and the one failure among the results, which kazoo
+# returns instead of raising.
 
 
 _PERSISTENT, _PERSISTENT_SEQUENTIAL = 0, 2
@@ -317,17 +316,16 @@ _FAILURES = {
 
 
 def requests(operations: Sequence[Operation], chroot: str) -> list[object]:
-    """kazoo's request for each operation; made here because kazoo's own builder cannot send null
-    data.
-    """
+    """kazoo's request for each operation; kazoo's own builder cannot send null data."""
     return [_request(operation, f"{chroot}{operation.path}") for operation in operations]
 
 
 def first_failure(
     operations: Sequence[Operation], results: Sequence[object]
 ) -> Rejected | NoAuthError | ZookeeperError | None:
-    """The error that rejected the transaction; None = it was done. The other results only say that
-    nothing was done.
+    """The error that rejected the transaction; None = it was done.
+
+    The other results only say that nothing was done.
     """
     errors = [
         (operation, result)
@@ -368,9 +366,7 @@ _DEAD = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
 
 
 class ZooKeeperSession:
-    """A ZnodeTree on ZooKeeper; see the protocol for what each call promises. Several threads may
-    use it.
-    """
+    """A ZnodeTree on ZooKeeper, for several threads; the protocol says what each call promises."""
 
     def __init__(self, connection: ZooKeeperConnection) -> None:
         self._connection = connection
@@ -435,8 +431,9 @@ class ZooKeeperSession:
         self._surviving(lambda client, left: gather([client.sync_async("/")], timeout_seconds=left))
 
     def watch(self, wake: Callable[[], None]) -> None:
-        """See ZnodeTree. Wakes whenever the connection comes back as well: what happened meanwhile
-        is not known.
+        """See ZnodeTree. Wakes as well when the connection comes back.
+
+        What happened meanwhile is not known.
         """
         client = self._client()
         self._wakes.append(wake)
@@ -488,9 +485,7 @@ class ZooKeeperSession:
         return self._without_errors(paths, answers)
 
     def _surviving(self, ask: Callable[[KazooClient, float], Answers]) -> Answers:
-        """Ask until there is an answer, over lost connections too, for as long as one request may
-        take.
-        """
+        """Ask until there is an answer, over lost connections too, in the time of one request."""
         deadline = time.monotonic() + self._connection.request_timeout_seconds
         while True:
             client = self._client()

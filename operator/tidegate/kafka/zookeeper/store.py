@@ -94,9 +94,7 @@ class ZooKeeperQuotaStore:
         return read_cluster(self._tree).facts
 
     def claim(self, policy_key: str, policy_uid: str) -> None:
-        """See QuotaStore. A claim of the same policy with another uid (it was made anew) is taken
-        over.
-        """
+        """See QuotaStore. Takes over a claim of the same policy under a former uid."""
         ours = Claim(policy_key, policy_uid)
         for _ in range(_CLAIM_ATTEMPTS):
             (node,) = self._tree.read([CLAIM_PATH])
@@ -119,9 +117,7 @@ class ZooKeeperQuotaStore:
         )
 
     def release_claim(self, policy_key: str) -> None:
-        """See QuotaStore. A ledger record that cannot be read counts as ours: its policy is not
-        known.
-        """
+        """See QuotaStore. An unreadable ledger record counts as ours: its policy is not known."""
         (node,) = self._tree.read([CLAIM_PATH])
         if node is None or parse_claim(node.data).policy_key != policy_key:
             return
@@ -138,9 +134,7 @@ class ZooKeeperQuotaStore:
             self._is_done([Delete(CLAIM_PATH, node.version)])
 
     def ledger_entities(self) -> frozenset[Entity]:
-        """See QuotaStore. Nodes whose names are not ours are left out; `unreadable_nodes` names
-        them.
-        """
+        """See QuotaStore. Leaves out nodes with foreign names; `unreadable_nodes` lists them."""
         entities = set()
         for name in self._ledger_nodes():
             try:

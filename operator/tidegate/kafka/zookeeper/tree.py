@@ -1,8 +1,7 @@
-"""The interface of a tree of znodes: reads in bulk, and writes only by transactions that compare
-versions first.
+"""The interface of a tree of znodes: reads in bulk, and writes by transactions only.
 
-ZooKeeper (`session`) and the in-memory tree of the tests implement it. All paths are below the
-chroot.
+A transaction compares versions first. ZooKeeper (`session`) and the in-memory tree of the tests
+implement it. All paths are below the chroot.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,8 +14,9 @@ from tidegate.errors import Conflict
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """One node as it was read. `data` None is ZooKeeper's null, which is not the same as zero
-    bytes.
+    """One node as it was read.
+
+    `data` None is ZooKeeper's null, which is not the same as zero bytes.
     """
 
     data: bytes | None
@@ -92,9 +92,7 @@ class Failure(StrEnum):
 
 
 class Rejected(Conflict):
-    """A transaction that compared and lost: nothing of it was done. `operation` is the first that
-    failed.
-    """
+    """A transaction that compared and lost: nothing was done. `operation` failed first."""
 
     def __init__(self, operation: Operation, failure: Failure) -> None:
         super().__init__(f"{operation.path}: {failure.value}")
@@ -127,8 +125,10 @@ class ZnodeTree(Protocol):
         ...
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """Do all or nothing. Raises Rejected when a comparison failed, OutcomeUnknown when the
-        connection broke meanwhile.
+        """Do all or nothing.
+
+        Raises Rejected when a comparison failed, OutcomeUnknown when the connection broke
+        meanwhile.
         """
         ...
 
@@ -137,8 +137,9 @@ class ZnodeTree(Protocol):
         ...
 
     def watch(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, never blocking, when the children of `/brokers/ids` or the node
-        `/controller` may have changed.
+        """Call `wake`, never blocking, when `/controller` or `/brokers/ids` may have changed.
+
+        Of `/brokers/ids` the children count.
         """
         ...
 

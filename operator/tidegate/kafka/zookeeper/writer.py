@@ -47,8 +47,9 @@ _ACL_MODELS = {ROOT: "/config/users"}
 
 
 def plan_creates(tree: ZnodeTree, wanted: Mapping[str, bytes | None]) -> list[Create]:
-    """Creates for the `wanted` nodes, which do not exist, and for every missing ancestor; parents
-    before children.
+    """Creates for the `wanted` nodes and every missing ancestor, parents before children.
+
+    The `wanted` nodes must not exist.
     """
     ancestors = {
         ancestor: None for path in wanted for ancestor in _ancestors(path) if ancestor not in wanted
@@ -92,8 +93,7 @@ def _ancestors(path: str) -> list[str]:
     return ["/" + "/".join(steps[: depth + 1]) for depth in range(len(steps))]
 
 
-# One ZooKeeper transaction for a batch of quota writes: its comparisons, creations, changes and
-# notifications.
+# One ZooKeeper transaction for a batch of quota writes.
 #
 # The quota node, the ledger node and the notification of an entity change together. Planning reads
 # only parents and their access lists. A quota node is deleted only when it is left empty and no
@@ -108,9 +108,7 @@ _OPERATION_OVERHEAD_BYTES = 120  # headers, lengths and one copied access list, 
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """One node before and after a transaction. `before` None = it was not there, `after` None = it
-    is not there afterwards.
-    """
+    """One node before and after a transaction; None = the node is not there then."""
 
     path: str
     before: Znode | None
@@ -123,9 +121,7 @@ class NodeChange:
 
     @property
     def operation(self) -> Operation | None:
-        """The change of a node that is there, or the demand that it stays as it was; None where
-        there is no node.
-        """
+        """The change of a node that is there, or the check that it stays; None without a node."""
         if self.before is None:
             return None
         if self.after is None:
@@ -135,9 +131,7 @@ class NodeChange:
         return SetData(self.path, self.after.data or b"", self.before.version)
 
     def has_happened(self, now: Znode | None) -> bool | None:
-        """Whether the node as it is now proves that the transaction was done; None = it proves
-        nothing either way.
-        """
+        """Whether the node as it is now proves that the transaction was done; None = no proof."""
         if self.before == self.after:
             return None
         if self.after is None or now is None:
@@ -146,8 +140,9 @@ class NodeChange:
 
 
 def node_change(path: str, before: Znode | None, data: bytes | None) -> NodeChange:
-    """The change that leaves the node with `data`; None = without the node. The same data is no
-    change.
+    """The change that leaves the node with `data`; None = without the node.
+
+    The same data is no change.
     """
     if data is None or before is None:
         return NodeChange(
@@ -212,9 +207,7 @@ def _is_parent(path: str, node: Znode | None, created_below: set[str]) -> bool:
 def plan(
     tree: ZnodeTree, changes: Sequence[EntityChange], checks: Sequence[Check]
 ) -> list[Operation]:
-    """The whole transaction: comparisons of the cluster, creates with their parents first, changes,
-    then notifications.
-    """
+    """The whole transaction: cluster checks, creates (parents first), changes, notifications."""
     nodes = [node for change in changes for node in (change.quota, change.ledger)]
     wanted = {
         node.path: node.after.data for node in nodes if node.creates and node.after is not None
@@ -262,8 +255,9 @@ _MOST_BYTES = 900_000  # ZooKeeper closes the connection at 1,048,575
 
 @dataclass
 class BatchWriter:
-    """Writes one batch to one tree; made anew for each batch. `outcomes` grows until every write
-    has one.
+    """Writes one batch to one tree; made anew for each batch.
+
+    `outcomes` grows until every write has one.
     """
 
     tree: ZnodeTree
@@ -271,8 +265,9 @@ class BatchWriter:
     outcomes: dict[Entity, WriteOutcome] = field(default_factory=dict)
 
     def write(self, writes: Sequence[QuotaWrite]) -> None:
-        """Give every write its outcome. Raises what `QuotaStore.write` promises; then nothing is
-        known to be applied.
+        """Give every write its outcome.
+
+        Raises what `QuotaStore.write` promises; then nothing is known to be applied.
         """
         pending: Sequence[QuotaWrite] = writes
         for attempt in range(_ATTEMPTS):
@@ -324,8 +319,9 @@ class BatchWriter:
         return True
 
     def _has_happened(self, changes: Sequence[EntityChange]) -> bool:
-        """Read back after a lost connection. A transaction is all or nothing, so one node that
-        proves it speaks for all.
+        """Read back after a lost connection.
+
+        A transaction is all or nothing, so one node that proves it speaks for all.
         """
         try:
             self.tree.sync()
@@ -381,8 +377,9 @@ def _records(write: QuotaWrite) -> list[LedgerRecord]:
 
 
 def _unsafe_value(write: QuotaWrite, present: Mapping[QuotaKey, str]) -> str | None:
-    """The reason why a value must not reach a broker; None = all are safe. The value from before us
-    may be restored as it was.
+    """The reason why a value must not reach a broker; None = all are safe.
+
+    The value from before us may be restored as it was.
     """
     entries = write.seen.ledger.entries if write.seen.ledger else {}
     for key, value in write.values.items():
