@@ -313,9 +313,9 @@ def _member_notes(
             and _depends_on_leaders(member.member.contract)
         ):
             message = (
-                f"member {member.member_name}: leaders are uneven (skew {skew:.2f}), so one "
-                f"number for all brokers fits "
-                "badly; a preferred leader election or a reassignment of its partitions would help"
+                f"member {member.member_name}: leaders are uneven (skew {skew:.2f}), so one number "
+                "for all brokers fits badly; a preferred leader election or a reassignment of "
+                "its partitions would help"
             )
             yield Note(Reason.HIGH_SKEW, message, member.entity, member.tier_key)
 

@@ -38,8 +38,7 @@ class Reason(StrEnum):
         "Adopted",
         (
             "A quota that another writer had set was taken over; the ledger keeps its value, to "
-            "give "
-            "it back."
+            "give it back."
         ),
     )
     CONTRACT_CHANGED = (
@@ -99,8 +98,7 @@ class Reason(StrEnum):
         "OverrideUnfit",
         (
             "The override's rates cannot stand in place of the member's contract; it changes "
-            "nothing "
-            "there."
+            "nothing there."
         ),
     )
 
@@ -160,8 +158,7 @@ class Reason(StrEnum):
         "QuotasIgnored",
         (
             "Brokers decide quotas by a plugin (client.quota.callback.class) and may ignore what "
-            "is "
-            "written."
+            "is written."
         ),
     )
     MIGRATION_RUNNING = (
@@ -202,9 +199,8 @@ class Reason(StrEnum):
     QUOTA_CANNOT_HELP = (
         "QuotaCannotHelp",
         (
-            "A broker is over its limit by traffic that no tier below L0 could give back; "
-            "nothing is "
-            "cut for it."
+            "A broker is over its limit by traffic that no tier below L0 could give back; nothing "
+            "is cut for it."
         ),
     )
     QUOTA_EXHAUSTED = (
@@ -246,8 +242,7 @@ class Reason(StrEnum):
         "RecommendationApplied",
         (
             "A contract recommended from usage stands in place of the declared one, within the "
-            "bound "
-            "that the policy gives."
+            "bound that the policy gives."
         ),
     )
     CONTRACT_FITS = (
@@ -298,8 +293,7 @@ class Reason(StrEnum):
         "RollupResultUnusable",
         (
             "What the rollup Jobs wrote down is not theirs, or has a form that this version does "
-            "not "
-            "read."
+            "not read."
         ),
     )
     ROLLUP_RESULT_STALE = (
@@ -349,16 +343,14 @@ class Reason(StrEnum):
         "MetricsIncomplete",
         (
             "Prometheus answered in part, too much, or with something that is no samples; the "
-            "answer "
-            "is not used."
+            "answer is not used."
         ),
     )
     METRICS_AMBIGUOUS = (
         "MetricsAmbiguous",
         (
             "Series that do not tell whose they are, or two that tell of the same at once; they "
-            "are "
-            "not used."
+            "are not used."
         ),
     )
     METRICS_UNREADABLE = (
@@ -373,8 +365,7 @@ class Reason(StrEnum):
         "ClientsNotMetered",
         (
             "A broker, or every one, reports no rates of users: none use it, no quota makes it "
-            "meter "
-            "them, or its exporter lacks the rules."
+            "meter them, or its exporter lacks the rules."
         ),
     )
     METERING_WITHHELD = (

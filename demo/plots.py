@@ -154,8 +154,7 @@ def total_plot(outcome: Outcome) -> Plot:
         "The total over time.",
         (
             "Each point is the mean of the 12 seconds before it, so a change shows fully 12 "
-            "seconds "
-            "after its line."
+            "seconds after its line."
         ),
         parts,
         height=strip.bottom + 42,

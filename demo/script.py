@@ -274,8 +274,7 @@ def scale_for(
     """The full contract where the machine carried enough without any quota, else the small one."""
     carried = (
         f"without any quota this machine ({cores} cores) carried "
-        f"{carried_bytes_per_second / 1e6:.0f} "
-        f"of {tried_bytes_per_second / 1e6:.0f} MB/s"
+        f"{carried_bytes_per_second / 1e6:.0f} of {tried_bytes_per_second / 1e6:.0f} MB/s"
     )
     needed = f"the {NEEDED_BYTES_PER_SECOND / 1e6:.0f} MB/s that a contract of 10 MB/s needs"
     if carried_bytes_per_second >= NEEDED_BYTES_PER_SECOND:

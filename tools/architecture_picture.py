@@ -329,8 +329,7 @@ def block(picture: Picture) -> str:
             "",
             (
                 "An arrow leads from a folder to one that it imports; what follows from other "
-                "arrows "
-                "is left out."
+                "arrows is left out."
             ),
             "Each row imports only from rows below it"
             + (f", but for circles: {'; '.join(circle)}." if circle else "."),

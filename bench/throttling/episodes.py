@@ -291,8 +291,7 @@ def _figures(played: Episode, run: _Run) -> Iterator[Figure]:
     if first is None:
         raise LabError(
             f"{what}: no quota was written within {_LONGEST_CUT_SECONDS} s, so nothing was "
-            f"measured. "
-            f"Read out/bench/{run.name}.operator.log."
+            f"measured. Read out/bench/{run.name}.operator.log."
         )
     each = {level: played.longest_silence(level) for level in ("L3", "L2", "L1", "L0")}
     note = ", ".join(f"{level} {seconds} s" for level, seconds in each.items())

@@ -157,7 +157,7 @@ def promised_report(tier: Tier, member: Member, scaling: QuotaScaling | None) ->
         )
     if contract is None or contract.is_empty:
         words = (
-            f"no contract: not limited by "
+            "no contract: not limited by "
             f"Tidegate{' and never throttled' if tier.level is Level.L0 else ''}"
         )
         return MemberReport(tier, member, scaling, MemberState.UNLIMITED, Reason.IN_SYNC, words)

@@ -271,8 +271,7 @@ def _refusal_words(entity: Entity, reason: Reason, stored: StoredQuota | None) -
     if reason is Reason.CONTENDED:
         return (
             f"{entity}: another writer keeps changing the quota that Tidegate set; it is left "
-            f"alone for a while. "
-            "Find the other writer, or take the entity out of its tier"
+            "alone for a while. Find the other writer, or take the entity out of its tier"
         )
     if reason is Reason.CLUSTER_ALREADY_MANAGED:
         owner = (
@@ -416,8 +415,7 @@ def _held_note(policy: Policy, count: int, lately: int, most: int) -> Note:
     before = f", after {lately} in the last quarter of an hour" if lately else ""
     message = (
         f"{count} of {most} managed quotas would be given back{before}, more than "
-        f"removal.maxPercent ({policy.max_removal_percent} %) "
-        f"allows; none of the {count} is, all others follow their contracts. If this is meant, "
-        f"confirm the count: {command}"
+        f"removal.maxPercent ({policy.max_removal_percent} %) allows; none of the {count} is, all "
+        f"others follow their contracts. If this is meant, confirm the count: {command}"
     )
     return Note(Reason.REMOVAL_HELD, message)

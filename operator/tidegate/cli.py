@@ -19,8 +19,8 @@ from tidegate.errors import RetryLater, TidegateError
 
 EPILOGUE = (
     "Exit codes, the same for every command: 0 nothing to do, or done; 1 an error, or not all of "
-    "it was done; "
-    "2 something would change. Wrong options are errors (1), so that 2 always means a change."
+    "it was done; 2 something would change. Wrong options are errors (1), so that 2 always means "
+    "a change."
 )
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C

@@ -334,8 +334,7 @@ def cannot_listen(address: str, port: int, *, option: str, error: OSError) -> Us
         Reason.INVALID_SPEC,
         (
             f"Tidegate cannot listen on port {port} of {address}: {error.strerror}. End the "
-            f"process "
-            f"that uses it, or give another {option}."
+            f"process that uses it, or give another {option}."
         ),
     )
 

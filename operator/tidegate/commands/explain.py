@@ -270,9 +270,9 @@ def _author_sentences(explanation: KeyExplanation, now_seconds: float) -> Iterat
         return
     if not author.still_ours:
         yield (
-            f"Another writer changed it: Tidegate wrote "
-            f"{quota_words(explanation.key, author.entry.written)} "
-            f"{_age(author, now_seconds)} for policy {author.record.policy_key}."
+            "Another writer changed it: Tidegate wrote "
+            f"{quota_words(explanation.key, author.entry.written)} {_age(author, now_seconds)} "
+            f"for policy {author.record.policy_key}."
         )
         return
     member = (
@@ -588,8 +588,8 @@ def _general_warnings(quotas: Mapping[Entity, StoredQuota], subject: Subject) ->
     for stored in unreadable(quotas, subject):
         yield (
             f"The znode of {stored.entity} cannot be read safely ({stored.problem}). Brokers of "
-            f"different versions read it differently, "
-            "so the answer below may be wrong. Repair it with Kafka's own kafka-configs."
+            "different versions read it differently, so the answer below may be wrong. Repair it "
+            "with Kafka's own kafka-configs."
         )
     if nothing_is_metered(quotas):
         yield (

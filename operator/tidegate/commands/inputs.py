@@ -264,9 +264,8 @@ class PolicySource:
             listed = ", ".join(f"{namespace}/{name}" for name in sorted(names))
             raise NotFound(
                 Reason.SECRET_UNREADABLE,
-                f"Policy {self.declared.policy.key} takes credentials from Secret {listed}, "
-                f"which cannot be read "
-                f"without Kubernetes. Give them with {option}.",
+                f"Policy {self.declared.policy.key} takes credentials from Secret {listed}, which "
+                f"cannot be read without Kubernetes. Give them with {option}.",
             )
         if self.kubernetes is None:
             return Secrets(namespace)

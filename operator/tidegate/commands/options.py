@@ -33,9 +33,8 @@ CredentialsFile = Annotated[
     typer.Option(
         "--credentials-file",
         metavar="FILE",
-        help="YAML file with the keys of the Secrets that the policy names for ZooKeeper; where "
-        "it names none, "
-        "username and password, or ca.crt, tls.crt and tls.key.",
+        help="YAML file with the keys of the Secrets that the policy names for ZooKeeper; where it "
+        "names none, username and password, or ca.crt, tls.crt and tls.key.",
     ),
 ]
 BootstrapServers = Annotated[
@@ -62,8 +61,7 @@ Files = Annotated[
         "-f",
         metavar="FILE|DIR|-",
         help="Read the policy and its tiers from YAML instead of from Kubernetes; a directory "
-        "means every .yaml and .yml in it, - is "
-        "standard input. May be repeated.",
+        "means every .yaml and .yml in it, - is standard input. May be repeated.",
     ),
 ]
 Kubeconfig = Annotated[

@@ -575,16 +575,14 @@ def _warnings(
         wrote = "" if last is None else f" (last write {ago_words(now_seconds - last)})"
         yield (
             f"Policy {facts.owner_policy_key} claims cluster {facts.cluster_id}{wrote}. An "
-            f"operator that still runs it writes its "
-            "contracts again: stop it, or pause the policy with spec.suspend: true, before you "
-            "give back."
+            "operator that still runs it writes its contracts again: stop it, or pause the "
+            "policy with spec.suspend: true, before you give back."
         )
     mute_seconds = max((giveback.longest_mute_seconds for giveback in givebacks), default=0.0)
     if mute_seconds >= LONG_MUTE_SECONDS:
         yield (
             f"Some clients would be muted for up to {mute_seconds:.0f} s at once, and raising a "
-            f"quota later does not free them. "
-            "Leave out --at-once to go down in safe steps."
+            "quota later does not free them. Leave out --at-once to go down in safe steps."
         )
     if strange:
         yield (

@@ -39,9 +39,8 @@ PolicyFiles = Annotated[
         "--file",
         "-f",
         metavar="FILE|DIR|-",
-        help="The policy and its tiers as YAML, with their status if you have it: who is a "
-        "member of which tier, contracts and limits. "
-        "May be repeated.",
+        help="The policy and its tiers as YAML, with their status if you have it: who is a member "
+        "of which tier, contracts and limits. May be repeated.",
     ),
 ]
 
@@ -107,9 +106,8 @@ def run(
         typer.Option(
             "--metrics-credentials-file",
             metavar="FILE",
-            help="YAML file with what Prometheus asks for: `token`, or `username` and "
-            "`password`, or `tls.crt` and `tls.key`; "
-            "and `ca.crt`, its authority.",
+            help="YAML file with what Prometheus asks for: `token`, or `username` and `password`, "
+            "or `tls.crt` and `tls.key`; and `ca.crt`, its authority.",
         ),
     ] = None,
     file: PolicyFiles = None,
@@ -370,7 +368,6 @@ def _nothing_over(*, running: bool) -> str:
             "Ask for an earlier time, or again later."
         )
     return (
-        "There is no whole hour between --from and --to, so nothing was rolled up. Ask for an "
-        "hour that is over, or for the one under way "
-        "with --running."
+        "There is no whole hour between --from and --to, so nothing was rolled up. Ask for an hour "
+        "that is over, or for the one under way with --running."
     )

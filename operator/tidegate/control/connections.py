@@ -133,9 +133,8 @@ def zookeeper_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> Zoo
         raise UserActionRequired(
             Reason.INVALID_SPEC,
             (
-                "spec.kafka.zookeeper is required with quotaStore ZooKeeper; every quota stays "
-                "as it "
-                "is"
+                "spec.kafka.zookeeper is required with quotaStore ZooKeeper; every quota stays as "
+                "it is"
             ),
         )
     tls = _tls_files(zookeeper.tls, zookeeper.authentication, secrets, folder / "zookeeper")

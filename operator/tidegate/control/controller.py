@@ -519,7 +519,7 @@ def competing_policy(
         if same_cluster and not other["metadata"].get("deletionTimestamp"):
             return (
                 f"Policy {object_key(other)} is older and is for cluster {facts.cluster_id} too; "
-                f"this policy changes nothing. "
-                "Delete one of the two, or point one at another cluster"
+                "this policy changes nothing. Delete one of the two, or point one at another "
+                "cluster"
             )
     return None

@@ -279,9 +279,8 @@ def _refuse_a_late_end(raw: Mapping[str, Any], spec: OverrideSpec) -> None:
     ):
         raise InvalidResource(
             f"QuotaOverride {object_key(raw)}: spec.expiresAt {spec.expires_at} is more than "
-            f"{MAX_DAYS_AHEAD} days after the object was "
-            f"created ({made}), so it changes nothing until it names an earlier end. To go on "
-            f"for longer, make another override later"
+            f"{MAX_DAYS_AHEAD} days after the object was created ({made}), so it changes nothing "
+            "until it names an earlier end. To go on for longer, make another override later"
         )
 
 

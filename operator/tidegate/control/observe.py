@@ -58,9 +58,8 @@ def brokers_objection(
         return None
     return (
         f"The brokers at {expected.bootstrap_servers} are of cluster {brokers_cluster_id}, but "
-        f"ZooKeeper {expected.address} is of cluster "
-        f"{facts.cluster_id}; {_NOTHING_CHANGES} until spec.kafka.bootstrapServers or "
-        f"spec.kafka.zookeeper.connect is corrected"
+        f"ZooKeeper {expected.address} is of cluster {facts.cluster_id}; {_NOTHING_CHANGES} until "
+        "spec.kafka.bootstrapServers or spec.kafka.zookeeper.connect is corrected"
     )
 
 
@@ -68,8 +67,8 @@ def migration_words(address: str) -> str:
     """The warning for a cluster that carries the mark of a migration which is not known to run."""
     return (
         f"ZooKeeper {address} has a node /migration: a move to KRaft is prepared or was broken "
-        f"off. Quotas are written until it begins; "
-        "from then on they need quotaStore AdminApi, which comes in a later version"
+        "off. Quotas are written until it begins; from then on they need quotaStore AdminApi, "
+        "which comes in a later version"
     )
 
 
@@ -79,14 +78,13 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
         yield (
             Reason.WRONG_CLUSTER,
             f"{wrong_cluster(expected.address, facts.cluster_id, expected.cluster_id)} as in "
-            f"spec.kafka.clusterId; "
-            f"{_NOTHING_CHANGES} until the address or the id is corrected",
+            f"spec.kafka.clusterId; {_NOTHING_CHANGES} until the address or the id is corrected",
         )
     if facts.migration_running:
         yield (
             Reason.MIGRATION_RUNNING,
-            f"{migration_running(expected.address)}; {_NOTHING_CHANGES}. "
-            "Quotas of a KRaft cluster need quotaStore AdminApi, which comes in a later version",
+            f"{migration_running(expected.address)}; {_NOTHING_CHANGES}. Quotas of a KRaft cluster "
+            "need quotaStore AdminApi, which comes in a later version",
         )
     if facts.owner_policy_key is not None and facts.owner_policy_key != expected.policy_key:
         yield (

@@ -250,8 +250,7 @@ class RollupLook:
             Reason.ROLLUP_RESULT_STALE,
             (
                 f"usage was last worked out {hours:.0f} hours ago and counts no more; contracts "
-                f"are "
-                f"as declared"
+                "are as declared"
             ),
         )
 

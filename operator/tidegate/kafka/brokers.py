@@ -107,8 +107,7 @@ def _exists(topic: Any) -> bool:
             Reason.TOPOLOGY_INCOMPLETE,
             (
                 f"The leaders of topic {topic.name} are not known: {for_code(code).__name__}. "
-                f"Quotas "
-                f"stay as they are until they are."
+                "Quotas stay as they are until they are."
             ),
         )
     return bool(code == _NONE)
@@ -122,8 +121,8 @@ def _leaders(topic: Any, brokers: frozenset[int]) -> TopicLeaders:
             raise Incomplete(
                 Reason.TOPOLOGY_INCOMPLETE,
                 f"The leader of topic {topic.name}, partition {partition.partition_index} is not "
-                f"known: "
-                f"{for_code(partition.error_code).__name__}. Quotas stay as they are until it is.",
+                f"known: {for_code(partition.error_code).__name__}. Quotas stay as they are until "
+                "it is.",
             )
         if partition.leader_id in brokers:
             leaders[partition.leader_id] += 1
@@ -247,8 +246,8 @@ class BrokerConnection:
             if answer.error_code:
                 raise Unauthorized(
                     f"Broker {self.address} refused the login as {login.username} by "
-                    f"{login.mechanism.value}: {answer.error_message}. "
-                    "Correct the user name and password for the brokers."
+                    f"{login.mechanism.value}: {answer.error_message}. Correct the user name and "
+                    "password for the brokers."
                 )
             mechanism.receive(answer.auth_bytes)
 
@@ -390,9 +389,9 @@ class KafkaTopology:
         return Unreachable(
             Reason.BROKERS_UNREACHABLE,
             f"No broker at {self._address} answered within "
-            f"{self._settings.request_timeout_seconds:g} s ({attempts}). "
-            "Every quota stays as it is. Check bootstrapServers, the network policy, and whether "
-            "this listener wants TLS or a login.",
+            f"{self._settings.request_timeout_seconds:g} s ({attempts}). Every quota stays as it "
+            "is. Check bootstrapServers, the network policy, and whether this listener wants TLS "
+            "or a login.",
         )
 
 

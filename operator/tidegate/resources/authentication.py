@@ -186,8 +186,7 @@ Authentication = KafkaAuthentication | ZooKeeperAuthentication | PrometheusAuthe
 CERTIFICATE_NEEDS_TLS = Rule(
     cel="!has(self.authentication) || !has(self.authentication.certificateAndKey) || has(self.tls)",
     message="tls is required with authentication.certificateAndKey: a certificate is shown over "
-    "TLS only "
-    "(tls: {} trusts the authorities of the operator's own machine)",
+    "TLS only (tls: {} trusts the authorities of the operator's own machine)",
     reason="FieldValueRequired",
     field_path=".tls",
     holds=lambda part: (

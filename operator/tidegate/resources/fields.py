@@ -118,8 +118,7 @@ _zookeeper_check, _zookeeper_schema = ruled(
     matching(
         rf"{_HOST}(?::{_PORT})?(?:,{_HOST}(?::{_PORT})?)*(?:/[^/\x00-\x20\x7f,]+)*",
         "must be Kafka's own zookeeper.connect: host:port pairs separated by commas, then the "
-        "chroot if there is one, "
-        "such as zk-1:2181,zk-2:2181/kafka",
+        "chroot if there is one, such as zk-1:2181,zk-2:2181/kafka",
     )
 )
 ZooKeeperConnect = Annotated[

@@ -287,8 +287,8 @@ def parse_object(document: Mapping[str, Any], *, strict: bool) -> CustomResource
     if kind is None or document.get("apiVersion") != API_VERSION:
         found = f"{document.get('apiVersion')}, kind {document.get('kind')}"
         raise InvalidResource(
-            f"Not an object of Tidegate: {found}. Known are "
-            f"{' and '.join(k.kind for k in KINDS)} of {API_VERSION}."
+            f"Not an object of Tidegate: {found}. Known are {' and '.join(k.kind for k in KINDS)} "
+            f"of {API_VERSION}."
         )
     if kind is POLICY:
         return parse_policy(document, strict=strict)
@@ -451,6 +451,6 @@ def _shown(details: Any) -> str:
         return ""
     text = json.dumps(value)
     return (
-        f" (found "
+        " (found "
         f"{text if len(text) <= _SHOWN_VALUE_LENGTH else text[:_SHOWN_VALUE_LENGTH] + '...'})"
     )

@@ -84,9 +84,8 @@ class KafkaCluster(SchemaModel):
     )
     quota_store: QuotaStoreKind = Field(
         description="How quotas are written. ZooKeeper: directly, for clusters in ZooKeeper mode. "
-        "AdminApi: through the brokers, for Kafka 2.6 and later and every KRaft cluster; it "
-        "comes in a later version and is refused "
-        "until then."
+        "AdminApi: through the brokers, for Kafka 2.6 and later and every KRaft cluster; it comes "
+        "in a later version and is refused until then."
     )
     zookeeper: ZooKeeperConnection | None = Field(
         default=None,
@@ -115,9 +114,9 @@ class KafkaCluster(SchemaModel):
         ),
         Rule(
             cel="self.quotaStore != 'AdminApi'",
-            message="quotaStore AdminApi comes in a later version: for a cluster in ZooKeeper "
-            "mode set quotaStore to ZooKeeper and "
-            "give zookeeper.connect; a KRaft cluster cannot be managed yet",
+            message="quotaStore AdminApi comes in a later version: for a cluster in ZooKeeper mode "
+            "set quotaStore to ZooKeeper and give zookeeper.connect; a KRaft cluster cannot be "
+            "managed yet",
             reason="FieldValueForbidden",
             field_path=".quotaStore",
             holds=lambda kafka: kafka.quota_store != "AdminApi",
@@ -144,9 +143,8 @@ _BRACES = r"\{(?:[^\x22\x27`{}]|\x22(?:[^\x22\\]|\\.)*\x22|\x27(?:[^\x27\\]|\\.)
 _query_check, _query_schema = ruled(
     matching(
         rf"{_BLANK}(?:[A-Za-z_:][A-Za-z0-9_:]*{_BLANK}(?:{_BRACES})?|{_BRACES}){_BLANK}",
-        "must be a plain selector such as my_bytes_total{job='kafka'}: no function, range, sum "
-        "or operator, "
-        "so that samples keep their own times",
+        "must be a plain selector such as my_bytes_total{job='kafka'}: no function, range, sum or "
+        "operator, so that samples keep their own times",
     )
 )
 Query = Annotated[str, Field(min_length=1, max_length=4096), _query_check, _query_schema]
@@ -167,8 +165,7 @@ _matchers_check, _matchers_schema = ruled(
         cel=f"self.all(label, label.matches('^{_LABEL}$') && label.size() <= 128 && label != "
         f"'__name__')",
         message="every key must be the name of a Prometheus label (letters, digits and '_', not "
-        "beginning with a digit, at most 128) other "
-        "than __name__",
+        "beginning with a digit, at most 128) other than __name__",
         holds=lambda matchers: all(
             re.fullmatch(_LABEL, label, re.ASCII) and len(label) <= 128 and label != "__name__"
             for label in matchers
@@ -321,9 +318,8 @@ class WhenStale(SchemaModel):
     action: StaleAction = Field(
         default="Hold",
         description="Hold: quotas that were lowered for load stay as they are until readings come "
-        "again. Release: they go back to the "
-        "contract, as far as brokers with readings have room. Nothing is ever lowered on load "
-        "that is not known. Unset means Hold.",
+        "again. Release: they go back to the contract, as far as brokers with readings have room. "
+        "Nothing is ever lowered on load that is not known. Unset means Hold.",
     )
 
 
@@ -334,14 +330,12 @@ class MetricsSource(SchemaModel):
     preset: MetricsPreset = Field(
         default="NodeExporter",
         description="What the readings come from: node_exporter, cAdvisor, the JMX exporter, or "
-        "your own queries (Custom). "
-        "Unset means NodeExporter.",
+        "your own queries (Custom). Unset means NodeExporter.",
     )
     queries: MetricQueries | None = Field(
         default=None,
         description="PromQL that replaces the preset's, each by itself: plain selectors such as "
-        "my_bytes_total{job='kafka'}, because "
-        "samples must keep their own times.",
+        "my_bytes_total{job='kafka'}, because samples must keep their own times.",
     )
     matchers: Matchers | None = Field(
         default=None,
@@ -352,9 +346,8 @@ class MetricsSource(SchemaModel):
     )
     broker_identity: BrokerIdentity | None = Field(
         default=None,
-        description="How a series names the broker that it is about. Unset means the label "
-        "broker; with preset Cadvisor the number at the "
-        "end of the label pod.",
+        description="How a series names the broker that it is about. Unset means the label broker; "
+        "with preset Cadvisor the number at the end of the label pod.",
     )
     scrape_interval_seconds: Annotated[int, Field(ge=1, le=300)] = Field(
         default=15, description="How often Prometheus scrapes the brokers. Unset means 15."
@@ -379,9 +372,8 @@ class MetricsSource(SchemaModel):
             holds=lambda metrics: metrics.preset != "Custom" or metrics.queries is not None,
         ),
         Rule(
-            cel="!has(self.staleAfterSeconds) || "
-            "self.staleAfterSeconds >= (has(self.scrapeIntervalSeconds) ? "
-            "self.scrapeIntervalSeconds : 15)",
+            cel="!has(self.staleAfterSeconds) || self.staleAfterSeconds >= "
+            "(has(self.scrapeIntervalSeconds) ? self.scrapeIntervalSeconds : 15)",
             message="staleAfterSeconds must not be below scrapeIntervalSeconds (15 where unset): "
             "every reading would be stale",
             field_path=".staleAfterSeconds",
@@ -389,12 +381,11 @@ class MetricsSource(SchemaModel):
         ),
         Rule(
             cel="!has(self.whenStale) || (has(self.whenStale.afterSeconds) ? "
-            "self.whenStale.afterSeconds : 900) > "
-            "(has(self.staleAfterSeconds) ? self.staleAfterSeconds : "
-            "3 * (has(self.scrapeIntervalSeconds) ? self.scrapeIntervalSeconds : 15))",
+            "self.whenStale.afterSeconds : 900) > (has(self.staleAfterSeconds) ? "
+            "self.staleAfterSeconds : 3 * (has(self.scrapeIntervalSeconds) ? "
+            "self.scrapeIntervalSeconds : 15))",
             message="whenStale.afterSeconds (900 where unset) must be above staleAfterSeconds "
-            "(three scrape intervals where unset): until "
-            "then readings are still used",
+            "(three scrape intervals where unset): until then readings are still used",
             field_path=".whenStale.afterSeconds",
             holds=lambda metrics: (
                 "when_stale" not in metrics.model_fields_set
@@ -417,8 +408,7 @@ class NicLimits(SchemaModel):
     capacity: ByteRate | None = Field(
         default=None,
         description="Speed of the NIC in this direction. Absurd readings are refused against it, "
-        "and a full link is known by it. "
-        "Unset means not known.",
+        "and a full link is known by it. Unset means not known.",
     )
 
     rules = (
@@ -584,13 +574,11 @@ class LeaderScaling(SchemaModel):
     method: ScalingMethod = Field(
         default="Max",
         description="What to do where leaders are uneven; a native quota is one number for all "
-        "brokers. "
-        "Max: no partition gets less than promised, the total may exceed the contract. Mean: the "
-        "total is the contract, "
-        "partitions on crowded brokers get less. Min: no broker allows more than promised. "
-        "Adaptive: between Mean and Max by measured rates, so that the total is the contract for "
-        "greedy clients and for even demand; "
-        "without metrics it stays at Max. Unset means Max.",
+        "brokers. Max: no partition gets less than promised, the total may exceed the contract. "
+        "Mean: the total is the contract, partitions on crowded brokers get less. Min: no broker "
+        "allows more than promised. Adaptive: between Mean and Max by measured rates, so that the "
+        "total is the contract for greedy clients and for even demand; without metrics it stays "
+        "at Max. Unset means Max.",
     )
     minimum_change_percent: Percent = Field(
         default=10,
@@ -644,15 +632,14 @@ class WriteBudget(SchemaModel):
 
     changes: Annotated[int, Field(ge=10, le=100_000)] = Field(
         default=300,
-        description="Entities that may be changed within periodSeconds. A first quota, and a "
-        "raise because leaders moved, are not counted. "
-        "Unset means 300.",
+        description="Entities that may be changed within periodSeconds. A first quota, and a raise "
+        "because leaders moved, are not counted. Unset means 300.",
     )
     period_seconds: Annotated[int, Field(ge=60, le=3600)] = Field(
         default=900,
         description="Over how many seconds changes are counted, at any moment. Brokers in "
-        "ZooKeeper mode read all changes of the last "
-        "15 minutes again with each new one. Unset means 900.",
+        "ZooKeeper mode read all changes of the last 15 minutes again with each new one. Unset "
+        "means 900.",
     )
 
 
@@ -662,9 +649,8 @@ class Removal(SchemaModel):
     max_percent: Annotated[int, Field(ge=1, le=100)] = Field(
         default=50,
         description="Giving back more than this share of the most quotas managed within 15 "
-        "minutes, at once or bit by bit, is held (reason "
-        "RemovalHeld) until the annotation tidegate.io/confirm-removal names the count. 100 "
-        "never holds. Unset means 50.",
+        "minutes, at once or bit by bit, is held (reason RemovalHeld) until the annotation "
+        "tidegate.io/confirm-removal names the count. 100 never holds. Unset means 50.",
     )
 
 
@@ -682,8 +668,7 @@ class PolicySpec(SchemaModel):
     suspend: bool | None = Field(
         default=None,
         description="true: freeze everything as it is, as the annotation tidegate.io/paused does: "
-        "nothing is written to Kafka, not even "
-        "when this policy is deleted. Unset: false.",
+        "nothing is written to Kafka, not even when this policy is deleted. Unset: false.",
     )
     kafka: KafkaCluster = Field(
         description="The Kafka cluster. One policy per cluster; clusters are distinguished by "
@@ -721,14 +706,13 @@ class PolicySpec(SchemaModel):
     removal: Removal = Field(
         default=Removal(),
         description="How many quotas may be given back within a quarter of an hour without a "
-        "person's confirmation. "
-        "Unset means the defaults of its fields.",
+        "person's confirmation. Unset means the defaults of its fields.",
     )
     deletion_policy: DeletionPolicy = Field(
         default="Restore",
-        description="What happens to quotas when this policy is deleted. Restore: each entity "
-        "gets back what it had before Tidegate "
-        "first wrote it. Retain: everything stays as it is. Unset means Restore.",
+        description="What happens to quotas when this policy is deleted. Restore: each entity gets "
+        "back what it had before Tidegate first wrote it. Retain: everything stays as it is. "
+        "Unset means Restore.",
     )
     rollup: Rollup | None = Field(
         default=None,

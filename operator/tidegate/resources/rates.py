@@ -40,9 +40,8 @@ _MAX_LENGTH = 18
 
 MESSAGE = (
     f"must be a whole number of bytes per second from {FLOOR_BYTES_PER_SECOND} to "
-    f"{CEILING_BYTES_PER_SECOND} as a text, "
-    "such as 50Mi, 1250M, 1.5Gi or, in quotes, 52428800 (suffixes k M G T are powers of 1000, Ki "
-    "Mi Gi Ti of 1024)"
+    f"{CEILING_BYTES_PER_SECOND} as a text, such as 50Mi, 1250M, 1.5Gi or, in quotes, 52428800 "
+    "(suffixes k M G T are powers of 1000, Ki Mi Gi Ti of 1024)"
 )
 NUMBER_MESSAGE = (
     'must be a text: write the rate in quotes, such as "52428800", or with a suffix, such as 50Mi'
@@ -108,8 +107,8 @@ _IS_WHOLE = (
 _RANGE = Rule(
     cel=(
         f"self.matches('{PATTERN}') && "
-        f"quantity(self).compareTo(quantity('{FLOOR_BYTES_PER_SECOND}')) >= 0 "
-        f"&& quantity(self).compareTo(quantity('{CEILING_BYTES_PER_SECOND}')) <= 0 && ({_IS_WHOLE})"
+        f"quantity(self).compareTo(quantity('{FLOOR_BYTES_PER_SECOND}')) >= 0 && "
+        f"quantity(self).compareTo(quantity('{CEILING_BYTES_PER_SECOND}')) <= 0 && ({_IS_WHOLE})"
     ),
     message=MESSAGE,
     message_cel=f"'{MESSAGE}; it is ' + self",
@@ -203,12 +202,10 @@ class QuotaDefaults(SchemaModel):
     metering: Metering = Field(
         default="Disabled",
         description="Enabled: write a quota that never binds (2^53-1 B/s) for Kafka's default "
-        "user, so that brokers meter every user. "
-        "The ledger records it, and Disabled gives it back. Nothing is written where user is "
-        "declared, where somebody else has set a "
+        "user, so that brokers meter every user. The ledger records it, and Disabled gives it "
+        "back. Nothing is written where user is declared, where somebody else has set a "
         "default-user quota, or where client ids without a user have byte rates, which it would "
-        "hide (MeteringWithheld). Unset means "
-        "Disabled.",
+        "hide (MeteringWithheld). Unset means Disabled.",
     )
 
     rules = (

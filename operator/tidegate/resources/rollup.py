@@ -37,8 +37,7 @@ _url_check, _url_schema = ruled(
     matching(
         rf"(?:file:///|s3://|gs://|abfss?://){_SEGMENT}(?:@{_SEGMENT})?(?:/{_SEGMENT})*/?",
         "must be a folder as file:///path, s3://bucket/path, gs://bucket/path or "
-        "abfs://container@account/path, "
-        "without credentials, query or '..'",
+        "abfs://container@account/path, without credentials, query or '..'",
     )
 )
 StorageUrl = Annotated[str, Field(min_length=1, max_length=512), _url_check, _url_schema]
@@ -88,8 +87,8 @@ class RollupStorage(SchemaModel):
     claim_name: ObjectName | None = Field(
         default=None,
         description="PersistentVolumeClaim in this namespace that the Job mounts at the path of a "
-        "file:// url. With executors it has to be "
-        "one that several nodes may write (ReadWriteMany).",
+        "file:// url. With executors it has to be one that several nodes may write "
+        "(ReadWriteMany).",
     )
 
     rules = (
@@ -217,9 +216,8 @@ class Recommend(SchemaModel):
     apply: RecommendationUse = Field(
         default="Never",
         description="Never: recommended contracts are shown in the tier's status. WithinPercent: "
-        "they replace the declared ones, "
-        "no further from these than maxChangePercent; the objects themselves stay as you wrote "
-        "them. Unset means Never.",
+        "they replace the declared ones, no further from these than maxChangePercent; the objects "
+        "themselves stay as you wrote them. Unset means Never.",
     )
     max_change_percent: Annotated[int, Field(ge=1, le=100)] | None = Field(
         default=None,

@@ -67,9 +67,8 @@ class LevelStatus(SchemaModel):
     level: TierLevel = Field(description="The level.")
     state: LevelState = Field(
         description="Contract: everybody at their contract. Stepping: a contract was lowered and "
-        "quotas follow in safe steps. "
-        "Throttled: below the contract, because a broker is over its limit. Relaxing: on the way "
-        "back to the contract."
+        "quotas follow in safe steps. Throttled: below the contract, because a broker is over its "
+        "limit. Relaxing: on the way back to the contract."
     )
     since: Timestamp | None = Field(default=None, description="Since when.")
     because: StatusText | None = Field(default=None, description="What caused it, with numbers.")
@@ -127,8 +126,7 @@ class PolicyStatus(SchemaModel):
         default=None,
         max_length=16,
         description="Ready on top, then Stalled (a person must act), ClusterReachable, "
-        "MetricsFresh, QuotasInSync, Throttling and, "
-        "where asked for, RollupsCurrent.",
+        "MetricsFresh, QuotasInSync, Throttling and, where asked for, RollupsCurrent.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     brokers: tuple[BrokerStatus, ...] | None = Field(

@@ -116,8 +116,7 @@ def _throttled_rule(form: str, direction: str) -> Rule:
         message=f"throttledRates.{form}.{direction} must not be above the contract of any member",
         message_cel=(
             f"'throttledRates.{form}.{direction} must not be above the contract, but it is for "
-            f"member ' + "
-            f"self.members[self.members.map(m, {fits}).indexOf(false)].name"
+            f"member ' + self.members[self.members.map(m, {fits}).indexOf(false)].name"
         ),
         field_path=".throttledRates",
         holds=holds,
@@ -139,8 +138,7 @@ class TierSpec(SchemaModel):
     )
     level: TierLevel = Field(
         description="How important the tier is. L3 is throttled first, then L2, then L1; L0 is "
-        "never throttled below its contract. "
-        "Tiers of the same level act together."
+        "never throttled below its contract. Tiers of the same level act together."
     )
     throttled_rates: ThrottledRates | None = Field(
         default=None,
@@ -248,20 +246,18 @@ class OverrideSpec(SchemaModel):
     target: OverrideTarget = Field(description="Whom it is for.")
     action: OverrideAction = Field(
         description="SetRates: rates replace those of the contract, and the member is never "
-        "throttled below them. "
-        "Exempt: the contract stays, and the member is never throttled below it."
+        "throttled below them. Exempt: the contract stays, and the member is never throttled "
+        "below it."
     )
     rates: OverrideRates | None = Field(
         default=None,
         description="With action SetRates: byte rates in place of those of the contract; for a "
-        "level, each member gets them. A direction "
-        "that is not named stays as the contract has it, so one alone must be in the form of the "
-        "contract.",
+        "level, each member gets them. A direction that is not named stays as the contract has "
+        "it, so one alone must be in the form of the contract.",
     )
     expires_at: Moment = Field(
-        description=f"When it ends by itself, such as 2026-11-30T06:00:00Z: at most "
-        f"{MAX_DAYS_AHEAD} days after the object was made. "
-        "To go on for longer, make another one."
+        description="When it ends by itself, such as 2026-11-30T06:00:00Z: at most "
+        f"{MAX_DAYS_AHEAD} days after the object was made. To go on for longer, make another one."
     )
     reason: Sentence = Field(
         description="Why, for whoever reads it later: in status, explain and events."

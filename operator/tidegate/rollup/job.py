@@ -105,9 +105,8 @@ _NEEDED_VARIABLES = frozenset({"POD_NAME", "POD_NAMESPACE", "POD_IP", "MEMORY_LI
 
 def _incomplete(what: str) -> InvalidResource:
     return InvalidResource(
-        f"The Pod's environment is not complete for a rollup: {what}. Jobs that the operator "
-        f"makes have these variables; "
-        "see examples/rollup/backfill.yaml for your own."
+        f"The Pod's environment is not complete for a rollup: {what}. Jobs that the operator makes "
+        "have these variables; see examples/rollup/backfill.yaml for your own."
     )
 
 

@@ -125,7 +125,6 @@ def _nothing_found(window: Window) -> NotFound:
         Reason.METRICS_MISSING,
         (
             f"{found}, so that time is not published. Was it down, or is the policy's preset "
-            f"another "
-            f"one?"
+            "another one?"
         ),
     )

@@ -162,7 +162,7 @@ def test_a_paused_policy_shows_what_ends_with_the_pause(
     answer = world.plan(policy, tier)
     assert answer.code == 2
     assert (
-        f"paused by "
+        "paused by "
         f"{'the annotation tidegate.io/paused' if by == 'annotation' else 'spec.suspend'}."
         in answer.out
     )

@@ -243,8 +243,7 @@ def _ready(members: Sequence[MemberReport], decision: Decision, mode: Mode) -> V
             Reason.OBSERVING,
             (
                 f"mode is Observe: {counted(len(members), 'member')} decided on, nothing written "
-                f"to "
-                f"Kafka"
+                "to Kafka"
             ),
         )
     throttled = [member for member in members if member.state is MemberState.THROTTLED]

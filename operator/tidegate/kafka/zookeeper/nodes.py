@@ -102,10 +102,9 @@ def parse_claim(data: bytes | None) -> Claim:
         return Claim(_text(root["policy_key"]), _text(root["policy_uid"]))
     except (ValueError, RecursionError) as error:
         raise ForeignContent(
-            f"{CLAIM_PATH} in ZooKeeper cannot be read ({json_problem(error)}), so it is not "
-            f"known which policy manages this cluster and "
-            "nothing is written. If a newer Tidegate wrote it, use that version; otherwise look "
-            "at the node and delete it."
+            f"{CLAIM_PATH} in ZooKeeper cannot be read ({json_problem(error)}), so it is not known "
+            "which policy manages this cluster and nothing is written. If a newer Tidegate wrote "
+            "it, use that version; otherwise look at the node and delete it."
         ) from error
 
 
@@ -225,17 +224,15 @@ class ClusterNodes:
         if self.cluster_id != expected_cluster_id:
             raise WriteRefused(
                 Reason.WRONG_CLUSTER,
-                f"{wrong_cluster(self.address, self.cluster_id, expected_cluster_id)}. Nothing "
-                f"is written. "
-                "Correct the address, or the policy's clusterId if the cluster was rebuilt on "
-                "purpose.",
+                f"{wrong_cluster(self.address, self.cluster_id, expected_cluster_id)}. Nothing is "
+                "written. Correct the address, or the policy's clusterId if the cluster was "
+                "rebuilt on purpose.",
             )
         if self.migration_running:
             raise WriteRefused(
                 Reason.MIGRATION_RUNNING,
                 f"{migration_running(self.address)}. Nothing is written. Finish the migration, "
-                f"then manage the cluster through the admin "
-                "protocol.",
+                "then manage the cluster through the admin protocol.",
             )
         if not self.has_controller:
             raise RetryLater(
@@ -313,8 +310,8 @@ def _cluster_id(address: str, node: Znode | None) -> str:
         raise WriteRefused(
             Reason.WRONG_CLUSTER,
             f"There is no Kafka cluster at ZooKeeper {address}: {CLUSTER_ID_PATH} does not exist "
-            f"there. Nothing is written. "
-            "Check the path after the host names (Kafka's zookeeper.connect has the same one).",
+            "there. Nothing is written. Check the path after the host names (Kafka's "
+            "zookeeper.connect has the same one).",
         )
     cluster_id = _object(CLUSTER_ID_PATH, node).get("id")
     if not isinstance(cluster_id, str) or not cluster_id:

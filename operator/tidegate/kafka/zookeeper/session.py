@@ -148,8 +148,7 @@ def _new_client(connection: ZooKeeperConnection, handler: _Handler) -> KazooClie
     except ValueError as error:
         raise InvalidResource(
             f"The ZooKeeper address {connection.connect!r} cannot be read ({error}). Write it as "
-            f"Kafka's zookeeper.connect: "
-            "host:port,host:port/path."
+            "Kafka's zookeeper.connect: host:port,host:port/path."
         ) from error
 
 
@@ -185,9 +184,8 @@ def _silent(connection: ZooKeeperConnection, handler: _Handler) -> str:
     )
     return (
         f"ZooKeeper {connection.connect} did not answer within "
-        f"{connection.start_timeout_seconds:g} s ({tried}). "
-        "Every quota stays as it is. Check the address, the network policy and, with TLS, that "
-        "it is the secure port."
+        f"{connection.start_timeout_seconds:g} s ({tried}). Every quota stays as it is. Check the "
+        "address, the network policy and, with TLS, that it is the secure port."
     )
 
 
@@ -521,8 +519,8 @@ class ZooKeeperSession:
         return Unreachable(
             Reason.ZOOKEEPER_UNREACHABLE,
             f"ZooKeeper {self.address} gave no answer within {seconds:g} s; the connection was "
-            f"lost or the server is overloaded. "
-            "Every quota stays as it is; the next pass tries again.",
+            "lost or the server is overloaded. Every quota stays as it is; the next pass tries "
+            "again.",
         )
 
     def _refusal(self, error: KazooException) -> TidegateError:
@@ -531,10 +529,9 @@ class ZooKeeperSession:
         if isinstance(error, NoAuthError):
             identity = f"user {user}" if user else "Tidegate, which has not logged in"
             return Unauthorized(
-                f"ZooKeeper {self.address} does not let {identity} at {path}. Every quota stays "
-                f"as it is. "
-                "Give Tidegate the identity of the brokers (their JAAS section Client, or their "
-                "client certificate).",
+                f"ZooKeeper {self.address} does not let {identity} at {path}. Every quota stays as "
+                "it is. Give Tidegate the identity of the brokers (their JAAS section Client, or "
+                "their client certificate).",
             )
         if isinstance(error, AuthFailedError):
             return Unauthorized(
@@ -545,8 +542,7 @@ class ZooKeeperSession:
             Reason.ZOOKEEPER_UNREACHABLE,
             (
                 f"ZooKeeper {self.address} refused {path}: {type(error).__name__}. Every quota "
-                f"stays "
-                f"as it is; the next pass tries again."
+                "stays as it is; the next pass tries again."
             ),
         )
 

@@ -75,9 +75,9 @@ def acls_for(tree: ZnodeTree, made: Mapping[str, object]) -> dict[str, Acl]:
         if acl is None:
             raise WriteRefused(
                 Reason.WRONG_CLUSTER,
-                f"{model} does not exist at ZooKeeper {tree.address}, so there is no running "
-                f"Kafka below it and nothing is written. "
-                "Check the path after the host names (Kafka's zookeeper.connect has the same one).",
+                f"{model} does not exist at ZooKeeper {tree.address}, so there is no running Kafka "
+                "below it and nothing is written. Check the path after the host names (Kafka's "
+                "zookeeper.connect has the same one).",
             )
         acls[path] = acl
     return acls
@@ -329,8 +329,8 @@ class BatchWriter:
         except RetryLater as error:
             raise OutcomeUnknown(
                 f"The connection to ZooKeeper {self.tree.address} broke while {len(changes)} "
-                f"quotas were written, and reading them back "
-                f"failed: {error.message} They are read again before anything else is written."
+                f"quotas were written, and reading them back failed: {error.message} They are "
+                "read again before anything else is written."
             ) from error
         return any(change.has_happened(entities[change.entity]) for change in changes)
 
@@ -389,7 +389,6 @@ def _unsafe_value(write: QuotaWrite, present: Mapping[QuotaKey, str]) -> str | N
         if value not in earlier or not is_readable(key, value):
             return (
                 f"{write.entity}: {key.value} = {value!r} is not written, because brokers would "
-                f"refuse it or take it as unlimited. "
-                "The entity stays as it is."
+                "refuse it or take it as unlimited. The entity stays as it is."
             )
     return None

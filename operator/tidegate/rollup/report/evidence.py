@@ -91,16 +91,13 @@ def doubtful_members(
 
 _CALIBRATED = (
     "For each broker and 5-minute window: the sum of the gauge's samples times their intervals, "
-    "times the growth of the broker's own byte "
-    "counter, divided by that sum over all users. The result is `bytes` of usage_5m, and "
-    "`calibration` the factor."
+    "times the growth of the broker's own byte counter, divided by that sum over all users. The "
+    "result is `bytes` of usage_5m, and `calibration` the factor."
 )
 _COUNTED = (
     "Query Prometheus for the raw samples of the series below, `selector[1h]` at the end of each "
-    "hour. Sum up each sample less the one "
-    "before it; where that is negative the counter was reset, and the sample itself counts. "
-    "`increase()` extrapolates and gives another "
-    "number."
+    "hour. Sum up each sample less the one before it; where that is negative the counter was "
+    "reset, and the sample itself counts. `increase()` extrapolates and gives another number."
 )
 
 

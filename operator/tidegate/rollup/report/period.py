@@ -93,8 +93,7 @@ def _check_period(request: ReportRequest) -> None:
     if start_ms % grain_ms or end_ms % grain_ms:
         raise InvalidResource(
             f"The report's period {iso_time(start_ms)} to {iso_time(end_ms)} must begin and end "
-            f"with a whole {GRAINS[grain_ms]} of UTC, "
-            "because the tables hold no parts of one."
+            f"with a whole {GRAINS[grain_ms]} of UTC, because the tables hold no parts of one."
         )
 
 

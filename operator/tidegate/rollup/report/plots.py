@@ -482,8 +482,7 @@ def _episode_plot(episode: Episode) -> Plot:
         f"Episode {episode.number}: {episode.direction}, {duration(episode.seconds)}.",
         (
             f"From {clock(episode.begin)} UTC. The fuller a row, the more of the contract was "
-            f"taken "
-            f"away."
+            "taken away."
         ),
         across,
         rows,
