@@ -26,7 +26,7 @@ from matplotlib.axes import Axes
 from bench.pictures import Colour, picture
 from bench.results import Figure
 from controller_logic.model import QuotaWindow
-from controller_logic.quotas.kafka_window import predicted_mute_seconds
+from controller_logic.quotas.mute import predicted_mute_seconds
 from lab.episodes import fill_topic
 from lab.errors import LabError
 from lab.kafka import KafkaLab, QuotaChange

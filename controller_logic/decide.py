@@ -19,7 +19,7 @@ The order of a pass:
     7. report      what every member has and should have, in numbers and words
                    reports
     8. watch       every live broker against its limits, for people
-                   throttle/pressure
+                   throttle/nic_status
 
 `decide` assumes nothing of its writes. After they were sent, `settle` puts into memory what really
 happened. The same observation and memory always give the same decision; a decision whose writes
@@ -31,7 +31,7 @@ from dataclasses import replace
 
 from controller_logic.contracts.adaptive import adaptations
 from controller_logic.contracts.desired import Desired, MemberReport, MemberState, desired, metering
-from controller_logic.contracts.leaders import Leaders
+from controller_logic.contracts.leader_scaling import Leaders
 from controller_logic.contracts.overrides import apply_overrides
 from controller_logic.contracts.recommend import AdviceBasis, Recommendations, advise
 from controller_logic.decision import Decision, Memory
@@ -42,7 +42,7 @@ from controller_logic.quotas.precedence import DefaultEntityQuotas
 from controller_logic.readings import Flows, flows_of
 from controller_logic.reasons import Reason
 from controller_logic.reports import Circumstances, level_reports, report
-from controller_logic.throttle.pressure import watch
+from controller_logic.throttle.nic_status import watch
 from controller_logic.throttle.throttle_pass import ThrottlePass, throttle_pass
 
 WARN_ABOVE_SKEW = 1.5

@@ -16,7 +16,7 @@ from controller_logic.quotas.budget import RemovalMemory, Repairs, WritePace
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
 from controller_logic.throttle.input import ThrottleMemory
-from controller_logic.throttle.pressure import Pressure, Watched
+from controller_logic.throttle.nic_status import Pressure, Watched
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class RateForm(StrEnum):
 #
 # Rates are bytes per second as floats, because they are measurements; times are seconds since the
 # epoch and belong to the sample, not to the moment of the question. Nothing here judges whether a
-# reading may be used: that is `pressure.py`'s.
+# reading may be used: that is `nic_status.py`'s.
 
 
 class Direction(StrEnum):

@@ -19,7 +19,7 @@ from controller_logic.quotas.entity_plan import AS_PROMISED, EntityPlan
 from controller_logic.quotas.steps import KeyStep, MuteGuard
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import Round, ThrottleDecision
-from controller_logic.throttle.pressure import NicStatus
+from controller_logic.throttle.nic_status import NicStatus
 
 # What the policy says of each level: its state, and which broker's load began its throttling.
 #

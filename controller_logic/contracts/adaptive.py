@@ -27,7 +27,7 @@ from math import ceil, floor
 from statistics import fmean
 from typing import Final
 
-from controller_logic.contracts.leaders import (
+from controller_logic.contracts.leader_scaling import (
     ADAPTIVE_SHARES,
     Leaders,
     LeaderSpread,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from controller_logic.contracts.adaptive import Adaptations
-from controller_logic.contracts.leaders import Leaders, LeaderSpread
+from controller_logic.contracts.leader_scaling import Leaders, LeaderSpread
 from controller_logic.contracts.targets import (
     NOTHING,
     Promise,

@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, floor, log10
 
-from controller_logic.contracts.leaders import Leaders
+from controller_logic.contracts.leader_scaling import Leaders
 from controller_logic.model import (
     DIRECTION_OF,
     MAX_BYTE_RATE,

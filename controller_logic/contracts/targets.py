@@ -8,7 +8,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 from controller_logic.contracts.adaptive import Adaptation, Adaptations
-from controller_logic.contracts.leaders import (
+from controller_logic.contracts.leader_scaling import (
     ADAPTIVE_SHARES,
     Leaders,
     LeaderSpread,

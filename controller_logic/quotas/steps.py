@@ -22,7 +22,7 @@ from controller_logic.model import (
     WriteKind,
 )
 from controller_logic.quota_values import enforced_rate, number_of, same_quota
-from controller_logic.quotas.kafka_window import largest_safe_step, predicted_mute_seconds
+from controller_logic.quotas.mute import largest_safe_step, predicted_mute_seconds
 from controller_logic.quotas.precedence import InheritedQuota
 from controller_logic.reasons import Reason
 from controller_logic.value import value

@@ -18,7 +18,7 @@ from controller_logic.throttle.input import (
     ThrottleInput,
     ThrottleSettings,
 )
-from controller_logic.throttle.pressure import NicStatus, Pressure
+from controller_logic.throttle.nic_status import NicStatus, Pressure
 
 # One direction at one moment: NICs, buckets, and who could give how much where.
 

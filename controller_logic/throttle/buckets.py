@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from controller_logic.model import MIN_BYTE_RATE, ClientRate, Direction, Level, RateKey
-from controller_logic.quotas.kafka_window import largest_safe_step, predicted_mute_seconds
+from controller_logic.quotas.mute import largest_safe_step, predicted_mute_seconds
 from controller_logic.readings import Flows, is_limited
 from controller_logic.throttle.input import (
     FREE,

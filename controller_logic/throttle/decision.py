@@ -11,7 +11,7 @@ from enum import StrEnum
 from controller_logic.model import Direction, Entity, Level, RateKey
 from controller_logic.reasons import Reason
 from controller_logic.throttle.buckets import Bucket
-from controller_logic.throttle.pressure import NicStatus
+from controller_logic.throttle.nic_status import NicStatus
 
 
 class StepKind(StrEnum):

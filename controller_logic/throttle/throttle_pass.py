@@ -44,7 +44,7 @@ from controller_logic.throttle.input import (
     ThrottleMemory,
     ThrottleSettings,
 )
-from controller_logic.throttle.pressure import nic_statuses
+from controller_logic.throttle.nic_status import nic_statuses
 from controller_logic.throttle.record import round_of
 
 # The managed rates: every member in both directions, on today's leaders, with what stands.

@@ -27,7 +27,7 @@ from prometheus_client.registry import Collector
 
 from controller_logic.model import QuotaKey
 from controller_logic.reasons import Reason
-from controller_logic.throttle.pressure import Pressure
+from controller_logic.throttle.nic_status import Pressure
 from tidegate.errors import UserActionRequired
 from tidegate.settings import LogFormat, LogLevel
 from tidegate.throttle_metrics import POLICY_LABELS, ThrottleCounts, policy_labels, throttle_gauges

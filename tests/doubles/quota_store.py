@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from controller_logic.model import Entity, QuotaKey
 from controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, TidegateError, Unreachable
-from tidegate.kafka.names import config_path, parse_quota
+from tidegate.kafka.quota_node import config_path, parse_quota
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import (
     Acl,

@@ -24,7 +24,7 @@ from controller_logic.model import (
     WriteKind,
 )
 from controller_logic.reasons import Reason
-from controller_logic.throttle.pressure import NicStatus, Pressure, WatchedBroker
+from controller_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker
 from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster, want
 from tidegate.metrics import Telemetry
 from tidegate.throttle_metrics import PolicyReading

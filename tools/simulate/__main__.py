@@ -17,7 +17,7 @@ from controller_logic.throttle.decision import (
     StepKind,
     ThrottleStep,
 )
-from controller_logic.throttle.pressure import Pressure
+from controller_logic.throttle.nic_status import Pressure
 from tools.simulate.model import SimulatedCluster
 from tools.simulate.scenario import Scenario, ScenarioError, scenario_of
 

@@ -12,7 +12,7 @@ import typer
 from controller_logic.contracts.desired import MemberState
 from controller_logic.model import Observation
 from controller_logic.quota_values import KEY_WORDS, rate_words
-from controller_logic.throttle.pressure import Pressure
+from controller_logic.throttle.nic_status import Pressure
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import STANDARD_INPUT, PolicySource, find_policy

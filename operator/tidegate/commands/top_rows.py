@@ -28,7 +28,7 @@ from controller_logic.model import (
 )
 from controller_logic.quota_values import enforced_rate
 from controller_logic.readings import Flows, flows_of
-from controller_logic.throttle.pressure import NicStatus, Pressure, Watched, WatchedBroker, watch
+from controller_logic.throttle.nic_status import NicStatus, Pressure, Watched, WatchedBroker, watch
 from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import read_credentials_file
 from tidegate.commands.inputs import AccessOptions, PolicySource, opened_cluster

@@ -17,7 +17,7 @@ import structlog
 
 from controller_logic.model import ReadingProblem, Readings
 from controller_logic.reasons import Reason
-from controller_logic.throttle.pressure import seconds_until_next_reading
+from controller_logic.throttle.nic_status import seconds_until_next_reading
 from tidegate.control.connections import Renewed, Secrets, metrics_settings, read_secrets
 from tidegate.errors import TidegateError
 from tidegate.kube.api import Kubernetes

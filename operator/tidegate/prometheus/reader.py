@@ -18,7 +18,7 @@ from controller_logic.model import (
 )
 from controller_logic.reasons import Reason
 from tidegate.prometheus.client import Asking, PrometheusClient
-from tidegate.prometheus.clients import ClientSample, ReadClient, newest_of_each
+from tidegate.prometheus.kafka_clients import ClientSample, ReadClient, newest_of_each
 from tidegate.prometheus.nics import nic_spans
 from tidegate.prometheus.queries import broker_of, identity_of, queries_of
 from tidegate.prometheus.series import Series, SeriesProblem, problems_of

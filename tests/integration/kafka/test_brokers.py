@@ -14,7 +14,7 @@ from lab.process import wait_until
 from tests.contract.quota_store_contract import first, give_back
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.brokers import KafkaTopology
-from tidegate.kafka.names import config_path, parse_quota
+from tidegate.kafka.quota_node import config_path, parse_quota
 from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism, ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore

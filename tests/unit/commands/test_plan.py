@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from controller_logic.contracts.desired import MemberReport, MemberState
-from controller_logic.contracts.leaders import Leaders
+from controller_logic.contracts.leader_scaling import Leaders
 from controller_logic.contracts.targets import QuotaScalings
 from controller_logic.decision import Decision
 from controller_logic.model import (

@@ -12,7 +12,7 @@ from controller_logic.contracts.adaptive import (
     Measurement,
     level_of,
 )
-from controller_logic.contracts.leaders import ADAPTIVE_SHARES
+from controller_logic.contracts.leader_scaling import ADAPTIVE_SHARES
 from controller_logic.model import ClientRate, QuotaWindow, Readings
 from tests.unit.controller_logic.uneven_brokers import IN, USER, adapted, rate_of
 

@@ -4,7 +4,7 @@ greedy clients and for even demand.
 
 import pytest
 
-from controller_logic.contracts.leaders import ADAPTIVE_SHARES
+from controller_logic.contracts.leader_scaling import ADAPTIVE_SHARES
 from tests.unit.controller_logic.uneven_brokers import MB, Demand, UnevenBrokers
 
 MEAN, MAX = 0, ADAPTIVE_SHARES

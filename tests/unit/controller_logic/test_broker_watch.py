@@ -19,7 +19,7 @@ from controller_logic.model import (
     Topology,
 )
 from controller_logic.readings import Flows
-from controller_logic.throttle.pressure import Pressure, watch
+from controller_logic.throttle.nic_status import Pressure, watch
 
 NOW = 1_000_000.0
 LIMIT = 50_000_000

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controller_logic.contracts.leaders import Leaders
+from controller_logic.contracts.leader_scaling import Leaders
 from controller_logic.contracts.targets import QuotaScalings, promise_of
 from controller_logic.model import Contract, RateForm, TopicLeaders
 from controller_logic.quotas.entity_plan import ChangeWords, first_write, plan_entity

@@ -14,7 +14,7 @@ from controller_logic.throttle.input import (
     RateHistory,
     ThrottleSettings,
 )
-from controller_logic.throttle.pressure import NicStatus, Pressure
+from controller_logic.throttle.nic_status import NicStatus, Pressure
 from tests.unit.controller_logic.gates import MB, OUT
 
 NIC = NicStatus(1, Pressure.OVER, 100 * MB, None, 110.0 * MB, 1030.0, 24.0)

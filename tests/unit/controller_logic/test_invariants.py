@@ -27,7 +27,7 @@ from controller_logic.model import (
     Topology,
 )
 from controller_logic.quota_values import enforced_rate
-from controller_logic.quotas.kafka_window import predicted_mute_seconds
+from controller_logic.quotas.mute import predicted_mute_seconds
 from controller_logic.quotas.precedence import same_bucket_fallbacks
 from tests.unit.controller_logic.worlds import DEFAULT_USER, World, policy, stored, tier, topology
 

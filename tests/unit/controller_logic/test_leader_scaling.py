@@ -4,7 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_logic.contracts.leaders import Leaders, LeaderSpread, partition_scale, share_scale
+from controller_logic.contracts.leader_scaling import (
+    Leaders,
+    LeaderSpread,
+    partition_scale,
+    share_scale,
+)
 from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, ScalingMethod, TopicLeaders
 from tests.unit.controller_logic.worlds import MB, topology
 

@@ -5,7 +5,7 @@ hurry.
 import pytest
 
 from controller_logic.model import Direction, NicSpan, Readings
-from controller_logic.throttle.pressure import seconds_until_next_reading
+from controller_logic.throttle.nic_status import seconds_until_next_reading
 
 
 @pytest.mark.parametrize(

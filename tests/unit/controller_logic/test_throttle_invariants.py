@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller_logic.model import BrokerLimit, Direction, Entity, Level, QuotaWindow, RateKey
-from controller_logic.quotas.kafka_window import predicted_mute_seconds
+from controller_logic.quotas.mute import predicted_mute_seconds
 from controller_logic.throttle.attribution import CUT_ORDER
 from controller_logic.throttle.buckets import floor_of
 from controller_logic.throttle.decision import StepKind, ThrottleDecision

@@ -5,7 +5,7 @@ from math import inf
 import pytest
 
 from controller_logic.model import RateKey
-from controller_logic.quotas.kafka_window import predicted_mute_seconds
+from controller_logic.quotas.mute import predicted_mute_seconds
 from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleDecision
 from controller_logic.throttle.input import ActiveThrottle, ThrottleMemory
 from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster, steps_of, want

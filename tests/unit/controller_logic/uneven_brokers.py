@@ -17,7 +17,7 @@ from controller_logic.contracts.adaptive import (
     AdaptiveRate,
     adapt,
 )
-from controller_logic.contracts.leaders import ADAPTIVE_SHARES, LeaderSpread
+from controller_logic.contracts.leader_scaling import ADAPTIVE_SHARES, LeaderSpread
 from controller_logic.model import (
     STALE_AFTER_SECONDS,
     ClientRate,

@@ -15,7 +15,7 @@ from controller_logic.decision import Decision, LevelReport, LevelState
 from controller_logic.model import Direction, Hold, Mode, ReadingProblem
 from controller_logic.reasons import STALLED, Reason
 from controller_logic.rollup_schedule import Due, Window
-from controller_logic.throttle.pressure import NicStatus, Pressure
+from controller_logic.throttle.nic_status import NicStatus, Pressure
 from tidegate.control.reconcile import PassResult
 from tidegate.control.rollups import RollupProgress
 from tidegate.kube.rollup_jobs import rfc3339

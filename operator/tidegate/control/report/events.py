@@ -13,7 +13,7 @@ from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.decision import LevelReport, LevelState
 from controller_logic.model import Entity, QuotaWrite
 from controller_logic.reasons import Reason
-from controller_logic.throttle.pressure import Pressure, Watched, WatchedBroker
+from controller_logic.throttle.nic_status import Pressure, Watched, WatchedBroker
 from tidegate.control.report.conditions import (
     SHOWN,
     Truth,

@@ -16,7 +16,7 @@ from controller_logic.decision import Decision, LevelReport, LevelState
 from controller_logic.model import Advice, BrokerLimit, Entity, Hold, Mode, Override, QuotaKey
 from controller_logic.quota_values import KEY_WORDS
 from controller_logic.reasons import Reason
-from controller_logic.throttle.pressure import Pressure
+from controller_logic.throttle.nic_status import Pressure
 from tidegate.control.declared import Declared, object_key
 from tidegate.control.reconcile import PassResult
 from tidegate.control.report.conditions import (

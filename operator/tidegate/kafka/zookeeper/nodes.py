@@ -12,7 +12,7 @@ from functools import cached_property, lru_cache
 from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
 from controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, RetryLater, WriteRefused
-from tidegate.kafka.names import (
+from tidegate.kafka.quota_node import (
     EMPTY,
     QuotaContent,
     config_path,

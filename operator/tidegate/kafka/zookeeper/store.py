@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota, WriteKind
 from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, Incomplete
-from tidegate.kafka.names import CONFIG_ROOT, entity_of_ledger_node, entity_of_path
+from tidegate.kafka.quota_node import CONFIG_ROOT, entity_of_ledger_node, entity_of_path
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, ClusterFacts, WriteOutcome
 from tidegate.kafka.zookeeper.nodes import (
     CLAIM_PATH,

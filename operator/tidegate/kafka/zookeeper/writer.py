@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from controller_logic.model import Entity, LedgerRecord, QuotaKey, QuotaWrite
 from controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, RetryLater, WriteRefused
-from tidegate.kafka.names import config_path, entity_path, is_ours, is_readable
+from tidegate.kafka.quota_node import config_path, entity_path, is_ours, is_readable
 from tidegate.kafka.quota_store import WriteOutcome
 from tidegate.kafka.zookeeper.nodes import (
     ROOT,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from controller_logic.model import QuotaWindow
 from controller_logic.readings import BINDING_MILLISECONDS
-from tidegate.prometheus.clients import entity_of
+from tidegate.prometheus.kafka_clients import entity_of
 from tidegate.rollup.fold.windows import (
     Rate,
     ScrapeGrid,

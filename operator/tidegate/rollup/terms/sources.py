@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller_logic import model
-from controller_logic.contracts.leaders import share_scale
+from controller_logic.contracts.leader_scaling import share_scale
 from controller_logic.decision import LevelState
 from controller_logic.model import (
     BrokerLimits,

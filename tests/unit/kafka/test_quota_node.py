@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from controller_logic.model import Default, Entity, QuotaKey
 from tidegate.errors import ForeignContent
-from tidegate.kafka.names import (
+from tidegate.kafka.quota_node import (
     config_path,
     decode_name,
     encode_name,

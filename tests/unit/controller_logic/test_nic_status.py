@@ -10,7 +10,7 @@ import pytest
 from controller_logic.model import BrokerLimit, Entity, Level, NicSpan, QuotaWindow
 from controller_logic.readings import flows_of
 from controller_logic.throttle.input import ManagedRate, ThrottleInput
-from controller_logic.throttle.pressure import NicStatus, Pressure, nic_statuses
+from controller_logic.throttle.nic_status import NicStatus, Pressure, nic_statuses
 from tests.unit.controller_logic.gates import MB, OUT, asked, spans
 
 

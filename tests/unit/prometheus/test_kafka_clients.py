@@ -10,8 +10,14 @@ import pytest
 from controller_logic.model import Entity, ReadingProblem
 from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
-from tests.unit.kafka.test_names import SANITIZER
-from tidegate.prometheus.clients import ClientSample, ReadClient, Who, entity_of, newest_of_each
+from tests.unit.kafka.test_quota_node import SANITIZER
+from tidegate.prometheus.kafka_clients import (
+    ClientSample,
+    ReadClient,
+    Who,
+    entity_of,
+    newest_of_each,
+)
 from tidegate.prometheus.queries import broker_of
 from tidegate.prometheus.series import Series, problems_of
 from tidegate.prometheus.settings import BrokerLabel

@@ -5,7 +5,7 @@ the safe steps.
 import pytest
 
 from controller_logic.model import QuotaWindow
-from controller_logic.quotas.kafka_window import largest_safe_step, predicted_mute_seconds
+from controller_logic.quotas.mute import largest_safe_step, predicted_mute_seconds
 from tests.unit.controller_logic.sample_ring import (
     Measured,
     SampleRing,
