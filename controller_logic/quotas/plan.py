@@ -197,18 +197,24 @@ def deletion_plan(
     before: Before,
     now_seconds: float,
 ) -> Plan:
-    """What a policy in deletion still does: give all back, or with Retain forget its records."""
-    if policy.deletion_policy is DeletionPolicy.RESTORE:
-        return make_plan(
-            Desired(),
-            ours,
-            quotas,
-            policy=policy,
-            inherited=inherited,
-            before=before,
-            now_seconds=now_seconds,
-        )
-    return Plan({}, {entity: forget(stored) for entity, stored in ours.items()}, len(ours))
+    """What a policy in deletion still does: give all back, or with Retain forget its records.
+
+    The write budget pays for nothing of it. The policy is about to go, and a quota that waits for
+    the next period would be left behind.
+    """
+    if policy.deletion_policy is DeletionPolicy.RETAIN:
+        return Plan({}, {entity: forget(stored) for entity, stored in ours.items()}, len(ours))
+    plan = make_plan(
+        Desired(),
+        ours,
+        quotas,
+        policy=policy,
+        inherited=inherited,
+        before=before,
+        now_seconds=now_seconds,
+    )
+    free = {entity: replace(write, charged=False) for entity, write in plan.writes.items()}
+    return replace(plan, writes=free)
 
 
 def _reviewed_repairs(
