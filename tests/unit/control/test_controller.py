@@ -128,18 +128,27 @@ def test_a_deleted_tier_is_given_back_exactly(stage: Stage) -> None:
     assert stage.produce() == "70000000"
 
 
-def test_too_many_removals_wait_for_a_person_who_names_the_count(stage: Stage) -> None:
-    policy, tier = stage.policy(), stage.tier()
+def test_too_many_removals_wait_for_a_person_who_confirms_them_once(stage: Stage) -> None:
+    policy, tier = stage.policy(annotations={"tidegate.io/confirm-removal": "1"}), stage.tier()
     stage.run()
     stage.kubernetes.delete(tier)
     stage.run()
     assert (stage.produce(), stage.condition(policy)) == ("10000000", ("False", "RemovalHeld"))
+    assert "its value now, 1, does not confirm" in stage.message(policy)
+    value = stage.message(policy).partition("confirm-removal=")[2].partition(" ")[0]
     stage.kubernetes.edit(
         policy,
-        lambda raw: raw["metadata"]["annotations"].update({"tidegate.io/confirm-removal": "1"}),
+        lambda raw: raw["metadata"]["annotations"].update({"tidegate.io/confirm-removal": value}),
     )
     stage.run()
     assert stage.produce() is None
+    tier = stage.tier()
+    stage.now += 60
+    stage.run()
+    stage.kubernetes.delete(tier)
+    stage.restart()
+    stage.run()
+    assert (stage.produce(), stage.condition(policy)) == ("10000000", ("False", "RemovalHeld"))
 
 
 def test_observe_writes_nothing_to_kafka_and_takes_no_finalizer(stage: Stage) -> None:
