@@ -473,7 +473,7 @@ class Policy:
     write_budget_changes: int = 300
     write_budget_period_seconds: float = 900.0
     max_removal_percent: int = 50
-    confirmed_removals: int | None = None
+    confirmed_removal: str = ""
     defaults: Mapping[Entity, Mapping[QuotaKey, int]] = field(default_factory=dict)
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     # whether it names metrics: without them nothing is throttled, and nothing stays throttled

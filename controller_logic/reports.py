@@ -106,7 +106,7 @@ _BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
 _KEPT = {
     Reason.TOPOLOGY_INCOMPLETE: "leaders are not known in full, and nothing is lowered on such "
     "knowledge",
-    Reason.REMOVAL_HELD: "giving quotas back is held until the count is confirmed",
+    Reason.REMOVAL_HELD: "giving quotas back is held until exactly these are confirmed",
     Reason.INVALID_SPEC: "escalation.maxMuteSeconds is too short for the brokers' quota window: "
     "no lowering is safe",
 }

@@ -256,9 +256,10 @@ class RemovalMemory:
 
     `managed` has (time, count of managed entities), oldest and highest first; `left` since when
     each entity that was let go is leaving; `confirmed` are those that a person confirmed for
-    removal and that are not all given back yet.
+    removal and that are not all given back yet; `used` is the confirmation that was used last.
     """
 
     managed: tuple[tuple[float, int], ...] = ()
     left: Mapping[Entity, float] = field(default_factory=dict)
     confirmed: frozenset[Entity] = frozenset()
+    used: str = ""

@@ -6,6 +6,7 @@ it.
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 
 from controller_logic.contracts.desired import Desired
 from controller_logic.contracts.targets import NOTHING, Promise, is_override_only
@@ -197,18 +198,24 @@ def deletion_plan(
     before: Before,
     now_seconds: float,
 ) -> Plan:
-    """What a policy in deletion still does: give all back, or with Retain forget its records."""
-    if policy.deletion_policy is DeletionPolicy.RESTORE:
-        return make_plan(
-            Desired(),
-            ours,
-            quotas,
-            policy=policy,
-            inherited=inherited,
-            before=before,
-            now_seconds=now_seconds,
-        )
-    return Plan({}, {entity: forget(stored) for entity, stored in ours.items()}, len(ours))
+    """What a policy in deletion still does: give all back, or with Retain forget its records.
+
+    The write budget pays for nothing of it. The policy is about to go, and a quota that waits for
+    the next period would be left behind.
+    """
+    if policy.deletion_policy is DeletionPolicy.RETAIN:
+        return Plan({}, {entity: forget(stored) for entity, stored in ours.items()}, len(ours))
+    plan = make_plan(
+        Desired(),
+        ours,
+        quotas,
+        policy=policy,
+        inherited=inherited,
+        before=before,
+        now_seconds=now_seconds,
+    )
+    free = {entity: replace(write, charged=False) for entity, write in plan.writes.items()}
+    return replace(plan, writes=free)
 
 
 def _reviewed_repairs(
@@ -294,6 +301,11 @@ def _refusal_words(entity: Entity, reason: Reason, stored: StoredQuota | None) -
 
 
 REMOVAL_WINDOW_SECONDS = 15 * 60
+CONFIRM_REMOVAL = "tidegate.io/confirm-removal"
+_SHOWN_CHARACTERS = 40
+
+# the ledger entries of the keys that each entity loses
+Leaving = Mapping[Entity, Mapping[QuotaKey, LedgerEntry]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,42 +319,72 @@ class Removal:
 
 def judge(
     policy: Policy,
-    leaving: frozenset[Entity],
+    leaving: Leaving,
     ours: Collection[Entity],
     before: RemovalMemory,
     *,
     now_seconds: float,
 ) -> Removal:
-    """Hold what begins to leave if too much left lately and no one confirmed the count.
+    """Hold what begins to leave if too much left lately and no one confirmed that.
 
     Too much is more than the policy's share, with what left lately. `ours` are all entities that
     are managed now. A confirmation lasts until the confirmed entities are gone, over as many passes
     as steps and budget need; they count no more, neither as left nor as managed. It is lost with
-    the memory, and then asked for again with the count that is left. While something is held
-    nothing is forgotten, so that time alone never frees it.
+    the memory, and then asked for again for what is left. While something is held nothing is
+    forgotten, so that time alone never frees it.
     """
     if policy.deleting:
         return Removal(memory=before)
-    confirmed = leaving & before.confirmed
-    fresh = leaving - confirmed
+    confirmed = leaving.keys() & before.confirmed
+    fresh = leaving.keys() - confirmed
     was = _recent(before, now_seconds)
     managed = len(frozenset(ours) - confirmed)
     most = max([managed, *(count for _, count in was.managed)])
     new, left = fresh - was.left.keys(), was.left.keys() | fresh
+    kept = replace(was, confirmed=frozenset(confirmed))
     if (
         not new
         or policy.max_removal_percent >= 100
         or len(left) * 100 <= policy.max_removal_percent * most
     ):
         lately = {entity: was.left.get(entity, now_seconds) for entity in left}
-        return Removal(
-            memory=RemovalMemory(_with_count(was.managed, managed, now_seconds), lately, confirmed)
-        )
-    if policy.confirmed_removals == len(new):
+        counts = _with_count(was.managed, managed, now_seconds)
+        return Removal(memory=replace(kept, managed=counts, left=lately))
+    token = _confirmation({entity: leaving[entity] for entity in new}, before.used)
+    if policy.confirmed_removal == token:
         rest = ((now_seconds, managed - len(fresh)),)
-        return Removal(memory=RemovalMemory(rest, {}, leaving))
-    kept = RemovalMemory(((now_seconds, most),), dict.fromkeys(was.left, now_seconds), confirmed)
-    return Removal(new, kept, _held_note(policy, len(new), len(was.left), most))
+        return Removal(
+            memory=RemovalMemory(rest, {}, frozenset(leaving), token),
+            note=Note(
+                Reason.GIVEN_BACK,
+                f"{len(new)} quotas are given back, as the annotation {CONFIRM_REMOVAL}={token} "
+                f"confirms. It is good once: what is removed later needs another",
+            ),
+        )
+    kept = replace(kept, managed=((now_seconds, most),), left=dict.fromkeys(was.left, now_seconds))
+    return Removal(
+        frozenset(new), kept, _held_note(policy, token, len(new), lately=len(was.left), most=most)
+    )
+
+
+def _confirmation(leaving: Leaving, used: str) -> str:
+    """What a person confirms: how many quotas leave, and a short hash of which ones.
+
+    When each was written is part of it. Members that come back and are removed again have another
+    one, also for an operator that was restarted since. Those that came back before anything was
+    given back still have the same quotas; only the memory of what was `used` keeps these apart.
+    """
+    lost = sorted(
+        f"{entity.sort_key}\0{key}\0{entry.written}\0{entry.written_at_seconds!r}"
+        for entity, entries in leaving.items()
+        for key, entry in entries.items()
+    )
+    token = _hashed(len(leaving), lost)
+    return token if token != used else _hashed(len(leaving), [*lost, used])
+
+
+def _hashed(count: int, parts: Iterable[str]) -> str:
+    return f"{count}-{sha256(chr(10).join(parts).encode(errors='surrogatepass')).hexdigest()[:8]}"
 
 
 def _recent(memory: RemovalMemory, now_seconds: float) -> RemovalMemory:
@@ -381,16 +423,17 @@ def loses_a_key(stored: StoredQuota, promise: Promise) -> bool:
     )
 
 
-def leaving_entities(losing: Iterable[tuple[StoredQuota, Promise]]) -> frozenset[Entity]:
+def leaving_entities(losing: Iterable[tuple[StoredQuota, Promise]]) -> Leaving:
     """The entities that lose a key for which it is new and lifts a limit."""
-    leaving = []
+    leaving = {}
     for stored, promise in losing:
         entries = (
             stored.ledger.entries if stored.ledger is not None and stored.problem is None else {}
         )
-        if any(_frees_somebody(entries[key]) for key in entries.keys() - promise.keys):
-            leaving.append(stored.entity)
-    return frozenset(leaving)
+        lost = {key: entry for key, entry in entries.items() if key not in promise.keys}
+        if any(_frees_somebody(entry) for entry in lost.values()):
+            leaving[stored.entity] = lost
+    return leaving
 
 
 def _frees_somebody(entry: LedgerEntry) -> bool:
@@ -406,16 +449,16 @@ def _frees_somebody(entry: LedgerEntry) -> bool:
     )
 
 
-def _held_note(policy: Policy, count: int, lately: int, most: int) -> Note:
+def _held_note(policy: Policy, token: str, count: int, *, lately: int, most: int) -> Note:
     namespace, _, name = policy.key.rpartition("/")
-    command = (
-        f"kubectl annotate bbp {name} -n {namespace} tidegate.io/confirm-removal={count} "
-        f"--overwrite"
-    )
+    command = f"kubectl annotate bbp {name} -n {namespace} {CONFIRM_REMOVAL}={token} --overwrite"
     before = f", after {lately} in the last quarter of an hour" if lately else ""
+    other = policy.confirmed_removal[:_SHOWN_CHARACTERS]
     message = (
         f"{count} of {most} managed quotas would be given back{before}, more than "
         f"removal.maxPercent ({policy.max_removal_percent} %) allows; none of the {count} is, all "
-        f"others follow their contracts. If this is meant, confirm the count: {command}"
+        f"others follow their contracts. If this is meant, confirm these {count}, once: {command}"
     )
+    if other:
+        message += f" (its value now, {other}, does not confirm this removal)"
     return Note(Reason.REMOVAL_HELD, message)

@@ -49,10 +49,9 @@ from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 #
 # Each policy found in the ledger is treated as one that is being deleted with `Restore`. So the
 # bound on mutes, the order and the respect for other writers are those of the operator. The write
-# budget does not apply, because a person asked for this.
+# budget applies to neither.
 
 
-NO_BUDGET = 10**9
 NO_MUTE_BOUND_SECONDS = 10**9
 
 
@@ -158,7 +157,6 @@ def _deleting_policy(policy_key: str, quotas: Mapping[Entity, StoredQuota], guar
         deletion_policy=DeletionPolicy.RESTORE,
         window=guard.window,
         max_mute_seconds=guard.max_mute_seconds,
-        write_budget_changes=NO_BUDGET,
     )
 
 

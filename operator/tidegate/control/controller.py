@@ -7,12 +7,14 @@ It waits for nothing: the loop in `manager.py` decides when a pass runs, and the
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from threading import Timer
 
 import structlog
 
 from controller_logic.decision import Decision
-from controller_logic.model import Mode, Readings, Topology
+from controller_logic.model import Mode, Readings, StoredQuota, Topology
+from controller_logic.quota_values import number_of
 from controller_logic.reasons import Reason
 from tidegate.control.connections import Connection
 from tidegate.control.declared import Declared, TierReader, age_key, belongs_to, declare, object_key
@@ -363,9 +365,9 @@ def _rollup_dependencies(
 
 # --- deletion: the policy may go when everything is given back, or the time for it is over --------
 #
-# The finalizer never blocks for ever: the deadline counts from the first time this process saw the
-# deletion, whether ZooKeeper answers or not. Quotas that are left then stay in the ledger, and the
-# claim stays with them, until `tidegate restore`.
+# The finalizer never blocks for ever: the deadline counts from the last progress that this process
+# saw, whether ZooKeeper answers or not. Quotas that are left then stay in the ledger, and the claim
+# stays with them, until `tidegate restore`.
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,27 +382,45 @@ class Deletion:
 
     def __init__(self, deadline_seconds: float) -> None:
         self._deadline_seconds = deadline_seconds
-        self._seen_at_seconds: float | None = None
+        self._ends_at_seconds: float | None = None
+        self._least: tuple[int, Decimal] | None = None
 
     def conclude(
         self, result: PassResult | None, *, policy_key: str, address: str, now_seconds: float
     ) -> DeletionOutcome | None:
         """The outcome; None while there are quotas left and time. `result` None = a broken spec."""
-        if self._seen_at_seconds is None:
-            self._seen_at_seconds = now_seconds
+        progress = result is not None and self._goes_on(result, policy_key)
+        if self._ends_at_seconds is None or progress:
+            due_seconds = (result.decision.next_pass_in_seconds or 0.0) if result else 0.0
+            self._ends_at_seconds = now_seconds + due_seconds + self._deadline_seconds
         if result is not None and result.decision.finished_deleting and result.error is None:
             notes = [note.message for note in result.decision.notes]
             return DeletionOutcome(listed(notes) if notes else None)
-        if now_seconds - self._seen_at_seconds < self._deadline_seconds:
+        if now_seconds < self._ends_at_seconds:
             return None
         return DeletionOutcome(self._left_behind(result, policy_key=policy_key, address=address))
+
+    def _goes_on(self, result: PassResult, policy_key: str) -> bool:
+        """Whether less is left than ever before: fewer quotas, or as many at lower rates.
+
+        Not whether anything was written: another writer of the same ledger could undo that for
+        ever, and the policy would never go.
+        """
+        ours = _ours(result, policy_key)
+        if ours is None:
+            return False
+        left = (len(ours), sum(map(_rates_of_ours, ours), Decimal(0)))
+        if self._least is not None and left >= self._least:
+            return False
+        self._least = left
+        return True
 
     def _left_behind(self, result: PassResult | None, *, policy_key: str, address: str) -> str:
         left = None if result is None else _ours(result, policy_key)
         what = (
             "It is not known how many quotas"
             if left is None
-            else f"{counted(len(left), 'quota')} ({listed(left)})"
+            else f"{counted(len(left), 'quota')} ({listed(_names(left))})"
         )
         why = (
             ""
@@ -408,22 +428,32 @@ class Deletion:
             else f" because {result.decision.holds[0].message}."
         )
         return (
-            f"{what} could not be given back within {self._deadline_seconds:.0f} s; the policy "
-            f"is released and they stay as they are."
+            f"{what} could not be given back: there was no progress for "
+            f"{self._deadline_seconds:.0f} s. The policy is released and they stay as they are."
             f"{why} The ledger still has the quotas from before: `tidegate restore --zookeeper "
             f"{address}` gives it back"
         )
 
 
-def _ours(result: PassResult, policy_key: str) -> list[str] | None:
+def _ours(result: PassResult, policy_key: str) -> list[StoredQuota] | None:
     quotas = result.seen.observation.quotas
     if quotas is None:
         return None
-    return sorted(
-        str(entity)
-        for entity, quota in quotas.items()
+    return [
+        quota
+        for quota in quotas.values()
         if quota.ledger is not None and quota.ledger.policy_key == policy_key
-    )
+    ]
+
+
+def _names(quotas: Iterable[StoredQuota]) -> list[str]:
+    return sorted(str(quota.entity) for quota in quotas)
+
+
+def _rates_of_ours(quota: StoredQuota) -> Decimal:
+    """The sum of the rates that the ledger shows as ours; each step of giving back lowers it."""
+    entries = quota.ledger.entries if quota.ledger is not None else {}
+    return sum((number_of(quota.values.get(key)) or Decimal(0) for key in entries), Decimal(0))
 
 
 # --- the first status of a new object -------------------------------------------------------------

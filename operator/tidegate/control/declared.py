@@ -30,6 +30,7 @@ from controller_logic.model import (
     Speed,
     Tier,
 )
+from controller_logic.quotas.plan import CONFIRM_REMOVAL
 from tidegate.errors import InvalidResource
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.kinds import parse_override, parse_policy, parse_tier
@@ -55,7 +56,6 @@ from tidegate.resources.tiers import (
 
 
 PAUSED = "tidegate.io/paused"
-CONFIRM_REMOVAL = "tidegate.io/confirm-removal"
 
 
 def object_key(raw: Mapping[str, Any]) -> str:
@@ -89,7 +89,7 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
         write_budget_changes=spec.write_budget.changes,
         write_budget_period_seconds=float(spec.write_budget.period_seconds),
         max_removal_percent=spec.removal.max_percent,
-        confirmed_removals=_confirmed_removals(annotations),
+        confirmed_removal=annotations.get(CONFIRM_REMOVAL, "").strip(),
         metering_enabled=spec.defaults is not None and spec.defaults.metering == "Enabled",
         defaults=_defaults(spec.defaults),
         limits=BrokerLimits() if spec.brokers is None else _limits(spec.brokers),
@@ -145,11 +145,6 @@ def _paused_by(annotations: Mapping[str, str], spec: PolicySpec) -> tuple[str, .
     is_annotated = annotations.get(PAUSED, "false").strip().lower() != "false"
     causes = {"spec.suspend": bool(spec.suspend), f"the annotation {PAUSED}": is_annotated}
     return tuple(words for words, pauses in causes.items() if pauses)
-
-
-def _confirmed_removals(annotations: Mapping[str, str]) -> int | None:
-    text = annotations.get(CONFIRM_REMOVAL, "")
-    return int(text) if text.isascii() and text.isdecimal() else None
 
 
 def _defaults(defaults: QuotaDefaults | None) -> Mapping[Entity, Mapping[QuotaKey, int]]:

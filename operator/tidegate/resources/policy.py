@@ -650,7 +650,8 @@ class Removal(SchemaModel):
         default=50,
         description="Giving back more than this share of the most quotas managed within 15 "
         "minutes, at once or bit by bit, is held (reason RemovalHeld) until the annotation "
-        "tidegate.io/confirm-removal names the count. 100 never holds. Unset means 50.",
+        "tidegate.io/confirm-removal has the value that the message of Ready asks for: the count "
+        "and a short hash of these quotas, good once. 100 never holds. Unset means 50.",
     )
 
 

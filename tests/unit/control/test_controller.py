@@ -1,17 +1,22 @@
 """One policy from resources to znodes and status, level-triggered, on in-memory doubles."""
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from controller_logic.model import QuotaKey
+from controller_logic.model import Entity, QuotaKey, QuotaWrite, WriteKind
 from controller_logic.reasons import Reason
 from lab.process import wait_until
+from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, AWAY, Stage
 from tidegate.control import controller as controller_module
 from tidegate.control.controller import RESTORE_FINALIZER, report_pending_if_slow
 from tidegate.errors import NotFound, Unreachable
+from tidegate.kube.api import ObjectRef
+
+BOB, CLUSTER = Entity(user="bob"), "memory-cluster"
 
 
 def test_a_contract_is_in_zookeeper_and_in_status_after_one_pass(stage: Stage) -> None:
@@ -123,18 +128,27 @@ def test_a_deleted_tier_is_given_back_exactly(stage: Stage) -> None:
     assert stage.produce() == "70000000"
 
 
-def test_too_many_removals_wait_for_a_person_who_names_the_count(stage: Stage) -> None:
-    policy, tier = stage.policy(), stage.tier()
+def test_too_many_removals_wait_for_a_person_who_confirms_them_once(stage: Stage) -> None:
+    policy, tier = stage.policy(annotations={"tidegate.io/confirm-removal": "1"}), stage.tier()
     stage.run()
     stage.kubernetes.delete(tier)
     stage.run()
     assert (stage.produce(), stage.condition(policy)) == ("10000000", ("False", "RemovalHeld"))
+    assert "its value now, 1, does not confirm" in stage.message(policy)
+    value = stage.message(policy).partition("confirm-removal=")[2].partition(" ")[0]
     stage.kubernetes.edit(
         policy,
-        lambda raw: raw["metadata"]["annotations"].update({"tidegate.io/confirm-removal": "1"}),
+        lambda raw: raw["metadata"]["annotations"].update({"tidegate.io/confirm-removal": value}),
     )
     stage.run()
     assert stage.produce() is None
+    tier = stage.tier()
+    stage.now += 60
+    stage.run()
+    stage.kubernetes.delete(tier)
+    stage.restart()
+    stage.run()
+    assert (stage.produce(), stage.condition(policy)) == ("10000000", ("False", "RemovalHeld"))
 
 
 def test_observe_writes_nothing_to_kafka_and_takes_no_finalizer(stage: Stage) -> None:
@@ -228,6 +242,62 @@ def test_deletion_ends_after_the_deadline_although_zookeeper_is_away(stage: Stag
         stage.kubernetes.get(policy)
     assert "RestoreIncomplete" in stage.event_reasons()
     assert stage.store.facts().owner_policy_key == "streaming/orders"
+
+
+def test_a_deletion_that_goes_on_takes_the_time_that_its_steps_need(stage: Stage) -> None:
+    stage.store.put(ALICE, {QuotaKey.PRODUCER_BYTE_RATE: "20000"})
+    policy = stage.policy()
+    stage.tier(rate="1000M")
+    stage.run()
+    stage.kubernetes.delete(policy)
+    took_seconds = _seconds_until_gone(stage, policy)
+    assert took_seconds > stage.world.settings.restore_deadline_seconds
+    assert stage.produce() == "20000"
+    assert "RestoreIncomplete" not in stage.event_reasons()
+    assert stage.store.facts().owner_policy_key is None
+
+
+def test_a_deletion_that_another_writer_undoes_again_and_again_ends(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
+    """Bob's quota cannot be read, and Alice's record comes back after every pass."""
+    policy = stage.policy()
+    stage.tier()
+    stage.tier("silver", user="bob")
+    stage.run()
+    ledger = stage.store.read([ALICE])[ALICE].ledger
+    stage.store.put_raw(BOB, b"no JSON")
+    stage.kubernetes.delete(policy)
+
+    def undo() -> None:
+        seen = stage.store.read([ALICE])[ALICE]
+        values = {QuotaKey.PRODUCER_BYTE_RATE: "10000000"}
+        first = WriteKind.FIRST, Reason.FIRST_QUOTA, ""
+        stage.store.write([QuotaWrite(ALICE, values, seen, ledger, *first, charged=False)], CLUSTER)
+
+    deadline_seconds = stage.world.settings.restore_deadline_seconds
+    assert _seconds_until_gone(stage, policy, undo) < deadline_seconds + 60
+    (note,) = {
+        event.note for event in stage.kubernetes.events if event.reason == "RestoreIncomplete"
+    }
+    assert numbers(note) >= {1, deadline_seconds}
+    assert "user=bob" in note
+    golden(note)
+
+
+def _seconds_until_gone(
+    stage: Stage, policy: ObjectRef, between: Callable[[], None] = lambda: None
+) -> float:
+    began = stage.now
+    while stage.now - began < 3600:
+        due_seconds = stage.run()
+        try:
+            stage.kubernetes.get(policy)
+        except NotFound:
+            return stage.now - began
+        between()
+        stage.now += max(due_seconds, 1.0)
+    raise AssertionError("the policy is still there after an hour")
 
 
 def test_the_younger_of_two_policies_on_one_cluster_changes_nothing(stage: Stage) -> None:

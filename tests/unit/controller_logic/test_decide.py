@@ -135,6 +135,21 @@ def test_a_deleted_policy_gives_everything_back_uncapped_and_without_leaders() -
     assert world.after(1).finished_deleting
 
 
+def test_the_write_budget_holds_nothing_back_of_a_policy_that_is_deleted() -> None:
+    world = many_world(30)
+    world.run()
+    budget = {"write_budget_changes": 20, "write_budget_period_seconds": 900.0}
+    world.policy = policy(**budget)
+    raised = [replace(one, contract=per_broker(2 * MB)) for one in (world.tiers or ())[0].members]
+    world.tiers = (tier(*raised),)
+    assert world.after(60).deferred_writes == 14  # all that raises may use is spent
+    world.policy, charged = policy(deleting=True, **budget), world.memory.charged
+    decision = world.after(1)
+    assert (len(decision.writes), decision.deferred_writes) == (30, 0)
+    assert world.memory.charged == charged
+    assert world.after(1).finished_deleting
+
+
 def test_a_policy_deleted_with_keep_leaves_quotas_and_drops_its_records() -> None:
     world = fixed_world(MB)
     world.run()

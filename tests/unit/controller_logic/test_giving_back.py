@@ -1,11 +1,13 @@
 """What stood there before Tidegate comes back exactly, and not by mistake."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import pytest
 
-from controller_logic.decision import Decision
+from controller_logic.decision import Decision, Memory
+from controller_logic.model import Member
 from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
 from tests.unit.controller_logic.worlds import (
@@ -69,28 +71,92 @@ def test_what_somebody_changed_since_is_theirs_when_we_let_go() -> None:
     assert Reason.GIVEN_BACK in [note.reason for note in decision.notes]
 
 
-def test_too_many_removals_are_held_until_the_count_is_confirmed() -> None:
+def test_too_many_removals_are_held_until_exactly_these_are_confirmed() -> None:
     world = many_world()
     world.run()
     world.tiers = ()
     decision = world.after(60)
-    note = next(note for note in decision.notes if note.reason is Reason.REMOVAL_HELD)
+    (message,) = held(decision)
     assert not decision.writes
-    assert numbers(note.message) >= {10, world.policy.max_removal_percent}
-    assert (
-        "kubectl annotate bbp main -n streaming tidegate.io/confirm-removal=10" in note.message
-    )  # a command to paste
-    world.policy = replace(world.policy, confirmed_removals=9)
-    assert not world.after(1).writes
-    world.policy = replace(world.policy, confirmed_removals=10)
+    assert numbers(message) >= {10, world.policy.max_removal_percent}
+    token = asked_for(decision)
+    assert re.fullmatch("10-[0-9a-f]{8}", token)
+    for other in ("10", "9", "10-00000000", f"{token}0", token.removeprefix("10-")):
+        world.policy = replace(world.policy, confirmed_removal=other)
+        assert held(world.after(1)) == [
+            f"{message} (its value now, {other}, does not confirm this removal)"
+        ]
+    confirm(world, token)
+    decision = world.after(1)
+    assert len(decision.writes) == 10
+    assert any(token in note.message for note in decision.notes)
+
+
+def test_a_confirmation_is_for_these_members_and_no_others() -> None:
+    world = many_world()
+    world.run()
+    keep(world, *range(4))
+    token = asked_for(world.after(60))
+    keep(world, *range(6, 10))  # as many others
+    confirm(world, token)
+    decision = world.after(60)
+    assert (decision.writes, asked_for(decision) != token) == ((), True)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_confirmation_that_was_used_does_not_confirm_the_same_removal_again(
+    restarted: bool,
+) -> None:
+    world = many_world()
+    world.run()
+    world.tiers = ()
+    token = asked_for(world.after(60))
+    confirm(world, token)
     assert len(world.after(1).writes) == 10
+    world.tiers = MANY
+    assert len(world.after(60).writes) == 10
+    if restarted:
+        world.memory = Memory()
+    world.tiers = ()
+    decision = world.after(1000)
+    assert (decision.writes, asked_for(decision) != token) == ((), True)
+
+
+def test_a_confirmation_is_used_up_also_when_the_budget_let_nothing_through() -> None:
+    world = many_world()
+    world.run()
+    world.policy = replace(world.policy, write_budget_changes=5)
+    world.tiers = (replace(MANY[0], members=raised(MANY[0].members)),)
+    world.after(60)  # spends the budget
+    world.tiers = ()
+    token = asked_for(world.after(1))
+    confirm(world, token)
+    assert (world.after(1).writes, held(world.after(1))) == ((), [])
+    world.tiers = (replace(MANY[0], members=raised(MANY[0].members)),)
+    world.after(1)
+    world.tiers = ()
+    decision = world.after(1)
+    again = asked_for(decision)
+    assert (decision.writes, again != token) == ((), True)
+    confirm(world, again)
+    assert held(world.after(1)) == []
+
+
+def test_a_restarted_operator_asks_for_the_same_confirmation() -> None:
+    world = many_world()
+    world.run()
+    world.tiers = ()
+    token = asked_for(world.after(60))
+    world.memory = Memory()
+    assert asked_for(world.after(3600)) == token
 
 
 def test_a_confirmed_removal_goes_on_when_the_budget_takes_several_passes() -> None:
     world = many_world()
     world.run()
     world.tiers = ()
-    world.policy = policy(confirmed_removals=10, write_budget_changes=5)
+    confirm(world, asked_for(world.after(1)))
+    world.policy = replace(world.policy, write_budget_changes=5)
     written = [len(world.after(seconds).writes) for seconds in (60, 901, 901)]
     assert written == [4, 4, 2]
 
@@ -111,8 +177,25 @@ def keep(world: World, *indices: int) -> None:
     world.tiers = (replace(MANY[0], members=tuple(MANY[0].members[index] for index in indices)),)
 
 
+def raised(members: Iterable[Member]) -> tuple[Member, ...]:
+    return tuple(replace(one, contract=per_broker(2 * MB)) for one in members)
+
+
 def held(decision: Decision) -> list[str]:
     return [note.message for note in decision.notes if note.reason is Reason.REMOVAL_HELD]
+
+
+def asked_for(decision: Decision) -> str:
+    """The confirmation that the command in the message sets."""
+    (message,) = held(decision)
+    command = "kubectl annotate bbp main -n streaming tidegate.io/confirm-removal="
+    _, found, rest = message.partition(command)
+    assert found, message
+    return rest.partition(" --overwrite")[0]
+
+
+def confirm(world: World, confirmation: str) -> None:
+    world.policy = replace(world.policy, confirmed_removal=confirmation)
 
 
 def test_removals_bit_by_bit_are_counted_together_for_a_quarter_of_an_hour(
@@ -128,7 +211,7 @@ def test_removals_bit_by_bit_are_counted_together_for_a_quarter_of_an_hour(
     assert given_back == [2, 2, 0, 0]
     (message,) = held(decision)
     assert numbers(message) >= {4, 10, world.policy.max_removal_percent}
-    assert "confirm-removal=4" in message
+    assert asked_for(decision).startswith("4-")
     golden(message)
 
 
@@ -145,8 +228,7 @@ def test_what_is_held_is_not_freed_by_time_but_by_a_confirmation_or_a_person_who
     keep(world, *range(5))
     assert (len(world.after(60).writes), held(world.after(60))) == (1, [])
     keep(world, *range(4))
-    assert len(held(world.after(60))) == 1
-    world.policy = replace(world.policy, confirmed_removals=1)
+    confirm(world, asked_for(world.after(60)))
     assert len(world.after(60).writes) == 1
 
 
@@ -167,9 +249,8 @@ def test_what_was_confirmed_counts_no_more_and_the_share_is_of_the_rest() -> Non
     world = many_world()
     world.run()
     keep(world, *range(4))
-    world.policy = replace(world.policy, confirmed_removals=6)
+    confirm(world, asked_for(world.after(1)))
     assert len(world.after(60).writes) == 6
-    world.policy = replace(world.policy, confirmed_removals=None)
     keep(world, *range(2))
     assert len(world.after(60).writes) == 2
     keep(world, 0)

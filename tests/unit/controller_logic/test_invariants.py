@@ -212,7 +212,7 @@ def test_letting_go_of_everything_returns_to_what_stood_there(
     at_first = {entity: dict(quota.values) for entity, quota in (world.quotas or {}).items()}
     for turn in story:
         play(world, turn)
-    world.policy = replace(world.policy, deleting=True, write_budget_changes=300)
+    world.policy = replace(world.policy, deleting=True)
     for _ in range(400):
         world.now_seconds += 901
         if world.run().finished_deleting:

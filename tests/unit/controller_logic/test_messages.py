@@ -229,6 +229,22 @@ def removal_held() -> str:
     return only_note(world.after(60))
 
 
+def removal_that_another_confirmation_is_not_for(value: str) -> str:
+    world = many_world()
+    world.run()
+    world.tiers, world.policy = (), policy(confirmed_removal=value)
+    return only_note(world.after(60))
+
+
+def removal_confirmed() -> str:
+    world = many_world()
+    world.run()
+    world.tiers = ()
+    value = only_note(world.after(60)).partition("confirm-removal=")[2].partition(" ")[0]
+    world.policy = policy(confirmed_removal=value)
+    return only_note(world.after(1))
+
+
 def frozen(**changes: object) -> Example:
     def made() -> str:
         world = fixed_world(MB)
@@ -267,6 +283,13 @@ def changed_by_another_and_let_go() -> str:
 
 NOTES: dict[str, Example] = {
     "a removal that is held": removal_held,
+    "a removal that an old confirmation is not for": lambda: (
+        removal_that_another_confirmation_is_not_for("10")
+    ),
+    "a removal that a very long value does not confirm": lambda: (
+        removal_that_another_confirmation_is_not_for("confirmed by everybody " * 10)
+    ),
+    "a removal that is confirmed": removal_confirmed,
     "a policy that is deleted while paused": frozen(paused_by=("spec.suspend",)),
     "a policy that is deleted in Observe": frozen(mode=Mode.OBSERVE),
     "a budget that is spent": budget_spent,
