@@ -2,6 +2,7 @@
 
 import json
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,9 +12,9 @@ from controller_logic.reasons import Reason
 from lab.process import wait_until
 from tests.unit.control.stage import ALICE, AWAY, Stage
 from tidegate.control import controller as controller_module
-from tidegate.control.controller import RESTORE_FINALIZER, report_pending_if_slow
+from tidegate.control.controller import RESTORE_FINALIZER, report_pending_if_slow, take_over_words
 from tidegate.errors import NotFound, Unreachable
-from tidegate.kafka.quota_store import REPLACE_CLAIM
+from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim
 from tidegate.kafka.zookeeper.tree import SetData
 from tidegate.kube.api import ObjectRef
 
@@ -331,6 +332,18 @@ def test_an_owner_whose_claim_goes_during_its_pass_ends_it_without_a_write(stage
     stage.run()
     assert stage.condition(policy) == ("False", "ClaimedElsewhere")
     assert stage.produce(Entity("carol")) is None
+
+
+def test_a_take_over_reads_like_this(golden: Callable[[str], None]) -> None:
+    ours = Claim("streaming/orders", "uid-2", "tidegate-9_1_cd", 3)
+    golden(
+        "\n".join(
+            (
+                take_over_words(Claim("streaming/orders", "uid-1", "tidegate-0_1_ab", 2), ours),
+                take_over_words(Claim("streaming/orders", "uid-1"), ours),
+            )
+        )
+    )
 
 
 @pytest.mark.parametrize("replaces", [False, True])

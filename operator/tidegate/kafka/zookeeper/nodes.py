@@ -278,8 +278,8 @@ def _require_claim_of(owner: Claim, now: Claim | None) -> None:
         raise refused_to(owner, now)
     if owner.epoch and (now is None or now.epoch != owner.epoch):
         raise Conflict(
-            f"The claim of policy {owner.policy_key} on this Kafka cluster was released since this "
-            "pass began; nothing is written before the next one."
+            f"The claim of policy {owner.policy_key} on this Kafka cluster was released, or taken "
+            "anew, since this pass began; nothing is written before the next one."
         )
 
 
@@ -312,9 +312,9 @@ def claimed_elsewhere(claim: Claim, policy_uid: str) -> str:
     how = "was taken over" if policy_uid in claim.former else "is held"
     return (
         f"The claim on this Kafka cluster {how} for another policy {claim.policy_key}, with uid "
-        f"{claim.policy_uid}, {who}; this one has uid {policy_uid} and "
-        "changes nothing. Let only one of the two name this cluster; if the other is gone for "
-        f"good, replace it: kubectl annotate bbp {name} -n {namespace} "
+        f"{claim.policy_uid}, {who}; this one has uid {policy_uid} and changes nothing. Let only "
+        "one of the two name this cluster; if the other is gone for good, replace it: kubectl "
+        f"annotate bbp {name} -n {namespace} "
         f"{REPLACE_CLAIM}={claim.name_for(policy_uid)} --overwrite"
     )
 
