@@ -169,6 +169,20 @@ class Reason(StrEnum):
         "ClusterAlreadyManaged",
         "Another policy manages this Kafka cluster already.",
     )
+    CLAIMED_ELSEWHERE = (
+        "ClaimedElsewhere",
+        (
+            "Another policy of the same name, in another Kubernetes cluster or from before, has "
+            "the claim on this Kafka cluster; this one writes nothing."
+        ),
+    )
+    CLAIM_TAKEN_OVER = (
+        "ClaimTakenOver",
+        (
+            "The claim on the Kafka cluster was another policy's of the same name, which the "
+            "annotation tidegate.io/replace-claim names; now it is this one's."
+        ),
+    )
     REMOVAL_HELD = (
         "RemovalHeld",
         (
@@ -414,6 +428,7 @@ class Reason(StrEnum):
 # is what ends by itself or with another object: Contended ends after its pause and may come back.
 STALLED = frozenset(
     {
+        Reason.CLAIMED_ELSEWHERE,
         Reason.CLUSTER_ALREADY_MANAGED,
         Reason.FOREIGN_CONTENT,
         Reason.INVALID_SPEC,

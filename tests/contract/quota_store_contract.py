@@ -29,8 +29,8 @@ from controller_logic.model import (
 )
 from controller_logic.reasons import Reason
 from tests.doubles.quota_store import FaultyTree
-from tidegate.errors import OutcomeUnknown, RetryLater, Unreachable, WriteRefused
-from tidegate.kafka.quota_store import WriteOutcome
+from tidegate.errors import Conflict, OutcomeUnknown, RetryLater, Unreachable, WriteRefused
+from tidegate.kafka.quota_store import Claim, WriteOutcome
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 # --- a Kafka tree ---------------------------------------------------------------------------------
@@ -406,7 +406,7 @@ class BytesContract(StoreTests):
     def test_own_nodes_stay_out_of_kafkas_tree_and_notifications_are_never_deleted(
         self, store: ZooKeeperQuotaStore, others: OtherWriter
     ) -> None:
-        store.claim(POLICY, "uid-1")
+        store.claim(Claim(POLICY, "uid-1"))
         for at in range(3):
             self.write(store, ALICE, {PRODUCE: str(2048 + at)}, at=at)
         assert sorted(others.children("/config")) == [
@@ -558,11 +558,9 @@ class SafetyContract(StoreTests):
     def test_only_one_policy_can_claim_a_cluster_and_release_waits_for_its_ledger(
         self, store: ZooKeeperQuotaStore
     ) -> None:
-        store.claim(POLICY, "uid-1")
-        store.claim(POLICY, "uid-2")
-        assert store.facts().owner_policy_uid == "uid-2"
+        store.claim(Claim(POLICY, "uid-1"))
         with pytest.raises(WriteRefused) as refused:
-            store.claim("other/policy", "uid-3")
+            store.claim(Claim("other/policy", "uid-3"))
         assert refused.value.reason is Reason.CLUSTER_ALREADY_MANAGED
         self.write(store, ALICE, {PRODUCE: "2048"})
         store.release_claim(POLICY)
@@ -573,10 +571,110 @@ class SafetyContract(StoreTests):
         store.release_claim(POLICY)
         assert store.facts().owner_policy_key is None
 
+    def test_another_uid_of_the_same_name_is_refused_until_it_names_whom_it_replaces(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        ours = store.claim(Claim(POLICY, "uid-1", "operator-1", since_seconds=5.0))
+        held = others.get("/tidegate/claim")
+        for replaces in ("", "uid-2", "uid-1@2"):
+            with pytest.raises(WriteRefused) as refused:
+                store.claim(Claim(POLICY, "uid-2", "operator-2"), replaces)
+            assert refused.value.reason is Reason.CLAIMED_ELSEWHERE
+        assert others.get("/tidegate/claim") == held
+        assert ours == Claim(POLICY, "uid-1", "operator-1", 1, 5.0)
+
+        theirs = store.claim(Claim(POLICY, "uid-2", "operator-2", since_seconds=9.0), "uid-1")
+        assert theirs == Claim(POLICY, "uid-2", "operator-2", 2, 9.0, ("uid-1",))
+        assert store.facts().claim == theirs
+
+    def test_the_same_uid_keeps_the_claim_whatever_process_asks(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        first_claim = store.claim(Claim(POLICY, "uid-1", "operator-1", since_seconds=5.0))
+        held = others.get("/tidegate/claim")
+        assert store.claim(Claim(POLICY, "uid-1", "operator-2", since_seconds=9.0)) == first_claim
+        assert others.get("/tidegate/claim") == held
+
+    def test_an_annotation_left_behind_takes_nothing_back(self, store: ZooKeeperQuotaStore) -> None:
+        store.claim(Claim(POLICY, "uid-1"))
+        store.claim(Claim(POLICY, "uid-2"), "uid-1")
+        with pytest.raises(WriteRefused, match="uid-2@2"):
+            store.claim(Claim(POLICY, "uid-1"), "uid-2")
+        assert store.claim(Claim(POLICY, "uid-1"), "uid-2@2").epoch == 3
+        for stale in ("uid-1", "uid-1@1", "uid-1@2"):
+            with pytest.raises(WriteRefused, match="uid-1@3"):
+                store.claim(Claim(POLICY, "uid-2"), stale)
+
+    def test_the_claim_of_version_0_1_is_adopted_by_its_uid_and_by_no_other(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        old = b'{"version":1,"policy_key":"streaming/orders","policy_uid":"uid-1"}'
+        others.put("/tidegate/claim", old)
+        assert store.facts().claim == Claim(POLICY, "uid-1")
+        with pytest.raises(WriteRefused, match="operator of version 0") as refused:
+            store.claim(Claim(POLICY, "uid-2", "operator-2"))
+        assert refused.value.reason is Reason.CLAIMED_ELSEWHERE
+        assert others.get("/tidegate/claim") == old
+        adopted = Claim(POLICY, "uid-1", "operator-1", 1, 5.0)
+        assert (
+            store.claim(Claim(POLICY, "uid-1", "operator-1", since_seconds=5.0))
+            == adopted
+            == store.facts().claim
+        )
+
+    def test_a_claim_whose_answer_was_lost_is_read_back(
+        self, store: ZooKeeperQuotaStore, faults: FaultyTree
+    ) -> None:
+        faults.lose_connection_after_commit()
+        assert store.claim(Claim(POLICY, "uid-1")) == store.facts().claim
+        faults.lose_connection_before_commit()
+        assert store.claim(Claim(POLICY, "uid-2"), "uid-1").epoch == 2
+
+    def test_a_claim_is_released_by_its_own_uid_only(self, store: ZooKeeperQuotaStore) -> None:
+        store.claim(Claim(POLICY, "uid-1"))
+        store.release_claim(POLICY, "uid-2")
+        assert store.facts().owner_policy_key == POLICY
+        store.release_claim(POLICY, "uid-1")
+        assert store.facts().claim is None
+
+    def test_a_batch_under_a_claim_that_is_in_force_no_more_is_refused(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        before = store.claim(Claim(POLICY, "uid-1"))
+        store.claim(Claim(POLICY, "uid-2"), "uid-1")
+        batch = [first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})]
+        with pytest.raises(WriteRefused) as refused:
+            store.write(batch, CLUSTER, before)
+        assert refused.value.reason is Reason.CLAIMED_ELSEWHERE
+        again = store.claim(Claim(POLICY, "uid-1"), "uid-2@2")
+        with pytest.raises(Conflict):
+            store.write(batch, CLUSTER, before)
+        store.release_claim(POLICY)
+        with pytest.raises(Conflict):
+            store.write(batch, CLUSTER, again)
+        assert others.get("/config/users/alice") is None
+        assert store.write(batch, CLUSTER, Claim(POLICY, "uid-1"))[0].applied
+
+    def test_a_take_over_between_reading_and_writing_is_noticed(
+        self, faults: FaultyTree, others: OtherWriter
+    ) -> None:
+        class TakenOverBeforeCommit(FaultyTree):
+            def acls(self, paths):  # type: ignore[no-untyped-def]
+                other = ZooKeeperQuotaStore(faults.inner)
+                other.claim(Claim(POLICY, "uid-2"), "uid-1")
+                return super().acls(paths)
+
+        ours = ZooKeeperQuotaStore(faults).claim(Claim(POLICY, "uid-1"))
+        store = ZooKeeperQuotaStore(TakenOverBeforeCommit(faults.inner))
+        with pytest.raises(WriteRefused) as refused:
+            store.write([first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})], CLUSTER, ours)
+        assert refused.value.reason is Reason.CLAIMED_ELSEWHERE
+        assert others.get("/config/users/alice") is None
+
     def test_a_batch_for_a_policy_without_the_claim_is_refused(
         self, store: ZooKeeperQuotaStore, others: OtherWriter
     ) -> None:
-        store.claim("other/policy", "uid-3")
+        store.claim(Claim("other/policy", "uid-3"))
         with pytest.raises(WriteRefused) as refused:
             self.write(store, ALICE, {PRODUCE: "2048"})
         assert refused.value.reason is Reason.CLUSTER_ALREADY_MANAGED
@@ -624,7 +722,7 @@ class SafetyContract(StoreTests):
     def test_a_broken_ledger_record_is_a_problem_of_its_entity_and_keeps_the_claim(
         self, store: ZooKeeperQuotaStore, others: OtherWriter
     ) -> None:
-        store.claim(POLICY, "uid-1")
+        store.claim(Claim(POLICY, "uid-1"))
         self.write(store, ALICE, {PRODUCE: "2048"})
         others.put("/tidegate/ledger/users%2Falice", b'{"version":99}')
         quota = store.read([ALICE])[ALICE]

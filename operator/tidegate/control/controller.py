@@ -26,7 +26,7 @@ from tidegate.control.report.reporter import PassReport, ReportQueue
 from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
 from tidegate.control.runtime import Backoff, Cause, OperatorContext
 from tidegate.errors import InvalidResource, RetryLater, TidegateError
-from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
+from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim, ClusterFacts, QuotaStore
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -218,14 +218,23 @@ class Controller:
         except TidegateError as error:
             return self._pass.without_cluster(declared, error)
 
-        def prepare(seen: ObservationResult) -> None:
+        def prepare(seen: ObservationResult) -> Claim:
             cluster_answered()  # a pass that only has much to write reports it when it ends
-            ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy)
-            changed = take_ownership(
-                seen, policy, ref=ref, kubernetes=self._context.kubernetes, store=cluster.store
+            owned = take_ownership(
+                seen,
+                policy,
+                operator=self._context.settings.identity,
+                replaces=declared.replaces_claim,
+                kubernetes=self._context.kubernetes,
+                store=cluster.store,
             )
-            if changed is not None:
-                self._context.cache.put(BROKER_BANDWIDTH_POLICIES, changed)
+            if owned.changed is not None:
+                self._context.cache.put(BROKER_BANDWIDTH_POLICIES, owned.changed)
+            if owned.replaced is not None:
+                self._reports.catch_up()
+                message = take_over_words(owned.replaced, owned.claim)
+                self._context.reporter.took_claim_over(policy, message)
+            return owned.claim
 
         others = self._context.policies().values()
         return self._pass.run(
@@ -249,7 +258,8 @@ class Controller:
         self._reports.catch_up()
         try:
             if farewell.incomplete is None and self._declared is not None:
-                self._connection.cluster(self._declared.spec.kafka).store.release_claim(self._key)
+                store = self._connection.cluster(self._declared.spec.kafka).store
+                store.release_claim(self._key, self._declared.policy.uid)
             self._context.kubernetes.remove_finalizer(
                 ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy), RESTORE_FINALIZER
             )
@@ -257,7 +267,7 @@ class Controller:
             log.warning("Policy could not be let go yet", policy=self._key, error=error.message)
             return
         if farewell.incomplete is not None:
-            self._context.reporter.left_behind(policy, farewell.incomplete)
+            self._context.reporter.left_behind(policy, farewell.reason, farewell.incomplete)
         else:
             self._context.reporter.gone(policy)
 
@@ -375,6 +385,7 @@ class DeletionOutcome:
     """The policy may go. `incomplete` names what is left behind, None when nothing is."""
 
     incomplete: str | None
+    reason: Reason = Reason.RESTORE_INCOMPLETE
 
 
 class Deletion:
@@ -396,6 +407,9 @@ class Deletion:
         if result is not None and result.decision.finished_deleting and result.error is None:
             notes = [note.message for note in result.decision.notes]
             return DeletionOutcome(listed(notes) if notes else None)
+        elsewhere = [] if result is None else _claimed_elsewhere(result)
+        if elsewhere:
+            return DeletionOutcome(elsewhere[0], Reason.CLAIMED_ELSEWHERE)
         if now_seconds < self._ends_at_seconds:
             return None
         return DeletionOutcome(self._left_behind(result, policy_key=policy_key, address=address))
@@ -433,6 +447,15 @@ class Deletion:
             f"{why} The ledger still has the quotas from before: `tidegate restore --zookeeper "
             f"{address}` gives it back"
         )
+
+
+def _claimed_elsewhere(result: PassResult) -> list[str]:
+    """Why nothing is this policy's to give back: another one has the claim, and the quotas."""
+    return [
+        f"The policy is released, and every quota stays as it is: {hold.message}"
+        for hold in result.decision.holds
+        if hold.reason is Reason.CLAIMED_ELSEWHERE
+    ]
 
 
 def _ours(result: PassResult, policy_key: str) -> list[StoredQuota] | None:
@@ -499,19 +522,37 @@ def has_finalizer(raw: JsonObject) -> bool:
     return RESTORE_FINALIZER in (raw["metadata"].get("finalizers") or ())
 
 
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The claim that the writes of a pass are sent under; epoch 0 = none was taken for them.
+
+    `changed` is the policy if it got its finalizer now, `replaced` the claim that was taken over.
+    """
+
+    claim: Claim
+    changed: JsonObject | None = None
+    replaced: Claim | None = None
+
+
 def take_ownership(
     seen: ObservationResult,
     raw: JsonObject,
     *,
-    ref: ObjectRef,
+    operator: str,
+    replaces: str,
     kubernetes: Kubernetes,
     store: QuotaStore,
-) -> JsonObject | None:
-    """Put the finalizer on and claim the cluster where missing. Returns the object if changed.
+) -> Ownership:
+    """Put the finalizer on and claim the cluster for this `operator` where missing.
 
     Raises RetryLater when the object is being deleted, WriteRefused when another policy was faster.
     """
     policy, facts = seen.observation.policy, seen.facts
+    found = None if facts is None else facts.claim
+    ours = found if found is not None and found.is_of(policy.key, policy.uid) else None
+    wanted = Claim(
+        policy.key, policy.uid, operator, since_seconds=float(int(seen.observation.now_seconds))
+    )
     if (
         facts is None
         or seen.observation.missing
@@ -519,17 +560,28 @@ def take_ownership(
         or policy.paused
         or policy.deleting
     ):
-        return None
+        return Ownership(ours or wanted)
     changed: JsonObject | None = None
     if not has_finalizer(raw):
+        ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw)
         changed = kubernetes.add_finalizer(ref, RESTORE_FINALIZER)
         if changed["metadata"].get("deletionTimestamp"):
             raise RetryLater(
                 Reason.CONFLICT, f"{ref} is being deleted; nothing is written for it any more"
             )
-    if (facts.owner_policy_key, facts.owner_policy_uid) != (policy.key, policy.uid):
-        store.claim(policy.key, policy.uid)
-    return changed
+    if ours is not None and ours.epoch:
+        return Ownership(ours, changed)
+    return Ownership(store.claim(wanted, replaces), changed, None if ours is not None else found)
+
+
+def take_over_words(replaced: Claim, claim: Claim) -> str:
+    """The message of a policy whose claim was another's before."""
+    by = f" (operator {replaced.holder})" if replaced.holder else ""
+    return (
+        f"The claim on the Kafka cluster was that of policy {replaced.policy_key} with uid "
+        f"{replaced.policy_uid}{by}, which the annotation {REPLACE_CLAIM} names; now it is this "
+        f"one's (epoch {claim.epoch}). The annotation has done its work and may go"
+    )
 
 
 # The older of two policies has the right to a Kafka cluster. The claim in ZooKeeper decides in the

@@ -32,6 +32,7 @@ from controller_logic.model import (
 )
 from controller_logic.quotas.plan import CONFIRM_REMOVAL
 from tidegate.errors import InvalidResource
+from tidegate.kafka.quota_store import REPLACE_CLAIM
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.kinds import parse_override, parse_policy, parse_tier
 from tidegate.resources.policy import BrokerLimits as DeclaredLimits
@@ -311,6 +312,7 @@ class Declared:
     broken: tuple[BrokenTier, ...] = ()
     overrides: tuple[Override, ...] | None = ()
     broken_overrides: tuple[BrokenOverride, ...] = ()
+    replaces_claim: str = ""  # the claim that the policy's annotation names: see Claim.name_for
 
     @property
     def entities(self) -> frozenset[Entity]:
@@ -369,6 +371,7 @@ def declare(
         tuple(tier for tier in read or () if isinstance(tier, BrokenTier)),
         valid,
         broken_overrides,
+        str((policy["metadata"].get("annotations") or {}).get(REPLACE_CLAIM, "")).strip(),
     )
 
 

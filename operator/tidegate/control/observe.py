@@ -22,8 +22,9 @@ from controller_logic.model import (
 from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared
 from tidegate.errors import TidegateError
-from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
+from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
 from tidegate.kafka.zookeeper.nodes import (
+    claimed_elsewhere,
     migration_running,
     no_controller,
     two_policies_advice,
@@ -39,12 +40,25 @@ _NOTHING_CHANGES = "every quota stays as it is"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The cluster as the policy declares it. `cluster_id` None = the policy does not pin one."""
+    """The cluster as the policy declares it. `cluster_id` None = the policy does not pin one.
+
+    `policy_uid` "" = a policy in a file, which has none.
+    """
 
     policy_key: str
     address: str
     bootstrap_servers: str
     cluster_id: str | None
+    policy_uid: str = ""
+    replaces_claim: str = ""
+
+    def is_claimed_elsewhere(self, claim: Claim) -> bool:
+        """Whether another policy of the same name has the claim, and is not to be replaced."""
+        return (
+            claim.policy_key == self.policy_key
+            and self.policy_uid not in ("", claim.policy_uid)
+            and not claim.may_be_replaced(self.policy_uid, self.replaces_claim)
+        )
 
 
 def brokers_objection(
@@ -93,6 +107,8 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
             f"policy changes nothing. "
             f"{two_policies_advice(facts.owner_policy_key)}",
         )
+    if facts.claim is not None and expected.is_claimed_elsewhere(facts.claim):
+        yield Reason.CLAIMED_ELSEWHERE, claimed_elsewhere(facts.claim, expected.policy_uid)
     if facts.controller_version is None:
         yield (
             Reason.CONTROLLER_ABSENT,
@@ -190,7 +206,9 @@ def _they_set(brokers: list[str]) -> str:
 
 
 # with these the quotas behind the address are none of our business, so they are not even read
-_NOT_OUR_CLUSTER = frozenset({Reason.WRONG_CLUSTER, Reason.CLUSTER_ALREADY_MANAGED})
+_NOT_OUR_CLUSTER = frozenset(
+    {Reason.WRONG_CLUSTER, Reason.CLUSTER_ALREADY_MANAGED, Reason.CLAIMED_ELSEWHERE}
+)
 
 Missing = list[tuple[Reason, str]]
 # a sentence that names the policy with the better right, or None
@@ -334,9 +352,15 @@ def _is_ours(missing: Missing) -> bool:
 
 
 def _expected(declared: Declared, cluster: KafkaCluster) -> Expected:
-    kafka = declared.spec.kafka
+    kafka, policy = declared.spec.kafka, declared.policy
     return Expected(
-        declared.policy.key, cluster.address, str(kafka.bootstrap_servers), kafka.cluster_id
+        policy.key,
+        cluster.address,
+        str(kafka.bootstrap_servers),
+        kafka.cluster_id,
+        policy.uid,
+        # what a policy that goes has not taken over is not its to give back
+        "" if policy.deleting else declared.replaces_claim,
     )
 
 

@@ -14,7 +14,7 @@ from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, Rival
 from tidegate.errors import RetryLater, TidegateError
-from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, QuotaStore, WriteOutcome
+from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, Claim, QuotaStore, WriteOutcome
 
 # --- sending writes -------------------------------------------------------------------------------
 #
@@ -50,8 +50,11 @@ def apply_writes(
     *,
     cluster_id: str,
     may_write: Callable[[], bool],
+    owner: Claim | None = None,
 ) -> Applied:
     """Send the writes in order, at most 200 entities a transaction, while `may_write` (the Lease).
+
+    `owner` is the claim that they are sent under: see QuotaStore.write.
 
     Never raises a TidegateError: the first one ends the sending and is handed back with what was
     done until then.
@@ -63,6 +66,7 @@ def apply_writes(
             store,
             cluster_id=cluster_id,
             may_write=may_write,
+            owner=owner,
             tally=tally,
         )
         if error is not None:
@@ -76,6 +80,7 @@ def _send(
     *,
     cluster_id: str,
     may_write: Callable[[], bool],
+    owner: Claim | None,
     tally: _Tally,
 ) -> TidegateError | None:
     if not may_write():
@@ -87,7 +92,7 @@ def _send(
             ),
         )
     try:
-        outcomes = store.write(batch, cluster_id)
+        outcomes = store.write(batch, cluster_id, owner)
     except TidegateError as error:
         return error
     tally.batches += 1
@@ -143,10 +148,14 @@ class ControlPass:
         *,
         readings: Readings | None = None,
         usage: Usage | None = None,
-        prepare: Callable[[ObservationResult], None] = lambda _: None,
+        prepare: Callable[[ObservationResult], Claim | None] = lambda _: None,
         rival: Rival = lambda _: None,
     ) -> PassResult:
-        """One pass. `prepare` is called before the first write; its TidegateError refuses it."""
+        """One pass.
+
+        `prepare` is called before the first write and returns the claim that all are sent under;
+        its TidegateError refuses them.
+        """
         seen = self.observer.observe(
             declared,
             cluster,
@@ -157,10 +166,10 @@ class ControlPass:
         )
         decision = self._decide(seen)
         try:
-            prepare(seen)
+            owner = prepare(seen)
         except TidegateError as error:
             return PassResult(seen, decision, error=error)
-        return self._write_until_settled(cluster, seen, decision)
+        return self._write_until_settled(cluster, seen, decision, owner)
 
     def without_cluster(self, declared: Declared, error: TidegateError) -> PassResult:
         """The pass when the cluster cannot even be connected to: everything is held."""
@@ -168,7 +177,11 @@ class ControlPass:
         return PassResult(seen, self._decide(seen), error=error)
 
     def _write_until_settled(
-        self, cluster: KafkaCluster, seen: ObservationResult, decision: Decision
+        self,
+        cluster: KafkaCluster,
+        seen: ObservationResult,
+        decision: Decision,
+        owner: Claim | None,
     ) -> PassResult:
         rounds: list[Applied] = []
         decided: list[Decision] = []
@@ -178,6 +191,7 @@ class ControlPass:
                 cluster.store,
                 cluster_id=seen.facts.cluster_id,
                 may_write=self.may_write,
+                owner=owner,
             )
             rounds.append(done)
             decided.append(decision)

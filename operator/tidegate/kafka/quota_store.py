@@ -11,7 +11,42 @@ from typing import Protocol
 from controller_logic.model import Entity, QuotaWrite, StoredQuota
 from controller_logic.reasons import Reason
 
+REPLACE_CLAIM = "tidegate.io/replace-claim"  # the annotation that names the claim to be replaced
 MAX_WRITES_PER_BATCH = 200  # three operations each stay far below ZooKeeper's 1 MiB request
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The one policy that writes this cluster's quotas, whatever Kubernetes cluster it is in.
+
+    A policy has another uid in every Kubernetes cluster, and after it was made anew. `holder` is
+    the operator process that claimed, at `since_seconds`. `epoch` counts the owners: a take-over is
+    one more; 0 = version 0.1 wrote the claim, which kept neither of the three. `former` are the
+    uids that it was taken from, the last one last.
+    """
+
+    policy_key: str
+    policy_uid: str
+    holder: str = ""
+    epoch: int = 0
+    since_seconds: float = 0.0
+    former: tuple[str, ...] = ()
+
+    def is_of(self, policy_key: str, policy_uid: str) -> bool:
+        """Whether this policy has the claim."""
+        return (self.policy_key, self.policy_uid) == (policy_key, policy_uid)
+
+    def may_be_replaced(self, policy_uid: str, replaces: str) -> bool:
+        """Whether `replaces`, from the annotation of the policy of this uid, names this claim."""
+        return replaces in (self.name_for(policy_uid), f"{self.policy_uid}@{self.epoch}")
+
+    def name_for(self, policy_uid: str) -> str:
+        """What the policy of this uid has to name to replace this claim.
+
+        One that the claim was taken from names the epoch, too. Annotations stay, and two that name
+        each other by the uid alone would take the claim from each other for ever.
+        """
+        return f"{self.policy_uid}@{self.epoch}" if policy_uid in self.former else self.policy_uid
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +60,13 @@ class ClusterFacts:
     cluster_id: str
     controller_version: int | None
     migration_running: bool
-    owner_policy_key: str | None
-    owner_policy_uid: str | None
+    claim: Claim | None
     migration_prepared: bool = False
+
+    @property
+    def owner_policy_key(self) -> str | None:
+        """The policy that claims the cluster, if any."""
+        return self.claim.policy_key if self.claim else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +96,20 @@ class QuotaStore(Protocol):
         """Cluster id, controller and claim, read now."""
         ...
 
-    def claim(self, policy_key: str, policy_uid: str) -> None:
-        """Record that this policy owns the cluster's ledger.
+    def claim(self, wanted: Claim, replaces: str = "") -> Claim:
+        """Record that the policy of `wanted` owns the cluster's ledger; returns the claim in force.
 
-        Raises WriteRefused if another policy has claimed the cluster.
+        Its key, uid, holder and time count. A claim that it has already stays as it is; version
+        0.1's becomes one of today. Another uid's is taken over only when `replaces` names it (see
+        `Claim.name_for`). Raises WriteRefused if another policy has the claim.
         """
         ...
 
-    def release_claim(self, policy_key: str) -> None:
-        """Remove our claim, if it is ours and no ledger record of ours is left."""
+    def release_claim(self, policy_key: str, policy_uid: str | None = None) -> None:
+        """Remove our claim, if it is ours and no ledger record of ours is left.
+
+        `policy_uid` None = whatever uid has it, for a person who gives everything back.
+        """
         ...
 
     def ledger_entities(self) -> frozenset[Entity]:
@@ -101,7 +145,7 @@ class QuotaStore(Protocol):
         ...
 
     def write(
-        self, writes: Sequence[QuotaWrite], expected_cluster_id: str
+        self, writes: Sequence[QuotaWrite], expected_cluster_id: str, owner: Claim | None = None
     ) -> tuple[WriteOutcome, ...]:
         """Send one batch and return the result of each write, in order.
 
@@ -109,8 +153,11 @@ class QuotaStore(Protocol):
 
         Quota, ledger and notification of one entity are changed together or not at all. A write
         whose `seen` versions no longer hold comes back as not applied (CONFLICT) and does not stop
-        the others of the batch. The cluster id, the absence of a migration and the controller's
-        version are checked in the same transaction. After a lost connection the entities are read
+        the others of the batch. The cluster id, the absence of a migration, the controller's
+        version and the claim are checked in the same transaction: it has to be of the policies of
+        the batch, and of the uid and epoch of `owner`, the claim under which the batch was decided
+        (epoch 0 = there may be none; None = a person's command, for whichever uid). After a lost
+        connection the entities are read
         back: a write that is found to have happened counts as applied and its notification is sent
         once more. Raises OutcomeUnknown only when even the reading back failed, and ValueError for
         a batch that breaks the rules above, or with a write of kind Record that would change its

@@ -21,6 +21,7 @@ from tests.goldens.golden import numbers
 from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
+from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
@@ -96,7 +97,7 @@ class Installation:
             EvenLeaders(),
         )
         try:
-            cluster.store.claim(declared.policy.key, "uid")
+            cluster.store.claim(Claim(declared.policy.key, "uid"))
             facts = cluster.store.facts()
             observation = (
                 Observer().observe(declared, cluster, now_seconds=1_700_000_000.0).observation

@@ -30,6 +30,7 @@ from tests.contract.quota_store_contract import (
 )
 from tests.doubles.quota_store import FaultyTree
 from tidegate.errors import Unauthorized, Unreachable
+from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
@@ -180,7 +181,7 @@ def test_new_nodes_are_as_closed_as_their_parents_and_strangers_are_refused() ->
         client.set_acls("/config/changes", readable)
         store = ZooKeeperQuotaStore(ZooKeeperSession(_as(server, kafka_login)))
         seen = store.read([ALICE_APP])[ALICE_APP]
-        store.claim("streaming/orders", "uid-1")
+        store.claim(Claim("streaming/orders", "uid-1"))
         store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
         (notification,) = client.get_children("/config/changes")
         for path in (

@@ -23,7 +23,16 @@ from tests.integration.conftest import SASL_USERS
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ResourceKind
 
 TIERS, MEMBERS_PER_TIER = 5, 10
-_TIMES = frozenset({"lastTransitionTime", "since", "written_at_seconds", "policy_uid"})
+_TIMES = frozenset(
+    {
+        "lastTransitionTime",
+        "since",
+        "since_seconds",
+        "written_at_seconds",
+        "policy_uid",
+        "holder",
+    }
+)
 _LEASES = ("coordination.k8s.io", "v1")
 
 

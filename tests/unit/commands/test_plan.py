@@ -55,6 +55,7 @@ from tidegate.commands.plan import (
     summary_line,
 )
 from tidegate.errors import Unauthorized, Unreachable
+from tidegate.kafka.quota_store import Claim
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject
 from tidegate.kube.rollup_jobs import record_result
 
@@ -218,7 +219,7 @@ def test_an_unreachable_zookeeper_is_a_hold_and_an_error(
 def test_the_cluster_of_another_policy_is_not_planned_for(
     world: Any, policy: Any, tier: Any, golden: Callable[[str], None]
 ) -> None:
-    world.store.claim("other/policy", "uid")
+    world.store.claim(Claim("other/policy", "uid"))
     answer = world.plan(policy, tier)
     assert answer.code == 1
     warning = line_with(answer.out, "warning: ", "other/policy")

@@ -18,6 +18,7 @@ from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
 from tidegate.errors import Unreachable
+from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.zookeeper.tree import Create
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
@@ -28,7 +29,7 @@ SCRAM = b'{"version":1,"config":{"SCRAM-SHA-256":"salt=abc,stored_key=d,server_k
 
 def operate(world: Any, policy: Any, tier: Any) -> None:
     """Let the operator run until nothing is left to step, then go home without giving back."""
-    world.store.claim("streaming/orders", "")
+    world.store.claim(Claim("streaming/orders", ""))
     declared = declare(policy, [tier])
     while True:
         cluster = KafkaCluster("zk-1:2181/kafka", world.store, world.topology())

@@ -80,6 +80,7 @@ class Stage:
     may_write: bool = True
     report_beside: bool = False
     readings: Readings | None = None
+    identity: str = "operator"
 
     def __post_init__(self) -> None:
         self.restart()
@@ -94,7 +95,7 @@ class Stage:
             writer, recorder, cache=self.cache, telemetry=self.telemetry
         )
         self.world = OperatorContext(
-            Settings(), clock, self.kubernetes, self.cache, Reporter(publisher), self.telemetry,
+            Settings(identity=self.identity), clock, self.kubernetes, self.cache, Reporter(publisher), self.telemetry,
             VitalSigns(clock.monotonic, 120.0), lambda *_, **__: KafkaCluster("zk:2181", self.store, self.leaders),
             self.report_beside,
         )  # fmt: skip

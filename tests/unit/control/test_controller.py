@@ -1,5 +1,6 @@
 """One policy from resources to znodes and status, level-triggered, on in-memory doubles."""
 
+import json
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,8 +13,10 @@ from lab.process import wait_until
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, AWAY, Stage
 from tidegate.control import controller as controller_module
-from tidegate.control.controller import RESTORE_FINALIZER, report_pending_if_slow
+from tidegate.control.controller import RESTORE_FINALIZER, report_pending_if_slow, take_over_words
 from tidegate.errors import NotFound, Unreachable
+from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim
+from tidegate.kafka.zookeeper.tree import SetData
 from tidegate.kube.api import ObjectRef
 
 BOB, CLUSTER = Entity(user="bob"), "memory-cluster"
@@ -309,6 +312,157 @@ def test_the_younger_of_two_policies_on_one_cluster_changes_nothing(stage: Stage
         stage.run(name)
     assert stage.condition(older) == ("True", "InSync")
     assert stage.condition(younger) == ("False", "ClusterAlreadyManaged")
+
+
+# --- two Kubernetes clusters, a policy of the same name in both, one Kafka ------------------------
+
+
+def _twin(stage: Stage, **policy: Any) -> tuple[Stage, ObjectRef]:
+    """An operator in another Kubernetes cluster, whose tier names one user more."""
+    twin = Stage(store=stage.store, identity="operator-2")
+    ref = twin.policy(**policy)
+    twin.tier()
+    twin.tier("silver", user="bob", rate="5M")
+    return twin, ref
+
+
+def _events(stage: Stage, ref: ObjectRef) -> list[str]:
+    return [event.reason for event in stage.kubernetes.events if event.regarding == ref]
+
+
+def _replaces(stage: Stage, ref: ObjectRef, named: str) -> None:
+    stage.kubernetes.edit(
+        ref, lambda raw: raw["metadata"].update(annotations={REPLACE_CLAIM: named})
+    )
+
+
+def test_a_policy_of_the_same_name_elsewhere_writes_nothing_and_says_who_has_the_claim(
+    stage: Stage,
+) -> None:
+    policy, _ = stage.policy(), stage.tier()
+    stage.run()
+    before = (stage.store.transactions, stage.store.facts())
+    twin, theirs = _twin(stage, removal={"maxPercent": 100})
+    for _ in range(10):
+        for operator in (twin, stage):
+            operator.now += 15
+            operator.run()
+    assert (stage.store.transactions, stage.store.facts()) == before
+    assert stage.condition(policy) == ("True", "InSync")
+    assert twin.condition(theirs) == ("False", "ClaimedElsewhere")
+    assert twin.condition(theirs, "Stalled") == ("True", "ClaimedElsewhere")
+    assert _events(twin, theirs).count("ClaimedElsewhere") == 1
+    for word in ("streaming/orders", policy.uid, "operator operator since 1970-01-12T13:46:40Z"):
+        assert word in twin.message(theirs)
+    assert "finalizers" not in twin.kubernetes.get(theirs)["metadata"]
+
+
+def test_a_take_over_is_an_event_on_both_sides_and_the_old_owner_writes_no_more(
+    stage: Stage,
+) -> None:
+    policy, _ = stage.policy(), stage.tier()
+    stage.run()
+    twin, theirs = _twin(stage)
+    _replaces(twin, theirs, policy.uid)
+    twin.run()
+    assert twin.condition(theirs) == ("True", "InSync")
+    assert _events(twin, theirs).count("ClaimTakenOver") == 1
+    claim = stage.store.facts().claim
+    assert (claim.policy_uid, claim.holder, claim.epoch) == (theirs.uid, "operator-2", 2)
+    assert twin.produce(Entity("bob")) == "5000000"
+
+    _replaces(stage, policy, theirs.uid)  # as Git may still have it from an earlier take-over
+    before = stage.store.transactions
+    for _ in range(10):
+        for operator in (twin, stage):
+            operator.now += 15
+            operator.run()
+    assert stage.store.transactions == before
+    assert stage.condition(policy) == ("False", "ClaimedElsewhere")
+    assert _events(stage, policy).count("ClaimedElsewhere") == 1
+    assert f"{REPLACE_CLAIM}={theirs.uid}@2 " in stage.message(policy)
+
+
+def test_an_owner_whose_claim_goes_during_its_pass_ends_it_without_a_write(stage: Stage) -> None:
+    policy, _ = stage.policy(), stage.tier()
+    stage.run()
+    stage.tier("silver", user="carol", rate="5M")
+    twin, theirs = _twin(stage)
+    _replaces(twin, theirs, policy.uid)
+    read = stage.leaders.read
+
+    def taken_over_meanwhile(patterns: Any) -> Any:
+        stage.leaders.read = read  # type: ignore[method-assign]
+        twin.run()
+        return read(patterns)
+
+    stage.leaders.read = taken_over_meanwhile  # type: ignore[method-assign]
+    stage.run()
+    assert stage.condition(policy) == ("False", "ClaimedElsewhere")
+    assert stage.produce(Entity("carol")) is None
+
+
+def test_a_take_over_reads_like_this(golden: Callable[[str], None]) -> None:
+    ours = Claim("streaming/orders", "uid-2", "tidegate-9_1_cd", 3)
+    golden(
+        "\n".join(
+            (
+                take_over_words(Claim("streaming/orders", "uid-1", "tidegate-0_1_ab", 2), ours),
+                take_over_words(Claim("streaming/orders", "uid-1"), ours),
+            )
+        )
+    )
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+def test_deleting_a_policy_whose_claim_is_elsewhere_gives_nothing_back(
+    stage: Stage, replaces: bool
+) -> None:
+    policy, _ = stage.policy(), stage.tier()
+    stage.run()
+    twin, theirs = _twin(stage)
+    _replaces(twin, theirs, policy.uid)
+    twin.run()
+    claim = stage.store.facts().claim
+    if replaces:
+        _replaces(stage, policy, f"{theirs.uid}@2")
+    stage.kubernetes.delete(policy)
+    stage.run()
+    with pytest.raises(NotFound):
+        stage.kubernetes.get(policy)
+    assert (stage.produce(), stage.store.facts().claim) == ("10000000", claim)
+    assert stage.event_reasons()[-1] == "ClaimedElsewhere"
+
+
+def test_a_claim_that_was_released_needs_no_annotation(stage: Stage) -> None:
+    policy, _ = stage.policy(), stage.tier()
+    stage.run()
+    stage.kubernetes.delete(policy)
+    stage.run()
+    twin, theirs = _twin(stage)
+    twin.run()
+    assert twin.condition(theirs) == ("True", "InSync")
+    assert "ClaimTakenOver" not in twin.event_reasons()
+
+
+def test_a_restarted_operator_keeps_its_claim_and_adopts_that_of_version_0_1(stage: Stage) -> None:
+    policy, _ = stage.policy(), stage.tier()
+    stage.run()
+    version_0_1 = {"version": 1, "policy_key": "streaming/orders", "policy_uid": policy.uid}
+    (node,) = stage.store.tree.read(["/tidegate/claim"])
+    content = json.dumps(version_0_1).encode()
+    stage.store.tree.commit([SetData("/tidegate/claim", content, node.version)])
+    events = stage.event_reasons()
+    stage.identity = "after"
+    stage.restart()
+    stage.run()
+    claim = stage.store.facts().claim
+    assert (claim.policy_uid, claim.holder, claim.epoch) == (policy.uid, "after", 1)
+    stage.identity = "later"
+    stage.restart()
+    stage.run()
+    assert stage.store.facts().claim == claim
+    assert stage.event_reasons() == events
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,12 @@ from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionL
 from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey
 from controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, Unauthorized, Unreachable
+from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection
 from tidegate.kafka.zookeeper import session
 from tidegate.kafka.zookeeper.nodes import (
-    Claim,
     claim_to_bytes,
+    claimed_elsewhere,
     ledger_path,
     parse_claim,
     parse_record,
@@ -34,6 +35,7 @@ ENTRY = LedgerEntry(
     "500", "2048", None, 1795265242.25, Reason.LEADERS_MOVED, "perPartition 10 MB/s, Größe ≤ 3"
 )
 RECORD = LedgerRecord(ALICE, "streaming/orders", "uid-1", {QuotaKey.PRODUCER_BYTE_RATE: ENTRY})
+CLAIM = Claim("streaming/orders", "u", "tidegate-0_1_ab", 3, 1795265242.0, ("s", "t"))
 
 
 def test_a_record_reads_back_exactly() -> None:
@@ -50,7 +52,44 @@ def test_a_throttle_reads_back_with_its_contract_and_a_contract_has_no_word_of_i
 
 
 def test_a_claim_reads_back_exactly() -> None:
-    assert parse_claim(claim_to_bytes(Claim("a/b", "u"))) == Claim("a/b", "u")
+    assert parse_claim(claim_to_bytes(CLAIM)) == CLAIM
+
+
+def test_a_claim_of_version_0_1_has_no_epoch_holder_or_time() -> None:
+    data = b'{"version":1,"policy_key":"a/b","policy_uid":"u"}'
+    assert parse_claim(data) == Claim("a/b", "u", holder="", epoch=0, since_seconds=0.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"version": 3},
+        {"version": 1},
+        {"policy_uid": None},
+        {"holder": None},
+        {"since_seconds": "now"},
+        {"former": "t"},
+        {"former": [1]},
+        {"more": 1},
+    ]
+    + [{"epoch": epoch} for epoch in (0, -1, True, 1.5, "2", None)],
+)
+def test_a_claim_of_another_shape_is_refused(change: dict[str, object]) -> None:
+    content = {**json.loads(claim_to_bytes(CLAIM)), **change}
+    with pytest.raises(ForeignContent, match="nothing is written"):
+        parse_claim(json.dumps(content).encode())
+
+
+def test_a_claim_that_is_held_elsewhere_reads_like_this(golden: Callable[[str], None]) -> None:
+    golden(
+        "\n".join(
+            (
+                claimed_elsewhere(CLAIM, "other"),
+                claimed_elsewhere(CLAIM, "t"),
+                claimed_elsewhere(Claim("streaming/orders", "u"), "other"),
+            )
+        )
+    )
 
 
 @pytest.mark.parametrize(

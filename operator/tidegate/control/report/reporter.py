@@ -259,9 +259,13 @@ class Reporter:
         else:
             self._publisher.publish([_of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, text))])
 
-    def left_behind(self, policy: JsonObject, message: str) -> None:
+    def took_claim_over(self, policy: JsonObject, message: str) -> None:
+        """Report that the claim was another policy's. That one sees it in its next pass."""
+        self._send(policy, EventDraft(WARNING, Reason.CLAIM_TAKEN_OVER, message))
+
+    def left_behind(self, policy: JsonObject, reason: Reason, message: str) -> None:
         """Report that a policy is released although quotas of it stay in Kafka."""
-        self._send(policy, EventDraft(WARNING, Reason.RESTORE_INCOMPLETE, message))
+        self._send(policy, EventDraft(WARNING, reason, message))
 
     def gone(self, policy: JsonObject) -> None:
         """Report that everything was given back."""

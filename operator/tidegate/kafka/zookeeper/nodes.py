@@ -6,12 +6,13 @@ affected.
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 
 from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
 from controller_logic.reasons import Reason
-from tidegate.errors import ForeignContent, RetryLater, WriteRefused
+from tidegate.errors import Conflict, ForeignContent, RetryLater, WriteRefused
 from tidegate.kafka.quota_node import (
     EMPTY,
     QuotaContent,
@@ -20,7 +21,7 @@ from tidegate.kafka.quota_node import (
     ledger_node,
     parse_quota,
 )
-from tidegate.kafka.quota_store import ClusterFacts
+from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim, ClusterFacts
 from tidegate.kafka.zookeeper.tree import Check, Znode, ZnodeTree
 
 # Our own znodes: a ledger record for each entity, and the claim of the policy in charge.
@@ -33,15 +34,8 @@ ROOT = "/tidegate"
 LEDGER_ROOT = f"{ROOT}/ledger"
 CLAIM_PATH = f"{ROOT}/claim"
 _FORMAT = 1
+_CLAIM_FORMAT = 2  # 1 is version 0.1's, with the key and the uid only
 _REASONS = {reason.value: reason for reason in Reason}
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The policy whose ledger this cluster carries."""
-
-    policy_key: str
-    policy_uid: str
 
 
 def ledger_path(entity: Entity) -> str:
@@ -90,16 +84,26 @@ def parse_record(entity: Entity, data: bytes | None) -> LedgerRecord:
 
 def claim_to_bytes(claim: Claim) -> bytes:
     """The claim as compact JSON."""
-    return _compact(
-        {"version": _FORMAT, "policy_key": claim.policy_key, "policy_uid": claim.policy_uid}
-    )
+    return _compact({"version": _CLAIM_FORMAT, **asdict(claim)})
 
 
 def parse_claim(data: bytes | None) -> Claim:
     """Read the claim. Raises ForeignContent when it is not one of ours in a format we know."""
     try:
-        root = _root(data, {"version", "policy_key", "policy_uid"})
-        return Claim(_text(root["policy_key"]), _text(root["policy_uid"]))
+        root = _mapping(json.loads((data or b"").decode("utf-8")))
+        if root.get("version") == _FORMAT:
+            _require_fields(root, {"version", "policy_key", "policy_uid"})
+            return Claim(_text(root["policy_key"]), _text(root["policy_uid"]))
+        _require_format(root, _CLAIM_FORMAT)
+        _require_fields(root, {"version", *(field.name for field in fields(Claim))})
+        return Claim(
+            _text(root["policy_key"]),
+            _text(root["policy_uid"]),
+            _text(root["holder"]),
+            _count(root["epoch"]),
+            _seconds(root["since_seconds"]),
+            tuple(map(_text, _list(root["former"]))),
+        )
     except (ValueError, RecursionError) as error:
         raise ForeignContent(
             f"{CLAIM_PATH} in ZooKeeper cannot be read ({json_problem(error)}), so it is not known "
@@ -112,13 +116,21 @@ def _compact(content: Mapping[str, object]) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
 
 
-def _root(data: bytes | None, fields: set[str]) -> Mapping[str, object]:
+def _root(data: bytes | None, names: set[str]) -> Mapping[str, object]:
     root = _mapping(json.loads((data or b"").decode("utf-8")))
-    if root.get("version") != _FORMAT:
-        raise ValueError(f"its format is {root.get('version')!r}, only {_FORMAT} is known")
-    if set(root) != fields:
-        raise ValueError(f"its fields are {sorted(root)}")
+    _require_format(root, _FORMAT)
+    _require_fields(root, names)
     return root
+
+
+def _require_format(root: Mapping[str, object], known: int) -> None:
+    if root.get("version") != known:
+        raise ValueError(f"its format is {root.get('version')!r}, only {known} is known")
+
+
+def _require_fields(root: Mapping[str, object], names: set[str]) -> None:
+    if set(root) != names:
+        raise ValueError(f"its fields are {sorted(root)}")
 
 
 def _parse_entry(content: object) -> LedgerEntry:
@@ -166,6 +178,18 @@ def _optional_text(content: object) -> str | None:
     return None if content is None else _text(content)
 
 
+def _list(content: object) -> list[object]:
+    if not isinstance(content, list):
+        raise ValueError("a list was expected")
+    return content
+
+
+def _count(content: object) -> int:
+    if isinstance(content, bool) or not isinstance(content, int) or content < 1:
+        raise ValueError(f"a count was expected, not {content!r}")
+    return content
+
+
 def _contract(content: object) -> int:
     if isinstance(content, bool) or not isinstance(content, int) or content <= 0:
         raise ValueError(f"a contract in bytes per second was expected, not {content!r}")
@@ -211,15 +235,17 @@ class ClusterNodes:
             cluster_id=self.cluster_id,
             controller_version=versions.get(CONTROLLER_PATH),
             migration_running=self.migration_running,
-            owner_policy_key=self.claim.policy_key if self.claim else None,
-            owner_policy_uid=self.claim.policy_uid if self.claim else None,
+            claim=self.claim,
             migration_prepared=self.migration_prepared,
         )
 
-    def require_writable(self, expected_cluster_id: str, policy_keys: Iterable[str]) -> None:
+    def require_writable(
+        self, expected_cluster_id: str, policy_keys: Iterable[str], owner: Claim | None
+    ) -> None:
         """Raise unless this is the right cluster, on ZooKeeper, with a controller.
 
-        If the cluster is claimed, only the policy of the claim may be in `policy_keys`.
+        If the cluster is claimed, only the policy of the claim may be in `policy_keys`, and be the
+        `owner`: see QuotaStore.write.
         """
         if self.cluster_id != expected_cluster_id:
             raise WriteRefused(
@@ -239,14 +265,29 @@ class ClusterNodes:
                 Reason.CONTROLLER_ABSENT,
                 f"{no_controller(self.address)}. Nothing is written; the next pass tries again.",
             )
-        self._require_own_claim(policy_keys)
+        if self.claim is not None:
+            others = sorted(set(policy_keys) - {self.claim.policy_key})
+            if others:
+                raise already_managed(self.claim, others[0])
+        if owner is not None:
+            _require_claim_of(owner, self.claim)
 
-    def _require_own_claim(self, policy_keys: Iterable[str]) -> None:
-        if self.claim is None:
-            return
-        others = sorted(set(policy_keys) - {self.claim.policy_key})
-        if others:
-            raise already_managed(self.claim, others[0])
+
+def _require_claim_of(owner: Claim, now: Claim | None) -> None:
+    if now is not None and not now.is_of(owner.policy_key, owner.policy_uid):
+        raise refused_to(owner, now)
+    if owner.epoch and (now is None or now.epoch != owner.epoch):
+        raise Conflict(
+            f"The claim of policy {owner.policy_key} on this Kafka cluster was released, or taken "
+            "anew, since this pass began; nothing is written before the next one."
+        )
+
+
+def refused_to(policy: Claim, claim: Claim) -> WriteRefused:
+    """The refusal for the policy of a claim that is not in force, but `claim` is."""
+    if claim.policy_key != policy.policy_key:
+        return already_managed(claim, policy.policy_key)
+    return WriteRefused(Reason.CLAIMED_ELSEWHERE, f"{claimed_elsewhere(claim, policy.policy_uid)}.")
 
 
 def already_managed(claim: Claim, policy_key: str) -> WriteRefused:
@@ -256,6 +297,25 @@ def already_managed(claim: Claim, policy_key: str) -> WriteRefused:
         f"Policy {claim.policy_key} (uid {claim.policy_uid}) manages this Kafka cluster already, "
         f"so nothing is written for {policy_key}. "
         f"{two_policies_advice(claim.policy_key)}.",
+    )
+
+
+def claimed_elsewhere(claim: Claim, policy_uid: str) -> str:
+    """The message for the policy of `policy_uid`, whose name is that of the claim's."""
+    namespace, _, name = claim.policy_key.rpartition("/")
+    since = datetime.fromtimestamp(int(claim.since_seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    who = (
+        f"by operator {claim.holder} since {since} (epoch {claim.epoch})"
+        if claim.epoch
+        else "by an operator of version 0.1, which did not say since when"
+    )
+    how = "was taken over" if policy_uid in claim.former else "is held"
+    return (
+        f"The claim on this Kafka cluster {how} for another policy {claim.policy_key}, with uid "
+        f"{claim.policy_uid}, {who}; this one has uid {policy_uid} and changes nothing. Let only "
+        "one of the two name this cluster; if the other is gone for good, replace it: kubectl "
+        f"annotate bbp {name} -n {namespace} "
+        f"{REPLACE_CLAIM}={claim.name_for(policy_uid)} --overwrite"
     )
 
 

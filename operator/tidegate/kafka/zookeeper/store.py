@@ -6,22 +6,21 @@ sent.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota, WriteKind
 from controller_logic.reasons import Reason
-from tidegate.errors import Conflict, ForeignContent, Incomplete
+from tidegate.errors import Conflict, ForeignContent, Incomplete, OutcomeUnknown
 from tidegate.kafka.quota_node import CONFIG_ROOT, entity_of_ledger_node, entity_of_path
-from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, ClusterFacts, WriteOutcome
+from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, Claim, ClusterFacts, WriteOutcome
 from tidegate.kafka.zookeeper.nodes import (
     CLAIM_PATH,
     LEDGER_ROOT,
-    Claim,
-    already_managed,
     claim_to_bytes,
     parse_claim,
     read_cluster,
     read_entities,
+    refused_to,
 )
 from tidegate.kafka.zookeeper.tree import Delete, Operation, Rejected, SetData, ZnodeTree
 from tidegate.kafka.zookeeper.writer import BatchWriter, plan_creates
@@ -81,6 +80,7 @@ def _clients_of_users(tree: ZnodeTree, users: Sequence[str]) -> Iterable[str]:
 
 _TOPICS_PATH = "/brokers/topics"
 _CLAIM_ATTEMPTS = 5
+_FORMER_KEPT = 20  # uids in a claim
 
 
 class ZooKeeperQuotaStore:
@@ -93,33 +93,37 @@ class ZooKeeperQuotaStore:
         """See QuotaStore. Raises WriteRefused where there is no Kafka cluster at all."""
         return read_cluster(self._tree).facts
 
-    def claim(self, policy_key: str, policy_uid: str) -> None:
-        """See QuotaStore. Takes over a claim of the same policy under a former uid."""
-        ours = Claim(policy_key, policy_uid)
+    def claim(self, wanted: Claim, replaces: str = "") -> Claim:
+        """See QuotaStore."""
         for _ in range(_CLAIM_ATTEMPTS):
             (node,) = self._tree.read([CLAIM_PATH])
             current = None if node is None else parse_claim(node.data)
+            ours = _next_claim(current, wanted, replaces)
             if current == ours:
-                return
-            if current is not None and current.policy_key != policy_key:
-                raise already_managed(current, policy_key)
+                return ours
             data = claim_to_bytes(ours)
             operations: list[Operation] = []
             if node is None:
                 operations += plan_creates(self._tree, {CLAIM_PATH: data})
             else:
                 operations.append(SetData(CLAIM_PATH, data, node.version))
-            if self._is_done(operations):
-                return
+            try:
+                if self._is_done(operations):
+                    return ours
+            except OutcomeUnknown:
+                self._tree.sync()  # what is there then decides
         raise Conflict(
-            f"The claim on this Kafka cluster keeps changing; policy {policy_key} tries again in "
-            f"the next pass."
+            f"The claim on this Kafka cluster keeps changing; policy {wanted.policy_key} tries "
+            "again in the next pass."
         )
 
-    def release_claim(self, policy_key: str) -> None:
+    def release_claim(self, policy_key: str, policy_uid: str | None = None) -> None:
         """See QuotaStore. An unreadable ledger record counts as ours: its policy is not known."""
         (node,) = self._tree.read([CLAIM_PATH])
-        if node is None or parse_claim(node.data).policy_key != policy_key:
+        current = None if node is None else parse_claim(node.data)
+        if node is None or current is None or current.policy_key != policy_key:
+            return
+        if policy_uid not in (None, current.policy_uid):
             return
         names = self._ledger_nodes()
         entities = self.ledger_entities()
@@ -171,7 +175,7 @@ class ZooKeeperQuotaStore:
         )
 
     def write(
-        self, writes: Sequence[QuotaWrite], expected_cluster_id: str
+        self, writes: Sequence[QuotaWrite], expected_cluster_id: str, owner: Claim | None = None
     ) -> tuple[WriteOutcome, ...]:
         """See QuotaStore."""
         entities = [write.entity for write in writes]
@@ -188,7 +192,7 @@ class ZooKeeperQuotaStore:
                     f"{write.entity}: a write of kind {write.kind.value} may change the ledger "
                     f"only, not the quota"
                 )
-        writer = BatchWriter(self._tree, expected_cluster_id)
+        writer = BatchWriter(self._tree, expected_cluster_id, owner)
         writer.write(writes)
         return tuple(writer.outcomes[entity] for entity in entities)
 
@@ -221,3 +225,17 @@ class ZooKeeperQuotaStore:
             self._tree.sync()
             return False
         return True
+
+
+def _next_claim(current: Claim | None, wanted: Claim, replaces: str) -> Claim:
+    """The claim that `wanted` leaves behind; raises WriteRefused where it stays another's."""
+    if current is None:
+        return replace(wanted, epoch=1, former=())
+    if current.is_of(wanted.policy_key, wanted.policy_uid):
+        return current if current.epoch else replace(wanted, epoch=1, former=())
+    if current.policy_key == wanted.policy_key and current.may_be_replaced(
+        wanted.policy_uid, replaces
+    ):
+        former = (*current.former, current.policy_uid)[-_FORMER_KEPT:]
+        return replace(wanted, epoch=current.epoch + 1, former=former)
+    raise refused_to(wanted, current)

@@ -12,7 +12,7 @@ from controller_logic.model import Entity, LedgerRecord, QuotaKey, QuotaWrite
 from controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, RetryLater, WriteRefused
 from tidegate.kafka.quota_node import config_path, entity_path, is_ours, is_readable
-from tidegate.kafka.quota_store import WriteOutcome
+from tidegate.kafka.quota_store import Claim, WriteOutcome
 from tidegate.kafka.zookeeper.nodes import (
     ROOT,
     ClusterNodes,
@@ -262,6 +262,7 @@ class BatchWriter:
 
     tree: ZnodeTree
     expected_cluster_id: str
+    owner: Claim | None = None
     outcomes: dict[Entity, WriteOutcome] = field(default_factory=dict)
 
     def write(self, writes: Sequence[QuotaWrite]) -> None:
@@ -292,6 +293,7 @@ class BatchWriter:
         cluster.require_writable(
             self.expected_cluster_id,
             {record.policy_key for write in pending for record in _records(write)},
+            self.owner,
         )
         entities = read_entities(self.tree, (write.entity for write in pending))
         sound = [write for write in pending if self._is_sound(write, entities[write.entity])]
@@ -337,7 +339,7 @@ class BatchWriter:
     def _notify_again(self, entities: Sequence[Entity]) -> None:
         for _ in range(_ATTEMPTS):
             cluster: ClusterNodes = read_cluster(self.tree)
-            cluster.require_writable(self.expected_cluster_id, ())
+            cluster.require_writable(self.expected_cluster_id, (), None)
             try:
                 self.tree.commit([*cluster.checks, *notifications(self.tree, entities)])
             except Rejected:
