@@ -225,6 +225,27 @@ def test_two_hundred_writes_in_one_batch_and_a_thousand_reads_at_once(
     assert {quota.problem for quota in store.read(entities).values()} == {None}
 
 
+def test_seventy_names_of_256_emoji_are_written_read_and_listed(session: ZooKeeperSession) -> None:
+    store = ZooKeeperQuotaStore(session)
+    # 6 kB each as a quota node and 10 kB as a ledger node: in one request more than ZooKeeper takes
+    waves = "\N{WATER WAVE}" * 255
+    entities = [Entity(waves + chr(0x1F300 + number), f"{waves}~") for number in range(70)]
+    seen = store.read(entities)
+    outcomes = store.write([first(seen[entity], {PRODUCE: "2048"}) for entity in entities], CLUSTER)
+    assert all(outcome.applied for outcome in outcomes)
+    assert {stored.values[PRODUCE] for stored in store.read(entities).values()} == {"2048"}
+    assert set(store.read_everything()) >= set(entities)
+
+
+def test_paths_of_more_bytes_than_one_request_takes_are_asked_for_their_children(
+    session: ZooKeeperSession, others: OtherWriter
+) -> None:
+    others.put("/config/users/alice/clients/app", b"{}")
+    missing = [f"/config/users/{'%F0%9F%8C%8A' * 256}{number:06}" for number in range(400)]
+    answers = session.children([*missing, "/config/users/alice/clients"])
+    assert answers == [None] * 400 + [["app"]]
+
+
 def _as(server: ZooKeeperLab, login: DigestLogin) -> ZooKeeperConnection:
     return ZooKeeperConnection(
         server.connect, sasl=SaslLogin(SaslMechanism.DIGEST_MD5, login.user, login.password)

@@ -15,6 +15,7 @@ from controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, Unauthorized, Unreachable
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection
 from tidegate.kafka.zookeeper import session
+from tidegate.kafka.zookeeper.multi_read import multi_reads
 from tidegate.kafka.zookeeper.nodes import (
     Claim,
     claim_to_bytes,
@@ -102,6 +103,31 @@ def test_what_is_no_json_object_is_refused(data: bytes | None) -> None:
         parse_record(ALICE, data)
     with pytest.raises(ForeignContent, match="/tidegate/claim"):
         parse_claim(data)
+
+
+# --- bulk reads -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("length", "count", "requests"), [(10, 1200, 3), (10_000, 140, 3), (800_000, 2, 2), (10, 0, 0)]
+)
+def test_bulk_reads_are_bounded_by_count_and_by_bytes_and_keep_their_order(
+    length: int, count: int, requests: int
+) -> None:
+    paths = [f"/{number:06}".ljust(length, "a") for number in range(count)]
+    made = list(multi_reads(paths, wants_children=False))
+    assert [path for request in made for path in request.paths] == paths
+    assert len(made) == requests
+    assert all(len(one.paths) <= 500 for one in made)
+    assert all(len(one.serialize()) <= 700_000 for one in made if len(one.paths) > 1)
+
+
+def test_a_request_may_be_as_large_as_the_bound_and_no_larger() -> None:
+    per_path = 9 + 4 + 1
+    paths = ["a" * ((700_000 - 9) // 7 - per_path)] * 7
+    (one,) = multi_reads(paths, wants_children=False)
+    assert len(one.serialize()) == 700_000 - (700_000 - 9) % 7
+    assert len(list(multi_reads([*paths, "/"], wants_children=False))) == 2
 
 
 # --- starting a client ----------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from tidegate.kafka.zookeeper.nodes import (
     record_to_bytes,
 )
 from tidegate.kafka.zookeeper.tree import (
+    MOST_REQUEST_BYTES,
     Acl,
     Check,
     Create,
@@ -250,7 +251,6 @@ def _notification(entity: Entity) -> bytes:
 
 
 _ATTEMPTS = 5
-_MOST_BYTES = 900_000  # ZooKeeper closes the connection at 1,048,575
 
 
 @dataclass
@@ -299,7 +299,7 @@ class BatchWriter:
             return []
         changes = entity_changes(sound, entities)
         operations = plan(self.tree, changes, cluster.checks)
-        if size_bytes(operations) > _MOST_BYTES and len(sound) > 1:
+        if size_bytes(operations) > MOST_REQUEST_BYTES and len(sound) > 1:
             self.write(sound[: len(sound) // 2])
             return sound[len(sound) // 2 :]
         return sound if not self._commit(operations, changes) else []
