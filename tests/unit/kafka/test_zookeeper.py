@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionLoss, KazooException
 
-from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey
+from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
 from controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, Unauthorized, Unreachable
+from tidegate.kafka import quota_node
+from tidegate.kafka.quota_node import config_path
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection
-from tidegate.kafka.zookeeper import session
+from tidegate.kafka.zookeeper import nodes, session
 from tidegate.kafka.zookeeper.multi_read import multi_reads
 from tidegate.kafka.zookeeper.nodes import (
     Claim,
+    EntityReader,
     claim_to_bytes,
     ledger_path,
     parse_claim,
@@ -25,6 +29,8 @@ from tidegate.kafka.zookeeper.nodes import (
     record_to_bytes,
 )
 from tidegate.kafka.zookeeper.session import start_client
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.tree import Znode
 
 # --- records and claims ---------------------------------------------------------------------------
 # A ledger record or claim reads back as it was written, and anything else is refused.
@@ -128,6 +134,102 @@ def test_a_request_may_be_as_large_as_the_bound_and_no_larger() -> None:
     (one,) = multi_reads(paths, wants_children=False)
     assert len(one.serialize()) == 700_000 - (700_000 - 9) % 7
     assert len(list(multi_reads([*paths, "/"], wants_children=False))) == 2
+
+
+# --- what a store keeps from one reading to the next ----------------------------------------------
+
+
+class CountingTree:
+    """Quotas and ledger records of `users` users of one cluster, to be read in bulk."""
+
+    def __init__(self, cluster: str, users: int) -> None:
+        self.entities = [Entity(f"{cluster}-{number}", "app 1") for number in range(users)]
+        self.nodes: dict[str, bytes] = {}
+        for entity in self.entities:
+            self.nodes[config_path(entity)] = (
+                b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
+            )
+            self.nodes[ledger_path(entity)] = record_to_bytes(replace(RECORD, entity=entity))
+
+    def read(self, paths: Sequence[str]) -> list[Znode | None]:
+        found = map(self.nodes.get, paths)
+        return [None if data is None else Znode(data, 0, 0) for data in found]
+
+    def children(self, paths: Sequence[str]) -> list[list[str]]:
+        return [[path.rpartition("/")[2] for path in self.nodes if "ledger" in path]]
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often a node's content was parsed, or a name read or spelled."""
+    counted: Counter[str] = Counter()
+
+    def count(module: Any, name: str) -> None:
+        original = getattr(module, name)
+
+        def counting(*given: Any, **named: Any) -> Any:
+            counted[name] += 1
+            return original(*given, **named)
+
+        monkeypatch.setattr(module, name, counting)
+
+    for name in ("parse_quota", "parse_record"):
+        count(nodes, name)
+    for name in ("encode_name", "decode_name"):
+        count(quota_node, name)
+    return counted
+
+
+def _read_all(tree: CountingTree, store: ZooKeeperQuotaStore) -> Mapping[Entity, StoredQuota]:
+    return store.read({*tree.entities} | store.ledger_entities())
+
+
+def test_the_second_pass_of_each_of_two_large_policies_parses_nothing_that_has_not_changed(
+    parsed: Counter[str],
+) -> None:
+    trees = [CountingTree(cluster, 5000) for cluster in ("one", "two")]
+    stores = [ZooKeeperQuotaStore(tree) for tree in trees]  # type: ignore[arg-type]
+    for tree, store in zip(trees, stores, strict=True):
+        assert len(_read_all(tree, store)) == 5000
+    parsed.clear()
+    for tree, store in zip(trees, stores, strict=True):
+        assert len(_read_all(tree, store)) == 5000
+    assert not parsed
+
+
+def test_one_policy_of_any_size_parses_only_what_has_changed(parsed: Counter[str]) -> None:
+    tree = CountingTree("large", 9000)
+    store = ZooKeeperQuotaStore(tree)  # type: ignore[arg-type]
+    _read_all(tree, store)
+    changed = tree.entities[17]
+    tree.nodes[config_path(changed)] = b'{"version":1,"config":{"producer_byte_rate":"4096"}}'
+    parsed.clear()
+    assert _read_all(tree, store)[changed].values == {QuotaKey.PRODUCER_BYTE_RATE: "4096"}
+    assert parsed == {"parse_quota": 1, "parse_record": 1}
+
+
+def test_reading_a_part_once_more_keeps_the_rest_known(parsed: Counter[str]) -> None:
+    tree = CountingTree("one", 100)
+    store = ZooKeeperQuotaStore(tree)  # type: ignore[arg-type]
+    _read_all(tree, store)
+    store.read(tree.entities[:3])
+    store.has_client_id_quotas()
+    parsed.clear()
+    _read_all(tree, store)
+    assert not parsed
+
+
+def test_what_is_no_longer_read_is_let_go_when_another_entity_comes(parsed: Counter[str]) -> None:
+    tree = CountingTree("one", 3)
+    reader = EntityReader(tree)  # type: ignore[arg-type]
+    gone, *rest = tree.entities
+    reader.read(tree.entities)
+    reader.read([*rest, Entity("new")])
+    parsed.clear()
+    reader.read(rest)
+    assert not parsed
+    reader.read([gone])
+    assert parsed["parse_record"] == 1
 
 
 # --- starting a client ----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ affected.
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
 from controller_logic.reasons import Reason
@@ -347,18 +347,15 @@ def _object(path: str, node: Znode) -> dict[str, object]:
     return content
 
 
-# Parsed nodes are kept: a pass reads every quota, and few have changed since the last one.
-REMEMBERED_NODES = 8192
-
-
 @dataclass(frozen=True)
 class EntityNodes:
     """The two nodes of an entity with their parsed contents.
 
-    `problem` None = both could be read.
+    `problem` None = both could be read. `paths` is empty for a name that no znode can have.
     """
 
     entity: Entity
+    paths: tuple[str, ...] = ()
     quota: Znode | None = None
     ledger: Znode | None = None
     content: QuotaContent = EMPTY
@@ -393,44 +390,59 @@ class EntityNodes:
         return same_version and same_ledger and self.content.quotas == seen.values
 
 
-def read_entities(tree: ZnodeTree, entities: Iterable[Entity]) -> dict[Entity, EntityNodes]:
-    """Read these entities, all in one bulk request.
+class EntityReader:
+    """Reads the nodes of entities of one store; nodes that have not changed are not parsed again.
 
-    An entity whose name no znode can have gets a problem, too.
+    What one reading found is kept for the next one, however much it is. It belongs to one policy's
+    store alone, so that no policy pushes another's entities out.
     """
-    found: dict[Entity, EntityNodes] = {}
-    paths: list[str] = []
-    named: list[Entity] = []
-    for entity in dict.fromkeys(entities):
-        try:
-            paths += (config_path(entity), ledger_path(entity))
-            named.append(entity)
-        except ForeignContent as error:
-            found[entity] = EntityNodes(entity, problem=error.message)
-    nodes = tree.read(paths)
-    found.update(
-        (entity, _entity_nodes(entity, *nodes[2 * index : 2 * index + 2]))
-        for index, entity in enumerate(named)
-    )
-    return found
+
+    def __init__(self, tree: ZnodeTree) -> None:
+        self._tree = tree
+        self._known: Mapping[Entity, EntityNodes] = {}
+
+    def read(self, entities: Iterable[Entity]) -> dict[Entity, EntityNodes]:
+        """Read these entities, all in one bulk request.
+
+        An entity whose name no znode can have gets a problem, too.
+        """
+        known = self._known
+        before = {entity: known.get(entity) or _unread(entity) for entity in entities}
+        nodes = iter(self._tree.read([path for one in before.values() for path in one.paths]))
+        found = {
+            entity: _entity_nodes(one, next(nodes), next(nodes)) if one.paths else one
+            for entity, one in before.items()
+        }
+        # some of those known are a part of what a pass reads; a new one is a new pass, which may
+        # not read some others any more
+        self._known = {**known, **found} if found.keys() <= known.keys() else found
+        return found
 
 
-@lru_cache(maxsize=REMEMBERED_NODES)
-def _entity_nodes(entity: Entity, quota: Znode | None, ledger: Znode | None) -> EntityNodes:
-    if quota is None and ledger is None:
-        return EntityNodes(entity)
+def _unread(entity: Entity) -> EntityNodes:
+    try:
+        return EntityNodes(entity, (config_path(entity), ledger_path(entity)))
+    except ForeignContent as error:
+        return EntityNodes(entity, problem=error.message)
+
+
+def _entity_nodes(before: EntityNodes, quota: Znode | None, ledger: Znode | None) -> EntityNodes:
+    if quota == before.quota and ledger == before.ledger:
+        return before
     problems = []
     content, record = EMPTY, None
+    config_path, ledger_path = before.paths
     try:
         content = parse_quota(quota.data, child_count=quota.child_count) if quota else content
     except ForeignContent as error:
         problems.append(
-            f"{config_path(entity)} is left alone: {error.message}. Correct or delete the node."
+            f"{config_path} is left alone: {error.message}. Correct or delete the node."
         )
     try:
-        record = parse_record(entity, ledger.data) if ledger else None
+        record = parse_record(before.entity, ledger.data) if ledger else None
     except ForeignContent as error:
         problems.append(
-            f"{ledger_path(entity)} is left alone: {error.message}. Correct or delete the node."
+            f"{ledger_path} is left alone: {error.message}. Correct or delete the node."
         )
-    return EntityNodes(entity, quota, ledger, content, record, " ".join(problems) or None)
+    problem = " ".join(problems) or None
+    return EntityNodes(before.entity, before.paths, quota, ledger, content, record, problem)

@@ -17,11 +17,11 @@ from tidegate.kafka.zookeeper.nodes import (
     CLAIM_PATH,
     LEDGER_ROOT,
     Claim,
+    EntityReader,
     already_managed,
     claim_to_bytes,
     parse_claim,
     read_cluster,
-    read_entities,
 )
 from tidegate.kafka.zookeeper.tree import Delete, Operation, Rejected, SetData, ZnodeTree
 from tidegate.kafka.zookeeper.writer import BatchWriter, plan_creates
@@ -88,6 +88,9 @@ class ZooKeeperQuotaStore:
 
     def __init__(self, tree: ZnodeTree) -> None:
         self._tree = tree
+        self._reader = EntityReader(tree)
+        self._client_id_reader = EntityReader(tree)
+        self._ledger_names: Mapping[str, Entity] = {}  # as they were read last
 
     def facts(self) -> ClusterFacts:
         """See QuotaStore. Raises WriteRefused where there is no Kafka cluster at all."""
@@ -125,7 +128,7 @@ class ZooKeeperQuotaStore:
         entities = self.ledger_entities()
         left = [
             nodes
-            for nodes in read_entities(self._tree, entities).values()
+            for nodes in EntityReader(self._tree).read(entities).values()
             if nodes.ledger is not None
         ]
         if len(names) == len(entities) and all(
@@ -135,19 +138,18 @@ class ZooKeeperQuotaStore:
 
     def ledger_entities(self) -> frozenset[Entity]:
         """See QuotaStore. Leaves out nodes with foreign names; `unreadable_nodes` lists them."""
-        entities = set()
+        known, found = self._ledger_names, dict[str, Entity]()
         for name in self._ledger_nodes():
             try:
-                entities.add(entity_of_ledger_node(name))
+                found[name] = known.get(name) or entity_of_ledger_node(name)
             except ForeignContent:
                 continue
-        return frozenset(entities)
+        self._ledger_names = found
+        return frozenset(found.values())
 
     def read(self, entities: Iterable[Entity]) -> Mapping[Entity, StoredQuota]:
         """See QuotaStore."""
-        return {
-            entity: nodes.stored for entity, nodes in read_entities(self._tree, entities).items()
-        }
+        return _stored(self._reader, entities)
 
     def read_everything(self) -> Mapping[Entity, StoredQuota]:
         """See QuotaStore."""
@@ -165,7 +167,7 @@ class ZooKeeperQuotaStore:
 
     def has_client_id_quotas(self) -> bool:
         """See QuotaStore."""
-        quotas = self.read(walk_client_ids(self._tree)).values()
+        quotas = _stored(self._client_id_reader, walk_client_ids(self._tree)).values()
         return any(
             stored.problem is not None or BYTE_RATE_KEYS & stored.values.keys() for stored in quotas
         )
@@ -188,7 +190,7 @@ class ZooKeeperQuotaStore:
                     f"{write.entity}: a write of kind {write.kind.value} may change the ledger "
                     f"only, not the quota"
                 )
-        writer = BatchWriter(self._tree, expected_cluster_id)
+        writer = BatchWriter(self._tree, self._reader, expected_cluster_id)
         writer.write(writes)
         return tuple(writer.outcomes[entity] for entity in entities)
 
@@ -221,3 +223,7 @@ class ZooKeeperQuotaStore:
             self._tree.sync()
             return False
         return True
+
+
+def _stored(reader: EntityReader, entities: Iterable[Entity]) -> Mapping[Entity, StoredQuota]:
+    return {entity: nodes.stored for entity, nodes in reader.read(entities).items()}

@@ -11,15 +11,14 @@ from dataclasses import dataclass, field
 from controller_logic.model import Entity, LedgerRecord, QuotaKey, QuotaWrite
 from controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, RetryLater, WriteRefused
-from tidegate.kafka.quota_node import config_path, entity_path, is_ours, is_readable
+from tidegate.kafka.quota_node import entity_path, is_ours, is_readable
 from tidegate.kafka.quota_store import WriteOutcome
 from tidegate.kafka.zookeeper.nodes import (
     ROOT,
     ClusterNodes,
     EntityNodes,
-    ledger_path,
+    EntityReader,
     read_cluster,
-    read_entities,
     record_to_bytes,
 )
 from tidegate.kafka.zookeeper.tree import (
@@ -177,13 +176,13 @@ def entity_changes(
 ) -> list[EntityChange]:
     """The change of each write to its nodes as they are now."""
     created_below = {
-        config_path(write.entity) for write in writes if entities[write.entity].quota is None
+        entities[write.entity].paths[0] for write in writes if entities[write.entity].quota is None
     }
     return [_entity_change(write, entities[write.entity], created_below) for write in writes]
 
 
 def _entity_change(write: QuotaWrite, now: EntityNodes, created_below: set[str]) -> EntityChange:
-    path = config_path(write.entity)
+    path, ledger_path = now.paths
     content = now.content.changed(write.values)
     changes = content != now.content
     quota = NodeChange(path, now.quota, now.quota)
@@ -194,7 +193,7 @@ def _entity_change(write: QuotaWrite, now: EntityNodes, created_below: set[str])
     return EntityChange(
         write.entity,
         quota,
-        node_change(ledger_path(write.entity), now.ledger, record),
+        node_change(ledger_path, now.ledger, record),
         notify=changes,
     )
 
@@ -261,6 +260,7 @@ class BatchWriter:
     """
 
     tree: ZnodeTree
+    reader: EntityReader
     expected_cluster_id: str
     outcomes: dict[Entity, WriteOutcome] = field(default_factory=dict)
 
@@ -293,7 +293,7 @@ class BatchWriter:
             self.expected_cluster_id,
             {record.policy_key for write in pending for record in _records(write)},
         )
-        entities = read_entities(self.tree, (write.entity for write in pending))
+        entities = self.reader.read(write.entity for write in pending)
         sound = [write for write in pending if self._is_sound(write, entities[write.entity])]
         if not sound:
             return []
@@ -325,7 +325,7 @@ class BatchWriter:
         """
         try:
             self.tree.sync()
-            entities = read_entities(self.tree, (change.entity for change in changes))
+            entities = self.reader.read(change.entity for change in changes)
         except RetryLater as error:
             raise OutcomeUnknown(
                 f"The connection to ZooKeeper {self.tree.address} broke while {len(changes)} "
