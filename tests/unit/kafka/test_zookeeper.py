@@ -13,21 +13,15 @@ from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionL
 
 from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
 from controller_logic.reasons import Reason
+from tidegate import __version__
 from tidegate.errors import ForeignContent, Unauthorized, Unreachable
 from tidegate.kafka import quota_node
 from tidegate.kafka.quota_node import config_path
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection
 from tidegate.kafka.zookeeper import nodes, session
+from tidegate.kafka.zookeeper.ledger import ledger_path, parse_record, record_to_bytes
 from tidegate.kafka.zookeeper.multi_read import multi_reads
-from tidegate.kafka.zookeeper.nodes import (
-    Claim,
-    EntityReader,
-    claim_to_bytes,
-    ledger_path,
-    parse_claim,
-    parse_record,
-    record_to_bytes,
-)
+from tidegate.kafka.zookeeper.nodes import Claim, EntityReader, claim_to_bytes, parse_claim
 from tidegate.kafka.zookeeper.session import start_client
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import Znode
@@ -87,7 +81,9 @@ def test_a_record_of_another_shape_reads_like_this(golden: Callable[[str], None]
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("reason", "Whim"),
+        ("reason", "a whim"),
+        ("reason", ""),
+        ("reason", 5),
         ("written_at_seconds", True),
         ("written_at_seconds", -1),
         ("written", 2048),
@@ -99,6 +95,107 @@ def test_an_entry_with_a_wrong_field_is_refused(field: str, value: object) -> No
     content["entries"]["producer_byte_rate"][field] = value
     with pytest.raises(ForeignContent):
         parse_record(ALICE, json.dumps(content).encode())
+
+
+# A record of a newer version: what is new in it is kept, and what it says otherwise is followed.
+
+
+NEWER: dict[str, Any] = {
+    **json.loads(record_to_bytes(RECORD)),
+    "written_by": "0.9.0",
+    "since": [1, 2],
+}
+NEWER["entries"]["consumer_byte_rate"] = {
+    **NEWER["entries"]["producer_byte_rate"],
+    "reason": "Dampened",
+    "of_contract": 60_000_000,
+    "damping": {"share": 1},
+}
+
+
+def _bytes(content: Mapping[str, object]) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def test_a_record_without_anything_new_is_byte_for_byte_what_every_version_writes() -> None:
+    assert record_to_bytes(replace(RECORD, entity=Entity("bob"))) == (
+        b'{"version":1,"policy_key":"streaming/orders","policy_uid":"uid-1","entries":'
+        b'{"producer_byte_rate":{"before":"500","written":"2048","previous":null,'
+        b'"written_at_seconds":1795265242.25,"reason":"LeadersMoved",'
+        b'"basis":"perPartition 10 MB/s, Gr\\u00f6\\u00dfe \\u2264 3"}}}'
+    )
+
+
+def test_a_newer_reason_is_kept_as_a_text_with_or_without_the_version_that_wrote_it() -> None:
+    record = parse_record(ALICE, _bytes(NEWER))
+    entry = record.entries[QuotaKey.CONSUMER_BYTE_RATE]
+    assert (entry.reason.value, entry.written, entry.of_contract) == (
+        "Dampened",
+        "2048",
+        60_000_000,
+    )
+    assert "newer version" in entry.reason.meaning
+    unsigned = json.loads(_bytes(NEWER))
+    del unsigned["written_by"], unsigned["since"]
+    del unsigned["entries"]["consumer_byte_rate"]["damping"]
+    assert parse_record(ALICE, _bytes(unsigned)) == record
+    assert record_to_bytes(record, _bytes(unsigned)) == record_to_bytes(record)
+    assert json.loads(record_to_bytes(record)) == unsigned
+
+
+def test_a_rewritten_record_keeps_what_a_newer_version_put_beside_it() -> None:
+    before = _bytes(NEWER)
+    record = parse_record(ALICE, before)
+    assert json.loads(record_to_bytes(record, before)) == NEWER
+    ours = replace(ENTRY, written="4096", reason=Reason.CONTRACT_CHANGED)
+    changed = replace(record, entries={**record.entries, QuotaKey.PRODUCER_BYTE_RATE: ours})
+    after = json.loads(record_to_bytes(changed, before))
+    assert after["entries"].pop("producer_byte_rate")["written"] == "4096"
+    assert after == {
+        **NEWER,
+        "entries": {"consumer_byte_rate": NEWER["entries"]["consumer_byte_rate"]},
+    }
+
+
+def test_a_new_entry_has_nothing_of_the_newer_one_that_it_replaces_and_the_writer_goes_last() -> (
+    None
+):
+    before = _bytes({key: value for key, value in NEWER.items() if key != "since"})
+    record = parse_record(ALICE, before)
+    ours = replace(ENTRY, written="4096")
+    changed = replace(record, entries={**record.entries, QuotaKey.CONSUMER_BYTE_RATE: ours})
+    assert record_to_bytes(changed, before) == record_to_bytes(changed)
+    assert b"written_by" not in record_to_bytes(changed)
+
+
+def test_a_reason_that_not_every_version_knows_makes_the_record_name_its_writer() -> None:
+    newer = replace(ENTRY, reason=Reason.ROLLUP_FAILED)
+    data = record_to_bytes(replace(RECORD, entries={QuotaKey.PRODUCER_BYTE_RATE: newer}))
+    assert json.loads(data)["written_by"] == __version__
+    assert parse_record(ALICE, data).entries[QuotaKey.PRODUCER_BYTE_RATE] == newer
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"version": 2, "written_by": "0.9.0"}, "0.9.0"),
+        ({"version": 2}, "newer"),
+        ({"entries": {"connection_creation_rate": {}}, "written_by": "0.9.0"}, "0.9.0"),
+    ],
+)
+def test_what_cannot_be_understood_names_the_version_that_wrote_it(
+    change: dict[str, object], named: str, golden: Callable[[str], None]
+) -> None:
+    content = {**json.loads(record_to_bytes(RECORD)), **change}
+    with pytest.raises(ForeignContent, match=named) as refused:
+        parse_record(ALICE, _bytes(content))
+    golden(refused.value.message)
+
+
+def test_a_damaged_record_reads_like_this(golden: Callable[[str], None]) -> None:
+    with pytest.raises(ForeignContent) as refused:
+        parse_record(ALICE, b'{"version":1,')
+    golden(refused.value.message)
 
 
 @pytest.mark.parametrize(

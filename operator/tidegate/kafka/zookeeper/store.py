@@ -13,9 +13,9 @@ from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, Incomplete
 from tidegate.kafka.quota_node import CONFIG_ROOT, entity_of_ledger_node, entity_of_path
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, ClusterFacts, WriteOutcome
+from tidegate.kafka.zookeeper.ledger import LEDGER_ROOT
 from tidegate.kafka.zookeeper.nodes import (
     CLAIM_PATH,
-    LEDGER_ROOT,
     Claim,
     EntityReader,
     already_managed,

@@ -13,13 +13,12 @@ from controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, RetryLater, WriteRefused
 from tidegate.kafka.quota_node import entity_path, is_ours, is_readable
 from tidegate.kafka.quota_store import WriteOutcome
+from tidegate.kafka.zookeeper.ledger import ROOT, record_to_bytes
 from tidegate.kafka.zookeeper.nodes import (
-    ROOT,
     ClusterNodes,
     EntityNodes,
     EntityReader,
     read_cluster,
-    record_to_bytes,
 )
 from tidegate.kafka.zookeeper.tree import (
     MOST_REQUEST_BYTES,
@@ -189,7 +188,8 @@ def _entity_change(write: QuotaWrite, now: EntityNodes, created_below: set[str])
     if changes:
         needed = bool(content.settings) or _is_parent(path, now.quota, created_below)
         quota = node_change(path, now.quota, content.to_bytes() if needed else None)
-    record = None if write.ledger is None else record_to_bytes(write.ledger)
+    earlier = now.ledger.data if now.ledger else None
+    record = None if write.ledger is None else record_to_bytes(write.ledger, earlier)
     return EntityChange(
         write.entity,
         quota,
