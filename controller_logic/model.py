@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import NamedTuple, Self
 
-from controller_logic.reasons import Reason
+from controller_logic.reasons import NewerReason, Reason
 from controller_logic.value import value
 
 
@@ -538,7 +538,7 @@ class LedgerEntry:
     written: str | None
     previous: str | None
     written_at_seconds: float
-    reason: Reason
+    reason: Reason | NewerReason
     basis: str = ""
     of_contract: int | None = None
 

@@ -6,7 +6,6 @@ every broker a notification.
 """
 
 from decimal import Decimal, InvalidOperation
-from functools import lru_cache
 from math import ceil
 
 from controller_logic.model import BYTE_RATE_KEYS, BYTE_RATE_OF, MAX_BYTE_RATE, QuotaKey
@@ -52,7 +51,6 @@ def enforced_rate(text: str | None) -> int | None:
     return ceil(number) if number is not None and 0 < number < MAX_BYTE_RATE else None
 
 
-@lru_cache(maxsize=16384)
 def rate_words(bytes_per_second: int) -> str:
     """A byte rate for people: MB/s are 10^6 bytes per second, below one of them kB/s."""
     if bytes_per_second >= _MEGA:

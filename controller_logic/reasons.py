@@ -424,6 +424,18 @@ class Reason(StrEnum):
     )
 
 
+class NewerReason(str):
+    """A reason in a ledger record of a newer version, which this one does not know."""
+
+    __slots__ = ()
+    meaning = "A newer version of Tidegate wrote it, for a reason that this one does not know."
+
+    @property
+    def value(self) -> str:
+        """The word, as a Reason has it."""
+        return str(self)
+
+
 # What stays wrong until a person acts: with one of these in Ready=False, Stalled is True. Left out
 # is what ends by itself or with another object: Contended ends after its pause and may come back.
 STALLED = frozenset(

@@ -156,7 +156,9 @@ def _verdict(promised: MemberReport, plan: EntityPlan, circumstances: Circumstan
         return MemberState.HELD, circumstances.hold.reason, circumstances.hold.message
     if plan.refused is not None:
         state, words = _UNTOUCHED[plan.refused]
-        return state, plan.refused, words
+        stored = (circumstances.quotas or {}).get(promised.entity)
+        problem = stored.problem if stored is not None else None
+        return state, plan.refused, f"{words}: {problem}" if problem else words
     if promised.state is MemberState.TOPIC_NOT_FOUND:
         return promised.state, promised.reason, promised.wording
     if promised.entity in circumstances.unwritten:

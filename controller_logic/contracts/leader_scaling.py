@@ -14,7 +14,6 @@ Nothing here knows what stands in Kafka or when a number may be lowered.
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Set
 from dataclasses import field
-from functools import lru_cache
 
 from controller_logic.model import (
     MAX_BYTE_RATE,
@@ -154,12 +153,6 @@ class Scale:
 _MEAN, _MIN = ScalingMethod.MEAN, ScalingMethod.MIN
 
 
-@lru_cache(maxsize=4096)
-def _scale(times: int, parts: int = 1) -> Scale:
-    """Thousands of spreads have a few scales between them."""
-    return Scale(times, parts)
-
-
 def partition_scale(spread: LeaderSpread, method: ScalingMethod) -> Scale:
     """What a promise per partition is multiplied by.
 
@@ -167,11 +160,11 @@ def partition_scale(spread: LeaderSpread, method: ScalingMethod) -> Scale:
     unlimited to Kafka.
     """
     if not spread.leaders:
-        return _scale(1)
+        return Scale(1)
     if method is _MEAN:
-        return _scale(spread.partitions, spread.brokers)
+        return Scale(spread.partitions, spread.brokers)
     # Adaptive begins at Max and goes by `adaptive_scale`
-    return _scale(spread.smallest if method is _MIN else spread.largest)
+    return Scale(spread.smallest if method is _MIN else spread.largest)
 
 
 def adaptive_scale(spread: LeaderSpread, share: int) -> Scale:
@@ -183,7 +176,7 @@ def adaptive_scale(spread: LeaderSpread, share: int) -> Scale:
         return partition_scale(spread, ScalingMethod.MAX)
     # in parts of a broker; leaderless partitions raise Mean, not Max
     to_max = max(0, spread.largest * spread.brokers - spread.partitions)
-    return _scale(
+    return Scale(
         spread.partitions * ADAPTIVE_SHARES + max(0, share) * to_max,
         spread.brokers * ADAPTIVE_SHARES,
     )
@@ -191,7 +184,7 @@ def adaptive_scale(spread: LeaderSpread, share: int) -> Scale:
 
 def share_scale(brokers: int) -> Scale:
     """What a promised total is multiplied by: its share on each broker; with none, the whole."""
-    return _scale(1, max(1, brokers))
+    return Scale(1, max(1, brokers))
 
 
 def within_bounds(bytes_per_second: int) -> int:

@@ -273,7 +273,7 @@ def _refusal_words(entity: Entity, reason: Reason, stored: StoredQuota | None) -
         problem = stored.problem if stored is not None else ""
         return (
             f"{entity}: its znode cannot be read safely ({problem}); it is left as it is until "
-            f"it is fixed or removed"
+            f"it can be read"
         )
     if reason is Reason.CONTENDED:
         return (

@@ -9,7 +9,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from urllib.parse import quote, unquote_to_bytes
 
 from controller_logic.model import (
@@ -220,7 +219,6 @@ CONFIG_ROOT = "/config"
 # literal; a real user of that name is stored as %3Cdefault%3E
 _DEFAULT_NODE = Default.DEFAULT.value
 _IMPOSSIBLE_NODES = frozenset({"", ".", ".."})
-_REMEMBERED_NAMES = 8192  # every pass names every entity several times
 
 
 def encode_name(name: str) -> str:
@@ -272,7 +270,6 @@ def entity_path(entity: Entity) -> str:
     return user if entity.client_id is None else f"{user}/clients/{_encode_part(entity.client_id)}"
 
 
-@lru_cache(maxsize=_REMEMBERED_NAMES)
 def config_path(entity: Entity) -> str:
     """The entity's znode, below the chroot."""
     return f"{CONFIG_ROOT}/{entity_path(entity)}"
@@ -293,13 +290,11 @@ def entity_of_path(path: str) -> Entity:
     raise ForeignContent(f"{path!r} is not the path of a client quota.")
 
 
-@lru_cache(maxsize=_REMEMBERED_NAMES)
 def ledger_node(entity: Entity) -> str:
     """One node name for the whole entity: its path, encoded once more so that it holds no slash."""
     return encode_name(entity_path(entity))
 
 
-@lru_cache(maxsize=_REMEMBERED_NAMES)
 def entity_of_ledger_node(node: str) -> Entity:
     """The entity of a ledger node's name.
 

@@ -11,7 +11,6 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from urllib.parse import quote, unquote_to_bytes
 
 from controller_logic.model import Entity
@@ -29,13 +28,23 @@ from tidegate.prometheus.series import Series, SeriesProblem, is_amount
 # not occur: a client under a default quota has a bucket, and tags, of its own.
 
 
-_REMEMBERED = 16384  # every broker reports each client, in four queries, at every reading
 _JMX_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _JMX_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
-def entity_of(labels: Mapping[str, str]) -> Entity | None:
-    """The entity of a series by its labels.
+class EntityNames(dict[tuple[str, str], Entity | None]):
+    """The entities of the tags user and client-id, each made when it is asked for first.
+
+    It is one reading's own: every broker reports each client, in four queries.
+    """
+
+    def __missing__(self, tags: tuple[str, str]) -> Entity | None:
+        found = self[tags] = _entity(*tags)
+        return found
+
+
+def entity_of(labels: Mapping[str, str], names: EntityNames) -> Entity | None:
+    """The entity of a series by its labels; `names` are those of the same reading.
 
     The client id is `client_id` (this project's rules), `clientId` (the exporter's example) or
     `clientid` (all names lowered).
@@ -46,10 +55,9 @@ def entity_of(labels: Mapping[str, str]) -> Entity | None:
     get = labels.get
     # written out for speed: it is asked 100,000 times a reading
     client = get("client_id") or get("clientId") or get("clientid") or ""
-    return _entity(get("user", ""), client)
+    return names[get("user", ""), client]
 
 
-@lru_cache(maxsize=_REMEMBERED)
 def _entity(user_tag: str, client_tag: str) -> Entity | None:
     user = _user(user_tag) if user_tag else None
     client = _client_id(client_tag) if client_tag else None
@@ -91,13 +99,16 @@ class ClientSample:
 class ReadClient:
     """Makes a sample or a problem of each series as it arrives; `what` names the query."""
 
-    def __init__(self, what: str, *, broker_of: BrokerOf, nan_is_zero: bool) -> None:
+    def __init__(
+        self, what: str, *, broker_of: BrokerOf, names: EntityNames, nan_is_zero: bool
+    ) -> None:
         self._what = what
+        self._names = names
         self._broker_of = broker_of
         self._nan_is_zero = nan_is_zero
 
     def __call__(self, series: Series) -> ClientSample | SeriesProblem:
-        broker, entity = self._broker_of(series.labels), entity_of(series.labels)
+        broker, entity = self._broker_of(series.labels), entity_of(series.labels, self._names)
         if broker is None:
             return without_broker(series, self._what)
         if entity is None:

@@ -18,7 +18,7 @@ from controller_logic.model import (
 )
 from controller_logic.reasons import Reason
 from tidegate.prometheus.client import Asking, PrometheusClient
-from tidegate.prometheus.kafka_clients import ClientSample, ReadClient, newest_of_each
+from tidegate.prometheus.kafka_clients import ClientSample, EntityNames, ReadClient, newest_of_each
 from tidegate.prometheus.nics import nic_spans
 from tidegate.prometheus.queries import broker_of, identity_of, queries_of
 from tidegate.prometheus.series import Series, SeriesProblem, problems_of
@@ -164,6 +164,7 @@ class PrometheusReader:
         self._clock = clock
         self._monotonic = monotonic
         self._client = PrometheusClient(settings.server, monotonic=monotonic)
+        self._names = EntityNames()
         self._queries = queries_of(settings)
         self._broker_of = broker_of(identity_of(settings))
         self._nic_seconds = max(
@@ -180,6 +181,7 @@ class PrometheusReader:
         any. A call lasts `reading_timeout_seconds` and one read timeout at most, but for the lookup
         of a host name and a server that sends its headers slowly, which are not bounded here.
         """
+        self._names = EntityNames()
         asking = Asking(
             self._client,
             until_monotonic_seconds=self._monotonic()
@@ -215,7 +217,12 @@ class PrometheusReader:
         answers: dict[Direction, list[ClientSample | SeriesProblem]] = {}
         for way, query in ((Direction.EGRESS, fetch), (Direction.INGRESS, produce)):
             named = f"{_RESOURCE[way]} {what}"
-            each = ReadClient(named, broker_of=self._broker_of, nan_is_zero=what is _THROTTLE)
+            each = ReadClient(
+                named,
+                broker_of=self._broker_of,
+                names=self._names,
+                nan_is_zero=what is _THROTTLE,
+            )
             answer = asking.ask(query, each, what=named, seconds=self._settings.stale_after_seconds)
             if answer is not None:
                 answers[way] = answer

@@ -5,6 +5,7 @@ connections, expired sessions, ACLs.
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from tests.contract.quota_store_contract import (
     ALICE,
     ALICE_APP,
     CLUSTER,
+    FETCH,
     PRODUCE,
     OtherWriter,
     QuotaStoreContract,
@@ -29,12 +31,14 @@ from tests.contract.quota_store_contract import (
     lay_out_kafka,
 )
 from tests.doubles.quota_store import FaultyTree
+from tests.unit.control.stage import Leaders, Stage
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import Operation
+from tidegate.kube.api import ObjectRef
 
 pytestmark = pytest.mark.integration
 
@@ -224,6 +228,117 @@ def test_two_hundred_writes_in_one_batch_and_a_thousand_reads_at_once(
     assert all(outcome.applied for outcome in outcomes)
     assert len(store.read_everything()) == 200
     assert {quota.problem for quota in store.read(entities).values()} == {None}
+
+
+def test_seventy_names_of_256_emoji_are_written_read_and_listed(session: ZooKeeperSession) -> None:
+    store = ZooKeeperQuotaStore(session)
+    # 6 kB each as a quota node and 10 kB as a ledger node: in one request more than ZooKeeper takes
+    waves = "\N{WATER WAVE}" * 255
+    entities = [Entity(waves + chr(0x1F300 + number), f"{waves}~") for number in range(70)]
+    seen = store.read(entities)
+    outcomes = store.write([first(seen[entity], {PRODUCE: "2048"}) for entity in entities], CLUSTER)
+    assert all(outcome.applied for outcome in outcomes)
+    assert {stored.values[PRODUCE] for stored in store.read(entities).values()} == {"2048"}
+    assert set(store.read_everything()) >= set(entities)
+
+
+def test_paths_of_more_bytes_than_one_request_takes_are_asked_for_their_children(
+    session: ZooKeeperSession, others: OtherWriter
+) -> None:
+    others.put("/config/users/alice/clients/app", b"{}")
+    missing = [f"/config/users/{'%F0%9F%8C%8A' * 256}{number:06}" for number in range(400)]
+    answers = session.children([*missing, "/config/users/alice/clients"])
+    assert answers == [None] * 400 + [["app"]]
+
+
+_LEDGER = "/tidegate/ledger/users%2Falice"
+
+
+def _from_a_newer_version(others: OtherWriter, **changes: object) -> bytes:
+    """Give alice's ledger record a reason of the future and a fetch quota with a field of it."""
+    record = json.loads(others.get(_LEDGER) or b"")
+    produce = record["entries"]["producer_byte_rate"]
+    produce["reason"] = "Dampened"
+    record["entries"]["consumer_byte_rate"] = {
+        **produce,
+        "written": "4096",
+        "before": "5000",
+        "damping": [0.5, 2],
+    }
+    others.put(
+        "/config/users/alice",
+        json.dumps(
+            {
+                "version": 1,
+                "config": {"producer_byte_rate": produce["written"], "consumer_byte_rate": "4096"},
+            }
+        ).encode(),
+    )
+    data = json.dumps({**record, "written_by": "0.9.0", "since": 7, **changes}).encode()
+    others.put(_LEDGER, data)
+    return data
+
+
+def _stage_on(session: ZooKeeperSession) -> tuple[Stage, ObjectRef]:
+    store = ZooKeeperQuotaStore(session)
+    stage = Stage(store=store, leaders=Leaders({"acc": {1: 1, 2: 1, 3: 1}}, cluster_id=CLUSTER))
+    stage.policy(removal={"maxPercent": 100})
+    tier = stage.tier()
+    stage.run()
+    assert stage.produce() == "10000000"
+    stage.restart()
+    return stage, tier
+
+
+def test_a_record_of_a_newer_version_stays_byte_for_byte_and_its_entity_follows_the_leaders(
+    session: ZooKeeperSession, others: OtherWriter
+) -> None:
+    stage, _ = _stage_on(session)
+    data = _from_a_newer_version(others)
+    others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"10000000"}}')
+    record = json.loads(data)
+    del record["entries"]["consumer_byte_rate"]
+    kept = json.dumps(record).encode()
+    others.put(_LEDGER, kept)
+    stage.run()
+    stage.run()
+    assert others.get(_LEDGER) == kept, "nothing is to be done, so it is not rewritten"
+    stage.leaders.leaders = {"acc": {1: 2, 2: 1}}
+    stage.run()
+    assert stage.produce() == "20000000"
+    after = json.loads(others.get(_LEDGER) or b"")
+    assert (after["since"], after["written_by"]) == (7, "0.9.0")
+    assert after["entries"]["producer_byte_rate"]["reason"] == "LeadersMoved"
+    assert after["entries"]["producer_byte_rate"]["before"] is None
+
+
+def test_what_a_newer_version_wrote_is_given_back_as_it_was_before(
+    session: ZooKeeperSession, others: OtherWriter
+) -> None:
+    stage, _ = _stage_on(session)
+    _from_a_newer_version(others)
+    stage.run()
+    alice = stage.store.read([ALICE])[ALICE]
+    assert alice.problem is None
+    assert alice.values == {PRODUCE: "10000000", FETCH: "5000"}, "no contract names the fetch quota"
+    after = json.loads(others.get(_LEDGER) or b"")
+    assert list(after["entries"]) == ["producer_byte_rate"]
+    assert after["entries"]["producer_byte_rate"]["reason"] == "Dampened"
+
+
+def test_a_record_in_a_newer_format_is_left_alone_and_reported_with_its_version(
+    session: ZooKeeperSession, others: OtherWriter
+) -> None:
+    stage, tier = _stage_on(session)
+    data = _from_a_newer_version(others, version=2)
+    stage.leaders.leaders = {"acc": {1: 2, 2: 1}}
+    stage.run()
+    assert others.get(_LEDGER) == data
+    assert b'"10000000"' in (others.get("/config/users/alice") or b"")
+    assert stage.condition(tier) == ("False", "ForeignContent")
+    (reported,) = stage.kubernetes.get(tier)["status"]["members"]
+    assert "Tidegate 0.9.0" in reported["message"]
+    assert "Tidegate 0.9.0" in stage.message(tier)
 
 
 def _as(server: ZooKeeperLab, login: DigestLogin) -> ZooKeeperConnection:

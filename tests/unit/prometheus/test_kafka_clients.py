@@ -11,8 +11,10 @@ from controller_logic.model import Entity, ReadingProblem
 from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
 from tests.unit.kafka.test_quota_node import SANITIZER
+from tidegate.prometheus import kafka_clients
 from tidegate.prometheus.kafka_clients import (
     ClientSample,
+    EntityNames,
     ReadClient,
     Who,
     entity_of,
@@ -40,7 +42,10 @@ def read(
     *series: Series, nan_is_zero: bool = False
 ) -> tuple[Mapping[Who, ClientSample], tuple[ReadingProblem, ...]]:
     each = ReadClient(
-        "fetch byte rate", broker_of=broker_of(BrokerLabel("broker")), nan_is_zero=nan_is_zero
+        "fetch byte rate",
+        broker_of=broker_of(BrokerLabel("broker")),
+        names=EntityNames(),
+        nan_is_zero=nan_is_zero,
     )
     newest, oddities = newest_of_each(map(each, series), "fetch byte rate", read_at_seconds=NOW)
     return newest, problems_of(oddities)
@@ -136,14 +141,14 @@ def test_a_thousand_odd_clients_are_one_problem(golden: Callable[[str], None]) -
 
 @pytest.mark.parametrize(("name", "tag"), SANITIZER)
 def test_a_user_is_read_back_as_kafka_spells_it(name: str, tag: str) -> None:
-    assert entity_of({"user": tag}) == Entity(user=name)
+    assert entity_of({"user": tag}, EntityNames()) == Entity(user=name)
 
 
 @pytest.mark.parametrize(
     "tag", ["a b", "a+b", "%41", "a%2fb", "%", "%zz", "%ff", "CN=x,O=y", "~", "\ud800"]
 )
 def test_a_user_that_kafka_would_spell_otherwise_is_no_entity(tag: str) -> None:
-    assert entity_of({"user": tag}) is None
+    assert entity_of({"user": tag}, EntityNames()) is None
 
 
 @pytest.mark.parametrize(
@@ -158,26 +163,39 @@ def test_a_user_that_kafka_would_spell_otherwise_is_no_entity(tag: str) -> None:
     ],
 )
 def test_a_client_id_is_as_it_is_and_loses_jmxs_quotes(tag: str, client_id: str) -> None:
-    assert entity_of({"client_id": tag}) == Entity(client_id=client_id)
+    assert entity_of({"client_id": tag}, EntityNames()) == Entity(client_id=client_id)
 
 
 @pytest.mark.parametrize("label", ["client_id", "clientId", "clientid"])
 def test_each_well_known_spelling_of_the_label_is_read(label: str) -> None:
-    assert entity_of({"user": "bob", label: "app"}) == Entity("bob", "app")
+    assert entity_of({"user": "bob", label: "app"}, EntityNames()) == Entity("bob", "app")
 
 
 def test_a_tag_that_is_empty_is_no_part_of_the_entity() -> None:
-    assert entity_of({"user": "bob", "client_id": ""}) == Entity("bob")
+    assert entity_of({"user": "bob", "client_id": ""}, EntityNames()) == Entity("bob")
 
 
 @pytest.mark.parametrize(
     "labels", [{}, {"user": "", "client_id": ""}, {"topic": "t"}, {"client_id": '""'}]
 )
 def test_empty_tags_are_no_entity(labels: dict[str, str]) -> None:
-    assert entity_of(labels) is None
+    assert entity_of(labels, EntityNames()) is None
 
 
 def test_a_user_called_like_the_default_is_a_user() -> None:
-    entity = entity_of({"user": "%3Cdefault%3E"})
+    entity = entity_of({"user": "%3Cdefault%3E"}, EntityNames())
     assert entity == Entity("<default>")
     assert not entity.is_default
+
+
+def test_a_client_on_many_brokers_is_spelled_out_once_a_reading_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    spelled: list[str] = []
+    original = kafka_clients._user
+    monkeypatch.setattr(kafka_clients, "_user", lambda tag: spelled.append(tag) or original(tag))
+    names = EntityNames()
+    for _ in range(3):
+        for number in range(17_000):
+            assert entity_of({"user": f"u{number}"}, names) == Entity(f"u{number}")
+    assert len(spelled) == 17_000

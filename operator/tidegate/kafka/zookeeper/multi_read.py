@@ -6,7 +6,7 @@ because kazoo adds it only to its own requests.
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +14,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import EXCEPTIONS
 from kazoo.protocol.states import ZnodeStat
 
+from tidegate.kafka.zookeeper.tree import MOST_REQUEST_BYTES
+
+_READS_PER_REQUEST = 500
 _HEADER = struct.Struct("!i?i")
 _LENGTH = struct.Struct("!i")
 _STAT = struct.Struct("!qqqqiiiqiiq")
@@ -54,6 +57,24 @@ class MultiRead:
                 return answers
             answer, offset = _READERS[kind](buffer, offset)
             answers.append(answer)
+
+
+def multi_reads(paths: Sequence[str], *, wants_children: bool) -> Iterator[MultiRead]:
+    """The requests that read all `paths` in their order.
+
+    Bounded by bytes too: a name of 256 characters can be a path of 10 kB.
+    """
+    batch: list[str] = []
+    size = _HEADER.size
+    for path in paths:
+        added = _HEADER.size + _LENGTH.size + len(path.encode()) + 1
+        if batch and (len(batch) == _READS_PER_REQUEST or size + added > MOST_REQUEST_BYTES):
+            yield MultiRead(batch, wants_children)
+            batch, size = [], _HEADER.size
+        batch.append(path)
+        size += added
+    if batch:
+        yield MultiRead(batch, wants_children)
 
 
 def send_multi_read(client: KazooClient, request: MultiRead) -> Any:

@@ -8,9 +8,9 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
-from functools import cached_property, lru_cache
+from functools import cached_property
 
-from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
+from controller_logic.model import Entity, LedgerRecord, StoredQuota
 from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, RetryLater, WriteRefused
 from tidegate.kafka.quota_node import (
@@ -18,91 +18,49 @@ from tidegate.kafka.quota_node import (
     QuotaContent,
     config_path,
     json_problem,
-    ledger_node,
     parse_quota,
 )
 from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim, ClusterFacts
+from tidegate.kafka.zookeeper.ledger import (
+    ROOT,
+    compact,
+    ledger_path,
+    mapping,
+    parse_record,
+    seconds,
+    text,
+)
 from tidegate.kafka.zookeeper.tree import Check, Znode, ZnodeTree
 
-# Our own znodes: a ledger record for each entity, and the claim of the policy in charge.
-#
-# They are outside of `/config`, where Kafka reads every node as an entity. Reading is strict,
-# because a record decides what is given back to whom.
+# The claim: the policy in charge of the cluster, beside the ledger.
 
 
-ROOT = "/tidegate"
-LEDGER_ROOT = f"{ROOT}/ledger"
 CLAIM_PATH = f"{ROOT}/claim"
-_FORMAT = 1
-_CLAIM_FORMAT = 2  # 1 is version 0.1's, with the key and the uid only
-_REASONS = {reason.value: reason for reason in Reason}
-
-
-def ledger_path(entity: Entity) -> str:
-    """The entity's ledger node, below the chroot."""
-    return f"{LEDGER_ROOT}/{ledger_node(entity)}"
-
-
-def record_to_bytes(record: LedgerRecord) -> bytes:
-    """One record as compact JSON, without the entity, which the node's name has."""
-    entries = {
-        key.value: {
-            "before": entry.before,
-            "written": entry.written,
-            "previous": entry.previous,
-            "written_at_seconds": entry.written_at_seconds,
-            "reason": entry.reason.value,
-            "basis": entry.basis,
-            **({} if entry.of_contract is None else {"of_contract": entry.of_contract}),
-        }
-        for key, entry in sorted(record.entries.items())
-    }
-    return _compact(
-        {
-            "version": _FORMAT,
-            "policy_key": record.policy_key,
-            "policy_uid": record.policy_uid,
-            "entries": entries,
-        }
-    )
-
-
-def parse_record(entity: Entity, data: bytes | None) -> LedgerRecord:
-    """Read one ledger record.
-
-    Raises ForeignContent when it is not what `record_to_bytes` writes in a format we know.
-    """
-    try:
-        root = _root(data, {"version", "policy_key", "policy_uid", "entries"})
-        entries = {
-            QuotaKey(key): _parse_entry(entry) for key, entry in _mapping(root["entries"]).items()
-        }
-        return LedgerRecord(entity, _text(root["policy_key"]), _text(root["policy_uid"]), entries)
-    except (ValueError, RecursionError) as error:
-        raise ForeignContent(f"its ledger record cannot be read ({json_problem(error)})") from error
+_FIRST_CLAIM_FORMAT = 1  # version 0.1's, with the key and the uid only
+_CLAIM_FORMAT = 2
 
 
 def claim_to_bytes(claim: Claim) -> bytes:
     """The claim as compact JSON."""
-    return _compact({"version": _CLAIM_FORMAT, **asdict(claim)})
+    return compact({"version": _CLAIM_FORMAT, **asdict(claim)})
 
 
 def parse_claim(data: bytes | None) -> Claim:
     """Read the claim. Raises ForeignContent when it is not one of ours in a format we know."""
     try:
-        root = _mapping(json.loads((data or b"").decode("utf-8")))
-        if root.get("version") == _FORMAT:
+        root = mapping(json.loads((data or b"").decode("utf-8")))
+        if root.get("version") == _FIRST_CLAIM_FORMAT:
             _require_fields(root, {"version", "policy_key", "policy_uid"})
-            return Claim(_text(root["policy_key"]), _text(root["policy_uid"]))
+            return Claim(text(root["policy_key"]), text(root["policy_uid"]))
         _require_format(root, _CLAIM_FORMAT)
         _require_fields(root, {"version", *(field.name for field in fields(Claim))})
         return Claim(
-            _text(root["policy_key"]),
-            _text(root["policy_uid"]),
-            _text(root["holder"]),
+            text(root["policy_key"]),
+            text(root["policy_uid"]),
+            text(root["holder"]),
             _count(root["epoch"]),
-            _seconds(root["since_seconds"]),
-            tuple(map(_text, _list(root["former"]))),
+            seconds(root["since_seconds"]),
+            tuple(map(text, _list(root["former"]))),
         )
     except (ValueError, RecursionError) as error:
         raise ForeignContent(
@@ -110,17 +68,6 @@ def parse_claim(data: bytes | None) -> Claim:
             "which policy manages this cluster and nothing is written. If a newer Tidegate wrote "
             "it, use that version; otherwise look at the node and delete it."
         ) from error
-
-
-def _compact(content: Mapping[str, object]) -> bytes:
-    return json.dumps(content, separators=(",", ":")).encode()
-
-
-def _root(data: bytes | None, names: set[str]) -> Mapping[str, object]:
-    root = _mapping(json.loads((data or b"").decode("utf-8")))
-    _require_format(root, _FORMAT)
-    _require_fields(root, names)
-    return root
 
 
 def _require_format(root: Mapping[str, object], known: int) -> None:
@@ -133,51 +80,6 @@ def _require_fields(root: Mapping[str, object], names: set[str]) -> None:
         raise ValueError(f"its fields are {sorted(root)}")
 
 
-def _parse_entry(content: object) -> LedgerEntry:
-    entry = _mapping(content)
-    if entry.keys() - {"of_contract"} != {
-        "before",
-        "written",
-        "previous",
-        "written_at_seconds",
-        "reason",
-        "basis",
-    }:
-        raise ValueError(f"an entry's fields are {sorted(entry)}")
-    return LedgerEntry(
-        before=_optional_text(entry["before"]),
-        written=_optional_text(entry["written"]),
-        previous=_optional_text(entry["previous"]),
-        written_at_seconds=_seconds(entry["written_at_seconds"]),
-        reason=_reason(entry["reason"]),
-        basis=_text(entry["basis"]),
-        of_contract=_contract(entry["of_contract"]) if "of_contract" in entry else None,
-    )
-
-
-def _reason(content: object) -> Reason:
-    reason = _REASONS.get(_text(content))
-    if reason is None:
-        raise ValueError(f"the reason {content!r} is not known")
-    return reason
-
-
-def _mapping(content: object) -> Mapping[str, object]:
-    if not isinstance(content, dict):
-        raise ValueError("an object was expected")
-    return content
-
-
-def _text(content: object) -> str:
-    if not isinstance(content, str):
-        raise ValueError(f"a text was expected, not {content!r}")
-    return content
-
-
-def _optional_text(content: object) -> str | None:
-    return None if content is None else _text(content)
-
-
 def _list(content: object) -> list[object]:
     if not isinstance(content, list):
         raise ValueError("a list was expected")
@@ -188,18 +90,6 @@ def _count(content: object) -> int:
     if isinstance(content, bool) or not isinstance(content, int) or content < 1:
         raise ValueError(f"a count was expected, not {content!r}")
     return content
-
-
-def _contract(content: object) -> int:
-    if isinstance(content, bool) or not isinstance(content, int) or content <= 0:
-        raise ValueError(f"a contract in bytes per second was expected, not {content!r}")
-    return content
-
-
-def _seconds(content: object) -> float:
-    if isinstance(content, bool) or not isinstance(content, int | float) or not 0 <= content < 1e12:
-        raise ValueError(f"a time was expected, not {content!r}")
-    return float(content)
 
 
 # The state of the cluster, and whether it may be written at all.
@@ -407,18 +297,15 @@ def _object(path: str, node: Znode) -> dict[str, object]:
     return content
 
 
-# Parsed nodes are kept: a pass reads every quota, and few have changed since the last one.
-REMEMBERED_NODES = 8192
-
-
 @dataclass(frozen=True)
 class EntityNodes:
     """The two nodes of an entity with their parsed contents.
 
-    `problem` None = both could be read.
+    `problem` None = both could be read. `paths` is empty for a name that no znode can have.
     """
 
     entity: Entity
+    paths: tuple[str, ...] = ()
     quota: Znode | None = None
     ledger: Znode | None = None
     content: QuotaContent = EMPTY
@@ -453,44 +340,57 @@ class EntityNodes:
         return same_version and same_ledger and self.content.quotas == seen.values
 
 
-def read_entities(tree: ZnodeTree, entities: Iterable[Entity]) -> dict[Entity, EntityNodes]:
-    """Read these entities, all in one bulk request.
+class EntityReader:
+    """Reads the nodes of entities of one store; nodes that have not changed are not parsed again.
 
-    An entity whose name no znode can have gets a problem, too.
+    What one reading found is kept for the next one, however much it is. It belongs to one policy's
+    store alone, so that no policy pushes another's entities out.
     """
-    found: dict[Entity, EntityNodes] = {}
-    paths: list[str] = []
-    named: list[Entity] = []
-    for entity in dict.fromkeys(entities):
-        try:
-            paths += (config_path(entity), ledger_path(entity))
-            named.append(entity)
-        except ForeignContent as error:
-            found[entity] = EntityNodes(entity, problem=error.message)
-    nodes = tree.read(paths)
-    found.update(
-        (entity, _entity_nodes(entity, *nodes[2 * index : 2 * index + 2]))
-        for index, entity in enumerate(named)
-    )
-    return found
+
+    def __init__(self, tree: ZnodeTree) -> None:
+        self._tree = tree
+        self._known: Mapping[Entity, EntityNodes] = {}
+
+    def read(self, entities: Iterable[Entity]) -> dict[Entity, EntityNodes]:
+        """Read these entities, all in one bulk request.
+
+        An entity whose name no znode can have gets a problem, too.
+        """
+        known = self._known
+        before = {entity: known.get(entity) or _unread(entity) for entity in entities}
+        nodes = iter(self._tree.read([path for one in before.values() for path in one.paths]))
+        found = {
+            entity: _entity_nodes(one, next(nodes), next(nodes)) if one.paths else one
+            for entity, one in before.items()
+        }
+        # some of those known are a part of what a pass reads; a new one is a new pass, which may
+        # not read some others any more
+        self._known = {**known, **found} if found.keys() <= known.keys() else found
+        return found
 
 
-@lru_cache(maxsize=REMEMBERED_NODES)
-def _entity_nodes(entity: Entity, quota: Znode | None, ledger: Znode | None) -> EntityNodes:
-    if quota is None and ledger is None:
-        return EntityNodes(entity)
+def _unread(entity: Entity) -> EntityNodes:
+    try:
+        return EntityNodes(entity, (config_path(entity), ledger_path(entity)))
+    except ForeignContent as error:
+        return EntityNodes(entity, problem=error.message)
+
+
+def _entity_nodes(before: EntityNodes, quota: Znode | None, ledger: Znode | None) -> EntityNodes:
+    if quota == before.quota and ledger == before.ledger:
+        return before
     problems = []
     content, record = EMPTY, None
+    config_path, ledger_path = before.paths
     try:
         content = parse_quota(quota.data, child_count=quota.child_count) if quota else content
     except ForeignContent as error:
         problems.append(
-            f"{config_path(entity)} is left alone: {error.message}. Correct or delete the node."
+            f"{config_path} is left alone: {error.message}. Correct or delete the node."
         )
     try:
-        record = parse_record(entity, ledger.data) if ledger else None
+        record = parse_record(before.entity, ledger.data) if ledger else None
     except ForeignContent as error:
-        problems.append(
-            f"{ledger_path(entity)} is left alone: {error.message}. Correct or delete the node."
-        )
-    return EntityNodes(entity, quota, ledger, content, record, " ".join(problems) or None)
+        problems.append(f"{ledger_path} is left alone: {error.message}")
+    problem = " ".join(problems) or None
+    return EntityNodes(before.entity, before.paths, quota, ledger, content, record, problem)

@@ -46,7 +46,7 @@ from tidegate.errors import (
     Unreachable,
 )
 from tidegate.kafka.settings import TlsFiles, ZooKeeperConnection
-from tidegate.kafka.zookeeper.multi_read import MultiRead, send_multi_read
+from tidegate.kafka.zookeeper.multi_read import multi_reads, send_multi_read
 from tidegate.kafka.zookeeper.tree import (
     Acl,
     AclEntry,
@@ -249,9 +249,6 @@ class ClusterWatch:
 # Bulk reads: MultiRead in chunks, and pipelined single reads for servers without it.
 
 
-_READS_PER_REQUEST = 500
-
-
 def read_bulk(
     client: KazooClient, paths: Sequence[str], *, wants_children: bool, timeout_seconds: float
 ) -> list[Any]:
@@ -260,10 +257,10 @@ def read_bulk(
     Raises UnimplementedError on servers before 3.6, which close the connection as well.
     """
     full = [with_chroot(client, path) for path in paths]
-    sent = []
-    for start in range(0, len(full), _READS_PER_REQUEST):
-        request = MultiRead(full[start : start + _READS_PER_REQUEST], wants_children)
-        sent.append(send_multi_read(client, request))
+    sent = [
+        send_multi_read(client, request)
+        for request in multi_reads(full, wants_children=wants_children)
+    ]
     deadline = time.monotonic() + timeout_seconds
     return [answer for result in sent for answer in result.get(timeout=_left(deadline))]
 

@@ -13,13 +13,13 @@ from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, Incomplete, OutcomeUnknown
 from tidegate.kafka.quota_node import CONFIG_ROOT, entity_of_ledger_node, entity_of_path
 from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, Claim, ClusterFacts, WriteOutcome
+from tidegate.kafka.zookeeper.ledger import LEDGER_ROOT
 from tidegate.kafka.zookeeper.nodes import (
     CLAIM_PATH,
-    LEDGER_ROOT,
+    EntityReader,
     claim_to_bytes,
     parse_claim,
     read_cluster,
-    read_entities,
     refused_to,
 )
 from tidegate.kafka.zookeeper.tree import Delete, Operation, Rejected, SetData, ZnodeTree
@@ -88,6 +88,9 @@ class ZooKeeperQuotaStore:
 
     def __init__(self, tree: ZnodeTree) -> None:
         self._tree = tree
+        self._reader = EntityReader(tree)
+        self._client_id_reader = EntityReader(tree)
+        self._ledger_names: Mapping[str, Entity] = {}  # as they were read last
 
     def facts(self) -> ClusterFacts:
         """See QuotaStore. Raises WriteRefused where there is no Kafka cluster at all."""
@@ -129,7 +132,7 @@ class ZooKeeperQuotaStore:
         entities = self.ledger_entities()
         left = [
             nodes
-            for nodes in read_entities(self._tree, entities).values()
+            for nodes in EntityReader(self._tree).read(entities).values()
             if nodes.ledger is not None
         ]
         if len(names) == len(entities) and all(
@@ -139,19 +142,18 @@ class ZooKeeperQuotaStore:
 
     def ledger_entities(self) -> frozenset[Entity]:
         """See QuotaStore. Leaves out nodes with foreign names; `unreadable_nodes` lists them."""
-        entities = set()
+        known, found = self._ledger_names, dict[str, Entity]()
         for name in self._ledger_nodes():
             try:
-                entities.add(entity_of_ledger_node(name))
+                found[name] = known.get(name) or entity_of_ledger_node(name)
             except ForeignContent:
                 continue
-        return frozenset(entities)
+        self._ledger_names = found
+        return frozenset(found.values())
 
     def read(self, entities: Iterable[Entity]) -> Mapping[Entity, StoredQuota]:
         """See QuotaStore."""
-        return {
-            entity: nodes.stored for entity, nodes in read_entities(self._tree, entities).items()
-        }
+        return _stored(self._reader, entities)
 
     def read_everything(self) -> Mapping[Entity, StoredQuota]:
         """See QuotaStore."""
@@ -169,7 +171,7 @@ class ZooKeeperQuotaStore:
 
     def has_client_id_quotas(self) -> bool:
         """See QuotaStore."""
-        quotas = self.read(walk_client_ids(self._tree)).values()
+        quotas = _stored(self._client_id_reader, walk_client_ids(self._tree)).values()
         return any(
             stored.problem is not None or BYTE_RATE_KEYS & stored.values.keys() for stored in quotas
         )
@@ -192,7 +194,7 @@ class ZooKeeperQuotaStore:
                     f"{write.entity}: a write of kind {write.kind.value} may change the ledger "
                     f"only, not the quota"
                 )
-        writer = BatchWriter(self._tree, expected_cluster_id, owner)
+        writer = BatchWriter(self._tree, self._reader, expected_cluster_id, owner)
         writer.write(writes)
         return tuple(writer.outcomes[entity] for entity in entities)
 
@@ -239,3 +241,7 @@ def _next_claim(current: Claim | None, wanted: Claim, replaces: str) -> Claim:
         former = (*current.former, current.policy_uid)[-_FORMER_KEPT:]
         return replace(wanted, epoch=current.epoch + 1, former=former)
     raise refused_to(wanted, current)
+
+
+def _stored(reader: EntityReader, entities: Iterable[Entity]) -> Mapping[Entity, StoredQuota]:
+    return {entity: nodes.stored for entity, nodes in reader.read(entities).items()}

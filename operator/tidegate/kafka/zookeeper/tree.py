@@ -11,6 +11,8 @@ from typing import Protocol
 
 from tidegate.errors import Conflict
 
+MOST_REQUEST_BYTES = 700_000  # ZooKeeper closes the connection at 1,048,575
+
 
 @dataclass(frozen=True, slots=True)
 class Znode:

@@ -11,18 +11,17 @@ from dataclasses import dataclass, field
 from controller_logic.model import Entity, LedgerRecord, QuotaKey, QuotaWrite
 from controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, RetryLater, WriteRefused
-from tidegate.kafka.quota_node import config_path, entity_path, is_ours, is_readable
+from tidegate.kafka.quota_node import entity_path, is_ours, is_readable
 from tidegate.kafka.quota_store import Claim, WriteOutcome
+from tidegate.kafka.zookeeper.ledger import ROOT, record_to_bytes
 from tidegate.kafka.zookeeper.nodes import (
-    ROOT,
     ClusterNodes,
     EntityNodes,
-    ledger_path,
+    EntityReader,
     read_cluster,
-    read_entities,
-    record_to_bytes,
 )
 from tidegate.kafka.zookeeper.tree import (
+    MOST_REQUEST_BYTES,
     Acl,
     Check,
     Create,
@@ -176,24 +175,25 @@ def entity_changes(
 ) -> list[EntityChange]:
     """The change of each write to its nodes as they are now."""
     created_below = {
-        config_path(write.entity) for write in writes if entities[write.entity].quota is None
+        entities[write.entity].paths[0] for write in writes if entities[write.entity].quota is None
     }
     return [_entity_change(write, entities[write.entity], created_below) for write in writes]
 
 
 def _entity_change(write: QuotaWrite, now: EntityNodes, created_below: set[str]) -> EntityChange:
-    path = config_path(write.entity)
+    path, ledger_path = now.paths
     content = now.content.changed(write.values)
     changes = content != now.content
     quota = NodeChange(path, now.quota, now.quota)
     if changes:
         needed = bool(content.settings) or _is_parent(path, now.quota, created_below)
         quota = node_change(path, now.quota, content.to_bytes() if needed else None)
-    record = None if write.ledger is None else record_to_bytes(write.ledger)
+    earlier = now.ledger.data if now.ledger else None
+    record = None if write.ledger is None else record_to_bytes(write.ledger, earlier)
     return EntityChange(
         write.entity,
         quota,
-        node_change(ledger_path(write.entity), now.ledger, record),
+        node_change(ledger_path, now.ledger, record),
         notify=changes,
     )
 
@@ -250,7 +250,6 @@ def _notification(entity: Entity) -> bytes:
 
 
 _ATTEMPTS = 5
-_MOST_BYTES = 900_000  # ZooKeeper closes the connection at 1,048,575
 
 
 @dataclass
@@ -261,6 +260,7 @@ class BatchWriter:
     """
 
     tree: ZnodeTree
+    reader: EntityReader
     expected_cluster_id: str
     owner: Claim | None = None
     outcomes: dict[Entity, WriteOutcome] = field(default_factory=dict)
@@ -295,13 +295,13 @@ class BatchWriter:
             {record.policy_key for write in pending for record in _records(write)},
             self.owner,
         )
-        entities = read_entities(self.tree, (write.entity for write in pending))
+        entities = self.reader.read(write.entity for write in pending)
         sound = [write for write in pending if self._is_sound(write, entities[write.entity])]
         if not sound:
             return []
         changes = entity_changes(sound, entities)
         operations = plan(self.tree, changes, cluster.checks)
-        if size_bytes(operations) > _MOST_BYTES and len(sound) > 1:
+        if size_bytes(operations) > MOST_REQUEST_BYTES and len(sound) > 1:
             self.write(sound[: len(sound) // 2])
             return sound[len(sound) // 2 :]
         return sound if not self._commit(operations, changes) else []
@@ -327,7 +327,7 @@ class BatchWriter:
         """
         try:
             self.tree.sync()
-            entities = read_entities(self.tree, (change.entity for change in changes))
+            entities = self.reader.read(change.entity for change in changes)
         except RetryLater as error:
             raise OutcomeUnknown(
                 f"The connection to ZooKeeper {self.tree.address} broke while {len(changes)} "

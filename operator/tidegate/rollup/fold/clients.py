@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from controller_logic.model import QuotaWindow
 from controller_logic.readings import BINDING_MILLISECONDS
-from tidegate.prometheus.kafka_clients import entity_of
+from tidegate.prometheus.kafka_clients import EntityNames, entity_of
 from tidegate.rollup.fold.windows import (
     Rate,
     ScrapeGrid,
@@ -49,9 +49,12 @@ class Gauges:
     values: NDArray[np.float64]
 
 
+_NAMES = EntityNames()  # a rollup is of one policy
+
+
 def client_of(series: SeriesSamples) -> Client | None:
     """Return the client in the labels, as the operator reads them; None where they name none."""
-    entity = entity_of(series.labels)
+    entity = entity_of(series.labels, _NAMES)
     if entity is None:
         return None
     user, client_id = entity.user, entity.client_id
