@@ -458,6 +458,11 @@ class Asking:
         """The failures, each kind once."""
         return tuple(dict.fromkeys(self._problems))
 
+    @property
+    def given_up(self) -> bool:
+        """Whether the server did not answer, and is asked nothing more."""
+        return self._given_up
+
     def ask(
         self, query: str | None, each: Callable[[Series], Item], *, what: str, seconds: float
     ) -> list[Item] | None:

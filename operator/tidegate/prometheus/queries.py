@@ -99,7 +99,7 @@ def over_last(query: str, seconds: float) -> str:
 BrokerOf = Callable[[Mapping[str, str]], int | None]
 
 # Only in these a number at the end is a broker's: the host name ip-10-0-0-1 ends in one as well.
-_POD_LABELS = frozenset(
+POD_LABELS = frozenset(
     {
         "pod",
         "pod_name",
@@ -132,7 +132,7 @@ def broker_matcher(identity: BrokerLabel | BrokerInstances) -> str:
     if isinstance(identity, BrokerLabel):
         return (
             matches(identity.name, ".+-[0-9]+")
-            if identity.name in _POD_LABELS
+            if identity.name in POD_LABELS
             else is_not(identity.name, "")
         )
     hosts = sorted({_host(instance) for instance in identity.ids})
@@ -143,7 +143,7 @@ def broker_matcher(identity: BrokerLabel | BrokerInstances) -> str:
 def _by_label(name: str) -> BrokerOf:
     @lru_cache(maxsize=_REMEMBERED)
     def spelled(value: str) -> int | None:
-        found = _POD.fullmatch(value) if name in _POD_LABELS else None
+        found = _POD.fullmatch(value) if name in POD_LABELS else None
         number = found[1] if found else value
         return int(number) if _ID.fullmatch(number) and int(number) <= _LARGEST_ID else None
 
