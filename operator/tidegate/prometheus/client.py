@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import requests
 from requests import exceptions
@@ -264,8 +264,8 @@ def refusal(answer: requests.Response, said: str, address: str) -> TidegateError
     if status in (401, 403):
         why = f"Prometheus at {address} refused us ({status}): {said}. {MEANWHILE}"
         return Unauthorized(f"{why} Check the login in metrics.prometheus.authentication.")
-    if status == 404:
-        why = f"There is no query API at {address} (404). {MEANWHILE}"
+    if status in (404, 405):
+        why = f"There is no query API at {address} ({status}). {MEANWHILE}"
         return NotFound(
             Reason.PROMETHEUS_UNREACHABLE,
             f"{why} Check the path in metrics.prometheus.url; it ends before /api/v1.",
@@ -328,6 +328,10 @@ def partial(warnings: Sequence[str], address: str) -> TidegateError:
 _PAUSES_SECONDS = (0.2, 0.8)  # before the second and the third attempt
 _CHUNK_BYTES = 256 * 1024
 _QUERY_PATH = "/api/v1/query"
+# A proxy may refuse a longer address. Shorter questions are no POST, for which some gateways want
+# another right.
+_LONGEST_ADDRESS = 2048
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 Item = TypeVar("Item")
 
@@ -395,9 +399,10 @@ class PrometheusClient:
         if self._session is None:
             self._session = Session(self._server)
         url = self._server.url.rstrip("/") + _QUERY_PATH
-        return self._session.get(
-            url, params={"query": promql, "timeout": server_timeout}, timeout=timeouts
-        )
+        form = urlencode({"query": promql, "timeout": server_timeout})
+        if len(form) <= _LONGEST_ADDRESS:
+            return self._session.get(f"{url}?{form}", timeout=timeouts)
+        return self._session.post(url, data=form, headers=_FORM, timeout=timeouts)
 
     def _read(
         self, answer: requests.Response, each: Callable[[Series], Item], until: float

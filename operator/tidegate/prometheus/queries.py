@@ -113,8 +113,6 @@ _POD = re.compile(r"[a-z0-9][a-z0-9.-]*-(0|[1-9][0-9]{0,9})")
 _ID = re.compile(r"[0-9]{1,10}")
 _LARGEST_ID = 2**31 - 1
 _REMEMBERED = 4096  # a thousand clients of each broker have the same
-# a proxy may refuse a longer address; what the matcher would leave out is then left out here
-_LONGEST_MATCHER = 2048
 
 
 def broker_of(identity: BrokerLabel | BrokerInstances) -> BrokerOf:
@@ -127,7 +125,7 @@ def broker_of(identity: BrokerLabel | BrokerInstances) -> BrokerOf:
 def broker_matcher(identity: BrokerLabel | BrokerInstances) -> str:
     """The matcher for our own selectors: the series that `broker_of` recognizes.
 
-    It lets as few others through as a matcher can.
+    It lets as few others through as a matcher can, however long a list of instances makes it.
     """
     if isinstance(identity, BrokerLabel):
         return (
@@ -136,8 +134,7 @@ def broker_matcher(identity: BrokerLabel | BrokerInstances) -> str:
             else is_not(identity.name, "")
         )
     hosts = sorted({_host(instance) for instance in identity.ids})
-    matcher = matches("instance", *(literally(host) + "(:[0-9]+)?" for host in hosts))
-    return matcher if len(matcher) <= _LONGEST_MATCHER else is_not("instance", "")
+    return matches("instance", *(literally(host) + "(:[0-9]+)?" for host in hosts))
 
 
 def _by_label(name: str) -> BrokerOf:

@@ -330,6 +330,20 @@ def test_brokers_are_identified_by_their_instances_and_odd_names_on_the_list_mat
     assert {broker for broker, _ in readings.nic} == {11, 12, 13}
 
 
+def test_a_long_list_of_instances_reads_these_hosts_and_no_others() -> None:
+    ids = {f"kafka-broker-{n}.prod.example.com:9100": n for n in range(100, 400)}
+    with exporting(partial(node_page, 1)) as ours, exporting(partial(node_page, 2)) as theirs:
+        ids[ours.address] = 1
+        other_host = theirs.address.replace("127.0.0.1", "localhost")
+        targets = [ScrapeTarget("node", address) for address in (ours.address, other_host)]
+        with PrometheusLab(targets) as server:
+            wait_until(lambda: ours.scrapes >= 4, "some history", timeout_seconds=30)
+            settings = MetricsSettings(PrometheusServer(server.url), brokers=BrokerInstances(ids))
+            readings = PrometheusReader(settings).read((1,))
+    assert bytes_of_each(spans(readings)) == {EGRESS_STEP + SECOND_NIC_STEP}
+    assert Reason.METRICS_AMBIGUOUS not in {problem.reason for problem in readings.problems}
+
+
 def test_series_that_name_no_broker_are_reported(read: Read) -> None:
     readings = read(
         preset=Preset.CUSTOM, queries=egress("steady"), brokers=BrokerLabel("no_such_label")

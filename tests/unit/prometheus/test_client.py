@@ -9,6 +9,7 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -65,6 +66,20 @@ def test_the_query_is_asked_as_it_is_and_the_server_knows_how_long_we_wait() -> 
     assert server.seen[0].query == "up[60s]"
     assert server.seen[0].path.startswith("/api/v1/query?")
     assert "timeout=5000ms" in server.seen[0].path or "timeout=4" in server.seen[0].path
+
+
+@pytest.mark.parametrize("status", [200, 405])
+def test_a_query_too_long_for_an_address_is_posted(status: int) -> None:
+    query = "{" + ",".join(f'a{number}="b c"' for number in range(500)) + "}[60s]"
+    with serving(lambda request: request.send(status, GOOD)) as server:
+        client = PrometheusClient(PrometheusServer(server.url, login=BearerLogin("s3cret")))
+        with nullcontext() if status == 200 else pytest.raises(NotFound, match="405"):
+            client.query(query, lambda series: series, until_monotonic_seconds=time.monotonic() + 5)
+        client.close()
+    (seen,) = server.seen
+    assert (seen.method, seen.query) == ("POST", query)
+    assert seen.path.startswith("/api/v1/query?")
+    assert seen.headers["authorization"] == "Bearer s3cret"
 
 
 def test_no_answer_is_asked_for_in_packed_form() -> None:
