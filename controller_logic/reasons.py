@@ -367,6 +367,13 @@ class Reason(StrEnum):
             "are not used."
         ),
     )
+    SOURCE_CHANGED = (
+        "SourceChanged",
+        (
+            "A broker's readings come from another exporter, and nothing shows that it is the same "
+            "broker; they are not used."
+        ),
+    )
     METRICS_UNREADABLE = (
         "MetricsUnreadable",
         "Samples that cannot be an amount (NaN, infinite, negative); they are not used.",

@@ -27,7 +27,11 @@ _raw_decode = json.JSONDecoder().raw_decode
 
 
 class NotJson(ValueError):
-    """The text is not JSON, or ends before it is whole."""
+    """The text is not JSON, or ends before it is whole. The message shows nothing of the text."""
+
+
+class EndsEarly(NotJson):
+    """The text ends before it is whole."""
 
 
 class ArrivingJson:
@@ -57,9 +61,9 @@ class ArrivingJson:
             start = self._at
             try:
                 value, end = _raw_decode(self._text, start)
-            except (ValueError, RecursionError):
+            except (ValueError, RecursionError) as error:
                 if not self._skips_space() and not self._more():
-                    raise self._not_json() from None
+                    raise self._not_json(ends=_lacks_its_end(error, self._text)) from None
                 continue
             if self._text[end - 1] in _CLOSED or self._text[end : end + 1] in _AFTER_NUMBER:
                 self._at = end
@@ -130,13 +134,36 @@ class ArrivingJson:
         self._text, self._at = "".join(parts), 0
         return length > len(left)
 
-    def _not_json(self) -> NotJson:
-        shown = self._text[self._at : self._at + 40]
-        return NotJson(
-            f"it reads {shown!r} where something else must be"
-            if shown
-            else "it ends before it is whole"
-        )
+    def _not_json(self, *, ends: bool = False) -> NotJson:
+        if ends or self._at >= len(self._text):
+            return EndsEarly("it ends before it is whole")
+        return NotJson("it is not JSON")
+
+
+def _lacks_its_end(error: Exception, text: str) -> bool:
+    return isinstance(error, json.JSONDecodeError) and (
+        error.pos >= len(text) or error.msg.startswith("Unterminated")
+    )
+
+
+# What may be shown of an answer. Whoever may write a policy chooses the address that is asked, and
+# only the operator may reach it: so nothing is shown but what Prometheus itself said.
+
+
+_ERROR_TYPES = (
+    *("bad_data", "canceled", "execution", "internal", "not_acceptable", "not_found"),
+    *("timeout", "too_many_requests", "unavailable"),
+)
+_RESULT_TYPES = ("matrix", "scalar", "string", "vector")
+
+
+def own_error(document: object) -> str | None:
+    """The reason in an error answer of Prometheus' query API; None = the document is none."""
+    if not isinstance(document, dict) or document.get("status") != "error":
+        return None
+    reason = document.get("error")
+    is_own = document.get("errorType") in _ERROR_TYPES and isinstance(reason, str)
+    return reason if is_own else None
 
 
 Item = TypeVar("Item")
@@ -196,12 +223,13 @@ def _read_data(text: ArrivingJson, answer: Answer[Item], each: Callable[[Series]
 
 def _refuse_anything_but_samples(envelope: dict[str, object], result_type: object) -> None:
     if envelope.get("status") != "success":
+        reason = own_error(envelope)
         raise NotSamples(
-            f"its status is {envelope.get('status')!r} "
-            f"({envelope.get('error') or 'without saying why'})"
+            f"its status is 'error' ({reason})" if reason else "its status is not success"
         )
     if result_type != "matrix":
-        raise NotSamples(f"with a result of type {result_type!r} instead of samples over a range")
+        given = repr(result_type) if result_type in _RESULT_TYPES else "unknown"
+        raise NotSamples(f"with a result of type {given} instead of samples over a range")
 
 
 def _warnings(envelope: dict[str, object]) -> list[str]:

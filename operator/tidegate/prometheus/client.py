@@ -5,20 +5,29 @@ raised as tidegate.errors.
 """
 
 import json
+import re
 import shutil
 import ssl
 import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import requests
 from requests import exceptions
 from requests.auth import AuthBase, HTTPBasicAuth
-from urllib3.exceptions import HTTPError, ReadTimeoutError
+from urllib3.exceptions import (
+    HTTPError,
+    IncompleteRead,
+    NewConnectionError,
+    ProtocolError,
+    ReadTimeoutError,
+)
 
 from controller_logic.model import ReadingProblem
 from controller_logic.reasons import Reason
@@ -31,7 +40,7 @@ from tidegate.errors import (
     Unauthorized,
     Unreachable,
 )
-from tidegate.prometheus.answer import NotJson, NotSamples, read_answer
+from tidegate.prometheus.answer import EndsEarly, NotJson, NotSamples, own_error, read_answer
 from tidegate.prometheus.queries import over_last
 from tidegate.prometheus.series import Series
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
@@ -121,21 +130,41 @@ def _own_authorities() -> str | bool:
     return paths.cafile or paths.capath or True
 
 
-# Short texts of HTTP answers and errors, for messages.
+# Short texts of HTTP answers and errors, for messages. Of a body only Prometheus' own errors are
+# shown, and nothing of where a redirect leads: see `answer.own_error`.
 
 
 SHOWN_CHARACTERS = 300
+_REFUSAL_BYTES = 16 * 1024  # of a refusal; Prometheus' own errors are shorter
+_KIND = re.compile(r"[a-z]{1,20}/[a-z0-9.+-]{1,60}")
 
 
-def error_text(beginning: bytes) -> str:
-    """The reason in the beginning of an answer: Prometheus' own, or that of a gateway before it."""
-    text = beginning.decode("utf-8", "replace")
+def refused_because(
+    answer: requests.Response, *, until_monotonic_seconds: float, monotonic: Callable[[], float]
+) -> str:
+    """Prometheus' own reason in an answer with an error; else what kind of body there is."""
+    body = b""
+    with suppress(OSError, HTTPError):  # whatever is wrong with the body, the status stays
+        while len(body) < _REFUSAL_BYTES and monotonic() < until_monotonic_seconds:
+            if not (piece := answer.raw.read1(_REFUSAL_BYTES, decode_content=True)):
+                break
+            body += piece
     try:
-        text = str(json.loads(text)["error"])
-    except (ValueError, KeyError, TypeError):
-        text = "a web page" if text.lstrip().startswith("<") else text
-    shown = "".join(sign if sign.isprintable() else " " for sign in text)
+        reason = own_error(json.loads(body))
+    except (ValueError, RecursionError):
+        reason = None
+    if reason is None:
+        return body_kind(answer)
+    shown = "".join(sign if sign.isprintable() else " " for sign in reason)
     return " ".join(shown.split())[:SHOWN_CHARACTERS].rstrip(".") or "no reason given"
+
+
+def body_kind(answer: requests.Response) -> str:
+    """The kind and length of a body as its headers give them: all that is shown of one."""
+    found = _KIND.match(answer.headers.get("Content-Type", "").lower())
+    length = answer.headers.get("Content-Length", "")
+    size = f"{length} bytes" if length.isdecimal() and len(length) < 16 else "no stated length"
+    return f"a body of {found[0] if found else 'no known kind'}, {size}"
 
 
 def innermost_message(error: Exception) -> str:
@@ -146,6 +175,10 @@ def innermost_message(error: Exception) -> str:
         inner = getattr(error, "reason", None) or next(
             (part for part in error.args if isinstance(part, Exception)), None
         )
+    if isinstance(error, IncompleteRead):
+        return f"the answer broke off after {error.partial} bytes"
+    if not isinstance(error, OSError | NewConnectionError):
+        return "what answers there does not speak HTTP"  # the error would quote it
     # urllib3 puts the connection in front: "HTTPConnection(host='10.0.0.1', port=9090): Failed ..."
     return (getattr(error, "strerror", None) or str(error)).rsplit("): ", 1)[-1][:SHOWN_CHARACTERS]
 
@@ -216,14 +249,13 @@ def unreachable(address: str, why: str, hint: str) -> TidegateError:
     )
 
 
-def refusal(answer: requests.Response, beginning: bytes, address: str) -> TidegateError:
-    """The error for a status other than 200, with the beginning of the body."""
-    status, said = answer.status_code, error_text(beginning)
+def refusal(answer: requests.Response, said: str, address: str) -> TidegateError:
+    """The error for a status other than 200, with what may be shown of the body."""
+    status = answer.status_code
     if answer.headers.get("Location") and 300 <= status < 400:
-        elsewhere = shown_address(answer.headers["Location"])
         why = (
-            f"Prometheus at {address} redirected us to {elsewhere}, perhaps to log in; "
-            f"redirects are not followed. {MEANWHILE}"
+            f"Prometheus at {address} redirected us ({status}), perhaps to log in; redirects are "
+            f"not followed. {MEANWHILE}"
         )
         return Unauthorized(
             f"{why} Give the address of the query API itself, or a login in "
@@ -232,15 +264,15 @@ def refusal(answer: requests.Response, beginning: bytes, address: str) -> Tidega
     if status in (401, 403):
         why = f"Prometheus at {address} refused us ({status}): {said}. {MEANWHILE}"
         return Unauthorized(f"{why} Check the login in metrics.prometheus.authentication.")
-    if status == 404:
-        why = f"There is no query API at {address} (404). {MEANWHILE}"
+    if status in (404, 405):
+        why = f"There is no query API at {address} ({status}). {MEANWHILE}"
         return NotFound(
             Reason.PROMETHEUS_UNREACHABLE,
             f"{why} Check the path in metrics.prometheus.url; it ends before /api/v1.",
         )
     if status in (400, 422):
         return InvalidResource(
-            f"Prometheus at {address} cannot carry out a query: {said}. {MEANWHILE}",
+            f"Prometheus at {address} cannot carry out a query ({status}): {said}. {MEANWHILE}",
             Reason.METRICS_QUERY_REFUSED,
         )
     return unreachable(
@@ -261,11 +293,26 @@ def too_large(limit_bytes: int, address: str) -> TidegateError:
 
 def not_samples(error: Exception, answer: requests.Response, address: str) -> TidegateError:
     """The error for a whole answer that is not samples."""
-    kind = answer.headers.get("Content-Type") or "of no stated kind"
-    why = f"What answered at {address} is not usable as samples ({kind}): {error}. {MEANWHILE}"
+    why = (
+        f"What answered at {address} is not usable as samples ({body_kind(answer)}): {error}. "
+        f"{MEANWHILE}"
+    )
     return Incomplete(
         Reason.METRICS_INCOMPLETE,
         f"{why} Check metrics.prometheus.url; a login page answers like this, too.",
+    )
+
+
+class BrokenOff(Incomplete):
+    """An answer that ended before it was whole; another attempt may bring it whole."""
+
+
+def broken_off(size_bytes: int, address: str) -> TidegateError:
+    """The error for an answer that ended before it was whole."""
+    why = f"Prometheus at {address} answered, but the answer broke off after {size_bytes} bytes."
+    return BrokenOff(
+        Reason.METRICS_INCOMPLETE,
+        f"{why} {MEANWHILE} Look at its log, and at that of a proxy before it.",
     )
 
 
@@ -280,8 +327,11 @@ def partial(warnings: Sequence[str], address: str) -> TidegateError:
 
 _PAUSES_SECONDS = (0.2, 0.8)  # before the second and the third attempt
 _CHUNK_BYTES = 256 * 1024
-_SHOWN_BYTES = 4096  # of a refusal
 _QUERY_PATH = "/api/v1/query"
+# A proxy may refuse a longer address. Shorter questions are no POST, for which some gateways want
+# another right.
+_LONGEST_ADDRESS = 2048
+_FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 Item = TypeVar("Item")
 
@@ -314,7 +364,7 @@ class PrometheusClient:
         return retry(
             lambda: self._once(promql, each, until_monotonic_seconds),
             attempts=1 + len(_PAUSES_SECONDS),
-            is_worth_repeating=lambda error: isinstance(error, Unreachable),
+            is_worth_repeating=lambda error: isinstance(error, Unreachable | BrokenOff),
             pause_seconds=lambda attempt, _: _PAUSES_SECONDS[
                 min(attempt, len(_PAUSES_SECONDS)) - 1
             ],
@@ -349,36 +399,47 @@ class PrometheusClient:
         if self._session is None:
             self._session = Session(self._server)
         url = self._server.url.rstrip("/") + _QUERY_PATH
-        return self._session.get(
-            url, params={"query": promql, "timeout": server_timeout}, timeout=timeouts
-        )
+        form = urlencode({"query": promql, "timeout": server_timeout})
+        if len(form) <= _LONGEST_ADDRESS:
+            return self._session.get(f"{url}?{form}", timeout=timeouts)
+        return self._session.post(url, data=form, headers=_FORM, timeout=timeouts)
 
     def _read(
         self, answer: requests.Response, each: Callable[[Series], Item], until: float
     ) -> list[Item]:
         if answer.status_code != 200:
-            raise refusal(answer, answer.raw.read1(_SHOWN_BYTES, decode_content=True), self.address)
+            said = refused_because(answer, until_monotonic_seconds=until, monotonic=self._monotonic)
+            raise refusal(answer, said, self.address)
+        body = _Body()
         try:
-            found = read_answer(self._chunks(answer, until), each)
+            found = read_answer(self._chunks(answer, body, until), each)
+        except (EndsEarly, ProtocolError):
+            raise broken_off(body.size, self.address) from None
         except (NotJson, NotSamples) as error:
             raise not_samples(error, answer, self.address) from error
         if found.warnings:
             raise partial(found.warnings, self.address)
         return found.items
 
-    def _chunks(self, answer: requests.Response, until: float) -> Iterator[bytes]:
+    def _chunks(self, answer: requests.Response, body: "_Body", until: float) -> Iterator[bytes]:
         """The body as it comes.
 
         One read returns what is there, so that a slow server cannot keep us beyond the time.
         """
-        size = 0
         while chunk := answer.raw.read1(_CHUNK_BYTES, decode_content=True):
-            size += len(chunk)
-            if size > self._server.answer_limit_bytes:
+            body.size += len(chunk)
+            if body.size > self._server.answer_limit_bytes:
                 raise too_large(self._server.answer_limit_bytes, self.address)
             if self._monotonic() > until:
                 raise too_slow(self.address)
             yield chunk
+
+
+@dataclass(slots=True)
+class _Body:
+    """How many bytes of an answer have come."""
+
+    size: int = 0
 
 
 # The queries of one reading. They share one time limit. After a server did not answer or refused
@@ -401,6 +462,11 @@ class Asking:
     def problems(self) -> tuple[ReadingProblem, ...]:
         """The failures, each kind once."""
         return tuple(dict.fromkeys(self._problems))
+
+    @property
+    def given_up(self) -> bool:
+        """Whether the server did not answer, and is asked nothing more."""
+        return self._given_up
 
     def ask(
         self, query: str | None, each: Callable[[Series], Item], *, what: str, seconds: float

@@ -99,7 +99,7 @@ def over_last(query: str, seconds: float) -> str:
 BrokerOf = Callable[[Mapping[str, str]], int | None]
 
 # Only in these a number at the end is a broker's: the host name ip-10-0-0-1 ends in one as well.
-_POD_LABELS = frozenset(
+POD_LABELS = frozenset(
     {
         "pod",
         "pod_name",
@@ -113,8 +113,6 @@ _POD = re.compile(r"[a-z0-9][a-z0-9.-]*-(0|[1-9][0-9]{0,9})")
 _ID = re.compile(r"[0-9]{1,10}")
 _LARGEST_ID = 2**31 - 1
 _REMEMBERED = 4096  # a thousand clients of each broker have the same
-# a proxy may refuse a longer address; what the matcher would leave out is then left out here
-_LONGEST_MATCHER = 2048
 
 
 def broker_of(identity: BrokerLabel | BrokerInstances) -> BrokerOf:
@@ -127,23 +125,22 @@ def broker_of(identity: BrokerLabel | BrokerInstances) -> BrokerOf:
 def broker_matcher(identity: BrokerLabel | BrokerInstances) -> str:
     """The matcher for our own selectors: the series that `broker_of` recognizes.
 
-    It lets as few others through as a matcher can.
+    It lets as few others through as a matcher can, however long a list of instances makes it.
     """
     if isinstance(identity, BrokerLabel):
         return (
             matches(identity.name, ".+-[0-9]+")
-            if identity.name in _POD_LABELS
+            if identity.name in POD_LABELS
             else is_not(identity.name, "")
         )
     hosts = sorted({_host(instance) for instance in identity.ids})
-    matcher = matches("instance", *(literally(host) + "(:[0-9]+)?" for host in hosts))
-    return matcher if len(matcher) <= _LONGEST_MATCHER else is_not("instance", "")
+    return matches("instance", *(literally(host) + "(:[0-9]+)?" for host in hosts))
 
 
 def _by_label(name: str) -> BrokerOf:
     @lru_cache(maxsize=_REMEMBERED)
     def spelled(value: str) -> int | None:
-        found = _POD.fullmatch(value) if name in _POD_LABELS else None
+        found = _POD.fullmatch(value) if name in POD_LABELS else None
         number = found[1] if found else value
         return int(number) if _ID.fullmatch(number) and int(number) <= _LARGEST_ID else None
 

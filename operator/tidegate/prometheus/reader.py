@@ -1,6 +1,6 @@
 """One reading: rates of NICs and clients from a policy's Prometheus, a problem for each gap.
 
-Load is not judged here, and nothing is kept from one reading to the next.
+Load is not judged here. Nothing is kept from one reading to the next but where readings came from.
 """
 
 import time
@@ -23,6 +23,7 @@ from tidegate.prometheus.nics import nic_spans
 from tidegate.prometheus.queries import broker_of, identity_of, queries_of
 from tidegate.prometheus.series import Series, SeriesProblem, problems_of
 from tidegate.prometheus.settings import MetricsSettings
+from tidegate.prometheus.sources import Found, Key, SourceOf, Sources, Target, source_labels
 
 # Problems of a reading: NICs of live brokers without samples, samples that are too old, missing
 # rates of clients. Nothing is filled in.
@@ -146,6 +147,8 @@ _ClientAnswers = Mapping[Direction, list[ClientSample | SeriesProblem]]
 _SCRAPES = (
     5  # four spans: three for "two of three over the limit", and one for a scrape that failed
 )
+# at the first reading NICs are read further back: who was their source before we came?
+_FIRST_SECONDS, _FIRST_SCRAPES = 3600, 240
 _RATE, _THROTTLE = "byte rate", "throttle time"
 _RESOURCE = {DIRECTION_OF[key]: word for word, key in BYTE_RATE_OF.items()}
 
@@ -167,6 +170,14 @@ class PrometheusReader:
         self._names = EntityNames()
         self._queries = queries_of(settings)
         self._broker_of = broker_of(identity_of(settings))
+        # with matchers every series is of the policy's own cluster
+        self._source_labels = source_labels(identity_of(settings))
+        self._sources = (
+            None
+            if settings.matchers
+            else Sources(self._source_labels, float(settings.scrape_interval_seconds))
+        )
+        self._is_first = self._sources is not None
         self._nic_seconds = max(
             settings.history_seconds,
             settings.stale_after_seconds,
@@ -187,15 +198,19 @@ class PrometheusReader:
             until_monotonic_seconds=self._monotonic()
             + self._settings.server.reading_timeout_seconds,
         )
-        nics = self._ask_nics(asking)
+        sources = SourceOf(self._source_labels, self._broker_of)
+        nics = self._ask_nics(asking, sources)
         queries = self._queries
-        rates = self._ask_clients(asking, _RATE, queries.fetch_rate, queries.produce_rate)
-        throttles = self._ask_clients(
-            asking, _THROTTLE, queries.fetch_throttle, queries.produce_throttle
+        rates = self._ask_clients(
+            asking, sources, _RATE, (queries.fetch_rate, queries.produce_rate)
         )
+        throttles = self._ask_clients(
+            asking, sources, _THROTTLE, (queries.fetch_throttle, queries.produce_throttle)
+        )
+        changed = self._changed(asking, sources.found)
         read_at = self._clock()
-        nic, nic_problems = self._nic(nics, brokers, read_at)
-        clients, client_problems = self._rates(rates, throttles, brokers, read_at)
+        nic, nic_problems = self._nic(nics, brokers, read_at, changed)
+        clients, client_problems = self._rates(rates, throttles, brokers, read_at, changed)
         problems = (*asking.problems, *nic_problems, *client_problems)
         return Readings(read_at, self._settings.scrape_interval_seconds, nic, clients, problems)
 
@@ -203,41 +218,85 @@ class PrometheusReader:
         """Hang up."""
         self._client.close()
 
-    def _ask_nics(self, asking: Asking) -> Mapping[Direction, list[Series]]:
+    def _ask_nics(self, asking: Asking, sources: SourceOf) -> Mapping[Direction, list[Series]]:
         queries = {Direction.EGRESS: self._queries.egress, Direction.INGRESS: self._queries.ingress}
-        asked = {
-            way: asking.ask(query, lambda series: series, what=way, seconds=self._nic_seconds)
-            for way, query in queries.items()
-        }
-        return {way: answer for way, answer in asked.items() if answer is not None}
+        seconds = self._nic_seconds
+        if self._is_first:
+            further = _FIRST_SCRAPES * self._settings.scrape_interval_seconds
+            seconds = max(seconds, min(_FIRST_SECONDS, further))
+        answers: dict[Direction, list[Series]] = {}
+        for way, query in queries.items():
+            answer = asking.ask(query, lambda series: series, what=way, seconds=seconds)
+            if answer is None:
+                continue
+            for one in answer:
+                sources.note(one, way, counts=True)
+            answers[way] = _newest(answer, self._nic_seconds) if self._is_first else answer
+        # an answer that is too large is so the next time as well
+        self._is_first = self._is_first and asking.given_up
+        return answers
 
     def _ask_clients(
-        self, asking: Asking, what: str, fetch: str | None, produce: str | None
+        self, asking: Asking, sources: SourceOf, what: str, queries: tuple[str | None, str | None]
     ) -> _ClientAnswers:
         answers: dict[Direction, list[ClientSample | SeriesProblem]] = {}
-        for way, query in ((Direction.EGRESS, fetch), (Direction.INGRESS, produce)):
+        for way, query in zip((Direction.EGRESS, Direction.INGRESS), queries, strict=True):
             named = f"{_RESOURCE[way]} {what}"
-            each = ReadClient(
+            client = ReadClient(
                 named,
                 broker_of=self._broker_of,
                 names=self._names,
                 nan_is_zero=what is _THROTTLE,
             )
+
+            def each(
+                series: Series, client: ReadClient = client, named: str = named
+            ) -> ClientSample | SeriesProblem:
+                if self._sources is not None:
+                    sources.note(series, named, counts=False)
+                return client(series)
+
             answer = asking.ask(query, each, what=named, seconds=self._settings.stale_after_seconds)
             if answer is not None:
                 answers[way] = answer
         return answers
 
+    def _changed(self, asking: Asking, found: Found) -> Mapping[Key, SeriesProblem]:
+        """The brokers whose source is not the one of before, by what is read of them."""
+        if self._sources is None:
+            return {}
+
+        def ask_up(query: str, seconds: float) -> Mapping[Target, float] | None:
+            answer = asking.ask(query, lambda series: series, what="targets", seconds=seconds)
+            if answer is None:
+                return None
+            newest: dict[Target, float] = {}
+            for one in answer:
+                target = one.labels.get("job", ""), one.labels.get("instance", "")
+                newest[target] = max(newest.get(target, 0.0), one.last_at_seconds)
+            return newest
+
+        return self._sources.changed(found, ask_up)
+
     def _nic(
-        self, nics: Mapping[Direction, list[Series]], brokers: Collection[int], read_at: float
+        self,
+        nics: Mapping[Direction, list[Series]],
+        brokers: Collection[int],
+        read_at: float,
+        changed: Mapping[Key, SeriesProblem],
     ) -> tuple[Nics, tuple[ReadingProblem, ...]]:
-        nic, left_out = dict[tuple[int, Direction], tuple[NicSpan, ...]](), list[SeriesProblem]()
+        nic = dict[tuple[int, Direction], tuple[NicSpan, ...]]()
+        left_out = list(dict.fromkeys(changed.values()))
         reported: set[tuple[int | None, Direction]] = set()
         for way, series in nics.items():
             spans, odd = nic_spans(series, way, broker_of=self._broker_of, read_at_seconds=read_at)
             nic.update({(broker, way): found for broker, found in spans.items() if found})
             reported |= {(problem.broker, way) for problem in odd}
             left_out += odd
+        # where clients' rates may be another cluster's, nothing may be cut for the NIC either
+        for key in {(broker, way) for broker, _ in changed for way in Direction}:
+            reported.add(key)
+            nic.pop(key, None)
         absent = absent_nics(
             nic, brokers, nics.keys(), reported=reported, seconds=self._nic_seconds
         )
@@ -255,6 +314,7 @@ class PrometheusReader:
         throttles: _ClientAnswers,
         brokers: Collection[int],
         read_at: float,
+        changed: Mapping[Key, SeriesProblem],
     ) -> tuple[Clients, tuple[ReadingProblem, ...]]:
         clients, left_out = dict[tuple[Entity, int, Direction], ClientRate](), list[SeriesProblem]()
         for way, answer in rates.items():
@@ -271,6 +331,8 @@ class PrometheusReader:
                     for who, sample in newest.items()
                 }
             )
+        unknown = {broker for broker, what in changed if what not in tuple(Direction)}
+        clients = {key: rate for key, rate in clients.items() if key[1] not in unknown}
         problems = problems_of(left_out)
         asked = [
             query
@@ -278,11 +340,21 @@ class PrometheusReader:
             if query is not None
         ]
         if asked and len(rates) == len(asked):  # else there is a problem for it already
-            seen = {broker for _, broker, _ in clients}
+            seen = {broker for _, broker, _ in clients} | unknown
             problems += tuple(
                 absent_clients(seen, brokers, seconds=self._settings.stale_after_seconds)
             )
         return clients, problems
+
+
+def _newest(answer: list[Series], seconds: float) -> list[Series]:
+    """The samples of the last seconds before the newest of all."""
+    begin = max((one.last_at_seconds for one in answer), default=0.0) - seconds
+    cut = (
+        Series(one.labels, tuple(sample for sample in one.samples if sample[0] > begin))
+        for one in answer
+    )
+    return [one for one in cut if one.samples]
 
 
 def _client_rate(rate: ClientSample, throttle: ClientSample | None) -> ClientRate:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import ssl
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -329,6 +330,20 @@ def test_brokers_are_identified_by_their_instances_and_odd_names_on_the_list_mat
     assert {broker for broker, _ in readings.nic} == {11, 12, 13}
 
 
+def test_a_long_list_of_instances_reads_these_hosts_and_no_others() -> None:
+    ids = {f"kafka-broker-{n}.prod.example.com:9100": n for n in range(100, 400)}
+    with exporting(partial(node_page, 1)) as ours, exporting(partial(node_page, 2)) as theirs:
+        ids[ours.address] = 1
+        other_host = theirs.address.replace("127.0.0.1", "localhost")
+        targets = [ScrapeTarget("node", address) for address in (ours.address, other_host)]
+        with PrometheusLab(targets) as server:
+            wait_until(lambda: ours.scrapes >= 4, "some history", timeout_seconds=30)
+            settings = MetricsSettings(PrometheusServer(server.url), brokers=BrokerInstances(ids))
+            readings = PrometheusReader(settings).read((1,))
+    assert bytes_of_each(spans(readings)) == {EGRESS_STEP + SECOND_NIC_STEP}
+    assert Reason.METRICS_AMBIGUOUS not in {problem.reason for problem in readings.problems}
+
+
 def test_series_that_name_no_broker_are_reported(read: Read) -> None:
     readings = read(
         preset=Preset.CUSTOM, queries=egress("steady"), brokers=BrokerLabel("no_such_label")
@@ -486,3 +501,103 @@ def test_an_encrypted_prometheus_is_asked_under_its_own_authority_only(tmp_path:
     assert Reason.PROMETHEUS_UNREACHABLE not in reasons(trusted)
     assert reasons(refused) == {Reason.PROMETHEUS_UNREACHABLE}
     assert "CERTIFICATE_VERIFY_FAILED" in refused.problems[0].message
+
+
+# --- two clusters on one Prometheus ---------------------------------------------------------------
+# Both have a broker 1. While the exporter of one is frozen, the other's is not read in its place.
+
+
+class Cluster:
+    """The exporter of one cluster's broker 1: its counter grows by `step` a scrape.
+
+    It can be without series, and it can freeze: then a scrape gets no answer in time.
+    """
+
+    def __init__(self, start: int, step: int, *, speaks: bool) -> None:
+        self._counter, self._step = start, step
+        self.speaks = speaks
+        self.awake = threading.Event()
+        self.awake.set()
+
+    def page(self, scrape: int) -> str:
+        self.awake.wait(60)
+        self._counter += self._step
+        return f"load {self._counter}\n" if self.speaks else "other 1\n"
+
+
+@pytest.fixture
+def two_clusters() -> Iterator[tuple[Cluster, Cluster, PrometheusLab]]:
+    """A's broker 1, which has always been read, B's, which has no series yet, and Prometheus."""
+    ours = Cluster(10**9, 1000, speaks=True)
+    theirs = Cluster(10**12, 900_000, speaks=False)
+    with exporting(ours.page) as a, exporting(theirs.page) as b:
+        targets = [ScrapeTarget("cluster-a", a.address, 1), ScrapeTarget("cluster-b", b.address, 1)]
+        with PrometheusLab(targets) as server:
+            wait_until(lambda: min(a.scrapes, b.scrapes) >= 7, "history", timeout_seconds=30)
+            yield ours, theirs, server
+        ours.awake.set()
+
+
+def reader_of(server: PrometheusLab, **settings: object) -> PrometheusReader:
+    given = {
+        "preset": Preset.CUSTOM,
+        "queries": Queries(egress="load"),
+        "scrape_interval_seconds": 1,
+        "stale_after_seconds": 3,
+        "history_seconds": 5,
+        **settings,
+    }
+    return PrometheusReader(MetricsSettings(PrometheusServer(server.url), **given))  # type: ignore[arg-type]
+
+
+def reasons_while(reader: PrometheusReader, seconds: float) -> set[Reason]:
+    """Reads twice a second; every reading's reason, and no reading is of the other cluster."""
+    until, found = time.monotonic() + seconds, set[Reason]()
+    while time.monotonic() < until:
+        readings = reader.read((1,))
+        assert max(bytes_of_each(spans(readings)), default=0) < 100_000
+        found |= reasons(readings)
+        time.sleep(0.5)
+    return found
+
+
+def test_another_clusters_broker_is_not_read_while_the_own_exporter_is_frozen(
+    two_clusters: tuple[Cluster, Cluster, PrometheusLab],
+) -> None:
+    ours, theirs, server = two_clusters
+    reader = reader_of(server)
+    assert bytes_of_each(spans(reader.read((1,)))) == {1000}
+    ours.awake.clear()
+    theirs.speaks = True
+    assert Reason.SOURCE_CHANGED in reasons_while(reader, 12)
+    for one in (reader, reader_of(server)):  # an operator that has just started knows it, too
+        (problem,) = one.read((1,)).problems
+        assert (problem.reason, problem.broker) == (Reason.SOURCE_CHANGED, 1)
+        assert "'cluster-a'" in problem.message
+        assert "'cluster-b'" in problem.message
+    ours.awake.set()
+    theirs.speaks = False
+    wait_until(
+        lambda: bool(spans(reader.read((1,)))), "the own exporter's readings", timeout_seconds=20
+    )
+    assert bytes_of_each(spans(reader.read((1,)))) <= set(range(1000, 100_000, 1000))
+    with_matchers = reader_of(server, matchers={"job": "cluster-a"})
+    assert with_matchers.read((1,)).problems == ()
+
+
+def test_another_exporter_is_read_once_the_own_is_no_target_any_more(
+    two_clusters: tuple[Cluster, Cluster, PrometheusLab],
+) -> None:
+    _, moved, server = two_clusters
+    reader = reader_of(server)
+    assert bytes_of_each(spans(reader.read((1,)))) == {1000}
+    server.process.kill()
+    server.targets = server.targets[1:]
+    moved.speaks = True
+    server.restart()
+    wait_until(
+        lambda: bytes_of_each(spans(reader.read((1,)))) == {900_000},
+        "its readings",
+        timeout_seconds=20,
+    )
+    assert reader.read((1,)).problems == ()

@@ -187,6 +187,21 @@ def test_a_prometheus_that_is_away_makes_the_load_unknown_and_nothing_else(
     assert stage.event_reasons()[-1] == Reason.PROMETHEUS_UNREACHABLE.value
 
 
+def test_a_broker_whose_source_changed_is_unknown_and_its_quotas_stay(
+    stage: Stage, policy: ObjectRef
+) -> None:
+    read(stage, broker_1=20)
+    stage.run()
+    read(stage, broker_1=20, problems=(ReadingProblem(Reason.SOURCE_CHANGED, "From a to b.", 1),))
+    assert stage.readings is not None
+    nic = {key: spans for key, spans in stage.readings.nic.items() if key[0] != 1}
+    stage.readings = replace(stage.readings, nic=nic)
+    stage.run()
+    assert stage.condition(policy, "MetricsFresh") == ("False", "SourceChanged")
+    assert pressures(stage, policy)[0] == "Unknown"
+    assert stage.condition(policy) == ("True", "InSync")
+
+
 def test_load_that_is_unknown_for_long_gives_throttled_quotas_back_with_a_condition(
     stage: Stage, golden: Callable[[str], None]
 ) -> None:

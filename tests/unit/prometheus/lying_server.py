@@ -22,8 +22,16 @@ class Request(BaseHTTPRequestHandler):
     server: LyingServer
 
     def do_GET(self) -> None:  # the library's name for it
+        self._received(self.path)
+
+    def do_POST(self) -> None:
+        form = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self._received(f"{self.path}?{form}")
+
+    def _received(self, path: str) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        self.server.seen.append(ReceivedRequest(self.path, headers, self.client_address))
+        seen = ReceivedRequest(path, headers, self.client_address, self.command)
+        self.server.seen.append(seen)
         self.server.respond(self)
 
     def send(
@@ -47,11 +55,12 @@ class Request(BaseHTTPRequestHandler):
 
 @dataclass(frozen=True)
 class ReceivedRequest:
-    """What one request said; header names in lower case."""
+    """What one request said; header names in lower case. The form of a POST is in `path`."""
 
     path: str
     headers: dict[str, str]
     connection: tuple[str, int]
+    method: str = "GET"
 
     @property
     def query(self) -> str:

@@ -9,11 +9,13 @@ import json
 import socket
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
 
 from controller_logic.reasons import Reason
+from tests.goldens.golden import numbers
 from tests.unit.prometheus.lying_server import LyingServer, Request, serving
 from tidegate.errors import (
     Incomplete,
@@ -64,6 +66,20 @@ def test_the_query_is_asked_as_it_is_and_the_server_knows_how_long_we_wait() -> 
     assert server.seen[0].query == "up[60s]"
     assert server.seen[0].path.startswith("/api/v1/query?")
     assert "timeout=5000ms" in server.seen[0].path or "timeout=4" in server.seen[0].path
+
+
+@pytest.mark.parametrize("status", [200, 405])
+def test_a_query_too_long_for_an_address_is_posted(status: int) -> None:
+    query = "{" + ",".join(f'a{number}="b c"' for number in range(500)) + "}[60s]"
+    with serving(lambda request: request.send(status, GOOD)) as server:
+        client = PrometheusClient(PrometheusServer(server.url, login=BearerLogin("s3cret")))
+        with nullcontext() if status == 200 else pytest.raises(NotFound, match="405"):
+            client.query(query, lambda series: series, until_monotonic_seconds=time.monotonic() + 5)
+        client.close()
+    (seen,) = server.seen
+    assert (seen.method, seen.query) == ("POST", query)
+    assert seen.path.startswith("/api/v1/query?")
+    assert seen.headers["authorization"] == "Bearer s3cret"
 
 
 def test_no_answer_is_asked_for_in_packed_form() -> None:
@@ -156,7 +172,7 @@ def test_a_server_that_is_busy_is_asked_again(status: int) -> None:
 def test_a_server_that_stays_busy_is_asked_three_times_and_is_then_unreachable() -> None:
     error, server = failure(
         lambda request: request.send(
-            503, json.dumps({"status": "error", "error": "query timed out"})
+            503, json.dumps({"status": "error", "errorType": "timeout", "error": "query timed out"})
         )
     )
     assert isinstance(error, Unreachable)
@@ -223,8 +239,8 @@ def test_a_redirect_is_not_followed(status: int) -> None:
         )
     )
     assert isinstance(error, Unauthorized)
-    assert "https://login.example.com/" in error.message
-    assert "token" not in error.message
+    assert "login.example.com" not in error.message
+    assert str(status) in error.message
     assert len(server.seen) == 1
 
 
@@ -247,7 +263,8 @@ def test_a_wrong_path_is_not_found() -> None:
 def test_a_query_that_cannot_be_carried_out_is_an_invalid_resource(status: int) -> None:
     error, server = failure(
         lambda request: request.send(
-            status, json.dumps({"status": "error", "error": "parse error: oops"})
+            status,
+            json.dumps({"status": "error", "errorType": "bad_data", "error": "parse error: oops"}),
         )
     )
     assert isinstance(error, InvalidResource)
@@ -261,7 +278,6 @@ def test_a_query_that_cannot_be_carried_out_is_an_invalid_resource(status: int) 
     [
         ("<html>log in</html>", "text/html"),
         ("", "application/json"),
-        (GOOD[:-2], "application/json"),
         (
             '{"status": "success", "data": {"resultType": "vector", "result": []}}',
             "application/json",
@@ -279,16 +295,100 @@ def test_garbage_with_status_200_is_incomplete_and_the_message_says_what_came(
     assert len(server.seen) == 1
 
 
-def test_an_answer_that_breaks_off_is_not_used() -> None:
-    def breaks_off(request: Request) -> None:
-        request.send_response(200)
-        request.send_header("Content-Length", str(len(GOOD) + 10))
-        request.end_headers()
-        request.wfile.write(GOOD[:30].encode())
+@pytest.mark.parametrize("status", [200, 302, 400, 401, 403, 404, 418, 422, 500, 503])
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("db-7.internal: hunter2", "text/plain; secret=hunter2"),
+        ('{"error": "db-7.internal: hunter2"}', "application/json"),
+        ('{"status": "error", "errorType": "hunter2", "error": "db-7.internal"}', "hunter2"),
+        ('{"status": "hunter2", "data": {"resultType": "hunter2"}}', "application/json"),
+        ('{"status": "success", "data": {"resultType": "hunter2"}}', "application/json"),
+        ('{"status": "success", "warnings": ["db-7.internal: hunter2"]}', "application/json"),
+        ("[" * 20_000 + "hunter2", "application/json"),
+        ("<html>hunter2 at db-7.internal</html>", "text/html"),
+    ],
+)
+def test_of_a_body_that_is_no_prometheus_answer_only_status_kind_and_length_are_shown(
+    status: int, body: str, kind: str
+) -> None:
+    error, _ = failure(
+        lambda request: request.send(status, body, kind, Location="http://db-7.internal/hunter2")
+    )
+    for secret in ("hunter2", "db-7"):
+        assert secret not in error.message
+    if status not in (200, 302, 404):
+        assert str(status) in error.message
+        assert f"{len(body)} bytes" in error.message
+
+
+@pytest.mark.parametrize(
+    "banner",
+    [
+        b"SSH-2.0-hunter2\r\n",
+        b"HTTP/1.1 hunter2\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 3, 4hunter2\r\n\r\nabc",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhunter2\r\n",
+    ],
+)
+def test_of_what_does_not_speak_http_nothing_is_shown(banner: bytes) -> None:
+    def answers(request: Request) -> None:
+        request.wfile.write(banner)
         request.close_connection = True
 
-    error, _ = failure(breaks_off)
-    assert isinstance(error, Unreachable | Incomplete)
+    error, _ = failure(answers)
+    assert "hunter2" not in error.message
+
+
+def test_a_refusal_that_comes_in_parts_is_read_to_its_end() -> None:
+    text = json.dumps({"status": "error", "errorType": "bad_data", "error": "parse error: oops"})
+
+    def in_parts(request: Request) -> None:
+        request.send_response(400)
+        request.send_header("Content-Length", str(len(text)))
+        request.end_headers()
+        for start in range(0, len(text), 20):
+            request.wfile.write(text[start : start + 20].encode())
+            request.wfile.flush()
+            time.sleep(0.01)
+
+    error, _ = failure(in_parts)
+    assert "parse error: oops" in error.message
+
+
+def _breaks_off(request: Request) -> None:
+    request.send_header("Content-Length", str(len(GOOD) + 10))
+
+
+def _ends_too_soon(request: Request) -> None:
+    request.send_header("Content-Length", "30")
+
+
+def _never_ends_its_pieces(request: Request) -> None:
+    request.send_header("Transfer-Encoding", "chunked")
+
+
+@pytest.mark.parametrize(
+    ("promise", "framing"),
+    [(_breaks_off, b""), (_ends_too_soon, b""), (_never_ends_its_pieces, b"1e\r\n")],
+    ids=["before its length", "cut by a proxy", "between pieces"],
+)
+def test_an_answer_that_breaks_off_is_asked_for_again_and_the_message_says_after_how_many_bytes(
+    promise: Callable[[Request], None], framing: bytes, golden: Callable[[str], None]
+) -> None:
+    def breaks_off(request: Request) -> None:
+        request.send_response(200)
+        promise(request)
+        request.end_headers()
+        request.wfile.write(framing + GOOD[:30].encode())
+        request.close_connection = True
+
+    error, server = failure(breaks_off)
+    assert isinstance(error, Incomplete)
+    assert error.reason is Reason.METRICS_INCOMPLETE
+    assert numbers(error.message) >= {30}
+    assert len(server.seen) == 3
+    golden(error.message.replace(server.url, "http://prometheus:9090"))
 
 
 def test_an_answer_with_warnings_is_not_used_and_the_warnings_are_shown() -> None:

@@ -33,8 +33,9 @@ from tidegate.errors import (
 from tidegate.prometheus.client import (
     SHOWN_CHARACTERS,
     Session,
-    error_text,
+    body_kind,
     innermost_message,
+    refused_because,
     shown_address,
 )
 from tidegate.prometheus.settings import PrometheusServer
@@ -170,9 +171,9 @@ def no_slot(address: str, parallel_requests: int) -> TidegateError:
     return unreachable(address, why, "Give more time, or allow more requests at once.")
 
 
-def refusal(answer: requests.Response, beginning: bytes, address: str) -> TidegateError:
-    """An answer with another status than 200, of whose body the beginning was read."""
-    status, said = answer.status_code, error_text(beginning)
+def refusal(answer: requests.Response, said: str, address: str) -> TidegateError:
+    """An answer with another status than 200, with what may be shown of its body."""
+    status = answer.status_code
     if answer.headers.get("Location") and 300 <= status < 400:
         why = (
             f"Prometheus at {address} sent us elsewhere, where a login may be wanted; we do "
@@ -211,14 +212,12 @@ def too_large(limit_bytes: int, address: str) -> TidegateError:
     )
 
 
-def other_content(kind: str, beginning: bytes, *, wanted: str, address: str) -> TidegateError:
+def other_content(kind: str, why: str, *, wanted: str, address: str) -> TidegateError:
     """A whole answer of another kind, as of a gateway without this API, or of a login page."""
-    why = (
-        f"What answered at {address} is {kind or 'of no stated kind'} instead of {wanted}: "
-        f"{error_text(beginning)}. {MEANWHILE}"
-    )
+    problem = f"What answered at {address} is {kind} instead of {wanted}{why}. {MEANWHILE}"
     return Incomplete(
-        Reason.METRICS_INCOMPLETE, f"{why} Check the address; a login page answers like this, too."
+        Reason.METRICS_INCOMPLETE,
+        f"{problem} Check the address; a login page answers like this, too.",
     )
 
 
@@ -334,7 +333,6 @@ class _TokenFile(AuthBase):
 _WORTH_REPEATING = (Unreachable, Damaged)
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.25, 10.0
 _PIECE_BYTES = 256 * 1024
-_SHOWN_BYTES = 4096
 
 Result = TypeVar("Result")
 
@@ -388,11 +386,10 @@ class Answer:
         """All of the body."""
         return b"".join(self.pieces())
 
-    def other_content(self, wanted: str) -> TidegateError:
-        """The error for an answer of another kind than wanted."""
-        return other_content(
-            self.kind, next(self.pieces(), b"")[:_SHOWN_BYTES], wanted=wanted, address=self.address
-        )
+    def other_content(self, wanted: str, why: Exception | None = None) -> TidegateError:
+        """The error for an answer of another kind than wanted; `why` shows nothing of the body."""
+        kind, because = body_kind(self._response), "" if why is None else f": {why}"
+        return other_content(kind, because, wanted=wanted, address=self.address)
 
 
 class Exchange:
@@ -469,9 +466,10 @@ class Exchange:
 
     def _answer(self, response: requests.Response, until: float) -> Answer:
         if response.status_code != 200:
-            raise refusal(
-                response, response.raw.read1(_SHOWN_BYTES, decode_content=True), self.address
+            said = refused_because(
+                response, until_monotonic_seconds=until, monotonic=self._monotonic
             )
+            raise refusal(response, said, self.address)
         limit_bytes = self._settings.answer_limit_bytes
         return Answer(
             response,

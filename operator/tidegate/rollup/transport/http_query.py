@@ -93,13 +93,9 @@ def read_matrix(answer: Answer) -> list[SeriesSamples]:
     except NotJson as error:
         if "json" in answer.kind:
             raise exchange.damaged(error, answer.address) from error
-        raise exchange.other_content(
-            answer.kind, str(error).encode(), wanted="JSON", address=answer.address
-        ) from error
+        raise answer.other_content("JSON", error) from error
     except NotSamples as error:
-        raise exchange.other_content(
-            answer.kind, str(error).encode(), wanted="samples over a range", address=answer.address
-        ) from error
+        raise answer.other_content("samples over a range", error) from error
     if found.warnings:
         raise exchange.partial("; ".join(found.warnings), answer.address)
     return found.items

@@ -142,7 +142,11 @@ def test_a_server_that_stays_busy_is_given_up_after_some_attempts(
     kind: type[HistoryReader],
 ) -> None:
     error, asked = failure(
-        says(503, '{"status":"error","error":"query timed out"}', "application/json"),
+        says(
+            503,
+            '{"status":"error","errorType":"timeout","error":"query timed out"}',
+            "application/json",
+        ),
         kind,
         attempts=3,
     )
@@ -167,6 +171,17 @@ def test_failures_that_stay_are_asked_once(respond: Respond, kind: type[Tidegate
     error, asked = failure(respond)
     assert type(error) is kind
     assert asked == 1
+
+
+@every_kind
+@pytest.mark.parametrize("status", [200, 302, 400, 403, 404, 503])
+@pytest.mark.parametrize("body", ["hunter2 in db-7", '{"error": "hunter2"}', "<html>hunter2"])
+def test_of_a_body_that_is_no_prometheus_answer_nothing_is_shown(
+    kind: type[HistoryReader], status: int, body: str
+) -> None:
+    error, _ = failure(says(status, body, Location="http://db-7/hunter2"), kind, attempts=1)
+    assert "hunter2" not in error.message
+    assert "db-7" not in error.message
 
 
 @every_kind
