@@ -112,6 +112,10 @@ class Event:
     note: str
 
 
+# A holder may write for 10 s after its last renewal: a call that hangs ends in time for others.
+LEASE_CALL_SECONDS = 2.0
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
     """A Lease as it was read.
@@ -140,7 +144,7 @@ class Kubernetes(Protocol):
     when the object (or, for a list, the kind) does not exist; Conflict when a compare-and-set lost
     and nothing was written; InvalidResource when the server refuses what was written;
     OutcomeUnknown when a write may or may not have happened. Only reads are tried again inside a
-    call.
+    call; calls for Leases end within LEASE_CALL_SECONDS, without a second try.
     """
 
     def list_all(self, kind: ResourceKind, namespaces: Sequence[str] = ()) -> Listing:

@@ -36,6 +36,7 @@ from tidegate.errors import (
     Unreachable,
 )
 from tidegate.kube.api import (
+    LEASE_CALL_SECONDS,
     Event,
     JsonObject,
     LeaseRecord,
@@ -161,6 +162,8 @@ def _is_certificate_failure(message: str) -> bool:
 
 
 _CONNECT_TIMEOUT_SECONDS = 5.0
+# Leases are renewed beside each other; a connection too many would be closed after each call.
+_KEPT_CONNECTIONS = 32
 _PAUSES_SECONDS = (0.2, 0.8)  # before the second and the third attempt of a read
 _LONGEST_PAUSE_SECONDS = 5.0
 _RETRIED_STATUSES = (429, 500, 502, 503, 504)
@@ -194,6 +197,7 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> clien
     # The library would repeat some requests by itself, a replaced Lease among them; what is safe to
     # repeat is decided here.
     settings.retries = urllib3.Retry(total=False)
+    settings.connection_pool_maxsize = _KEPT_CONNECTIONS
     api_client = client.ApiClient(settings)
     # the audit log shows it, and managedFields name the part before the slash as the manager
     api_client.user_agent = f"tidegate/{__version__}"
@@ -203,13 +207,19 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> clien
 class Transport:
     """Carries out single calls of the official client.
 
-    `pause` waits between attempts; a test hands in its own.
+    `timeouts` are those of connecting and of reading, or one number for both together. A read is
+    tried `read_attempts` times. `pause` waits between attempts; a test hands in its own.
     """
 
     def __init__(
-        self, *, request_timeout_seconds: float = 10.0, pause: Callable[[float], None] = time.sleep
+        self,
+        *,
+        timeouts: tuple[float, float] | float = (_CONNECT_TIMEOUT_SECONDS, 10.0),
+        read_attempts: int = 1 + len(_PAUSES_SECONDS),
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        self._timeouts = (_CONNECT_TIMEOUT_SECONDS, request_timeout_seconds)
+        self._timeouts = timeouts
+        self._read_attempts = read_attempts
         self._pause = pause
 
     def read(
@@ -219,7 +229,7 @@ class Transport:
         try:
             return retry(
                 lambda: self._once(call, *args, **parameters),
-                attempts=1 + len(_PAUSES_SECONDS),
+                attempts=self._read_attempts,
                 is_worth_repeating=_is_worth_repeating,
                 pause_seconds=_pause_seconds,
                 sleep=self._pause,
@@ -532,6 +542,7 @@ class KubernetesClient(JobCalls):
         self._api_client = api_client
         self._identity = identity
         self._transport = transport or Transport()
+        self._lease_transport = Transport(timeouts=LEASE_CALL_SECONDS, read_attempts=1)
         self._chunk_size = chunk_size
         self._monotonic = monotonic
 
@@ -631,7 +642,7 @@ class KubernetesClient(JobCalls):
 
     def read_lease(self, namespace: str, name: str) -> LeaseRecord | None:
         try:
-            found = self._transport.read(
+            found = self._lease_transport.read(
                 self._objects.get_namespaced_custom_object,
                 *(*_LEASES, namespace, "leases", name),
                 what=f"read Lease {namespace}/{name}",
@@ -642,7 +653,7 @@ class KubernetesClient(JobCalls):
         return lease_record(found)
 
     def create_lease(self, lease: LeaseRecord) -> LeaseRecord:
-        made = self._transport.write(
+        made = self._lease_transport.write(
             self._objects.create_namespaced_custom_object,
             *(*_LEASES, lease.namespace, "leases"),
             body=lease_body(lease),
@@ -653,7 +664,7 @@ class KubernetesClient(JobCalls):
 
     def replace_lease(self, lease: LeaseRecord) -> LeaseRecord:
         try:
-            replaced = self._transport.write(
+            replaced = self._lease_transport.write(
                 self._objects.replace_namespaced_custom_object,
                 *(*_LEASES, lease.namespace, "leases", lease.name),
                 body=lease_body(lease),

@@ -8,14 +8,19 @@ again by compare-and-set. Both count forwards from the same renewal, the holder 
 the others from after it, so their times of writing cannot overlap unless a clock runs wrong by more
 than the margin. The times inside a Lease come from another clock and are never compared with ours.
 
+The version of the last renewal is enough for the next: the Lease is read only when that one failed
+or lost against another writer.
+
 A writer asks `remaining_seconds` first and begins nothing that takes longer: the Lease cannot stop
 a request that is under way.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import structlog
@@ -46,9 +51,10 @@ class LeaseTimes:
 class PolicyLease:
     """This process's part in the Lease `tidegate-<policy>` of the policy's namespace.
 
-    One thread uses it. `identity` must be new for every process: a restarted one may not take its
-    predecessor's turn for its own, because a request of that one may still be on its way. It waits
-    like any other replica, unless the Lease was released.
+    For several threads: `attend` and `release` wait for each other. `identity` must be new for
+    every process: a restarted one may not take its predecessor's turn for its own, because a
+    request of that one may still be on its way. It waits like any other replica, unless the Lease
+    was released.
     """
 
     def __init__(
@@ -73,6 +79,9 @@ class PolicyLease:
         self._seen_at = _NEVER
         self._next_look_at = _NEVER
         self._held_until = _NEVER
+        self._is_last_write_known = False
+        self._is_released = False
+        self._one_at_a_time = threading.Lock()
 
     @property
     def holder(self) -> str:
@@ -81,6 +90,8 @@ class PolicyLease:
 
     def remaining_seconds(self) -> float:
         """How much longer this process may write; 0 when it may not."""
+        if self._is_released:
+            return 0.0
         return max(0.0, self._held_until - self._monotonic())
 
     def seconds_until_due(self) -> float:
@@ -92,36 +103,43 @@ class PolicyLease:
 
         Raises Unauthorized or another UserActionRequired when the rights on Leases are missing.
         When Kubernetes does not answer nothing is raised: the turn goes on until it runs out by
-        itself.
+        itself. Once released it is never taken again.
         """
-        if self.seconds_until_due() == 0.0:
-            self._next_look_at = self._monotonic() + self._times.look_seconds
-            try:
-                self._look()
-            except RetryLater as error:
-                _log.warning(
-                    "Lease could not be read or written",
-                    lease=self._label(),
-                    holder=self.holder,
-                    error=error.message,
-                )
-        return self.remaining_seconds() > 0.0
+        with self._one_at_a_time:
+            if self.seconds_until_due() == 0.0 and not self._is_released:
+                self._next_look_at = self._monotonic() + self._times.look_seconds
+                try:
+                    self._look()
+                except RetryLater as error:
+                    _log.warning(
+                        "Lease could not be read or written",
+                        lease=self._label(),
+                        holder=self.holder,
+                        error=error.message,
+                    )
+            return self.remaining_seconds() > 0.0
 
     def release(self) -> bool:
         """Give the Lease back for another replica to take; return whether that reached Kubernetes.
 
         Call it when the last write has ended: from the first line of this on, this process may not
-        write. Nothing is raised.
+        write. Nothing is raised. A renewal under way ends first.
         """
-        was_ours, self._held_until = self._held_until > _NEVER, _NEVER
-        if not was_ours:
-            return False
+        self._is_released = True
+        with self._one_at_a_time:
+            was_ours, self._held_until = self._held_until > _NEVER, _NEVER
+            return was_ours and self._give_back()
+
+    def _give_back(self) -> bool:
         try:
+            if self._is_last_write_known and self._seen is not None:
+                with suppress(Conflict):  # a person may have labelled it
+                    return self._hand_over(self._seen)
             present = self._kubernetes.read_lease(self._namespace, self._name)
-            if present is None or present.holder != self._identity:
-                return False
-            self._seen = self._kubernetes.replace_lease(
-                replace(present, holder="", renewed_at=self._wall())
+            return (
+                present is not None
+                and present.holder == self._identity
+                and self._hand_over(present)
             )
         except TidegateError as error:
             _log.warning(
@@ -130,9 +148,18 @@ class PolicyLease:
                 error=error.message,
             )
             return False
+
+    def _hand_over(self, present: LeaseRecord) -> bool:
+        self._seen = self._kubernetes.replace_lease(
+            replace(present, holder="", renewed_at=self._wall())
+        )
         return True
 
     def _look(self) -> None:
+        if self._is_last_write_known and self._seen is not None:
+            self._take(self._successor_of(self._seen), self._kubernetes.replace_lease)
+            if self._is_last_write_known:
+                return
         present = self._kubernetes.read_lease(self._namespace, self._name)
         # A deleted Lease has no holder, but the last one may still be writing: that turn must run
         # out
@@ -191,11 +218,12 @@ class PolicyLease:
         )
 
     def _take(self, lease: LeaseRecord, send: Callable[[LeaseRecord], LeaseRecord]) -> None:
-        sent_at = self._monotonic()
+        sent_at, self._is_last_write_known = self._monotonic(), False
         try:
             self._seen = send(replace(lease, renewed_at=self._wall()))
         except Conflict:
-            return  # another replica was faster; the next look shows which
+            return  # another writer was faster; reading shows which
+        self._is_last_write_known = True
         self._seen_at = self._monotonic()
         self._held_until = sent_at + lease.duration_seconds - self._times.margin_seconds
         self._next_look_at = sent_at + self._times.renew_seconds

@@ -40,6 +40,9 @@ class HandLease:
     def remaining_seconds(self) -> float:
         return 10.0 if self.held else 0.0
 
+    def seconds_until_due(self) -> float:
+        return 0.0
+
     def release(self) -> bool:
         self.released += 1
         self.running_at_release += policy_threads()
@@ -285,7 +288,7 @@ def test_a_loop_that_starts_while_the_end_begins_is_ended_too(
     assert (ending.is_alive(), policy_threads()) == (False, [])
 
 
-@pytest.mark.parametrize("silent", ["leases", "manager"])
+@pytest.mark.parametrize("silent", [f"Lease of {KEY}", "manager"])
 def test_a_thread_of_the_manager_that_is_stuck_is_missed(
     stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, silent: str
 ) -> None:

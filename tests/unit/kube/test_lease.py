@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from controller_logic.reasons import Reason
@@ -168,3 +172,80 @@ def test_a_lease_that_a_person_deleted_is_not_taken_while_its_holder_may_write(
     assert not second.attend()
     clock.now += 10
     assert (second.attend(), first.remaining_seconds()) == (True, 0.0)
+
+
+class Calls:
+    """The calls for Leases, by name."""
+
+    def __init__(self, kubernetes: InMemoryKubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.made: list[str] = []
+        for name in ("read_lease", "create_lease", "replace_lease"):
+            monkeypatch.setattr(kubernetes, name, self._counted(name, getattr(kubernetes, name)))
+
+    def _counted(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*arguments: Any) -> Any:
+            self.made.append(name)
+            return call(*arguments)
+
+        return counted
+
+
+@pytest.fixture
+def calls(kubernetes: InMemoryKubernetes, monkeypatch: pytest.MonkeyPatch) -> Calls:
+    return Calls(kubernetes, monkeypatch)
+
+
+def test_a_renewal_and_the_release_after_it_are_one_call_each(
+    kubernetes: InMemoryKubernetes, clock: Hands, calls: Calls
+) -> None:
+    first = replica(kubernetes, clock, "a")
+    first.attend()
+    calls.made.clear()
+    for _ in range(3):
+        clock.now += 4
+        assert first.attend()
+    assert first.release()
+    assert calls.made == ["replace_lease"] * 4
+
+
+def test_a_lease_that_a_person_labelled_is_read_and_renewed_at_once(
+    kubernetes: InMemoryKubernetes, clock: Hands, calls: Calls
+) -> None:
+    first = replica(kubernetes, clock, "a")
+    first.attend()
+    _touch(kubernetes)
+    clock.now += 4
+    assert (first.attend(), first.remaining_seconds()) == (True, 10.0)
+    assert calls.made[-3:] == ["replace_lease", "read_lease", "replace_lease"]
+    _touch(kubernetes)
+    assert first.release()
+
+
+def test_a_renewal_whose_outcome_is_unknown_is_read_back_before_the_next(
+    kubernetes: InMemoryKubernetes, clock: Hands, calls: Calls
+) -> None:
+    first = replica(kubernetes, clock, "a")
+    first.attend()
+    kubernetes.fail_with(OutcomeUnknown("The connection broke."))
+    clock.now += 4
+    first.attend()
+    kubernetes.fail_with(None)
+    clock.now += first.seconds_until_due()
+    assert (first.attend(), first.remaining_seconds()) == (True, 10.0)
+    assert calls.made[-3:] == ["replace_lease", "read_lease", "replace_lease"]
+
+
+def test_a_released_lease_is_not_taken_again_by_a_renewal_that_came_late(
+    kubernetes: InMemoryKubernetes, clock: Hands
+) -> None:
+    first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
+    first.attend()
+    first.release()
+    clock.now += 4
+    assert (first.attend(), second.attend()) == (False, True)
+
+
+def _touch(kubernetes: InMemoryKubernetes) -> None:
+    present = kubernetes.read_lease("streaming", "tidegate-orders")
+    assert present is not None
+    kubernetes.replace_lease(replace(present, transitions=present.transitions + 1))

@@ -1,0 +1,173 @@
+"""The Leases of many policies on a real API server that holds an answer back, or answers slowly."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+from urllib.parse import urlsplit
+
+import pytest
+from structlog.testing import capture_logs
+
+from lab.kubernetes.api import KubeApi
+from lab.process import wait_until
+from tests.unit.control.stage import Stage
+from tidegate.control.manager import Manager
+from tidegate.control.runtime import Clock
+from tidegate.kube.client import KubernetesClient, connect
+from tidegate.kube.lease import PolicyLease
+
+pytestmark = pytest.mark.integration
+
+HELD_SECONDS = 10.0
+_PIECE_BYTES = 65536
+
+
+class SlowProxy:
+    """Pass bytes on to an API server and back, every answer after `delay_seconds`. On request, hold
+    the next answer; other connections go on.
+    """
+
+    def __init__(self, api: KubeApi, *, delay_seconds: float = 0.0) -> None:
+        server = urlsplit(api.server)
+        self._target = (str(server.hostname), int(server.port or 443))
+        self._delay_seconds = delay_seconds
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._hold = threading.Event()
+        self.held = threading.Event()
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.close()
+
+    def hold_next_answer(self) -> None:
+        self._hold.set()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                inner, _ = self._listener.accept()
+                outer = socket.create_connection(self._target)
+                threading.Thread(target=self._pump, args=(inner, outer, False), daemon=True).start()
+                threading.Thread(target=self._pump, args=(outer, inner, True), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
+        with contextlib.suppress(OSError):
+            while piece := source.recv(_PIECE_BYTES):
+                if is_answer and self._hold.is_set():
+                    self._hold.clear()
+                    self.held.set()
+                    time.sleep(HELD_SECONDS)
+                if is_answer:
+                    time.sleep(self._delay_seconds)
+                sink.sendall(piece)
+        for end in (source, sink):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+            end.close()
+
+
+class Replica:
+    """A manager of in-memory policies whose Leases are real, behind a proxy."""
+
+    def __init__(self, kubeconfig: Path, *, namespace: str) -> None:
+        self.kubernetes = KubernetesClient(connect(kubeconfig), "replica-1")
+        self.leases: dict[str, PolicyLease] = {}
+        self._namespace = namespace
+        self._stage = Stage()
+        # one clock for lists and loops: the real one, as the Leases have it
+        self._stage.world = replace(self._stage.world, clock=Clock())
+        self.manager = Manager(self._stage.world, self._make_lease)
+
+    def start(self, policies: Sequence[str]) -> None:
+        for name in policies:
+            self._stage.policy(name, mode="Observe")
+        self.manager.start()
+
+    def lapsed(self) -> set[str]:
+        """The policies without a writer at this moment."""
+        return {key for key, lease in list(self.leases.items()) if lease.remaining_seconds() == 0.0}
+
+    def stop(self) -> None:
+        self.manager.stop()
+        self.kubernetes.close()
+
+    def _make_lease(self, key: str) -> PolicyLease:
+        self.leases[key] = PolicyLease(
+            self.kubernetes,
+            "replica-1",
+            namespace=self._namespace,
+            policy_name=key.partition("/")[2],
+        )
+        return self.leases[key]
+
+
+Start = Callable[..., Replica]
+
+
+@pytest.fixture
+def start(kube_api: KubeApi, namespace: str, tmp_path: Path) -> Iterator[Start]:
+    """Starts a replica that holds the Leases of so many policies; it is stopped at the end."""
+    started: list[Replica] = []
+
+    def start(proxy: SlowProxy, *, policies: int) -> Replica:
+        kubeconfig = tmp_path / "kubeconfig"
+        kubeconfig.write_text(
+            kube_api.kubeconfig.read_text().replace(
+                kube_api.server, f"https://127.0.0.1:{proxy.port}"
+            )
+        )
+        replica = Replica(kubeconfig, namespace=namespace)
+        started.append(replica)
+        replica.start([f"p-{number}" for number in range(policies)])
+        wait_until(
+            lambda: len(replica.leases) == policies and not replica.lapsed(),
+            f"{policies} Leases to be held",
+            timeout_seconds=30,
+        )
+        return replica
+
+    yield start
+    for replica in started:
+        replica.stop()
+
+
+def lapsed_within(replica: Replica, seconds: float) -> set[str]:
+    lapsed: set[str] = set()
+    ends_at = time.monotonic() + seconds
+    while time.monotonic() < ends_at:
+        lapsed |= replica.lapsed()
+        time.sleep(0.02)
+    return lapsed
+
+
+def test_an_answer_that_is_held_for_10_s_costs_no_policy_its_lease(
+    kube_api: KubeApi, start: Start
+) -> None:
+    with SlowProxy(kube_api) as proxy, capture_logs() as lines:
+        replica = start(proxy, policies=10)
+        proxy.hold_next_answer()
+        assert proxy.held.wait(10.0)
+        assert lapsed_within(replica, HELD_SECONDS + 4.0) == set()
+        assert [line for line in lines if line["event"] == "Lease lost"] == []
+        failed = {
+            line["lease"] for line in lines if line["event"] == "Lease could not be read or written"
+        }
+        assert len(failed) == 1, "one hung call is one policy's"
+
+
+def test_100_leases_at_50_ms_a_call_do_not_lapse(kube_api: KubeApi, start: Start) -> None:
+    with SlowProxy(kube_api, delay_seconds=0.05) as proxy, capture_logs() as lines:
+        replica = start(proxy, policies=100)
+        assert lapsed_within(replica, 16.0) == set()
+        assert [line for line in lines if line["event"] == "Lease lost"] == []
