@@ -96,6 +96,10 @@ class PolicySummary(SchemaModel):
     over: Count | None = Field(
         default=None, description="Brokers over their limit. Unset where load is not measured."
     )
+    over_shown: Annotated[str, Field(max_length=16)] | None = Field(
+        default=None,
+        description="The same for people: `?` stands for brokers whose load is not known.",
+    )
     throttled: Count | None = Field(
         default=None, description="Levels below their contract now; the list levels has them."
     )

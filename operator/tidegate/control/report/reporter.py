@@ -25,6 +25,7 @@ from tidegate.control.report.events import (
     NORMAL,
     WARNING,
     EventDraft,
+    SteadyWords,
     broker_events,
     condition_events,
     level_events,
@@ -171,6 +172,7 @@ class Reporter:
         self._publisher = publisher
         # by policy and uid: the basis of the tier's present status; the same again makes no report
         self._reported: dict[str, dict[str, _Basis]] = {}
+        self._words = SteadyWords()
 
     def first_seen(
         self, policy: JsonObject, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()
@@ -203,8 +205,11 @@ class Reporter:
         ]
         ownerless = _ownerless(by_tier, result.decision.members)
         previous = _status(report.policy)
-        policy_status = policy_verdict(
-            result, declared.spec, previous=previous, rollups=report.rollups
+        policy_status = self._words.of(
+            declared.policy.key,
+            policy_verdict(result, declared.spec, previous=previous, rollups=report.rollups),
+            previous,
+            now_seconds=result.seen.observation.now_seconds,
         )
         loads = (
             *broker_events(previous, result.decision.watched),
@@ -270,6 +275,7 @@ class Reporter:
     def gone(self, policy: JsonObject) -> None:
         """Report that everything was given back."""
         self._reported.pop(object_key(policy), None)
+        self._words.forget(object_key(policy))
         self._send(
             policy,
             EventDraft(
