@@ -181,7 +181,7 @@ class Reporter:
         fresh = [] if _conditions(policy) else [_of_policy(policy, starting_policy())]
         fresh += [_of_tier(tier, starting_tier()) for tier in tiers if not _conditions(tier)]
         fresh += [
-            _of_override(override, starting_override())
+            _of_override(override, starting_override(override))
             for override in overrides
             if not _conditions(override)
         ]
@@ -239,7 +239,8 @@ class Reporter:
         reports = [_of_policy(policy, unread_policy(error.reason, error.message))]
         reports += [_of_tier(tier, unread_tier(error.reason, text)) for tier in tiers]
         reports += [
-            _of_override(override, unread_override(error.reason, text)) for override in overrides
+            _of_override(override, unread_override(override, error.reason, text))
+            for override in overrides
         ]
         self._publisher.publish(reports)
 
@@ -258,11 +259,10 @@ class Reporter:
             f"becomes Ready by itself when it appears"
         )
         if kind == QUOTA_OVERRIDES:
-            self._publisher.publish(
-                [_of_override(raw, unread_override(Reason.POLICY_NOT_FOUND, text))]
-            )
+            report = _of_override(raw, unread_override(raw, Reason.POLICY_NOT_FOUND, text))
         else:
-            self._publisher.publish([_of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, text))])
+            report = _of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, text))
+        self._publisher.publish([report])
 
     def took_claim_over(self, policy: JsonObject, message: str) -> None:
         """Report that the claim was another policy's. That one sees it in its next pass."""

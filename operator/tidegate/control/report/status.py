@@ -54,6 +54,7 @@ from tidegate.resources.status import (
     TierStatusSummary,
     TotalRates,
 )
+from tidegate.resources.tiers import OverrideTarget
 
 # --- recommended contracts, as a tier's status and `tidegate plan` show them ----------------------
 
@@ -521,7 +522,7 @@ def override_reports(
                 )
             )
         elif key in broken:
-            reports.append((raw, unread_override(Reason.INVALID_SPEC, broken[key])))
+            reports.append((raw, unread_override(raw, Reason.INVALID_SPEC, broken[key])))
     return reports
 
 
@@ -555,16 +556,28 @@ def override_report(
     )
 
 
-def unread_override(reason: Reason, message: str) -> OverrideVerdict:
+def unread_override(raw: JsonObject, reason: Reason, message: str) -> OverrideVerdict:
     """The status of an override without effect: it or its policy cannot be read or found."""
-    status = OverrideStatus(state="Pending", members=None, since=None)
+    status = OverrideStatus(state="Pending", members=None, since=None, summary=_target_of(raw))
     return OverrideVerdict(status, (ready(Truth.FALSE, reason, message),))
 
 
-def starting_override() -> OverrideVerdict:
+def starting_override(raw: JsonObject) -> OverrideVerdict:
     """The status of an object that was just created, before any pass has ended."""
     message = "Seen; the first pass over its policy has not ended yet"
-    return OverrideVerdict(OverrideStatus(), (ready(Truth.UNKNOWN, Reason.STARTING, message),))
+    status = OverrideStatus(summary=_target_of(raw))
+    return OverrideVerdict(status, (ready(Truth.UNKNOWN, Reason.STARTING, message),))
+
+
+def _target_of(raw: JsonObject) -> OverrideStatusSummary:
+    """Whom an override that no pass has read is for, as far as its spec says."""
+    target = (raw.get("spec") or {}).get("target")
+    try:
+        asked = OverrideTarget.model_validate(target)
+    except ValueError:
+        return OverrideStatusSummary(target=None)
+    member = asked.level or str(Entity(user=asked.user, client_id=asked.client_id))
+    return OverrideStatusSummary(target=member)
 
 
 def _unknown(holds: Sequence[Hold]) -> OverrideVerdict:
