@@ -22,6 +22,7 @@ from bench.control.latency import (
     reaction,
     rest,
 )
+from bench.control.readings import reading_figures
 from bench.control.world import world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
 from bench.results import Figure, Record, Records, median_of, page
@@ -161,6 +162,7 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "cold-1000-three-brokers": lambda: _cold(1000, brokers=3),
         "change": _changes,
         "rest": _rest,
+        "readings": reading_figures,
         "peers": lambda: peers(1000, 5),
     },
     "Throttling": {

@@ -118,7 +118,9 @@ class PrometheusLab:
         scrape_interval_seconds: int = 1,
         directory: Path | None = None,
         host: str = "127.0.0.1",
+        start_timeout_seconds: int = _START_TIMEOUT_SECONDS,
     ) -> None:
+        self._start_timeout_seconds = start_timeout_seconds
         self.targets = tuple(targets)
         self._host = host
         self.scrape_interval_seconds = scrape_interval_seconds
@@ -136,13 +138,13 @@ class PrometheusLab:
             wait_until(
                 self._is_ready,
                 "Prometheus to be ready",
-                timeout_seconds=_START_TIMEOUT_SECONDS,
+                timeout_seconds=self._start_timeout_seconds,
                 processes=[self.process],
             )
             wait_until(
                 self._scrapes_all,
                 "a first scrape of each target",
-                timeout_seconds=_START_TIMEOUT_SECONDS,
+                timeout_seconds=self._start_timeout_seconds,
                 processes=[self.process],
             )
             self._stack = stack.pop_all()
@@ -190,7 +192,7 @@ class PrometheusLab:
         wait_until(
             self._is_ready,
             "Prometheus to be ready",
-            timeout_seconds=_START_TIMEOUT_SECONDS,
+            timeout_seconds=self._start_timeout_seconds,
             processes=[self.process],
         )
 
