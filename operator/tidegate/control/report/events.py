@@ -178,8 +178,12 @@ def level_events(
     for one in levels:
         before = earlier.get(one.level.value)
         if one.state is LevelState.THROTTLED and before != one.state.value:
+            # in the same episode again: what began it is not what is the matter now
+            again = before in _BELOW_CONTRACT
+            words = f"{one.because} at first; {one.now}" if again and one.because else one.because
             changes[Reason.THROTTLED].append(
-                f"{one.level.value} is throttled{f': {one.because}' if one.because else ''}"
+                f"{one.level.value} is throttled{' again' if again else ''}"
+                f"{f': {words}' if words else ''}"
             )
         elif one.state is LevelState.RELAXING and before != one.state.value:
             changes[Reason.RELAXING].append(f"{one.level.value} is on its way back to the contract")
