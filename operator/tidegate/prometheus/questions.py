@@ -23,6 +23,7 @@ Item = TypeVar("Item")
 _SERIES_OF_A_QUESTION = 20_000  # 5 MB; read in a tenth of a second
 _LIKELY_CLIENTS = 5_000  # of a broker, until the first answer shows how many there are
 _SHARE_OF_THE_TIME_LEFT = 0.25  # that one of several groups may take
+_LEAST_SECONDS = 1.0  # that a question for all brokers has, also after the time of the reading
 _SHOWN_BROKERS = 10
 
 
@@ -127,13 +128,16 @@ class Asking:
         if part is not None and left_seconds <= 0:
             self._note(Reason.METRICS_INCOMPLETE, self._no_time_left(), part)
             return None
-        limit_seconds = min(self._question_seconds, left_seconds)
+        asked = query
         if part is not None:
-            query = narrowed(query, [part.matcher])
-            limit_seconds = min(limit_seconds, _SHARE_OF_THE_TIME_LEFT * left_seconds)
+            asked = narrowed(query, [part.matcher])
+            left_seconds *= _SHARE_OF_THE_TIME_LEFT
+        elif group is None:  # a small answer, which says what the large ones are worth
+            left_seconds = max(left_seconds, _LEAST_SECONDS)
+        until = now + min(self._question_seconds, left_seconds)
         try:
             answer = self._client.query(
-                over_last(query, seconds), each, until_monotonic_seconds=now + limit_seconds
+                over_last(asked, seconds), each, until_monotonic_seconds=until
             )
         except TidegateError as error:
             goes_on = part is not None and isinstance(error, TooSlow)

@@ -295,11 +295,13 @@ class PrometheusReader:
         unread: Unread = {}
         for group in self._groups.of(brokers):
             for way, rate, throttle in of_ways:
-                rates = self._samples(asking, sources, rate, _RATE, way, group)
-                throttles = self._samples(asking, sources, throttle, _THROTTLE, way, group)
-                if rates is None:
-                    unread.setdefault(way, set()).update(group.brokers if rate else ())
+                if rate is None:
                     continue
+                rates = self._samples(asking, sources, rate, _RATE, way, group)
+                if rates is None:
+                    unread.setdefault(way, set()).update(group.brokers)
+                    continue
+                throttles = self._samples(asking, sources, throttle, _THROTTLE, way, group)
                 delays = throttles[0] if throttles is not None else {}
                 odd += rates[1] + (throttles[1] if throttles is not None else [])
                 for who, sample in rates[0].items():

@@ -136,7 +136,7 @@ def test_a_partial_answer_is_no_answer_and_is_reported_once() -> None:
     readings, server = read(answering(WHOLE, warnings=["a store is away"]))
     assert (readings.nic, readings.clients) == ({}, {})
     assert reasons(readings) == [Reason.METRICS_INCOMPLETE]
-    assert len(server.seen) == 6
+    assert len(server.seen) == 4  # no throttle times without rates
 
 
 def test_a_query_that_fails_leaves_the_answers_of_the_others() -> None:
@@ -418,6 +418,17 @@ def test_what_goes_wrong_with_one_group_holds_for_its_brokers_only(
     assert problem.reason is reason
     assert "brokers 3, 4 " in problem.message
     assert len(readings.nic) == len(world.brokers)
+
+
+def test_what_goes_wrong_with_every_group_is_one_problem(
+    many: tuple[ManyBrokers, PrometheusReader],
+) -> None:
+    world, reader = many
+    world.fails = dict.fromkeys(world.brokers, lambda request: request.send(400, "no"))
+    (problem,) = reader.read(world.brokers).problems
+    assert problem.reason is Reason.METRICS_QUERY_REFUSED
+    assert "brokers 1, 2, 3, 4, 5, 6 " in problem.message
+    assert "byte rate is fetched. " in problem.message
 
 
 def test_rates_that_could_not_be_read_again_stay_as_long_as_they_are_fresh(
