@@ -12,6 +12,7 @@ import psutil
 
 from bench.results import Figure, median_of
 from controller_logic.readings import flows_of
+from controller_logic.reasons import Reason
 from lab.process import wait_until
 from lab.prometheus import Exporter, Metrics, PrometheusLab, ScrapeTarget, exporting
 from tidegate.prometheus.reader import PrometheusReader
@@ -97,8 +98,10 @@ def _measured(url: str, brokers: int, clients: int) -> list[Figure]:
         started = time.process_time(), time.perf_counter()
         readings = reader.read(range(brokers))
         took = time.process_time() - started[0], time.perf_counter() - started[1]
-        if readings.problems or len(readings.clients) != 2 * brokers * clients:
-            raise RuntimeError(f"{len(readings.clients)} rates were read, {readings.problems}")
+        # NICs are asked for first; on a busy machine they are old when the last answer comes
+        odd = [one for one in readings.problems if one.reason is not Reason.METRICS_STALE]
+        if odd or len(readings.clients) != 2 * brokers * clients:
+            raise RuntimeError(f"{len(readings.clients)} rates were read, {odd[:3]}")
         processor.append(Figure(f"{what}: processor of a reading", took[0], "s", BOUND_SECONDS))
         clock.append(
             Figure(f"{what}: from the first question to the last answer", took[1], "s", None)
