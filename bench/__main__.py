@@ -22,6 +22,7 @@ from bench.control.latency import (
     reaction,
     rest,
 )
+from bench.control.many_policies import many_policies
 from bench.control.ownership import deletion, two_owners
 from bench.control.world import two_worlds, world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
@@ -178,6 +179,7 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "deletion-1000": lambda: _deletion(1000),
         "deletion-5000": lambda: _deletion(5000),
         "two-owners": _two_owners,
+        "many-policies": many_policies,
     },
     "Throttling": {
         "throttle-reaction-1s": slightly_over,

@@ -15,6 +15,7 @@ from kazoo.security import make_acl
 
 from controller_logic.model import Entity
 from lab.process import wait_until
+from lab.proxy import Proxy
 from lab.zookeeper import DigestLogin, ZooKeeperLab
 from tests.contract.quota_store_contract import (
     ALICE,
@@ -29,7 +30,6 @@ from tests.contract.quota_store_contract import (
     lay_out_kafka,
 )
 from tests.doubles.quota_store import FaultyTree
-from tests.integration.proxy import Proxy
 from tests.unit.control.stage import Leaders, Stage
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.quota_store import Claim

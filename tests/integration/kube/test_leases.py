@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
-from tests.integration.proxy import Proxy
+from lab.proxy import Proxy
 from tests.unit.control.stage import Stage
 from tidegate.control.manager import Manager
 from tidegate.control.runtime import Clock
