@@ -86,6 +86,8 @@ def world(
             str(kube.kubeconfig),
             "--namespace",
             NAMESPACE,
+            "--lease-namespace",
+            NAMESPACE,
             *ports,
         ]
         operator = stack.enter_context(process.start("operator", argv, log_path=log, niceness=0))
