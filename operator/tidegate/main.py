@@ -8,6 +8,7 @@ import gc
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from tidegate.control.connections import open_cluster
 from tidegate.control.manager import Manager
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
 from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
+from tidegate.control.sharing import Sharing, group_of
 from tidegate.errors import NotFound
 from tidegate.kube.api import ResourceKind
 from tidegate.kube.cache import ResourceCache, relist
@@ -83,9 +85,16 @@ class Operator:
             open_cluster,
             audit=self.audit,
         )
+        self._sharing = Sharing(
+            kubernetes,
+            settings.identity,
+            namespace=settings.lease_namespace,
+            group=group_of(settings.namespaces),
+        )
         self.manager = Manager(
             self.context,
             self._make_lease,
+            share=self._sharing,
             delete_left_leases=LeftLeases(kubernetes, settings.lease_namespace).delete,
         )
         self.registry = registry_of(
@@ -127,7 +136,12 @@ class Operator:
         address = LeaseAddress.of_policy(
             policy_key, operator_namespace=self.settings.lease_namespace
         )
-        return SharedLease(self.context.kubernetes, self.settings.identity, address)
+        return SharedLease(
+            self.context.kubernetes,
+            self.settings.identity,
+            address,
+            patience_seconds=partial(self._sharing.patience_seconds, policy_key),
+        )
 
 
 def run(settings: Settings) -> None:

@@ -33,7 +33,7 @@ from tidegate.kube.api import Kubernetes, LeaseRecord
 from tidegate.kube.rollup_jobs import POLICY_LABEL
 
 POLICY_NAMESPACE_LABEL = "tidegate.io/policy-namespace"
-_MADE_BY_US = {"app.kubernetes.io/managed-by": "tidegate"}
+MADE_BY_US = {"app.kubernetes.io/managed-by": "tidegate"}
 _NEVER = float("-inf")
 _log = structlog.get_logger(__name__)
 
@@ -69,7 +69,7 @@ class LeaseAddress:
         No two policies share one: a namespace has no dot in its name.
         """
         namespace, _, name = policy_key.partition("/")
-        labels = {**_MADE_BY_US, POLICY_NAMESPACE_LABEL: namespace, POLICY_LABEL: name}
+        labels = {**MADE_BY_US, POLICY_NAMESPACE_LABEL: namespace, POLICY_LABEL: name}
         return cls(operator_namespace, f"tidegate.{namespace}.{name}", labels)
 
     def __str__(self) -> str:
@@ -83,6 +83,9 @@ class SharedLease:
     every process: a restarted one may not take its predecessor's turn for its own, because a
     request of that one may still be on its way. It waits like any other replica, unless the Lease
     was released.
+
+    `patience_seconds` says for how long a Lease that is free is left to others. It gets the holder
+    that did not renew it, or "" when it was released or never there.
     """
 
     def __init__(
@@ -92,11 +95,14 @@ class SharedLease:
         address: LeaseAddress,
         *,
         times: LeaseTimes = LeaseTimes(),
+        patience_seconds: Callable[[str], float] = lambda _: 0.0,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._kubernetes = kubernetes
         self._identity = identity
+        self._patience_seconds = patience_seconds
+        self._free_since: float | None = None
         self._address = address
         self._times = times
         self._monotonic = monotonic
@@ -197,13 +203,27 @@ class SharedLease:
         if present is not None or not self._is_anothers_turn():
             self._observe(present)
         if self._is_anothers_turn():
-            self._held_until = _NEVER
+            self._held_until, self._free_since = _NEVER, None
             # Looking a moment too early would cost a whole further period.
             self._next_look_at = min(self._next_look_at, self._others_turn_ends_at())
+        elif self._leaves_it_to_others(present):
+            pass
         elif present is None:
             self._take(self._fresh(), self._kubernetes.create_lease)
         else:
             self._take(self._successor_of(present), self._kubernetes.replace_lease)
+
+    def _leaves_it_to_others(self, present: LeaseRecord | None) -> bool:
+        holder = "" if present is None else present.holder
+        if holder == self._identity:
+            return False
+        now = self._monotonic()
+        if self._free_since is None:
+            self._free_since = now
+        until = self._free_since + self._patience_seconds(holder)
+        if now < until:
+            self._next_look_at = min(self._next_look_at, until)
+        return now < until
 
     def _observe(self, present: LeaseRecord | None) -> None:
         """Start counting anew when the Lease changed.
@@ -257,6 +277,7 @@ class SharedLease:
         except Conflict:
             return  # another writer was faster; reading shows which
         self._is_last_write_known = True
+        self._free_since = None
         self._seen_at = self._monotonic()
         self._held_until = sent_at + lease.duration_seconds - self._times.margin_seconds
         self._next_look_at = sent_at + self._times.renew_seconds
@@ -290,7 +311,7 @@ class LeftLeases:
         needed = {
             LeaseAddress.of_policy(key, operator_namespace=self._namespace).name for key in policies
         }
-        ((label, value),) = _MADE_BY_US.items()
+        ((label, value),) = MADE_BY_US.items()
         left = {
             (lease.name, lease.resource_version): lease
             for lease in self._kubernetes.list_leases(self._namespace, selector=f"{label}={value}")

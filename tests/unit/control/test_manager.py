@@ -26,6 +26,7 @@ class HandLease:
 
     def __init__(self, held: bool) -> None:
         self.held = held
+        self.holder = ""
         self.attended = threading.Event()
         self.go_on = threading.Event()
         self.go_on.set()
