@@ -106,6 +106,8 @@ def _with_operator(stack: ExitStack, kafka: KafkaLab, kube: KubeApi, log: Path |
         str(kube.kubeconfig),
         "--namespace",
         NAMESPACE,
+        "--lease-namespace",
+        NAMESPACE,
         *ports,
     ]
     operator = stack.enter_context(process.start("operator", argv, log_path=log, niceness=0))

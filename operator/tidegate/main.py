@@ -8,6 +8,7 @@ import gc
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,12 +21,13 @@ from tidegate.control.connections import open_cluster
 from tidegate.control.manager import Manager
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
 from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
+from tidegate.control.sharing import Sharing, group_of
 from tidegate.errors import NotFound
 from tidegate.kube.api import ResourceKind
 from tidegate.kube.cache import ResourceCache, relist
 from tidegate.kube.client import KubernetesClient, connect
 from tidegate.kube.events import EventRecorder
-from tidegate.kube.lease import PolicyLease
+from tidegate.kube.lease import LeaseAddress, LeftLeases, SharedLease
 from tidegate.kube.status import StatusWriter
 from tidegate.metrics import MetricsServer, Telemetry, cannot_listen, set_up_logging
 from tidegate.settings import Settings
@@ -83,7 +85,18 @@ class Operator:
             open_cluster,
             audit=self.audit,
         )
-        self.manager = Manager(self.context, self._make_lease)
+        self._sharing = Sharing(
+            kubernetes,
+            settings.identity,
+            namespace=settings.lease_namespace,
+            group=group_of(settings.namespaces),
+        )
+        self.manager = Manager(
+            self.context,
+            self._make_lease,
+            share=self._sharing,
+            delete_left_leases=LeftLeases(kubernetes, settings.lease_namespace).delete,
+        )
         self.registry = registry_of(
             self.cache, self.vital_signs, lambda: connection_info(self._api_client)
         )
@@ -119,10 +132,15 @@ class Operator:
     def _wake(self) -> None:
         self.manager.wake()
 
-    def _make_lease(self, policy_key: str) -> PolicyLease:
-        namespace, _, name = policy_key.partition("/")
-        return PolicyLease(
-            self.context.kubernetes, self.settings.identity, namespace=namespace, policy_name=name
+    def _make_lease(self, policy_key: str) -> SharedLease:
+        address = LeaseAddress.of_policy(
+            policy_key, operator_namespace=self.settings.lease_namespace
+        )
+        return SharedLease(
+            self.context.kubernetes,
+            self.settings.identity,
+            address,
+            patience_seconds=partial(self._sharing.patience_seconds, policy_key),
         )
 
 
@@ -143,7 +161,10 @@ def run(settings: Settings) -> None:
     tune_collector()
     operator.manager.start()
     log.info(
-        "Operator started", identity=settings.identity, namespaces=settings.namespaces or "all"
+        "Operator started",
+        identity=settings.identity,
+        namespaces=settings.namespaces or "all",
+        lease_namespace=settings.lease_namespace,
     )
     try:
         _run_kopf(operator)

@@ -47,11 +47,13 @@ class RollupOffer:
 class Settings:
     """The settings of one process.
 
-    Ports: 0 = any free port, None = do not listen. `namespaces` empty = all of them. `audit_file`
+    Ports: 0 = any free port, None = do not listen. `namespaces` empty = all of them; Leases are in
+    `lease_namespace`, the operator's own. `audit_file`
     is where the audit trail is appended to; `-` = standard output, beside the log lines on standard
     error. `rollups` None = this process makes no rollup Jobs.
     """
 
+    lease_namespace: str = ""
     namespaces: tuple[str, ...] = ()
     kubeconfig: str | None = None
     context: str | None = None

@@ -6,8 +6,8 @@ overrides whose policy does not exist.
 """
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Protocol
 
 import structlog
@@ -112,15 +112,24 @@ ORPHAN_AFTER_SECONDS = 3.0
 _LEASE_TICK_SECONDS = 0.5
 # 100 held and 100 watched at 100 ms a call are 9 at any moment; the others are for calls that hang
 _LEASE_CALLS_AT_ONCE = 16
+_OTHERS = "the replicas"  # among the calls for Leases of policies, whose keys have a slash
+# What a batch of 200 entities takes, many times over. One that ZooKeeper holds up for longer may
+# end after the Lease: the versions of claim, quota and ledger then decide whether it counts.
+_BATCH_SECONDS = 2.0
 # within the 30 s that Kubernetes gives a Pod to end
 _STOP_SECONDS = 20.0
 
 
 class Lease(Protocol):
-    """One policy's Lease as this replica sees it; `kube.lease.PolicyLease` is the real one."""
+    """One policy's Lease as this replica sees it; `kube.lease.SharedLease` is the real one."""
 
     def attend(self) -> bool:
         """Acquire, renew or watch it when that is due; whether this process may write now."""
+        ...
+
+    @property
+    def holder(self) -> str:
+        """Who held it when it was last looked at; "" when no one did."""
         ...
 
     def remaining_seconds(self) -> float:
@@ -131,17 +140,60 @@ class Lease(Protocol):
         """When `attend` has something to do again; 0 when it has now."""
         ...
 
-    def release(self) -> bool:
-        """Give it up, so that no replica need wait for its end; whether it was ours to give."""
+    def release(self, *, is_obsolete: bool = False) -> bool:
+        """Give it up, so that no replica need wait for its end; whether it was ours to give.
+
+        `is_obsolete`: its policy is gone, so it is of no use any more.
+        """
+        ...
+
+
+class Share(Protocol):
+    """Which policies this replica should hold; `control.sharing.Sharing` is the real one."""
+
+    def attend(self) -> None:
+        """Look which replicas are alive, if that is due, and say that this one is."""
+        ...
+
+    def seconds_until_due(self) -> float:
+        """When `attend` has something to do again; 0 when it has now."""
+        ...
+
+    def alive(self) -> Mapping[int, str] | None:
+        """The living replicas; None when they are not known."""
+        ...
+
+    def next_to_hand_over(
+        self, held: Collection[str], holder_of: Callable[[str], str]
+    ) -> str | None:
+        """The policy to give up now, for the replica that should hold it."""
+        ...
+
+    def release(self) -> None:
+        """Leave the others, so that they take this replica's policies."""
         ...
 
 
 class Manager:
-    """Runs the policies that this replica holds. `make_lease` gets a policy's namespace/name."""
+    """Runs the policies that this replica holds. `make_lease` gets a policy's namespace/name.
 
-    def __init__(self, context: OperatorContext, make_lease: Callable[[str], Lease]) -> None:
+    Without `share` it takes every Lease that is free, and keeps it. `delete_left_leases` gets all
+    policies that exist, after each list; Leases of others may go.
+    """
+
+    def __init__(
+        self,
+        context: OperatorContext,
+        make_lease: Callable[[str], Lease],
+        *,
+        share: Share | None = None,
+        delete_left_leases: Callable[[Collection[str]], None] = lambda _: None,
+    ) -> None:
         self._context = context
         self._make_lease = make_lease
+        self._share = share
+        self._handing_over: str | None = None
+        self._delete_left_leases = delete_left_leases
         self._wakeup = Wakeup()
         self._lock = threading.Lock()
         self._leases: dict[str, Lease] = {}
@@ -189,7 +241,9 @@ class Manager:
             thread.join(left_seconds())
         self._ask_loops_to_stop()  # the manager may have started one meanwhile
         hands = ThreadPoolExecutor(_LEASE_CALLS_AT_ONCE, "release")
-        released = []
+        released: list[Future[None]] = []
+        if self._share is not None:
+            released.append(hands.submit(self._share.release))
         for key in list(self._leases):
             loop = self._loops.get(key)
             if loop is None or loop.wait(left_seconds()):
@@ -226,8 +280,9 @@ class Manager:
             self._attend_now.set()
         for key in self._leases.keys() - known.keys():
             if self._stop_loop(key):
-                self._release(key)
+                self._release(key, is_obsolete=True)
         self._start_and_stop_loops()
+        self._hand_over_when_due()
         self._report_orphans(frozenset(known))
 
     def _relist_when_due(self) -> None:
@@ -240,6 +295,10 @@ class Manager:
             return
         self._relist_backoff.reset()
         self._relist_at_seconds = now_seconds + self._context.settings.relist_seconds
+        try:
+            self._delete_left_leases(self._context.policies().keys())
+        except TidegateError as error:
+            log.warning("Leases of policies that are gone stay", error=error.message)
 
     def _relist(self, kind: ResourceKind) -> bool:
         try:
@@ -262,15 +321,34 @@ class Manager:
             if key in self._loops and self._loops[key].wait(0.0):
                 # it ended because the Lease was lost for a moment; it may be wanted again
                 self._stop_loop(key)
-            if held and key not in self._loops:
+            if held and key not in self._loops and key != self._handing_over:
                 self._start_loop(key, lease)
             elif not held and key in self._loops:
                 self._stop_loop(key)
 
+    def _hand_over_when_due(self) -> None:
+        """Give a policy to the replica that should hold it, once its loop has ended."""
+        if self._share is None:
+            return
+        if self._handing_over is None:
+            self._handing_over = self._share.next_to_hand_over(self._loops.keys(), self._holder_of)
+        key = self._handing_over
+        if key is not None and self._stop_loop(key):
+            log.info("Policy handed over", policy=key)
+            self._release(key)
+            self._handing_over = None
+
+    def _holder_of(self, key: str) -> str:
+        lease = self._leases.get(key)
+        return "" if lease is None else lease.holder
+
     def _start_loop(self, key: str, lease: Lease) -> None:
         wakeup = Wakeup()
         controller = Controller(
-            key, self._context, may_write=lambda: lease.remaining_seconds() > 0, wake=wakeup.poke
+            key,
+            self._context,
+            may_write=lambda: lease.remaining_seconds() >= _BATCH_SECONDS,
+            wake=wakeup.poke,
         )
         loop = ControlLoop(key, self._context, controller, wakeup)
         with self._lock:
@@ -289,12 +367,12 @@ class Manager:
             self._loops.pop(key, None)
         return True
 
-    def _release(self, key: str) -> None:
+    def _release(self, key: str, *, is_obsolete: bool = False) -> None:
         with self._lock:
             lease = self._leases.pop(key, None)
         try:
             if lease is not None:
-                lease.release()
+                lease.release(is_obsolete=is_obsolete)
         except TidegateError as error:
             log.warning(
                 "Lease could not be released; others take over when it ends",
@@ -329,6 +407,12 @@ class Manager:
                 self._note_held(key, lease)  # a turn may run out while nothing is due
                 if lease.seconds_until_due() == 0.0 and self._begin_call(key):
                     self._lease_calls.submit(self._attend, key, lease)
+            share = self._share
+            if share is not None:
+                if share.seconds_until_due() == 0.0 and self._begin_call(_OTHERS):
+                    self._lease_calls.submit(self._attend, _OTHERS, share)
+                self._context.telemetry.replicas.set(len(share.alive() or ()))
+            self._context.telemetry.leases_held.set(len(self._held))
             self._context.vital_signs.beat("leases")
             self._attend_now.wait(_LEASE_TICK_SECONDS)
             self._attend_now.clear()
@@ -340,7 +424,7 @@ class Manager:
             self._under_way.add(key)
         return is_free
 
-    def _attend(self, key: str, lease: Lease) -> None:
+    def _attend(self, key: str, lease: Lease | Share) -> None:
         sign = f"Lease of {key}"
         self._context.vital_signs.beat(sign)
         try:
@@ -355,10 +439,12 @@ class Manager:
             self._context.vital_signs.forget(sign)
         self._note_held(key, lease)
 
-    def _note_held(self, key: str, lease: Lease) -> None:
+    def _note_held(self, key: str, lease: Lease | Share) -> None:
         with self._lock:
-            if self._leases.get(key) is not lease:
+            known = self._leases.get(key)
+            if known is None or known is not lease:
                 return
+            lease = known
             is_held, was_held = lease.remaining_seconds() > 0, key in self._held
             (self._held.add if is_held else self._held.discard)(key)
         if is_held != was_held:

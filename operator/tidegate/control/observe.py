@@ -51,12 +51,19 @@ class Expected:
     cluster_id: str | None
     policy_uid: str = ""
     replaces_claim: str = ""
+    lease_namespace: str = ""
 
     def is_claimed_elsewhere(self, claim: Claim) -> bool:
-        """Whether another policy of the same name has the claim, and is not to be replaced."""
+        """Whether the claim is another policy's of the same name, or another operator's.
+
+        Not where it is to be replaced.
+        """
         return (
             claim.policy_key == self.policy_key
-            and self.policy_uid not in ("", claim.policy_uid)
+            and (
+                self.policy_uid not in ("", claim.policy_uid)
+                or claim.is_of_another_operator(self.policy_uid, self.lease_namespace)
+            )
             and not claim.may_be_replaced(self.policy_uid, self.replaces_claim)
         )
 
@@ -361,6 +368,8 @@ def _expected(declared: Declared, cluster: KafkaCluster) -> Expected:
         policy.uid,
         # what a policy that goes has not taken over is not its to give back
         "" if policy.deleting else declared.replaces_claim,
+        # but its own quotas are, whichever operator wrote them
+        "" if policy.deleting else declared.lease_namespace,
     )
 
 

@@ -81,6 +81,7 @@ class Stage:
     report_beside: bool = False
     readings: Readings | None = None
     identity: str = "operator"
+    lease_namespace: str = ""
 
     def __post_init__(self) -> None:
         self.restart()
@@ -95,7 +96,7 @@ class Stage:
             writer, recorder, cache=self.cache, telemetry=self.telemetry
         )
         self.world = OperatorContext(
-            Settings(identity=self.identity), clock, self.kubernetes, self.cache, Reporter(publisher), self.telemetry,
+            Settings(identity=self.identity, lease_namespace=self.lease_namespace), clock, self.kubernetes, self.cache, Reporter(publisher), self.telemetry,
             VitalSigns(clock.monotonic, 120.0), lambda *_, **__: KafkaCluster("zk:2181", self.store, self.leaders),
             self.report_beside,
         )  # fmt: skip

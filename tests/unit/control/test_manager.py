@@ -26,10 +26,12 @@ class HandLease:
 
     def __init__(self, held: bool) -> None:
         self.held = held
+        self.holder = ""
         self.attended = threading.Event()
         self.go_on = threading.Event()
         self.go_on.set()
         self.released = 0
+        self.obsolete = False
         self.running_at_release: list[str] = []
 
     def attend(self) -> bool:
@@ -43,8 +45,9 @@ class HandLease:
     def seconds_until_due(self) -> float:
         return 0.0
 
-    def release(self) -> bool:
+    def release(self, *, is_obsolete: bool = False) -> bool:
         self.released += 1
+        self.obsolete = is_obsolete
         self.running_at_release += policy_threads()
         return True
 
@@ -170,6 +173,7 @@ def test_a_policy_that_is_gone_gives_its_lease_up_after_its_loop_ended(
     lease = replica.leases[KEY]
     stage.cache.remove(BROKER_BANDWIDTH_POLICIES, policy.uid)
     eventually(lambda: _tick(replica) or lease.released, "the Lease to be given up")
+    assert lease.obsolete
     assert (lease.running_at_release, policy_threads()) == ([], [])
 
 
