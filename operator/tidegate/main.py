@@ -6,7 +6,7 @@ module imports kopf.
 
 import gc
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
@@ -22,7 +22,7 @@ from tidegate.control.report.reporter import KubernetesPublisher, Reporter
 from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
 from tidegate.errors import NotFound
 from tidegate.kube.api import ResourceKind
-from tidegate.kube.cache import ResourceCache, relist
+from tidegate.kube.cache import Change, ResourceCache, relist
 from tidegate.kube.client import KubernetesClient, connect
 from tidegate.kube.events import EventRecorder
 from tidegate.kube.lease import PolicyLease
@@ -63,7 +63,7 @@ class Operator:
         )
         kubernetes = KubernetesClient(self._api_client, settings.identity)
         writer = StatusWriter(kubernetes)
-        self.cache = ResourceCache(self._wake, forget=writer.forget)
+        self.cache = ResourceCache(self._changed, forget=writer.forget)
         self._hands = ThreadPoolExecutor(_REPORTS_AT_ONCE, "reports")
         recorder = EventRecorder(kubernetes)
         publisher = KubernetesPublisher(
@@ -116,8 +116,8 @@ class Operator:
         self._hands.shutdown(wait=False, cancel_futures=True)
         self.audit.close()
 
-    def _wake(self) -> None:
-        self.manager.wake()
+    def _changed(self, changes: Sequence[Change]) -> None:
+        self.manager.changed(changes)
 
     def _make_lease(self, policy_key: str) -> PolicyLease:
         namespace, _, name = policy_key.partition("/")

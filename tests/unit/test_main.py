@@ -55,7 +55,7 @@ def signs(clock: Hands) -> VitalSigns:
 
 @pytest.fixture
 def cache() -> ResourceCache:
-    return ResourceCache(lambda: None)
+    return ResourceCache(lambda _: None)
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ class Stage:
     def restart(self) -> None:
         clock = Clock(wall=lambda: self.now, monotonic=lambda: self.now)
         self.telemetry = Telemetry()
-        self.cache = ResourceCache(lambda: None, monotonic=lambda: self.now)
+        self.cache = ResourceCache(lambda _: None, monotonic=lambda: self.now)
         writer = StatusWriter(self.kubernetes, wall=lambda: self.now)
         recorder = EventRecorder(self.kubernetes, monotonic=lambda: self.now)
         publisher = KubernetesPublisher(
