@@ -47,8 +47,8 @@ class Leaders:
         }
         return Topology(0.0, self.brokers, topics, self.cluster_id)
 
-    def quota_callbacks(self) -> dict[int, str]:
-        return self.plugins
+    def quota_callbacks(self, brokers: Collection[int]) -> dict[int, str]:
+        return {broker: self.plugins.get(broker, "") for broker in brokers}
 
     def close(self) -> None:
         pass
