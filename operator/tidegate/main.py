@@ -14,6 +14,7 @@ from typing import Any, cast
 import kopf
 import structlog
 from kubernetes.client import ApiClient
+from kubernetes.client.rest import should_bypass_proxies
 
 from tidegate.control.audit.trail import open_audit_trail
 from tidegate.control.connections import open_cluster
@@ -260,8 +261,9 @@ def _watch(registry: kopf.OperatorRegistry, cache: ResourceCache, kind: Resource
 
 
 def connection_info(api_client: ApiClient) -> kopf.ConnectionInfo:
-    """kopf's credentials from our own client's configuration: both use the same identity."""
+    """kopf's credentials from our own client's configuration: same identity and same proxy."""
     config = api_client.configuration
+    is_direct = not config.proxy or should_bypass_proxies(config.host, config.no_proxy or "")
     header = (
         config.get_api_key_with_prefix("BearerToken")
         or config.get_api_key_with_prefix("authorization")
@@ -278,4 +280,5 @@ def connection_info(api_client: ApiClient) -> kopf.ConnectionInfo:
         token=token or scheme or None,
         certificate_path=config.cert_file,
         private_key_path=config.key_file,
+        proxy_url=None if is_direct else config.proxy,
     )
