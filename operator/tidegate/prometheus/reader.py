@@ -80,7 +80,7 @@ def stale_nics(
 ) -> Iterable[ReadingProblem]:
     """Live brokers whose newest span is older than it may be.
 
-    Samples that are new by Prometheus' clock, which is so far behind ours, are told apart.
+    Samples that are new by Prometheus' clock, which is so far behind ours, are a problem of clocks.
     """
     ahead_seconds = clock_ahead_seconds if clock_ahead_seconds > FUTURE_SECONDS else 0.0
 

@@ -186,7 +186,9 @@ def test_what_is_not_known_moves_no_quota(episode: Episode, name: str) -> None:
     assert episode.spells[name].after == episode.spells[name].before
 
 
-def test_the_exporter_of_another_clusters_broker_is_told_and_not_believed(episode: Episode) -> None:
+def test_the_exporter_of_another_clusters_broker_is_reported_and_not_believed(
+    episode: Episode,
+) -> None:
     fresh = episode.spells["another cluster's exporter"].conditions["MetricsFresh"]
     assert (fresh["status"], fresh["reason"]) == ("False", "SourceChanged")
     assert "'other-cluster'" in fresh["message"]

@@ -216,7 +216,7 @@ def read_at_clocks_apart(apart_seconds: int, *, sample_age_seconds: int) -> Read
         (-62, {"Tidegate's clock is at least 62 s behind that of its samples"}),
     ],
 )
-def test_clocks_that_differ_are_told_as_clocks_with_their_difference(
+def test_clocks_that_differ_are_reported_as_clocks_with_their_difference(
     apart_seconds: int, expected: set[str], golden: Callable[[str], None]
 ) -> None:
     readings = read_at_clocks_apart(apart_seconds, sample_age_seconds=0)
@@ -228,7 +228,7 @@ def test_clocks_that_differ_are_told_as_clocks_with_their_difference(
     golden(messages or "no problem")
 
 
-def test_samples_that_are_old_by_prometheus_own_clock_are_not_told_as_clocks() -> None:
+def test_samples_that_are_old_by_prometheus_own_clock_are_not_reported_as_clocks() -> None:
     readings = read_at_clocks_apart(62, sample_age_seconds=100)
     (problem,) = [one for one in readings.problems if one.reason is Reason.METRICS_STALE]
     assert "clock" not in problem.message
