@@ -2,7 +2,7 @@
 
 A real Prometheus scrapes made-up exporters, one for each broker: a million series of clients, in
 four questions for each group of brokers. The bound is one scrape interval of one core: the
-processor's time of the reader, which has one thread. Prometheus' own time is not in it.
+processor's time of the reader's only thread. Prometheus' own time and the exporters' are not in it.
 """
 
 import time
@@ -95,9 +95,9 @@ def _measured(url: str, brokers: int, clients: int) -> list[Figure]:
     clock: list[Figure] = []
     flows: list[Figure] = []
     for _ in range(RUNS):
-        started = time.process_time(), time.perf_counter()
+        started = time.thread_time(), time.perf_counter()
         readings = reader.read(range(brokers))
-        took = time.process_time() - started[0], time.perf_counter() - started[1]
+        took = time.thread_time() - started[0], time.perf_counter() - started[1]
         # NICs are asked for first; on a busy machine they are old when the last answer comes
         odd = [one for one in readings.problems if one.reason is not Reason.METRICS_STALE]
         if odd or len(readings.clients) != 2 * brokers * clients:
@@ -106,9 +106,9 @@ def _measured(url: str, brokers: int, clients: int) -> list[Figure]:
         clock.append(
             Figure(f"{what}: from the first question to the last answer", took[1], "s", None)
         )
-        started_flows = time.process_time()
-        flows_of(readings, now_seconds=readings.read_at_seconds, stale_after_seconds=45.0)
-        taken = time.process_time() - started_flows
+        started_flows = time.thread_time()
+        flows_of(readings, now_seconds=readings.read_at_seconds, stale_after_seconds=1e6)
+        taken = time.thread_time() - started_flows
         flows.append(
             Figure(f"{what}: processor of sorting its rates, once a pass", taken, "s", None)
         )
