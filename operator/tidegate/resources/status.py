@@ -71,7 +71,11 @@ class LevelStatus(SchemaModel):
         "limit. Relaxing: on the way back to the contract."
     )
     since: Timestamp | None = Field(default=None, description="Since when.")
-    because: StatusText | None = Field(default=None, description="What caused it, with numbers.")
+    because: StatusText | None = Field(
+        default=None,
+        description="What began it and since when, and what these brokers carry now; numbers alone "
+        "are renewed once a minute.",
+    )
 
 
 class QuotaCounts(SchemaModel):
