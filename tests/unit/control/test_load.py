@@ -330,11 +330,19 @@ def test_two_minutes_of_an_episode_write_the_status_for_what_happens_and_once_a_
     assert len(seen) <= 4
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Prometheus answered, but the answer broke off after {} bytes.",
+        "Broker 1 is with samples that look old, because Tidegate's clock is {} s ahead.",
+        "What clients send on brokers 7, {} and 4 more was not read. No time was left for them.",
+    ],
+)
 def test_a_number_in_a_problem_of_readings_does_not_write_the_status_at_each_of_them(
-    stage: Stage, policy: ObjectRef
+    stage: Stage, policy: ObjectRef, words: str
 ) -> None:
-    for bytes_read in range(100, 220, 10):
-        text = f"Prometheus answered, but the answer broke off after {bytes_read} bytes."
+    for number in range(100, 220, 10):
+        text = words.format(number)
         stage.readings = Readings(
             stage.now, SCRAPE, problems=(ReadingProblem(Reason.METRICS_INCOMPLETE, text),)
         )

@@ -244,7 +244,10 @@ def writes_by_tier(
 # server and on everybody who watches it. So such numbers are renewed with a change of anything
 # else, or once a minute.
 
-_MEASURED = re.compile(r"[0-9]+\.[0-9]+|[0-9]+(?= (?:bytes|s)\b)")
+# rates, bytes and seconds; and the brokers for whose clients the time of a reading was too short
+_MEASURED = re.compile(
+    r"[0-9]+\.[0-9]+|[0-9]+(?= (?:bytes|s)\b)|(?<=What clients send on )[a-z0-9, ]+(?= was not)"
+)
 _WITH_LOAD = frozenset({"MetricsFresh", "Throttling"})
 _SAME_FOR_SECONDS = 60.0
 
