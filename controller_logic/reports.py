@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
-from time import gmtime, strftime
 
 from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.contracts.targets import HeldKeys, Promise, Target, ThrottledTargets
@@ -168,7 +167,8 @@ def _carries_words(nic: NicStatus | None, seen: tuple[float, float] | None) -> s
 
 def clock_words(seconds: float) -> str:
     """`14:05 UTC`."""
-    return strftime("%H:%M UTC", gmtime(seconds))
+    hour, minute = divmod(int(seconds // 60) % (24 * 60), 60)
+    return f"{hour:02d}:{minute:02d} UTC"
 
 
 def _rounds(throttle: ThrottleDecision | None) -> tuple[Round, ...]:
