@@ -176,6 +176,13 @@ class Reason(StrEnum):
             "the claim on this Kafka cluster; this one writes nothing."
         ),
     )
+    RESYNCED = (
+        "Resynced",
+        (
+            "The annotation tidegate.io/resync asked to forget which entities are left alone, and to "
+            "compare every quota anew."
+        ),
+    )
     CLAIM_TAKEN_OVER = (
         "ClaimTakenOver",
         (

@@ -152,7 +152,10 @@ def _verdict(promised: MemberReport, plan: EntityPlan, circumstances: Circumstan
         return MemberState.HELD, circumstances.hold.reason, circumstances.hold.message
     if plan.contention is not None:
         contention, policy_key = plan.contention, circumstances.policy.key
-        words = f"{contention.words}. {contention.ended_by(policy_key)}"
+        words = (
+            f"another writer keeps changing the quota: {contention.words}. "
+            f"{contention.ended_by(policy_key)}"
+        )
         return MemberState.CONTENDED, Reason.CONTENDED, words
     if plan.refused is not None:
         state, words = _UNTOUCHED[plan.refused]

@@ -43,7 +43,8 @@ class Repairs:
 class Contention:
     """One entity that is left alone, from `since_seconds` until `until_seconds`.
 
-    `values` are the keys that another writer changed: what stands now, and what Tidegate wrote.
+    `values` are the keys that another writer changed: what stands now, and what should: the
+    contract, or the throttle that was in its place.
     """
 
     entity: Entity
@@ -56,13 +57,12 @@ class Contention:
     def words(self) -> str:
         """The values, theirs and ours, and from when to when it is left alone, for people."""
         values = " and ".join(
-            f"{KEY_WORDS[key]} is {quota_words(key, theirs)}, Tidegate wrote {quota_words(key, ours)}"
+            f"{KEY_WORDS[key]} is {quota_words(key, theirs)}, Tidegate's is {quota_words(key, ours)}"
             for key, theirs, ours in self.values
         )
         return (
-            f"another writer keeps changing the quota: {values} per broker; it was put back "
-            f"{self.repairs} times and is left alone from {time_of_day(self.since_seconds)} until "
-            f"{time_of_day(self.until_seconds)} UTC"
+            f"{values} per broker; put back {self.repairs} times, left alone from "
+            f"{time_of_day(self.since_seconds)} until {time_of_day(self.until_seconds)} UTC"
         )
 
     def ended_by(self, policy_key: str) -> str:
@@ -164,22 +164,22 @@ def left_alone(
 def _changed(
     stored: StoredQuota, contract: Promise
 ) -> tuple[tuple[QuotaKey, str | None, str | None], ...]:
-    """The keys that another writer changed, with what stands now and what Tidegate wrote.
+    """The keys that another writer changed, with what stands now and what should.
 
     A contract that somebody else writes does no harm; in place of a throttle it does.
     """
     if stored.ledger is None or stored.problem is not None:
         return ()
-    entries = stored.ledger.entries
-    return tuple(
-        (key, stored.values.get(key), entries[key].written)
-        for key, target in contract.targets.items()
-        if is_disturbed(entries.get(key), stored.values.get(key))
-        and (
-            entries[key].of_contract is not None
-            or not same_quota(target.text, stored.values.get(key))
-        )
-    )
+    found: list[tuple[QuotaKey, str | None, str | None]] = []
+    for key, target in contract.targets.items():
+        entry, seen = stored.ledger.entries.get(key), stored.values.get(key)
+        if entry is None or not is_disturbed(entry, seen):
+            continue
+        if entry.of_contract is not None:
+            found.append((key, seen, entry.written))
+        elif not same_quota(target.text, seen):
+            found.append((key, seen, target.text))
+    return tuple(found)
 
 
 def resynced(
