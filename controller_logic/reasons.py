@@ -179,8 +179,8 @@ class Reason(StrEnum):
     RESYNCED = (
         "Resynced",
         (
-            "The annotation tidegate.io/resync asked to forget which entities are left alone, and to "
-            "compare every quota anew."
+            "The annotation tidegate.io/resync asked to forget which entities are left alone, and "
+            "to compare every quota anew."
         ),
     )
     CLAIM_TAKEN_OVER = (

@@ -12,6 +12,7 @@ back twice more and then leaves it alone for 60 s again.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from shlex import quote
 
 from controller_logic.contracts.desired import Desired
 from controller_logic.contracts.targets import Promise
@@ -57,7 +58,8 @@ class Contention:
     def words(self) -> str:
         """The values, theirs and ours, and from when to when it is left alone, for people."""
         values = " and ".join(
-            f"{KEY_WORDS[key]} is {quota_words(key, theirs)}, Tidegate's is {quota_words(key, ours)}"
+            f"{KEY_WORDS[key]} is {quota_words(key, theirs)}, "
+            f"Tidegate's is {quota_words(key, ours)}"
             for key, theirs, ours in self.values
         )
         return (
@@ -76,7 +78,7 @@ class Contention:
 
 def resync_command(policy_key: str, entity: Entity | None = None) -> str:
     """The command that ends it for one entity, or for all of them."""
-    named = "" if entity is None else f" --entity '{entity}'"
+    named = "" if entity is None else f" --entity {quote(str(entity))}"
     return f"tidegate resync {policy_key}{named}"
 
 

@@ -170,9 +170,7 @@ class ManagedRate:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", (self.entity, self.direction))
-        throttleable = (
-            self.level is not Level.L0 and self.floor is not None and not self.contended
-        )
+        throttleable = self.level is not Level.L0 and self.floor is not None and not self.contended
         object.__setattr__(self, "throttleable", throttleable)
 
 

@@ -212,6 +212,16 @@ class InMemoryKubernetes(MemoryJobs):
             after["status"] = status.apply(copy.deepcopy(dict(patch)), before.get("status") or {})
             return self._settle(ref, before, after)
 
+    def annotate(self, ref: ObjectRef, name: str, value: str) -> JsonObject:
+        def change(obj: JsonObject) -> None:
+            present = obj["metadata"].get("annotations") or {}
+            obj["metadata"]["annotations"] = {**present, name: value}
+
+        with self._answering():
+            if self._find(ref) is None and (ref.kind, ref.namespace, ref.name) in self._objects:
+                raise Conflict(f"{ref} has another uid now.")
+            return self.edit(ref, change)
+
     def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:
         def add(obj: JsonObject) -> None:
             present = obj["metadata"].get("finalizers") or []

@@ -371,7 +371,14 @@ def test_a_contended_quota_makes_policy_and_tier_unready_and_says_until_when(
     assert stage.condition(policy, "Stalled")[0] == "False"
     assert stage.condition(tier) == ("False", "Contended")
     for ref in (policy, tier):
-        for part in ("user=alice", "50000000", "10000000", "13:48:13", "13:49:13", "tidegate resync"):
+        for part in (
+            "user=alice",
+            "50000000",
+            "10000000",
+            "13:48:13",
+            "13:49:13",
+            "tidegate resync",
+        ):
             assert part in stage.message(ref), (part, stage.message(ref))
     (member,) = stage.kubernetes.get(tier)["status"]["members"]
     assert (member["state"], member["contendedUntil"]) == ("Contended", "1970-01-12T13:49:13Z")
@@ -408,7 +415,9 @@ def test_the_next_time_it_is_left_alone_has_an_event_with_its_own_end(stage: Sta
     assert "13:51:45" in of_tier()[-1]  # 120 s this time
 
 
-def test_a_resync_is_done_once_and_has_an_event(stage: Stage, golden: Callable[[str], None]) -> None:
+def test_a_resync_is_done_once_and_has_an_event(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
     policy, tier = contend(stage)
     stage.kubernetes.edit(
         policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/resync": "1"})

@@ -101,7 +101,7 @@ def test_a_contended_quota_is_told_with_both_values_since_when_and_until_when() 
     told = decision.notes[0].message
     for part in (THEIRS, OURS, "13:47:25", "13:48:25"):  # 1 000 045 s after the epoch
         assert part in told
-    assert "tidegate resync streaming/main --entity 'user=alice'" in (
+    assert "tidegate resync streaming/main --entity user=alice" in (
         report_of(decision, ALICE).message
     )
     assert report_of(world.after(30), ALICE).message == report_of(decision, ALICE).message
@@ -233,7 +233,12 @@ def two_in_contention() -> World:
 
 @pytest.mark.parametrize(
     ("request_text", "ended"),
-    [("1", {ALICE, BOB}), ("1 user=alice", {ALICE}), ("1 user=carol", set()), ("a b", {ALICE, BOB})],
+    [
+        ("1", {ALICE, BOB}),
+        ("1 user=alice", {ALICE}),
+        ("1 user=carol", set()),
+        ("a b", {ALICE, BOB}),
+    ],
 )
 def test_a_resync_ends_it_at_once_for_all_or_for_the_one_that_it_names(
     request_text: str, ended: set[Entity]
@@ -315,7 +320,9 @@ def test_nothing_is_expected_of_a_contended_member_and_it_is_named() -> None:
         if found.reason is Reason.CONTENDED
     }
     assert named == {(user, 1)}
-    assert (user, record.CONTENDED) in {(no.entity, no.why) for one in rounds for no in one.not_done}
+    assert (user, record.CONTENDED) in {
+        (no.entity, no.why) for one in rounds for no in one.not_done
+    }
 
 
 def _limits(limit: int) -> BrokerLimits:
@@ -344,4 +351,4 @@ def test_a_throttle_that_somebody_undoes_is_no_endless_fight() -> None:
         world.someone_sets(user, str(60 * MB))
         written += sum(write.entity == user for write in world.scrape().writes)
     assert written <= 5 + 600 / FIRST_BACK_OFF_SECONDS
-    assert START_SECONDS < world.now_seconds
+    assert world.now_seconds > START_SECONDS

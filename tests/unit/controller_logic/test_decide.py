@@ -21,7 +21,6 @@ from tests.unit.controller_logic.worlds import (
     BOB,
     FETCH,
     MB,
-    START_SECONDS,
     World,
     fixed_world,
     many_world,

@@ -270,7 +270,7 @@ def _no_one(decision: Decision, *, measured: bool) -> Verdict:
 
 
 def _contended_words(decision: Decision) -> str:
-    """Who gives nothing where a broker is over its limit, because another writer is at its quota."""
+    """Who gives nothing where a broker is over its limit: members that are left alone."""
     rounds = decision.throttle.rounds if decision.throttle is not None else ()
     said = {
         finding.message
