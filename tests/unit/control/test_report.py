@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import Default, Entity, QuotaKey
+from controller_logic.model import Default, Direction, Entity, NicSpan, QuotaKey, Readings
 from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, AWAY, Stage
+from tests.unit.control.test_load import LIMITS, METRICS
 from tidegate.control.report.conditions import Truth, Verdict
 from tidegate.control.report.events import WARNING, EventDraft, condition_events
 from tidegate.errors import Unauthorized, Unreachable
@@ -431,3 +432,30 @@ def test_a_resync_is_done_once_and_has_an_event(
     assert (event.type, event.regarding.name) == ("Normal", "orders")
     assert "user=alice" in event.note
     golden(event.note)
+
+
+def test_who_is_left_alone_on_a_broker_over_its_limit_is_named_also_of_level_l0(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
+    policy = stage.policy(metrics=METRICS, brokers=LIMITS)
+    stage.tier()
+    stage.run()
+    for _ in range(3):
+        stage.now += 31
+        stage.store.put(ALICE, {PRODUCE: "90000000"})
+        stage.run()
+    limited = {"ingress": {"limit": "10M"}}
+    stage.kubernetes.edit(policy, lambda raw: raw["spec"].update(brokers=limited))
+    spans = {
+        (broker, way): tuple(
+            NicSpan(stage.now - 1 - back * 15, 15, 3e7 if broker == 1 else 1e6)
+            for back in (2, 1, 0)
+        )
+        for broker in (1, 2, 3)
+        for way in Direction
+    }
+    stage.readings = Readings(stage.now, 15.0, spans)
+    stage.run()
+    assert stage.condition(policy, "Throttling") == ("False", "QuotaCannotHelp")
+    assert "user=alice (L0)" in stage.message(policy, "Throttling")
+    golden(stage.message(policy, "Throttling"))
