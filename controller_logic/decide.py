@@ -206,13 +206,14 @@ def _decide_complete(
     )
     inherited = DefaultEntityQuotas(quotas, policy, wanted.keys_of)
     memory, resynced = _resynced(policy, memory)
+    contract_of = wanted.promise_of
     # in mode Observe nothing is put back, so there is nothing to leave alone
     repairs = (
         {}
         if policy.mode is Mode.OBSERVE
-        else contention.review(memory.repairs, wanted, quotas, now_seconds=now_seconds)
+        else contention.review(memory.repairs, contract_of, quotas, now_seconds=now_seconds)
     )
-    contended = contention.left_alone(repairs, wanted, quotas, now_seconds=now_seconds)
+    contended = contention.left_alone(repairs, contract_of, quotas, now_seconds=now_seconds)
     load = throttle_pass(
         observation,
         wanted,

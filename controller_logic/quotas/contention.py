@@ -1,24 +1,22 @@
 """What another writer keeps changing: how long it is left alone, and how people end that at once.
 
-Nobody wins a fight over a quota, and each write notifies every broker. A quota that was put back
+No writer wins a fight over a quota, and each write notifies every broker. A quota that was put back
 twice and is changed again is left alone for 60 s, then put back once more; when that does not last
-either, for 2, 4 and then 8 minutes. After 8 minutes in which nobody changed it all is forgotten. So
-a client is at the other writer's value for 8 minutes at most, once that writer has stopped.
+either, for 2, 4 and then 8 minutes. After 8 minutes without another change all is forgotten. So a
+client is at the other writer's value for 8 minutes at most, once that writer has stopped.
 
 The memory is the process's own. A restarted operator, or a replica that takes over, puts a quota
 back twice more and then leaves it alone for 60 s again.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from shlex import quote
 
-from controller_logic.contracts.desired import Desired
 from controller_logic.contracts.targets import Promise
 from controller_logic.model import Entity, QuotaKey, StoredQuota
 from controller_logic.quota_values import KEY_WORDS, quota_words, same_quota
-from controller_logic.quotas.steps import is_disturbed
 from controller_logic.value import value
 
 REPAIRS_BEFORE_BACKING_OFF = 2
@@ -29,6 +27,10 @@ _ROUNDING_SECONDS = 1.0
 
 RESYNC = "tidegate.io/resync"  # the annotation that ends it at once
 _SHOWN_CHARACTERS = 120
+
+
+# what an entity is promised, before load lowers it; None = it is not managed
+ContractOf = Callable[[Entity], Promise | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def reviewed(repairs: Repairs, *, disturbed: bool, now_seconds: float) -> Repair
 
 def review(
     before: Mapping[Entity, Repairs],
-    wanted: Desired,
+    contract_of: ContractOf,
     quotas: Mapping[Entity, StoredQuota],
     *,
     now_seconds: float,
@@ -126,7 +128,7 @@ def review(
     """What to remember of every entity that was put back; what is not ours any more is dropped."""
     kept: dict[Entity, Repairs] = {}
     for entity, repairs in before.items():
-        stored, promise = quotas.get(entity), wanted.promise_of(entity)
+        stored, promise = quotas.get(entity), contract_of(entity)
         if stored is None or promise is None:
             continue
         disturbed = bool(_changed(stored, promise))
@@ -138,7 +140,7 @@ def review(
 
 def left_alone(
     repairs: Mapping[Entity, Repairs],
-    wanted: Desired,
+    contract_of: ContractOf,
     quotas: Mapping[Entity, StoredQuota],
     *,
     now_seconds: float,
@@ -149,7 +151,7 @@ def left_alone(
     """
     found: dict[Entity, Contention] = {}
     for entity, one in repairs.items():
-        promise = wanted.promise_of(entity)
+        promise = contract_of(entity)
         if now_seconds < one.suspended_until_seconds and promise is not None:
             changed = _changed(quotas[entity], promise)
             if changed:
@@ -175,7 +177,7 @@ def _changed(
     found: list[tuple[QuotaKey, str | None, str | None]] = []
     for key, target in contract.targets.items():
         entry, seen = stored.ledger.entries.get(key), stored.values.get(key)
-        if entry is None or not is_disturbed(entry, seen):
+        if entry is None or same_quota(entry.written, seen):
             continue
         if entry.of_contract is not None:
             found.append((key, seen, entry.written))

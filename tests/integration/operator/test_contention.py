@@ -165,9 +165,9 @@ def test_a_rival_is_left_alone_for_a_minute_is_seen_and_a_resync_ends_it_at_once
             "--entity",
             f"user={person.user}",
         ]
-        told = person.tidegate(*command[1:])
+        said = person.tidegate(*command[1:])
         person.has(OURS, within_seconds=10)
-        asked_at = datetime.fromisoformat(told.partition(f"{RESYNC}=")[2].split()[0]).timestamp()
+        asked_at = datetime.fromisoformat(said.partition(f"{RESYNC}=")[2].split()[0]).timestamp()
         took_seconds = person.written_at_seconds() - asked_at
         print(f"from the annotation to the quota: {took_seconds:.2f} s")
         assert took_seconds < 10

@@ -379,7 +379,7 @@ def test_without_kubernetes_it_is_said_what_is_not_known(
     assert "Somebody removed" in text
 
 
-def test_a_weaker_value_that_decides_in_place_of_a_removed_one_is_told(
+def test_a_weaker_value_that_decides_in_place_of_a_removed_one_is_named(
     managed: Any, policy: Any, tier: Any
 ) -> None:
     managed.store.put(ALICE, {FETCH: None})

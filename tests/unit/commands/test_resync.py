@@ -1,5 +1,5 @@
 """`tidegate resync` from end to end, on the in-memory API server: the annotation, once, and what
-people are told.
+people read.
 """
 
 import json

@@ -89,7 +89,7 @@ def test_after_two_repairs_it_is_left_alone_for_one_two_four_and_eight_minutes()
     ]
 
 
-def test_a_contended_quota_is_told_with_both_values_since_when_and_until_when() -> None:
+def test_a_contended_quota_is_shown_with_both_values_since_when_and_until_when() -> None:
     world, decision = in_contention()
     (one,) = decision.contended.values()
     assert one.entity == ALICE
@@ -98,9 +98,9 @@ def test_a_contended_quota_is_told_with_both_values_since_when_and_until_when() 
     assert decision.next_pass_in_seconds == 60
     assert report_of(decision, ALICE).state is MemberState.CONTENDED
     assert [note.reason for note in decision.notes] == [Reason.CONTENDED]
-    told = decision.notes[0].message
+    seen = decision.notes[0].message
     for part in (THEIRS, OURS, "13:47:25", "13:48:25"):  # 1 000 045 s after the epoch
-        assert part in told
+        assert part in seen
     assert "tidegate resync streaming/main --entity user=alice" in (
         report_of(decision, ALICE).message
     )
@@ -134,7 +134,7 @@ def test_a_restart_puts_it_back_twice_more() -> None:
 
 
 @pytest.mark.parametrize("jump_seconds", [-86_400.0, 86_400.0])
-def test_a_clock_that_jumps_keeps_nobody_alone_for_longer(jump_seconds: float) -> None:
+def test_a_clock_that_jumps_leaves_no_one_alone_for_longer(jump_seconds: float) -> None:
     world, _ = in_contention()
     world.after(jump_seconds)
     assert world.text(ALICE) == OURS
@@ -150,7 +150,7 @@ def test_a_quota_that_somebody_removed_is_left_alone_like_one_that_was_changed()
     assert world.text(ALICE) == OURS
 
 
-def test_in_observe_nobody_is_left_alone() -> None:
+def test_in_observe_no_one_is_left_alone() -> None:
     world, _ = in_contention()
     world.policy = policy(mode=Mode.OBSERVE)
     decision = world.after(1)
@@ -312,9 +312,9 @@ def test_nothing_is_expected_of_a_contended_member_and_it_is_named() -> None:
     control.minutes(1)
     for one in (world, control):
         one.policy = policy(limits=_limits(40 * MB), measured=True)
-    told = [one.minutes(0.5) for one in (world, control)]
-    assert [_levels_cut(one) for one in told] == [{Level.L2}, {Level.L3}]
-    rounds = [one for each in told[0] if each.throttle for one in each.throttle.rounds]
+    seen = [one.minutes(0.5) for one in (world, control)]
+    assert [_levels_cut(one) for one in seen] == [{Level.L2}, {Level.L3}]
+    rounds = [one for each in seen[0] if each.throttle for one in each.throttle.rounds]
     named = {
         (found.entity, found.broker)
         for one in rounds

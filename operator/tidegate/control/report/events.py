@@ -118,13 +118,13 @@ def _type_of(verdict: Verdict) -> str:
     return NORMAL if good or verdict.reason in _EXPECTED else WARNING
 
 
-_NOBODY: Mapping[str, str | None] = {}
+_NONE_ALONE: Mapping[str, str | None] = {}
 
 
 def member_events(
     previous: Mapping[str, Any],
     members: Sequence[MemberReport],
-    contended_until: Mapping[str, str | None] = _NOBODY,
+    contended_until: Mapping[str, str | None] = _NONE_ALONE,
 ) -> tuple[EventDraft, ...]:
     """One Event for each trouble that members newly have, naming the first few of them.
 

@@ -70,10 +70,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """The content of the report on a pass. `written` also has writes of passes without a report.
-
-    `resynced` says what a person's resync did.
-    """
+    """The content of the report on a pass. `written` also has writes of passes without a report."""
 
     result: PassResult
     declared: Declared
@@ -82,7 +79,7 @@ class PassReport:
     written: tuple[QuotaWrite, ...]
     overrides: tuple[JsonObject, ...] = ()
     rollups: RollupProgress | None = None
-    resynced: str = ""
+    resynced: str = ""  # what a person's resync did
 
     def after(self, earlier: "PassReport") -> "PassReport":
         """This report in place of both: the objects as they are now, and the writes of both."""
