@@ -175,13 +175,13 @@ def _changed(
     if stored.ledger is None or stored.problem is not None:
         return ()
     found: list[tuple[QuotaKey, str | None, str | None]] = []
-    for key, target in contract.targets.items():
-        entry, seen = stored.ledger.entries.get(key), stored.values.get(key)
-        if entry is None or same_quota(entry.written, seen):
+    for key, entry in stored.ledger.entries.items():
+        seen, target = stored.values.get(key), contract.targets.get(key)
+        if same_quota(entry.written, seen):
             continue
         if entry.of_contract is not None:
             found.append((key, seen, entry.written))
-        elif not same_quota(target.text, seen):
+        elif target is not None and not same_quota(target.text, seen):
             found.append((key, seen, target.text))
     return tuple(found)
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from tidegate.errors import Conflict, NotFound
+from tidegate.errors import Conflict, InvalidResource, NotFound
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, Kubernetes, LeaseRecord, ObjectRef
 from tidegate.kube.rollup_jobs import JobPod, is_owned, job_body, selector
 
@@ -160,7 +160,7 @@ class KubernetesContract:
         with pytest.raises(NotFound):
             kubernetes.annotate(ref, "tidegate.io/resync", "1")
         made = ObjectRef.of(BUSINESS_TIERS, person.create(ref.name))
-        with pytest.raises(Conflict):
+        with pytest.raises(InvalidResource):
             kubernetes.annotate(ref, "tidegate.io/resync", "1")
         assert "annotations" not in kubernetes.get(made)["metadata"]
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from controller_logic.reasons import Reason
-from tidegate.errors import Conflict, NotFound, TidegateError
+from tidegate.errors import Conflict, InvalidResource, NotFound, TidegateError
 from tidegate.kube import status
 from tidegate.kube.api import (
     Event,
@@ -219,7 +219,7 @@ class InMemoryKubernetes(MemoryJobs):
 
         with self._answering():
             if self._find(ref) is None and (ref.kind, ref.namespace, ref.name) in self._objects:
-                raise Conflict(f"{ref} has another uid now.")
+                raise InvalidResource(f"{ref} has another uid now.")
             return self.edit(ref, change)
 
     def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:

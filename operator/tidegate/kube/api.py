@@ -172,7 +172,7 @@ class Kubernetes(Protocol):
     def annotate(self, ref: ObjectRef, name: str, value: str) -> JsonObject:
         """Set one annotation and return the object; all others stay. For commands only.
 
-        Conflict when another object has taken the name.
+        InvalidResource when another object has taken the name.
         """
         ...
 

@@ -599,7 +599,7 @@ class KubernetesClient(JobCalls):
         return self._transport.write(
             self._objects.patch_namespaced_custom_object,
             *_address(ref),
-            # with the uid of another object the server answers 409
+            # with the uid of another object the server answers 422
             body={"metadata": {"uid": ref.uid, "annotations": {name: value}}},
             _content_type=_MERGE_PATCH,
             what=f"annotate {ref}",
