@@ -331,7 +331,7 @@ class Reason(StrEnum):
     )
     CONTENDED = (
         "Contended",
-        "Another writer keeps changing the entity; repairs are suspended for a while.",
+        "Another writer keeps changing the entity; it is left alone for 8 minutes at most.",
     )
     OVERLAPPING = (
         "Overlapping",

@@ -108,13 +108,15 @@ class Outlook:
 
     `left_alone_until` has the members that the operator leaves alone, by what their tiers' statuses
     say; `asked` = there are such statuses. `held` is why the operator writes nothing now, empty =
-    nothing is known to keep it from it; `policy_key` None = no policy is known.
+    nothing is known to keep it from it; `managed` are the entities that the policy names.
+    `policy_key` None = no policy is known.
     """
 
     policy_key: str | None = None
     asked: bool = False
     held: str = ""
     left_alone_until: Mapping[Entity, str] = field(default_factory=dict)
+    managed: frozenset[Entity] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,6 +391,8 @@ def _outlook_sentence(
     policy = outlook.policy_key or policy_key
     if outlook.policy_key is None:
         return f"Whether and when the operator writes it again: add --policy {policy}."
+    if entity not in outlook.managed:
+        return "The policy does not name it any more, so the operator only forgets about it."
     until = outlook.left_alone_until.get(entity)
     if until is not None and parse_moment(until) > now_seconds:
         return (
@@ -750,7 +754,8 @@ def _outlook(source: PolicySource, decision: Decision) -> Outlook:
         for report in decision.members
         if (report.tier_key, report.member_name) in until
     }
-    return Outlook(policy.key, source.kubernetes is not None, held, alone)
+    managed = source.declared.entities
+    return Outlook(policy.key, source.kubernetes is not None, held, alone, managed)
 
 
 def _general_warnings(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> Iterator[str]:

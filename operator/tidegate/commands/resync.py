@@ -64,7 +64,8 @@ def resync(
     is not stopped by this: where it goes on, the quota is left alone again after two repairs.
     """
     around = command_context(context, debug=debug)
-    value = f"{rfc3339(around.now_seconds())[:-1]}.{around.now_ms() % 1000:03}Z"
+    seconds, milliseconds = divmod(around.now_ms(), 1000)
+    value = f"{rfc3339(seconds)[:-1]}.{milliseconds:03}Z"
     if entity is not None:
         value = f"{value} {entity.strip()}"
         if not named_entity(value):

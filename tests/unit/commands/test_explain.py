@@ -390,6 +390,18 @@ def test_a_weaker_value_that_decides_in_place_of_a_removed_one_is_named(
     assert "level 3" in line_with(text, "Somebody removed")
 
 
+def test_what_no_tier_names_any_more_is_not_promised_to_come_back(
+    managed: Any, policy: Any, tier: Any
+) -> None:
+    managed.store.put(ALICE, {FETCH: None})
+    tier["spec"]["members"][0]["user"] = "bob"
+    in_kubernetes(managed, policy, tier)
+    text = explained(managed)
+    assert "Somebody removed" in text
+    assert "only forgets about it" in text
+    assert "Its contract" not in text
+
+
 def test_a_contract_that_was_never_written_is_no_unlimited_client(
     world: Any, policy: Any, tier: Any
 ) -> None:
