@@ -18,7 +18,6 @@ from bench.control.latency import (
     changes_at_rest,
     changes_in_a_row,
     cold,
-    deletion,
     peers,
     reaction,
     rest,
@@ -141,11 +140,6 @@ def _changes() -> list[Figure]:
         ]
 
 
-def _deletion(entities: int) -> list[Figure]:
-    with world(brokers=1) as running:
-        return deletion(running, entities)
-
-
 def _rest() -> list[Figure]:
     with world() as running:
         cold(running, 1000)
@@ -166,8 +160,6 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "cold-5000": lambda: _cold(5000, brokers=1),
         "cold-1000-three-brokers": lambda: _cold(1000, brokers=3),
         "change": _changes,
-        "deletion-1000": lambda: _deletion(1000),
-        "deletion-5000": lambda: _deletion(5000),
         "rest": _rest,
         "peers": lambda: peers(1000, 5),
     },

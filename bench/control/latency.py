@@ -58,38 +58,6 @@ def cold(on: World, entities: int) -> list[Figure]:
     ]
 
 
-_LEDGER, _CLAIM = "/tidegate/ledger", "/tidegate/claim"
-
-
-def deletion(on: World, entities: int) -> list[Figure]:
-    """Until nothing is left in ZooKeeper of a policy with `entities` contracts, and it is gone.
-
-    The clock starts with the request to delete it, when every quota is in place and in status.
-    """
-    for number in range(TIERS):
-        on.create("businesstiers", tier(number, entities))
-    declared = policy(on.kafka)
-    declared["spec"]["deletionPolicy"] = "Restore"
-    on.create("brokerbandwidthpolicies", declared)
-    _wait(on, lambda: _policy_reports(on, entities), "the policy's status", poll_seconds=0.2)
-    started = time.time()
-    on.objects.delete_namespaced_custom_object(
-        GROUP, VERSION, NAMESPACE, "brokerbandwidthpolicies", POLICY
-    )
-    _wait(on, lambda: _committed(on) == 0, "no quota in ZooKeeper", poll_seconds=0.02)
-    given_back = time.time() - started
-    _wait(on, lambda: not on.listed("brokerbandwidthpolicies"), "no policy", poll_seconds=0.05)
-    gone = time.time() - started
-    left = len(on.zookeeper.get_children(_LEDGER)) if on.zookeeper.exists(_LEDGER) else 0
-    claims = int(on.zookeeper.exists(_CLAIM) is not None)
-    what = f"deletion of a policy with {entities} contracts in {TIERS} tiers"
-    return [
-        Figure(f"{what}: every quota given back", given_back, "s", None),
-        Figure(f"{what}: the policy is gone", gone, "s", None),
-        Figure(f"{what}: ledger records and claims that are left", left + claims, "", 0),
-    ]
-
-
 def _committed(on: World) -> int:
     return len(on.zookeeper.get_children("/config/users"))
 
