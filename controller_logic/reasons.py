@@ -177,6 +177,13 @@ class Reason(StrEnum):
             "written here."
         ),
     )
+    RESYNCED = (
+        "Resynced",
+        (
+            "The annotation tidegate.io/resync asked to forget which entities are left alone, and "
+            "to compare every quota anew."
+        ),
+    )
     CLAIM_TAKEN_OVER = (
         "ClaimTakenOver",
         (
@@ -325,7 +332,7 @@ class Reason(StrEnum):
     )
     CONTENDED = (
         "Contended",
-        "Another writer keeps changing the entity; repairs are suspended for a while.",
+        "Another writer keeps changing the entity; it is left alone for 8 minutes at most.",
     )
     OVERLAPPING = (
         "Overlapping",

@@ -288,6 +288,34 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
     when the policy does not read. A tier from the cluster that does not read is held by the
     operator, and so here (`remarks`).
     """
+    kubernetes, policies, tiers, overrides = _objects(around, options)
+    policy = _chosen(policies, options)
+    ours, said = (
+        [raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides)
+    )
+    statuses = {object_key(raw): raw.get("status") or {} for raw in ours}
+    return PolicySource(
+        declare(policy, ours, overrides=said), kubernetes, policy.get("status") or {}, statuses
+    )
+
+
+def stored_policy(
+    around: CommandContext, options: PolicyOptions
+) -> tuple[Kubernetes, RawObject, list[RawObject]]:
+    """The one policy that the options mean in Kubernetes, and its tiers, valid or not.
+
+    Raises NotFound and InvalidResource as `find_policy` does for what it finds.
+    """
+    kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
+    policy = _chosen(_listed(kubernetes, BROKER_BANDWIDTH_POLICIES, options), options)
+    tiers = _listed(kubernetes, BUSINESS_TIERS, options)
+    return kubernetes, policy, [raw for raw in tiers if belongs_to(raw, policy)]
+
+
+def _objects(
+    around: CommandContext, options: PolicyOptions
+) -> tuple[Kubernetes | None, Sequence[RawObject], Sequence[RawObject], Sequence[RawObject]]:
+    """Policies, tiers and overrides from the files, or those of Kubernetes."""
     kubernetes: Kubernetes | None = None
     if options.files:
         manifests: Sequence[RawObject] = read_manifests(
@@ -301,14 +329,7 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
     else:
         kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
         policies, tiers, overrides = (_listed(kubernetes, kind, options) for kind in _READ_KINDS)
-    policy = _chosen(policies, options)
-    ours, said = (
-        [raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides)
-    )
-    statuses = {object_key(raw): raw.get("status") or {} for raw in ours}
-    return PolicySource(
-        declare(policy, ours, overrides=said), kubernetes, policy.get("status") or {}, statuses
-    )
+    return kubernetes, policies, tiers, overrides
 
 
 def policy_of(around: CommandContext, files: Sequence[str] | None) -> PolicySource | None:
