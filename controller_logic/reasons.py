@@ -119,6 +119,10 @@ class Reason(StrEnum):
     )
     STARTING = "Starting", "First pass not finished yet."
     LIST_INCOMPLETE = "ListIncomplete", "The custom resources could not be listed in full."
+    NAMESPACES_UNREAD = (
+        "NamespacesUnread",
+        "Labels of a namespace with tiers are not known, nor whether the policy lets these in.",
+    )
     KUBERNETES_UNREACHABLE = (
         "KubernetesUnreachable",
         "The Kubernetes API did not answer; every quota stays as it is.",
@@ -302,6 +306,10 @@ class Reason(StrEnum):
         "RollupsUnseen",
         "The Jobs of the policy, or what they tell, could not be read of late.",
     )
+    CLAIM_NOT_ALLOWED = (
+        "ClaimNotAllowed",
+        "The volume claim of the usage tables does not exist, or lacks tidegate.io/usage-tables.",
+    )
     ROLLUPS_NOT_WANTED = "RollupsNotWanted", "The policy asks for no usage rollups."
     ROLLUP_RESULT_UNUSABLE = (
         "RollupResultUnusable",
@@ -329,6 +337,14 @@ class Reason(StrEnum):
     OVERLAPPING = (
         "Overlapping",
         "The same user and client id appear in an earlier BusinessTier or member.",
+    )
+    TIER_NOT_ALLOWED = (
+        "TierNotAllowed",
+        "The policy's spec.allowedTiers does not let in tiers of this namespace.",
+    )
+    ENTITY_NOT_ALLOWED = (
+        "EntityNotAllowed",
+        "The policy's spec.allowedEntities does not let this tier name the user or client id.",
     )
     HIGH_SKEW = "HighSkew", "Leaders are so uneven that one number per broker fits badly."
     INVALID_SPEC = (
@@ -449,6 +465,7 @@ STALLED = frozenset(
     {
         Reason.CLAIMED_ELSEWHERE,
         Reason.CLUSTER_ALREADY_MANAGED,
+        Reason.ENTITY_NOT_ALLOWED,
         Reason.FOREIGN_CONTENT,
         Reason.INVALID_SPEC,
         Reason.NOT_AUTHORIZED,
@@ -456,6 +473,7 @@ STALLED = frozenset(
         Reason.OVERRIDE_UNFIT,
         Reason.REMOVAL_HELD,
         Reason.SECRET_UNREADABLE,
+        Reason.TIER_NOT_ALLOWED,
         Reason.WRONG_CLUSTER,
     }
 )

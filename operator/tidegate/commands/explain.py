@@ -119,9 +119,7 @@ def explain_client(
 
     `quotas` must be everything that the store holds; `overrides` are those that apply, by entity.
     """
-    by_entity = {
-        report.entity: report for report in reports if report.state is not MemberState.OVERLAPPING
-    }
+    by_entity = {report.entity: report for report in reports if report.counts}
     explained = (_explain_key(quotas, subject, by_entity, key=key) for key in KEY_ORDER)
     return tuple(replace(one, override=_override(one, overrides or {})) for one in explained)
 

@@ -21,6 +21,7 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import file_problem, read_credentials_file
 from tidegate.control.connections import Secrets, open_cluster, read_secrets
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
+from tidegate.control.namespaces import unknown_labels
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kafka.zookeeper.tree import ZnodeTree
@@ -230,7 +231,11 @@ class PolicySource:
         tiers = (
             f"{broken.message} Its quotas stay as they are." for broken in self.declared.broken
         )
-        return (*tiers, *(broken.message for broken in self.declared.broken_overrides))
+        return (
+            *tiers,
+            *(broken.message for broken in self.declared.broken_overrides),
+            *(f"{key}: {why}" for key, why in self.declared.not_let_in.items()),
+        )
 
     def usage(self, now_seconds: float) -> tuple[Usage | None, tuple[Note, ...]]:
         """Usage as the rollup Jobs noted it and the operator takes it; a note if unreadable."""
@@ -302,13 +307,35 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
         kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
         policies, tiers, overrides = (_listed(kubernetes, kind, options) for kind in _READ_KINDS)
     policy = _chosen(policies, options)
+    tiers, unlisted = _with_those_elsewhere(kubernetes, policy, tiers, options)
     ours, said = (
         [raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides)
     )
     statuses = {object_key(raw): raw.get("status") or {} for raw in ours}
-    return PolicySource(
-        declare(policy, ours, overrides=said), kubernetes, policy.get("status") or {}, statuses
-    )
+    labels = unknown_labels if kubernetes is None else kubernetes.namespace_labels
+    declared = declare(policy, ours, overrides=said, labels=labels)
+    if unlisted:
+        declared = replace(declared, namespaces_unread=unlisted)
+    return PolicySource(declared, kubernetes, policy.get("status") or {}, statuses)
+
+
+def _with_those_elsewhere(
+    kubernetes: Kubernetes | None,
+    policy: RawObject,
+    tiers: list[RawObject],
+    options: PolicyOptions,
+) -> tuple[list[RawObject], str]:
+    """The tiers with those of all namespaces where the policy may let them in; why not, if so."""
+    allowed = (policy.get("spec") or {}).get("allowedTiers") or {}
+    if kubernetes is None or not options.namespace or allowed.get("namespaces") != "Selector":
+        return tiers, ""
+    try:
+        return list(kubernetes.list_all(BUSINESS_TIERS)), ""
+    except TidegateError as error:
+        return tiers, (
+            f"BusinessTiers of other namespaces, which spec.allowedTiers may let in, are not "
+            f"known: {error.message}"
+        )
 
 
 def policy_of(around: CommandContext, files: Sequence[str] | None) -> PolicySource | None:

@@ -19,6 +19,7 @@ from controller_logic.reasons import Reason
 from tidegate.control.connections import Connection
 from tidegate.control.declared import Declared, TierReader, age_key, belongs_to, declare, object_key
 from tidegate.control.metrics_watch import Dependencies, MetricsWatch
+from tidegate.control.namespaces import KnownLabels
 from tidegate.control.observe import ObservationResult
 from tidegate.control.reconcile import Applied, ControlPass, PassResult
 from tidegate.control.report.conditions import counted, listed
@@ -77,6 +78,11 @@ class Controller:
         self._deletion = Deletion(context.settings.restore_deadline_seconds)
         self._reports = ReportQueue(self._report, f"reports of {key}", beside=context.report_beside)
         self._reader = TierReader()
+        self._labels = KnownLabels(
+            context.kubernetes,
+            context.clock.monotonic,
+            keep_seconds=context.settings.list_stale_after_seconds,
+        )
         self._declared: Declared | None = None
         self._topology: Topology | None = None
         self._seen_before = False
@@ -139,6 +145,7 @@ class Controller:
                 tiers if fresh(BUSINESS_TIERS) else None,
                 self._reader,
                 overrides=overrides if fresh(QUOTA_OVERRIDES) else None,
+                labels=self._labels,
             )
         except InvalidResource as error:
             self._declared = None

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller_logic import model
+from controller_logic.contracts.allowed import allowed_tiers
 from controller_logic.contracts.leader_scaling import share_scale
 from controller_logic.decision import LevelState
 from controller_logic.model import (
@@ -94,7 +95,8 @@ class PolicyTerms:
             for key, status in (statuses or {}).items()
             for name, rates in _from_status(status)
         }
-        return cls(policy.key, tuple(tiers), policy.limits, policy.window, from_status)
+        allowed = allowed_tiers(policy, tuple(tiers))
+        return cls(policy.key, allowed, policy.limits, policy.window, from_status)
 
     @cached_property
     def members(self) -> Sequence[PolicyMember]:

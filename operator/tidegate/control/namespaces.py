@@ -1,0 +1,110 @@
+"""Which namespaces' tiers a policy lets in (spec.allowedTiers), by the labels of the namespaces.
+
+Namespaces are read only for tiers of another namespace that name a policy with a selector. While
+labels are not known, nobody knows whether those tiers are the policy's: then nothing is changed.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from controller_logic.reasons import Reason
+from tidegate.errors import NotFound, RetryLater, TidegateError
+from tidegate.kube.api import Kubernetes
+from tidegate.resources.access import AllowedTiers
+
+# a new label is seen within this
+LABELS_AGE_SECONDS = 15.0
+
+Labels = Mapping[str, str]
+# the labels of a namespace; NotFound when there is none, another TidegateError when that is unknown
+NamespaceLabels = Callable[[str], Labels]
+
+
+def unknown_labels(namespace: str) -> Labels:
+    """The labels where Kubernetes is not asked."""
+    raise RetryLater(
+        Reason.NAMESPACES_UNREAD,
+        f"The labels of namespace {namespace} are not known without Kubernetes",
+    )
+
+
+class KnownLabels:
+    """Labels of namespaces as they were at most 15 s ago. For one caller at a time.
+
+    While Kubernetes does not answer, those read last count for `keep_seconds`.
+    """
+
+    def __init__(
+        self, kubernetes: Kubernetes, monotonic: Callable[[], float], *, keep_seconds: float
+    ) -> None:
+        self._kubernetes = kubernetes
+        self._monotonic = monotonic
+        self._keep_seconds = keep_seconds
+        self._known: dict[str, tuple[float, Labels]] = {}
+
+    def __call__(self, namespace: str) -> Labels:
+        """See NamespaceLabels."""
+        now_seconds = self._monotonic()
+        read_at_seconds, labels = self._known.get(namespace, (float("-inf"), {}))
+        if now_seconds - read_at_seconds < LABELS_AGE_SECONDS:
+            return labels
+        try:
+            labels = self._kubernetes.namespace_labels(namespace)
+        except RetryLater:
+            if now_seconds - read_at_seconds < self._keep_seconds:
+                return labels
+            raise
+        self._known[namespace] = (now_seconds, labels)
+        return labels
+
+
+class TierDoor:
+    """Lets tiers of the policy's own namespace in, and of others as spec.allowedTiers says.
+
+    `not_let_in` has why, by tier; `unread` why it is not known of some, "" = it is known of all.
+    """
+
+    def __init__(self, policy_key: str, allowed: AllowedTiers, labels: NamespaceLabels) -> None:
+        self.not_let_in: dict[str, str] = {}
+        self.unread = ""
+        self._policy_key = policy_key
+        self._allowed = allowed
+        self._labels = labels
+        self._answers: dict[str, bool] = {}
+
+    def is_at_home(self, raw: Mapping[str, Any]) -> bool:
+        """Whether the object lives in the policy's namespace."""
+        return bool(raw["metadata"]["namespace"] == self._policy_key.partition("/")[0])
+
+    def lets_in(self, raw: Mapping[str, Any]) -> bool:
+        """Whether the tier is the policy's; not while that is unknown."""
+        if self.is_at_home(raw):
+            return True
+        namespace, name = raw["metadata"]["namespace"], raw["metadata"]["name"]
+        answer = self._answer(namespace)
+        if answer is False:
+            self.not_let_in[f"{namespace}/{name}"] = (
+                f"Policy {self._policy_key} does not let in BusinessTiers of namespace "
+                f"{namespace} (spec.allowedTiers); this changes nothing and becomes Ready by "
+                "itself when it does"
+            )
+        return answer is True
+
+    def _answer(self, namespace: str) -> bool | None:
+        if self._allowed.selector is None:
+            return False
+        if self.unread:
+            return None  # nothing is changed anyway, and each further question may take seconds
+        if namespace not in self._answers:
+            try:
+                self._answers[namespace] = self._allowed.lets_in(self._labels(namespace))
+            except NotFound:
+                self._answers[namespace] = False
+            except TidegateError as error:
+                self.unread = (
+                    f"{error.message.removesuffix('.')}, so it is not known whether "
+                    "spec.allowedTiers lets in its BusinessTiers; every quota stays as it is until "
+                    "it is"
+                )
+                return None
+        return self._answers[namespace]
