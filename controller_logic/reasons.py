@@ -355,6 +355,18 @@ class Reason(StrEnum):
         "SecretUnreadable",
         "A Secret named by the policy is missing or lacks a key.",
     )
+    SECRET_NOT_ALLOWED = (
+        "SecretNotAllowed",
+        'A Secret named by the policy lacks the label tidegate.io/credentials: "true".',
+    )
+    HOST_NOT_ALLOWED = (
+        "HostNotAllowed",
+        "The policy names a host that is not on the operator's list of allowed ones.",
+    )
+    INSECURE_LOGIN = (
+        "InsecureLogin",
+        "A login would go to Prometheus over plain http, and the policy does not say insecure.",
+    )
     NOT_AUTHORIZED = (
         "NotAuthorized",
         "ZooKeeper, Kafka, Kubernetes or Prometheus refused the operator's identity.",
@@ -467,11 +479,13 @@ STALLED = frozenset(
         Reason.CLUSTER_ALREADY_MANAGED,
         Reason.ENTITY_NOT_ALLOWED,
         Reason.FOREIGN_CONTENT,
+        Reason.HOST_NOT_ALLOWED,
         Reason.INVALID_SPEC,
         Reason.NOT_AUTHORIZED,
         Reason.OVERLAPPING,
         Reason.OVERRIDE_UNFIT,
         Reason.REMOVAL_HELD,
+        Reason.SECRET_NOT_ALLOWED,
         Reason.SECRET_UNREADABLE,
         Reason.TIER_NOT_ALLOWED,
         Reason.WRONG_CLUSTER,

@@ -19,10 +19,11 @@ from controller_logic.model import Note, Usage
 from controller_logic.reasons import Reason
 from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import file_problem, read_credentials_file
-from tidegate.control.connections import Secrets, open_cluster, read_secrets
+from tidegate.control.connections import open_cluster
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.control.namespaces import unknown_labels
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
+from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import (
@@ -37,6 +38,7 @@ from tidegate.resources.authentication import secret_names
 from tidegate.resources.kinds import API_VERSION, KINDS, parse_object
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.resources.policy import ZooKeeperConnection
+from tidegate.settings import PolicyBounds
 
 if TYPE_CHECKING:
     from tidegate.rollup.terms.sources import PolicyTerms
@@ -198,6 +200,7 @@ class PolicySource:
     kubernetes: Kubernetes | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
     tier_statuses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    bounds: PolicyBounds = field(default_factory=PolicyBounds)
 
     def zookeeper_secrets(self) -> Secrets:
         """The Secrets for ZooKeeper. Raises NotFound when they must come from a file instead."""
@@ -275,7 +278,7 @@ class PolicySource:
         if self.kubernetes is None:
             return Secrets(namespace)
         try:
-            return read_secrets(self.kubernetes, namespace, names)
+            return read_secrets(self.kubernetes, namespace, names, bounds=self.bounds)
         except TidegateError as error:
             raise NotFound(
                 error.reason,
@@ -316,14 +319,12 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
     declared = declare(policy, ours, overrides=said, labels=labels)
     if unlisted:
         declared = replace(declared, namespaces_unread=unlisted)
-    return PolicySource(declared, kubernetes, policy.get("status") or {}, statuses)
+    refuse_other_hosts(declared.policy.key, declared.spec, around.bounds)
+    return PolicySource(declared, kubernetes, policy.get("status") or {}, statuses, around.bounds)
 
 
 def _with_those_elsewhere(
-    kubernetes: Kubernetes | None,
-    policy: RawObject,
-    tiers: list[RawObject],
-    options: PolicyOptions,
+    kubernetes: Kubernetes | None, policy: RawObject, tiers: list[RawObject], options: PolicyOptions
 ) -> tuple[list[RawObject], str]:
     """The tiers with those of all namespaces where the policy may let them in; why not, if so."""
     allowed = (policy.get("spec") or {}).get("allowedTiers") or {}
@@ -332,10 +333,8 @@ def _with_those_elsewhere(
     try:
         return list(kubernetes.list_all(BUSINESS_TIERS)), ""
     except TidegateError as error:
-        return tiers, (
-            f"BusinessTiers of other namespaces, which spec.allowedTiers may let in, are not "
-            f"known: {error.message}"
-        )
+        what = "BusinessTiers of other namespaces, which spec.allowedTiers may let in,"
+        return tiers, f"{what} are not known: {error.message}"
 
 
 def policy_of(around: CommandContext, files: Sequence[str] | None) -> PolicySource | None:

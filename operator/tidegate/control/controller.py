@@ -26,6 +26,7 @@ from tidegate.control.report.conditions import counted, listed
 from tidegate.control.report.reporter import PassReport, ReportQueue
 from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
 from tidegate.control.runtime import Backoff, Cause, OperatorContext
+from tidegate.control.trust import refuse_other_hosts
 from tidegate.errors import InvalidResource, RetryLater, TidegateError
 from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim, ClusterFacts, QuotaStore
 from tidegate.kube.api import (
@@ -64,6 +65,7 @@ class Controller:
             opener=context.open_cluster,
             wake=lambda: wake(Cause.BROKERS),
             monotonic=context.clock.monotonic,
+            bounds=context.settings.bounds,
         )
         self._metrics = MetricsWatch(
             namespace, _metrics_dependencies(key, context, lambda: wake(Cause.METRICS))
@@ -147,6 +149,7 @@ class Controller:
                 overrides=overrides if fresh(QUOTA_OVERRIDES) else None,
                 labels=self._labels,
             )
+            refuse_other_hosts(self._key, declared.spec, self._context.settings.bounds)
         except InvalidResource as error:
             self._declared = None
             self._reports.catch_up()
@@ -359,6 +362,7 @@ def _metrics_dependencies(
         beat=lambda: context.vital_signs.beat(thread),
         forget=lambda: context.vital_signs.forget(thread),
         opener=context.open_reader,
+        bounds=context.settings.bounds,
     )
 
 
@@ -374,7 +378,12 @@ def _rollup_dependencies(
 
     def open_look() -> RollupLook:
         return RollupLook(
-            context.kubernetes, offer, may_write=may_write, wall=context.clock.wall, count=count
+            context.kubernetes,
+            offer,
+            may_write=may_write,
+            wall=context.clock.wall,
+            count=count,
+            bounds=context.settings.bounds,
         )
 
     return RollupDependencies(open_look, wake, context.clock.wall)

@@ -193,6 +193,11 @@ class Prometheus(SchemaModel):
     authentication: PrometheusAuthentication | None = Field(
         default=None, description="Login to Prometheus. Unset means no login."
     )
+    insecure: bool | None = Field(
+        default=None,
+        description="true: the login may go over plain http, where everybody on the way can read "
+        "it. Unset: false, and a login needs an https:// address.",
+    )
 
     rules = (
         Rule(

@@ -54,6 +54,7 @@ _POLICY: Document = {
         "metrics": {
             "prometheus": {
                 "url": "https://prometheus:9090",
+                "insecure": False,
                 "tls": {
                     "trustedCertificates": [{"secretName": "authority", "certificate": "ca.crt"}]
                 },
