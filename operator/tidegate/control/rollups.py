@@ -36,7 +36,7 @@ from tidegate.settings import UNBOUNDED, PolicyBounds, RollupOffer
 log = structlog.get_logger(__name__)
 
 # the label of a volume claim that rollup Jobs may mount
-TABLES = "tidegate.io/usage-tables"
+TABLES_LABEL = "tidegate.io/usage-tables"
 SHORTEST_DEADLINE_SECONDS, LONGEST_DEADLINE_SECONDS = 1800, 6 * 3600
 
 
@@ -240,13 +240,16 @@ class RollupLook:
     def _refuse_other_claims(self, namespace: str, spec: Rollup) -> None:
         """Raise for a volume that is not meant for tables: Pods with it change its owner."""
         claim = spec.storage.claim_name
-        if claim is None or self._kubernetes.claim_labels(namespace, claim).get(TABLES) == "true":
+        if (
+            claim is None
+            or self._kubernetes.claim_labels(namespace, claim).get(TABLES_LABEL) == "true"
+        ):
             return
         raise UserActionRequired(
             Reason.CLAIM_NOT_ALLOWED,
-            f'PersistentVolumeClaim {namespace}/{claim} lacks the label {TABLES}: "true", '
+            f'PersistentVolumeClaim {namespace}/{claim} lacks the label {TABLES_LABEL}: "true", '
             "without which no Job mounts it: its files would change their owner. If it is for "
-            f"usage tables: kubectl label pvc -n {namespace} {claim} {TABLES}=true",
+            f"usage tables: kubectl label pvc -n {namespace} {claim} {TABLES_LABEL}=true",
         )
 
     def _usage(self, now_seconds: float) -> Usage | None:
