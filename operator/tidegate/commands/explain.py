@@ -1,6 +1,6 @@
 """`tidegate explain`: the quota a client really gets: its level, author, cause, what it shadows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -536,7 +536,11 @@ def _answer(
     around: CommandContext, subject: Subject, known: Known, *, output: OutputFormat
 ) -> None:
     explanations = explain_client(known.quotas, subject, known.reports, known.overrides)
-    warnings = (*known.warnings, *_general_warnings(known.quotas, subject))
+    warnings = (
+        *known.warnings,
+        *_not_allowed(known.reports, subject),
+        *_general_warnings(known.quotas, subject),
+    )
 
     def show(page: Page) -> None:
         now_seconds = around.now_seconds()
@@ -580,6 +584,15 @@ def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:
             warnings,
             decision.overridden.applied,
         )
+
+
+def _not_allowed(reports: Iterable[MemberReport], subject: Subject) -> Iterator[str]:
+    """Why members that would be this client's have no part in the answer."""
+    for report in reports:
+        user, client_id = report.entity.user or subject.user, report.entity.client_id
+        is_subject = (user, client_id or subject.client_id) == (subject.user, subject.client_id)
+        if report.state is MemberState.NOT_ALLOWED and is_subject:
+            yield f"{report.tier_key}, member {report.member_name}: {report.message}."
 
 
 def _general_warnings(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> Iterator[str]:

@@ -254,7 +254,9 @@ def _members(
         direction = _DIRECTIONS.get(one.labels.get("direction", ""))
         if direction is None:
             continue
-        key = f"{namespace}/{one.labels.get('tier', '')}", one.labels.get("member", ""), direction
+        tier = one.labels.get("tier", "")  # with its namespace where that is not the policy's
+        tier_key = tier if "/" in tier else f"{namespace}/{tier}"
+        key = tier_key, one.labels.get("member", ""), direction
         row = rows.setdefault(key, np.full(len(times_ms), np.nan))
         row[np.searchsorted(times_ms, one.times_ms)] = one.values
     return rows
