@@ -22,7 +22,9 @@ from bench.control.latency import (
     reaction,
     rest,
 )
-from bench.control.world import world
+from bench.control.many_policies import many_policies
+from bench.control.ownership import deletion, two_owners
+from bench.control.world import two_worlds, world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
 from bench.results import Figure, Record, Records, median_of, page
 from bench.rollup.kills import kill_figures
@@ -146,6 +148,16 @@ def _rest() -> list[Figure]:
         return rest(running, 300)
 
 
+def _deletion(entities: int) -> list[Figure]:
+    with world(1) as running:
+        return deletion(running, entities)
+
+
+def _two_owners() -> list[Figure]:
+    with two_worlds() as (first, second):
+        return two_owners(first, second, 600)
+
+
 def _reaction() -> list[Figure]:
     with world() as running:
         return reaction(running, 10)
@@ -162,6 +174,12 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "change": _changes,
         "rest": _rest,
         "peers": lambda: peers(1000, 5),
+    },
+    "Ownership and the way out": {
+        "deletion-1000": lambda: _deletion(1000),
+        "deletion-5000": lambda: _deletion(5000),
+        "two-owners": _two_owners,
+        "many-policies": many_policies,
     },
     "Throttling": {
         "throttle-reaction-1s": slightly_over,

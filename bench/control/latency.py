@@ -28,7 +28,7 @@ _USER = "/config/users/user-0"
 _BOUNDS_SECONDS = {1000: 3.0, 5000: 12.0}
 
 
-def cold(on: World, entities: int) -> list[Figure]:
+def cold(on: World, entities: int, *, deletion: str = "Retain") -> list[Figure]:
     """Until `entities` contracts in ten tiers are in ZooKeeper and in status, from nothing.
 
     The tiers exist already; the clock starts when the policy is created, and stops when every quota
@@ -37,7 +37,7 @@ def cold(on: World, entities: int) -> list[Figure]:
     for number in range(TIERS):
         on.create("businesstiers", tier(number, entities))
     started = time.time()
-    on.create("brokerbandwidthpolicies", policy(on.kafka))
+    on.create("brokerbandwidthpolicies", policy(on.kafka, deletion))
     _wait(
         on, lambda: _committed(on) >= entities, f"{entities} quotas in ZooKeeper", poll_seconds=0.02
     )
