@@ -1,7 +1,8 @@
 """Which namespaces' tiers a policy lets in (spec.allowedTiers), by the labels of the namespaces.
 
 Namespaces are read only for tiers of another namespace that name a policy with a selector. While
-labels are not known, nobody knows whether those tiers are the policy's: then nothing is changed.
+labels are not known, it is not known either whether those tiers are the policy's: then nothing is
+changed.
 """
 
 from collections.abc import Callable, Mapping

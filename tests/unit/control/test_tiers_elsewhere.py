@@ -115,7 +115,7 @@ def test_namespaces_are_not_read_where_no_tier_needs_it(stage: Stage) -> None:
     stage.tier()
 
     def refuse(_: str) -> dict[str, str]:
-        raise AssertionError("nobody asked for it")
+        raise AssertionError("no tier needs it")
 
     stage.kubernetes.namespace_labels = refuse
     stage.run()

@@ -115,7 +115,7 @@ def test_a_list_that_lets_go_of_too_many_is_held_by_the_removal_guard() -> None:
     names = [Entity(f"user-{number}") for number in range(10)]
     world = World((tier(*(member(entity, per_broker(MB)) for entity in names)),), policy=policy())
     world.run()
-    world.policy = replace(world.policy, allowed=(AllowedEntities(users=("nobody",)),))
+    world.policy = replace(world.policy, allowed=(AllowedEntities(users=("none",)),))
     decision = world.after(60)
     assert not decision.writes
     assert Reason.REMOVAL_HELD in {note.reason for note in decision.notes}
