@@ -60,6 +60,8 @@ def pod_of(spec: Rollup, offer: RollupOffer, bounds: PolicyBounds = UNBOUNDED) -
         environment={
             "TIDEGATE_IMAGE": offer.image,
             "TIDEGATE_PULL_SECRETS": ",".join(offer.pull_secrets),
+            # the claim whose label was looked at: the policy may be edited before the Job reads it
+            "TIDEGATE_CLAIM": claim or "",
             **bounds.environment(),
         },
     )

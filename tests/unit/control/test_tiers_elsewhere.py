@@ -190,7 +190,7 @@ def test_commands_find_tiers_of_other_namespaces_too(stage: Stage, namespace: st
     assert _found(stage, namespace) == ({"streaming/gold", "team-b/theirs"}, "")
 
 
-def test_a_policy_that_does_not_read_tells_other_namespaces_nothing(stage: Stage) -> None:
+def test_what_is_wrong_in_a_policy_is_not_said_to_other_namespaces(stage: Stage) -> None:
     policy: ObjectRef = stage.policy(mode="Whatever")
     strange = stage.tier("theirs", user="bob", namespace="team-b")
     stage.run()
