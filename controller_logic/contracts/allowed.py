@@ -77,8 +77,16 @@ class Admission:
     def also_refused(
         self, overridden: Overridden, overrides: Iterable[Override], now_seconds: float
     ) -> Overridden:
-        """Says of each override in time why it changes nothing for a member that was refused."""
+        """Says of each override in time why it changes nothing for a member that was refused.
+
+        A refused member beside one that counts is no concern of an override.
+        """
+        if not self.refused:
+            return overridden
         named = {report.entity: report for report in self.refused}
+        for tier in self.tiers or ():
+            for member in tier.members:
+                named.pop(member.entity, None)
         not_applicable: dict[str, tuple[NotApplicable, ...]] = dict(overridden.not_applicable)
         for override in overrides:
             report = named.get(override.entity) if override.entity is not None else None

@@ -84,6 +84,7 @@ class Controller:
             context.kubernetes,
             context.clock.monotonic,
             keep_seconds=context.settings.list_stale_after_seconds,
+            beside=context.report_beside,
         )
         self._declared: Declared | None = None
         self._topology: Topology | None = None

@@ -5,6 +5,8 @@ labels are not known, it is not known either whether those tiers are the policy'
 changed.
 """
 
+import threading
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,33 +32,83 @@ def unknown_labels(namespace: str) -> Labels:
 
 
 class KnownLabels:
-    """Labels of namespaces as they were at most 15 s ago. For one caller at a time.
+    """Labels of namespaces, each read anew after 15 s. For one caller at a time.
 
-    While Kubernetes does not answer, those read last count for `keep_seconds`.
+    A pass waits only for labels that are not known at all: else they are read beside it, and those
+    read last count for `keep_seconds` while Kubernetes does not answer. `beside` False = every
+    reading is waited for.
     """
 
     def __init__(
-        self, kubernetes: Kubernetes, monotonic: Callable[[], float], *, keep_seconds: float
+        self,
+        kubernetes: Kubernetes,
+        monotonic: Callable[[], float],
+        *,
+        keep_seconds: float,
+        beside: bool = True,
     ) -> None:
         self._kubernetes = kubernetes
         self._monotonic = monotonic
         self._keep_seconds = keep_seconds
-        self._known: dict[str, tuple[float, Labels]] = {}
+        self._beside = beside
+        # when labels were read, and what came: None = there is no such namespace
+        self._known: dict[str, tuple[float, Labels | None]] = {}
+        self._failed: tuple[float, TidegateError] | None = None
+        self._wanted: deque[str] = deque()
+        self._reading: threading.Thread | None = None
 
     def __call__(self, namespace: str) -> Labels:
         """See NamespaceLabels."""
-        now_seconds = self._monotonic()
-        read_at_seconds, labels = self._known.get(namespace, (float("-inf"), {}))
-        if now_seconds - read_at_seconds < LABELS_AGE_SECONDS:
-            return labels
+        if self._age_seconds(namespace) >= LABELS_AGE_SECONDS:
+            self._read_anew(namespace)
+        read_at_seconds, labels = self._known.get(namespace, (float("-inf"), None))
+        if self._monotonic() - read_at_seconds >= self._keep_seconds:
+            failed = self._failed
+            why = "" if failed is None else f": {failed[1].message}"
+            raise RetryLater(
+                Reason.NAMESPACES_UNREAD,
+                f"The labels of namespace {namespace} could not be read{why}",
+            )
+        if labels is None:
+            raise NotFound(Reason.NAMESPACES_UNREAD, f"Namespace {namespace} does not exist")
+        return labels
+
+    def _age_seconds(self, namespace: str) -> float:
+        read_at_seconds = self._known.get(namespace, (float("-inf"), None))[0]
+        return self._monotonic() - read_at_seconds
+
+    def _read_anew(self, namespace: str) -> None:
+        """Read the labels, or have them read; not soon after a failure, which took its time."""
+        if self._failed is not None and self._monotonic() - self._failed[0] < LABELS_AGE_SECONDS:
+            return
+        if not self._beside or self._age_seconds(namespace) >= self._keep_seconds:
+            self._read(namespace)
+            return
+        if namespace not in self._wanted:
+            self._wanted.append(namespace)
+        if self._reading is None or not self._reading.is_alive():
+            self._reading = threading.Thread(target=self._read_wanted, name="labels", daemon=True)
+            self._reading.start()
+
+    def _read_wanted(self) -> None:
+        """Read what passes have asked for; after a failure they ask for the rest again."""
+        before = self._failed
+        while self._wanted:
+            self._read(self._wanted.popleft())
+            if self._failed is not before and self._failed is not None:
+                self._wanted.clear()
+
+    def _read(self, namespace: str) -> None:
+        labels: Labels | None = None
         try:
             labels = self._kubernetes.namespace_labels(namespace)
-        except RetryLater:
-            if now_seconds - read_at_seconds < self._keep_seconds:
-                return labels
-            raise
-        self._known[namespace] = (now_seconds, labels)
-        return labels
+        except NotFound:
+            pass
+        except TidegateError as error:
+            self._failed = (self._monotonic(), error)
+            return
+        self._failed = None
+        self._known[namespace] = (self._monotonic(), labels)
 
 
 class TierDoor:

@@ -6,14 +6,18 @@ from __future__ import annotations
 
 import io
 import json
+import threading
+import time
 
 import pytest
 
 from controller_logic.model import Entity
 from controller_logic.reasons import Reason
+from lab.process import wait_until
 from tests.unit.control.stage import ALICE, Stage
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import PolicyOptions, find_policy
+from tidegate.control.namespaces import KnownLabels
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import QUOTA_OVERRIDES, ObjectRef
 from tidegate.resources.access import AllowedTiers, LabelSelector
@@ -89,6 +93,7 @@ def test_while_labels_are_not_known_nothing_changes(stage: Stage, error: Excepti
     assert stage.condition(policy) == ("False", "NamespacesUnread")
     assert "so it is not known whether spec.allowedTiers lets in" in stage.message(policy)
     del stage.kubernetes.namespace_labels
+    stage.now += 15
     stage.run()
     assert (stage.produce(), stage.produce(BOB)) == (None, "10000000")
 
@@ -214,3 +219,48 @@ def test_label_expressions_mean_what_they_mean_in_kubernetes(
 ) -> None:
     selector = LabelSelector.model_validate_json(json.dumps({"matchExpressions": [expression]}))
     assert AllowedTiers(namespaces="Selector", selector=selector).lets_in(labels) is expected
+
+
+def test_a_kubernetes_that_hangs_delays_no_pass_once_labels_are_known() -> None:
+    class Slow:
+        def __init__(self) -> None:
+            self.answers, self.asked = threading.Event(), 0
+
+        def namespace_labels(self, _: str) -> dict[str, str]:
+            self.asked += 1
+            assert self.answers.wait(10.0)
+            return {"asked": str(self.asked)}
+
+    kubernetes, now = Slow(), [0.0]
+    labels = KnownLabels(kubernetes, lambda: now[0], keep_seconds=900)  # type: ignore[arg-type]  # all that is asked
+    kubernetes.answers.set()
+    assert labels("team-b") == {"asked": "1"}
+    kubernetes.answers.clear()
+    now[0] = 20.0
+    began = time.monotonic()
+    assert labels("team-b") == labels("team-b") == {"asked": "1"}
+    assert time.monotonic() - began < 1.0
+    kubernetes.answers.set()
+    wait_until(lambda: labels("team-b") == {"asked": "2"}, "the new labels", timeout_seconds=10)
+    for number in range(3, 8):
+        labels(f"team-{number}")
+    now[0] = 40.0
+    for number in range(3, 8):
+        labels(f"team-{number}")
+    wait_until(lambda: kubernetes.asked == 12, "all five to be read anew", timeout_seconds=10)
+
+
+def test_after_a_failure_kubernetes_is_left_alone_for_a_while(stage: Stage) -> None:
+    stage.policy(allowedTiers=SELECTOR)
+    asked: list[str] = []
+
+    def refuse(name: str) -> dict[str, str]:
+        asked.append(name)
+        raise AWAY
+
+    for number in range(5):
+        stage.tier("theirs", user=f"u{number}", namespace=f"team-{number}")
+    stage.kubernetes.namespace_labels = refuse
+    for _ in range(3):
+        stage.run()
+    assert len(asked) == 1

@@ -136,6 +136,21 @@ def test_an_override_for_an_entity_outside_of_the_list_says_so() -> None:
     assert BOB not in {write.entity for write in decision.writes}
 
 
+def test_a_refused_namesake_is_no_concern_of_an_override() -> None:
+    squatter = tier(member(ALICE, per_broker(1024)), key="team-b/first")
+    owner = tier(member(ALICE, per_broker(7 * MB)), key="team-a/orders")
+    world = World(
+        (squatter, owner),
+        policy=policy(allowed=(AllowedEntities(("alice",), (), ("team-a",)),)),
+    )
+    override = Override(
+        "team-a/more", world.now_seconds + 60, "why", entity=ALICE, rates=per_broker(9 * MB)
+    )
+    decision, _ = decide(replace(world.observation(), overrides=(override,)), world.memory)
+    assert list(decision.overridden.applied) == [ALICE]
+    assert decision.overridden.not_applicable == {}
+
+
 def test_a_client_id_outside_of_the_list_does_not_withhold_metering() -> None:
     strange = tier(member(Entity(None, "etl"), per_broker(MB)), key="streaming/strange")
     world = World(
