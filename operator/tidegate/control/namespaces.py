@@ -94,7 +94,11 @@ class KnownLabels:
         """Read what passes have asked for; after a failure they ask for the rest again."""
         before = self._failed
         while self._wanted:
-            self._read(self._wanted.popleft())
+            namespace = self._wanted.popleft()
+            if (
+                self._age_seconds(namespace) >= LABELS_AGE_SECONDS
+            ):  # not read since it was asked for
+                self._read(namespace)
             if self._failed is not before and self._failed is not None:
                 self._wanted.clear()
 
