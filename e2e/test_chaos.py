@@ -1,5 +1,5 @@
-"""Two hundred kills at random while promises change: afterwards every quota, ledger record and status
-agrees, and nothing foreign was touched.
+"""Two hundred kills at random while promises change: afterwards every quota, ledger record and
+status agrees, and nothing foreign was touched.
 
 `CHAOS_SEED=<number>` plays the same kills again; the seed is printed with a failure.
 `CHAOS_KILLS=<number>` plays fewer or more.

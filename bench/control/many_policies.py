@@ -363,7 +363,8 @@ def _estate(policies: int) -> Iterator[Estate]:
 
 def _start_replica(kubeconfig: Path, log: Path) -> Process:
     argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kubeconfig)]
-    argv += ["--namespace", _NAMESPACE, "--listen-address", "127.0.0.1"]
+    argv += ["--namespace", _NAMESPACE, "--lease-namespace", _NAMESPACE]
+    argv += ["--listen-address", "127.0.0.1"]
     argv += ["--liveness-port", "0", "--metrics-port", "0"]
     return process.start(log.stem, argv, log_path=log, niceness=0)
 

@@ -106,6 +106,8 @@ def _with_operator(stack: ExitStack, kafka: KafkaLab, kube: KubeApi, log: Path |
         str(kube.kubeconfig),
         "--namespace",
         NAMESPACE,
+        "--lease-namespace",
+        NAMESPACE,
         *ports,
     ]
     operator = stack.enter_context(process.start("operator", argv, log_path=log, niceness=0))
@@ -148,8 +150,11 @@ def _warm_up(kube: KubeApi, kafka: KafkaLab) -> None:
         objects.delete_namespaced_custom_object(*place, name)
 
 
-def tier(number: int, entities: int) -> dict[str, Any]:
-    """One BusinessTier with its share of `entities` users, each with a contract on the topic."""
+def tier(number: int, entities: int, of: str = POLICY) -> dict[str, Any]:
+    """One BusinessTier with its share of `entities` users, each with a contract on the topic.
+
+    `of` is its policy. One with another name than the benchmark's has tiers of other names.
+    """
     members = [
         {
             "name": f"member-{index}",
@@ -161,16 +166,16 @@ def tier(number: int, entities: int) -> dict[str, Any]:
         }
         for index in range(number, entities, TIERS)
     ]
-    spec = {"policyRef": {"name": POLICY}, "level": "L0", "members": members}
+    spec = {"policyRef": {"name": of}, "level": "L0", "members": members}
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "BusinessTier",
-        "metadata": {"name": f"tier-{number}"},
+        "metadata": {"name": f"tier-{number}" if of == POLICY else f"{of}-{number}"},
         "spec": spec,
     }
 
 
-def policy(kafka: KafkaLab, deletion: str = "Retain") -> dict[str, Any]:
+def policy(kafka: KafkaLab, deletion: str = "Retain", name: str = POLICY) -> dict[str, Any]:
     """The BrokerBandwidthPolicy for this Kafka, in mode Enforce."""
     connection = {
         "bootstrapServers": kafka.bootstrap_servers,
@@ -181,6 +186,6 @@ def policy(kafka: KafkaLab, deletion: str = "Retain") -> dict[str, Any]:
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "BrokerBandwidthPolicy",
-        "metadata": {"name": POLICY},
+        "metadata": {"name": name},
         "spec": spec,
     }

@@ -325,6 +325,7 @@ class Declared:
     overrides: tuple[Override, ...] | None = ()
     broken_overrides: tuple[BrokenOverride, ...] = ()
     replaces_claim: str = ""  # the claim that the policy's annotation names: see Claim.name_for
+    lease_namespace: str = ""  # the operator's, see Claim; "" = not for an operator
     not_let_in: Mapping[str, str] = field(default_factory=dict)
     namespaces_unread: str = ""
 
@@ -367,6 +368,7 @@ def declare(
     *,
     overrides: Iterable[RawObject] | None = (),
     labels: NamespaceLabels = unknown_labels,
+    lease_namespace: str = "",
 ) -> Declared:
     """Read a policy and the tiers and overrides that refer to it.
 
@@ -394,6 +396,7 @@ def declare(
         valid,
         broken_overrides,
         str((policy["metadata"].get("annotations") or {}).get(REPLACE_CLAIM, "")).strip(),
+        lease_namespace,
         dict(door.not_let_in),
         door.unread,
     )

@@ -5,6 +5,7 @@ waits for it, and no probe counts its signs of life. It runs as long as the poli
 and this operator offers them.
 """
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from tidegate.kube.rollup_jobs import (
     result_name,
     selector,
 )
+from tidegate.prometheus.settings import PROXY_VARIABLE
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.rollup import Rollup
 from tidegate.settings import UNBOUNDED, PolicyBounds, RollupOffer
@@ -63,6 +65,7 @@ def pod_of(spec: Rollup, offer: RollupOffer, bounds: PolicyBounds = UNBOUNDED) -
             # the claim whose label was looked at: the policy may be edited before the Job reads it
             "TIDEGATE_CLAIM": claim or "",
             **bounds.environment(),
+            **{name: os.environ[name] for name in (PROXY_VARIABLE,) if name in os.environ},
         },
     )
 

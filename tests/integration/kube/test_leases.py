@@ -19,7 +19,7 @@ from tests.unit.control.stage import Stage
 from tidegate.control.manager import Manager
 from tidegate.control.runtime import Clock
 from tidegate.kube.client import KubernetesClient, connect
-from tidegate.kube.lease import PolicyLease
+from tidegate.kube.lease import LeaseAddress, SharedLease
 
 pytestmark = pytest.mark.integration
 
@@ -55,7 +55,7 @@ class Replica:
 
     def __init__(self, kubeconfig: Path, *, namespace: str) -> None:
         self.kubernetes = KubernetesClient(connect(kubeconfig), "replica-1")
-        self.leases: dict[str, PolicyLease] = {}
+        self.leases: dict[str, SharedLease] = {}
         self._namespace = namespace
         self._stage = Stage()
         # one clock for lists and loops: the real one, as the Leases have it
@@ -75,13 +75,9 @@ class Replica:
         self.manager.stop()
         self.kubernetes.close()
 
-    def _make_lease(self, key: str) -> PolicyLease:
-        self.leases[key] = PolicyLease(
-            self.kubernetes,
-            "replica-1",
-            namespace=self._namespace,
-            policy_name=key.partition("/")[2],
-        )
+    def _make_lease(self, key: str) -> SharedLease:
+        address = LeaseAddress.of_policy(key, operator_namespace=self._namespace)
+        self.leases[key] = SharedLease(self.kubernetes, "replica-1", address)
         return self.leases[key]
 
 
