@@ -28,7 +28,7 @@ happened. The same observation and memory always give the same decision; a decis
 were all applied is followed by one without writes, unless a step is due.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from controller_logic.contracts.adaptive import adaptations
@@ -38,8 +38,18 @@ from controller_logic.contracts.leader_scaling import Leaders
 from controller_logic.contracts.overrides import apply_overrides
 from controller_logic.contracts.recommend import AdviceBasis, Recommendations, advise
 from controller_logic.decision import Decision, Memory
-from controller_logic.model import Contract, Entity, Hold, Mode, Note, Observation, RateForm
-from controller_logic.quotas import budget
+from controller_logic.model import (
+    Contract,
+    Entity,
+    Hold,
+    Mode,
+    Note,
+    Observation,
+    Policy,
+    RateForm,
+)
+from controller_logic.quotas import budget, contention
+from controller_logic.quotas.contention import Contention
 from controller_logic.quotas.plan import Before, Plan, deletion_plan, make_plan, our_entities
 from controller_logic.quotas.precedence import DefaultEntityQuotas
 from controller_logic.readings import Flows, flows_of
@@ -136,7 +146,7 @@ def settle(
     repairs = dict(memory.repairs)
     for write in written:
         if write.reason is Reason.REPAIRED:
-            repairs[write.entity] = budget.repaired(
+            repairs[write.entity] = contention.repaired(
                 repairs.get(write.entity), now_seconds=now_seconds
             )
     return replace(
@@ -209,10 +219,26 @@ def _decide_complete(
         now_seconds=now_seconds,
     )
     inherited = DefaultEntityQuotas(quotas, policy, wanted.keys_of)
-    load = throttle_pass(
-        observation, wanted, quotas, inherited, flows, memory=memory.throttle, pace=memory.pace
+    memory, resynced = _resynced(policy, memory)
+    contract_of = wanted.promise_of
+    # in mode Observe nothing is put back, so there is nothing to leave alone
+    repairs = (
+        {}
+        if policy.mode is Mode.OBSERVE
+        else contention.review(memory.repairs, contract_of, quotas, now_seconds=now_seconds)
     )
-    before = Before(memory.repairs, memory.removals)
+    contended = contention.left_alone(repairs, contract_of, quotas, now_seconds=now_seconds)
+    load = throttle_pass(
+        observation,
+        wanted,
+        quotas,
+        inherited,
+        flows,
+        memory=memory.throttle,
+        pace=memory.pace,
+        contended=contended.keys(),
+    )
+    before = Before(contended, memory.removals)
     wanted = replace(wanted, held=load.held)
     if policy.deleting:
         plan = deletion_plan(
@@ -231,7 +257,7 @@ def _decide_complete(
     remembered = replace(
         memory,
         charged=charged,
-        repairs=plan.repairs,
+        repairs=repairs,
         removals=plan.removals,
         throttle=load.memory,
         pace=load.pace,
@@ -242,7 +268,10 @@ def _decide_complete(
         unwritten = replace(
             circumstances, unwritten=frozenset(plan.writes), unwritten_because=Reason.OBSERVING
         )
-        return replace(_reported(wanted, plan, unwritten, load), would_write=writes), remembered
+        observed = _reported(
+            wanted, plan, unwritten, load, contended=contended, now_seconds=now_seconds
+        )
+        return replace(observed, would_write=writes, resynced=resynced), remembered
     admission = budget.admit(
         plan.writes.values(),
         charged,
@@ -251,15 +280,42 @@ def _decide_complete(
         now_seconds=now_seconds,
     )
     deferred = frozenset(write.entity for write in admission.deferred)
-    decision = _reported(wanted, plan, replace(circumstances, unwritten=deferred), load)
+    circumstances = replace(circumstances, unwritten=deferred)
+    decision = _reported(
+        wanted, plan, circumstances, load, contended=contended, now_seconds=now_seconds
+    )
     decision = replace(
-        decision, writes=admission.writes, finished_deleting=policy.deleting and not ours
+        decision,
+        writes=admission.writes,
+        finished_deleting=policy.deleting and not ours,
+        resynced=resynced,
     )
     return _with_deferred(decision, admission), remembered
 
 
+def _resynced(policy: Policy, memory: Memory) -> tuple[Memory, str]:
+    """The memory without what a person wants forgotten, and what to say of it; once a value.
+
+    What is there when the process begins is not asked of it: it remembers nothing yet.
+    """
+    if policy.resync == memory.resync:
+        return memory, ""
+    is_first = memory.resync is None
+    memory = replace(memory, resync=policy.resync)
+    if is_first or not policy.resync:
+        return memory, ""
+    repairs, ended = contention.resynced(memory.repairs, policy.resync)
+    return replace(memory, repairs=repairs), contention.resynced_words(policy.resync, ended)
+
+
 def _reported(
-    wanted: Desired, plan: Plan, circumstances: Circumstances, load: ThrottlePass
+    wanted: Desired,
+    plan: Plan,
+    circumstances: Circumstances,
+    load: ThrottlePass,
+    *,
+    contended: Mapping[Entity, Contention],
+    now_seconds: float,
 ) -> Decision:
     """Everything but the writes: reports, notes, counts, and when the next step is due."""
     members = _member_reports(wanted, plan, circumstances)
@@ -279,14 +335,13 @@ def _reported(
         if step.due_in_seconds
     ]
     due += [] if load.due_in_seconds is None else [load.due_in_seconds]
+    due += [one.until_seconds - now_seconds for one in contended.values()]
     return Decision(
         members=members,
         notes=(*wanted.notes, *plan.notes, *_member_notes(members, skews)),
         managed=plan.managed,
         in_sync=plan.managed - len(late),
-        contended=sum(
-            entity_plan.refused is Reason.CONTENDED for entity_plan in plan.entities.values()
-        ),
+        contended=contended,
         largest_leader_skew=max([skew for skew in skews if skew is not None], default=None),
         next_pass_in_seconds=min(due, default=None),
         throttle=load.decision,

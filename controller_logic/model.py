@@ -486,6 +486,7 @@ class Policy:
     write_budget_period_seconds: float = 900.0
     max_removal_percent: int = 50
     confirmed_removal: str = ""
+    resync: str = ""  # the value of the annotation that asks to compare everything anew, once
     defaults: Mapping[Entity, Mapping[QuotaKey, int]] = field(default_factory=dict)
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     # whether it names metrics: without them nothing is throttled, and nothing stays throttled

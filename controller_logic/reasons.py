@@ -181,6 +181,13 @@ class Reason(StrEnum):
             "written here."
         ),
     )
+    RESYNCED = (
+        "Resynced",
+        (
+            "The annotation tidegate.io/resync asked to forget which entities are left alone, and "
+            "to compare every quota anew."
+        ),
+    )
     CLAIM_TAKEN_OVER = (
         "ClaimTakenOver",
         (
@@ -333,7 +340,7 @@ class Reason(StrEnum):
     )
     CONTENDED = (
         "Contended",
-        "Another writer keeps changing the entity; repairs are suspended for a while.",
+        "Another writer keeps changing the entity; it is left alone for 8 minutes at most.",
     )
     OVERLAPPING = (
         "Overlapping",
@@ -364,10 +371,7 @@ class Reason(StrEnum):
         "HostNotAllowed",
         "The policy names a host that is not on the operator's list of allowed ones.",
     )
-    INSECURE_LOGIN = (
-        "InsecureLogin",
-        "A login would go to Prometheus over plain http, and the policy does not say insecure.",
-    )
+    INSECURE_LOGIN = "InsecureLogin", "A login would go to Prometheus over plain http."
     NOT_AUTHORIZED = (
         "NotAuthorized",
         "ZooKeeper, Kafka, Kubernetes or Prometheus refused the operator's identity.",

@@ -164,7 +164,7 @@ def _policy_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
         (
             "quotas_contended",
             "Entities left alone because another writer keeps changing them.",
-            lambda r: r.decision.contended,
+            lambda r: len(r.decision.contended),
         ),
         (
             "writes_deferred",
@@ -184,7 +184,7 @@ def _policy_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
     ):
         family = GaugeMetricFamily(f"tidegate_{name}", text, labels=POLICY_LABELS)
         for policy_key, reading in readings.items():
-            family.add_metric(policy_labels(policy_key), value_of(reading))  # type: ignore[no-untyped-call]  # table of readers of one dataclass
+            family.add_metric(policy_labels(policy_key), value_of(reading))
         yield family
     holds = GaugeMetricFamily(
         "tidegate_hold_since_timestamp_seconds",

@@ -105,7 +105,7 @@ class Settings:
     audit_file: str = STANDARD_STREAM
     poll_seconds: float = 15.0
     least_pass_distance_seconds: float = 1.0
-    passes_at_once: int = 20
+    passes_at_once: int = 150
     relist_seconds: float = 300.0
     list_stale_after_seconds: float = 900.0
     restore_deadline_seconds: float = 300.0

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import pytest
 
 from controller_logic.reasons import Reason
-from tidegate.errors import Conflict, NotFound
+from tidegate.errors import Conflict, InvalidResource, NotFound
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, Kubernetes, LeaseRecord, ObjectRef
 from tidegate.kube.rollup_jobs import JobPod, is_owned, job_body, selector
 
@@ -146,6 +146,29 @@ class KubernetesContract:
         person.create(ref.name)
         with pytest.raises(NotFound):
             kubernetes.get(ref)
+
+    def test_an_annotation_is_set_beside_the_others_and_moves_no_generation(
+        self, kubernetes: Kubernetes, ref: ObjectRef, person: Person
+    ) -> None:
+        person.edit(ref, lambda obj: obj["metadata"].update(annotations={"example.com/a": "1"}))
+        for value in ("1 user=alice, client-id=app", "2"):
+            annotated = kubernetes.annotate(ref, "tidegate.io/resync", value)
+            assert annotated["metadata"]["annotations"] == {
+                "example.com/a": "1",
+                "tidegate.io/resync": value,
+            }
+            assert annotated["metadata"]["generation"] == 1
+
+    def test_an_object_that_took_the_name_of_another_is_not_annotated(
+        self, kubernetes: Kubernetes, ref: ObjectRef, person: Person
+    ) -> None:
+        person.delete(ref)
+        with pytest.raises(NotFound):
+            kubernetes.annotate(ref, "tidegate.io/resync", "1")
+        made = ObjectRef.of(BUSINESS_TIERS, person.create(ref.name))
+        with pytest.raises(InvalidResource):
+            kubernetes.annotate(ref, "tidegate.io/resync", "1")
+        assert "annotations" not in kubernetes.get(made)["metadata"]
 
     def test_a_finalizer_is_added_once_and_keeps_those_of_others(
         self, kubernetes: Kubernetes, ref: ObjectRef, person: Person

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any
 
 from controller_logic.reasons import Reason
-from tidegate.errors import Conflict, NotFound, TidegateError
+from tidegate.errors import Conflict, InvalidResource, NotFound, TidegateError
 from tidegate.kube import status
 from tidegate.kube.api import (
     Event,
@@ -228,6 +228,16 @@ class InMemoryKubernetes(MemoryJobs):
             after = copy.deepcopy(before)
             after["status"] = status.apply(copy.deepcopy(dict(patch)), before.get("status") or {})
             return self._settle(ref, before, after)
+
+    def annotate(self, ref: ObjectRef, name: str, value: str) -> JsonObject:
+        def change(obj: JsonObject) -> None:
+            present = obj["metadata"].get("annotations") or {}
+            obj["metadata"]["annotations"] = {**present, name: value}
+
+        with self._answering():
+            if self._find(ref) is None and (ref.kind, ref.namespace, ref.name) in self._objects:
+                raise InvalidResource(f"{ref} has another uid now.")
+            return self.edit(ref, change)
 
     def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:
         def add(obj: JsonObject) -> None:

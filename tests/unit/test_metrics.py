@@ -31,6 +31,7 @@ from controller_logic.model import (
     Tier,
     WriteKind,
 )
+from controller_logic.quotas.contention import Contention
 from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Due
 from controller_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker
@@ -41,6 +42,7 @@ from tidegate.settings import LogFormat, LogLevel
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(tidegate_\w+)` \| (\w+) \| (.*?) \| (.*) \|$")
+CONTENDED = {Entity("alice"): Contention(Entity("alice"), (), 2, 0.0, 60.0)}
 POLICY = "streaming/orders"
 LABELS = {"policy_namespace": "streaming", "policy": "orders"}
 
@@ -171,7 +173,7 @@ def test_no_metric_carries_the_time_when_it_began_to_count(busy: Telemetry) -> N
 def test_a_policys_gauges_are_the_figures_of_its_last_decision(metric: str, value: float) -> None:
     telemetry = Telemetry()
     telemetry.readings.put(
-        POLICY, reading(Decision(managed=7, in_sync=5, contended=1, deferred_writes=2))
+        POLICY, reading(Decision(managed=7, in_sync=5, contended=CONTENDED, deferred_writes=2))
     )
     assert telemetry.registry.get_sample_value(f"tidegate_{metric}", LABELS) == value
 

@@ -21,7 +21,7 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import file_problem, read_credentials_file
 from tidegate.control.connections import open_cluster
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
-from tidegate.control.namespaces import unknown_labels
+from tidegate.control.namespaces import unknown_labels, with_tiers_elsewhere
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
 from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.errors import InvalidResource, NotFound, TidegateError
@@ -280,13 +280,8 @@ class PolicySource:
         try:
             return read_secrets(self.kubernetes, namespace, names, bounds=self.bounds)
         except TidegateError as error:
-            raise NotFound(
-                error.reason,
-                (
-                    f"{error.message} If you may not read this Secret, give the credentials with "
-                    f"{option}."
-                ),
-            ) from error
+            advice = f"If you may not read this Secret, give the credentials with {option}."
+            raise NotFound(error.reason, f"{error.message} {advice}") from error
 
 
 def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
@@ -296,6 +291,38 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
     when the policy does not read. A tier from the cluster that does not read is held by the
     operator, and so here (`remarks`).
     """
+    kubernetes, policies, tiers, overrides = _objects(around, options)
+    policy = _chosen(policies, options)
+    tiers, unlisted = with_tiers_elsewhere(kubernetes, policy, tiers, options.namespace)
+    ours, said = (
+        [raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides)
+    )
+    statuses = {object_key(raw): raw.get("status") or {} for raw in ours}
+    labels = unknown_labels if kubernetes is None else kubernetes.namespace_labels
+    declared = declare(policy, ours, overrides=said, labels=labels)
+    declared = replace(declared, namespaces_unread=unlisted or declared.namespaces_unread)
+    refuse_other_hosts(declared.policy.key, declared.spec, around.bounds)
+    return PolicySource(declared, kubernetes, policy.get("status") or {}, statuses, around.bounds)
+
+
+def stored_policy(
+    around: CommandContext, options: PolicyOptions
+) -> tuple[Kubernetes, RawObject, list[RawObject]]:
+    """The one policy that the options mean in Kubernetes, and its tiers, valid or not.
+
+    Raises NotFound and InvalidResource as `find_policy` does for what it finds.
+    """
+    kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
+    policy = _chosen(_listed(kubernetes, BROKER_BANDWIDTH_POLICIES, options), options)
+    own = _listed(kubernetes, BUSINESS_TIERS, options)
+    tiers, _ = with_tiers_elsewhere(kubernetes, policy, own, options.namespace)
+    return kubernetes, policy, [raw for raw in tiers if belongs_to(raw, policy)]
+
+
+def _objects(
+    around: CommandContext, options: PolicyOptions
+) -> tuple[Kubernetes | None, Sequence[RawObject], Sequence[RawObject], Sequence[RawObject]]:
+    """Policies, tiers and overrides from the files, or those of Kubernetes."""
     kubernetes: Kubernetes | None = None
     if options.files:
         manifests: Sequence[RawObject] = read_manifests(
@@ -309,32 +336,7 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
     else:
         kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
         policies, tiers, overrides = (_listed(kubernetes, kind, options) for kind in _READ_KINDS)
-    policy = _chosen(policies, options)
-    tiers, unlisted = _with_those_elsewhere(kubernetes, policy, tiers, options)
-    ours, said = (
-        [raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides)
-    )
-    statuses = {object_key(raw): raw.get("status") or {} for raw in ours}
-    labels = unknown_labels if kubernetes is None else kubernetes.namespace_labels
-    declared = declare(policy, ours, overrides=said, labels=labels)
-    if unlisted:
-        declared = replace(declared, namespaces_unread=unlisted)
-    refuse_other_hosts(declared.policy.key, declared.spec, around.bounds)
-    return PolicySource(declared, kubernetes, policy.get("status") or {}, statuses, around.bounds)
-
-
-def _with_those_elsewhere(
-    kubernetes: Kubernetes | None, policy: RawObject, tiers: list[RawObject], options: PolicyOptions
-) -> tuple[list[RawObject], str]:
-    """The tiers with those of all namespaces where the policy may let them in; why not, if so."""
-    allowed = (policy.get("spec") or {}).get("allowedTiers") or {}
-    if kubernetes is None or not options.namespace or allowed.get("namespaces") != "Selector":
-        return tiers, ""
-    try:
-        return list(kubernetes.list_all(BUSINESS_TIERS)), ""
-    except TidegateError as error:
-        what = "BusinessTiers of other namespaces, which spec.allowedTiers may let in,"
-        return tiers, f"{what} are not known: {error.message}"
+    return kubernetes, policies, tiers, overrides
 
 
 def policy_of(around: CommandContext, files: Sequence[str] | None) -> PolicySource | None:

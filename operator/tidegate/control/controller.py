@@ -166,8 +166,18 @@ class Controller:
         self._topology = result.seen.observation.topology or self._topology
         self._newest_reading(declared)  # of the brokers that are known now
         written = tuple(write for done in result.applied for write in done.done)
+        resynced = "".join(one.resynced for one in (*result.decided, result.decision))
         self._reports.post(
-            PassReport(result, declared, policy, tuple(tiers), written, tuple(overrides), rollups)
+            PassReport(
+                result,
+                declared,
+                policy,
+                tuple(tiers),
+                written,
+                tuple(overrides),
+                rollups,
+                resynced,
+            )
         )
         self._measure(result, rollups)
         return result

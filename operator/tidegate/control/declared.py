@@ -31,6 +31,7 @@ from controller_logic.model import (
     Speed,
     Tier,
 )
+from controller_logic.quotas.contention import RESYNC
 from controller_logic.quotas.plan import CONFIRM_REMOVAL
 from tidegate.control.namespaces import NamespaceLabels, TierDoor, unknown_labels
 from tidegate.errors import InvalidResource
@@ -93,6 +94,7 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
         write_budget_period_seconds=float(spec.write_budget.period_seconds),
         max_removal_percent=spec.removal.max_percent,
         confirmed_removal=annotations.get(CONFIRM_REMOVAL, "").strip(),
+        resync=annotations.get(RESYNC, "").strip(),
         metering_enabled=spec.defaults is not None and spec.defaults.metering == "Enabled",
         defaults=_defaults(spec.defaults),
         limits=BrokerLimits() if spec.brokers is None else _limits(spec.brokers),

@@ -7,12 +7,12 @@ changed.
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from controller_logic.reasons import Reason
 from tidegate.errors import NotFound, RetryLater, TidegateError
-from tidegate.kube.api import Kubernetes
+from tidegate.kube.api import BUSINESS_TIERS, Kubernetes
 from tidegate.resources.access import AllowedTiers
 
 # a new label is seen within this
@@ -165,3 +165,23 @@ class TierDoor:
                 )
                 return None
         return self._answers[namespace]
+
+
+def with_tiers_elsewhere(
+    kubernetes: Kubernetes | None,
+    policy: Mapping[str, Any],
+    tiers: Sequence[Mapping[str, Any]],
+    listed: str | None,
+) -> tuple[Sequence[Mapping[str, Any]], str]:
+    """Tiers of all namespaces where the policy may let them in, and only `listed` was listed.
+
+    With why they are not known, "" = they are.
+    """
+    allowed = (policy.get("spec") or {}).get("allowedTiers") or {}
+    if kubernetes is None or not listed or allowed.get("namespaces") != "Selector":
+        return tiers, ""
+    try:
+        return list(kubernetes.list_all(BUSINESS_TIERS)), ""
+    except TidegateError as error:
+        what = "BusinessTiers of other namespaces, which spec.allowedTiers may let in,"
+        return tiers, f"{what} are not known: {error.message}"

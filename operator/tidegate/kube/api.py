@@ -171,6 +171,13 @@ class Kubernetes(Protocol):
         """
         ...
 
+    def annotate(self, ref: ObjectRef, name: str, value: str) -> JsonObject:
+        """Set one annotation and return the object; all others stay. For commands only.
+
+        InvalidResource when another object has taken the name.
+        """
+        ...
+
     def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:
         """Put `finalizer` on the object unless it is there, and return the object.
 

@@ -621,6 +621,17 @@ class KubernetesClient(JobCalls):
             reason=_NOT_AS_LISTED,
         )
 
+    def annotate(self, ref: ObjectRef, name: str, value: str) -> JsonObject:
+        return self._transport.write(
+            self._objects.patch_namespaced_custom_object,
+            *_address(ref),
+            # with the uid of another object the server answers 422
+            body={"metadata": {"uid": ref.uid, "annotations": {name: value}}},
+            _content_type=_MERGE_PATCH,
+            what=f"annotate {ref}",
+            reason=_NOT_AS_LISTED,
+        )
+
     def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:
         def addition(metadata: JsonObject) -> JsonObject | None:
             present = metadata.get("finalizers") or []

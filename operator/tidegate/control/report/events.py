@@ -119,17 +119,29 @@ def _type_of(verdict: Verdict) -> str:
     return NORMAL if good or verdict.reason in _EXPECTED else WARNING
 
 
+_NONE_ALONE: Mapping[str, str | None] = {}
+
+
 def member_events(
-    previous: Mapping[str, Any], members: Sequence[MemberReport]
+    previous: Mapping[str, Any],
+    members: Sequence[MemberReport],
+    contended_until: Mapping[str, str | None] = _NONE_ALONE,
 ) -> tuple[EventDraft, ...]:
-    """One Event for each trouble that members newly have, naming the first few of them."""
-    earlier = {entry["name"]: entry.get("state") for entry in previous.get("members") or ()}
+    """One Event for each trouble that members newly have, naming the first few of them.
+
+    Being left alone once more, until `contended_until` (by member), is news too.
+    """
+    earlier = {
+        entry["name"]: (entry.get("state"), entry.get("contendedUntil"))
+        for entry in previous.get("members") or ()
+    }
     fresh: dict[Reason, list[str]] = defaultdict(list)
     for member in members:
         if (
             member.state in _TROUBLED
             and member.reason not in _QUIET
-            and earlier.get(member.member_name) != member.state.value
+            and earlier.get(member.member_name)
+            != (member.state.value, contended_until.get(member.member_name))
         ):
             fresh[member.reason].append(f"{member.member_name}: {member.message}")
     return tuple(
