@@ -6,7 +6,7 @@ module imports kopf.
 
 import gc
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, cast
 import kopf
 import structlog
 from kubernetes.client import ApiClient
+from kubernetes.client.rest import should_bypass_proxies
 
 from tidegate.control.audit.trail import open_audit_trail
 from tidegate.control.connections import open_cluster
@@ -24,7 +25,7 @@ from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
 from tidegate.control.sharing import Sharing, group_of
 from tidegate.errors import NotFound
 from tidegate.kube.api import ResourceKind
-from tidegate.kube.cache import ResourceCache, relist
+from tidegate.kube.cache import Change, ResourceCache, relist
 from tidegate.kube.client import KubernetesClient, connect
 from tidegate.kube.events import EventRecorder
 from tidegate.kube.lease import LeaseAddress, LeftLeases, SharedLease
@@ -65,7 +66,7 @@ class Operator:
         )
         kubernetes = KubernetesClient(self._api_client, settings.identity)
         writer = StatusWriter(kubernetes)
-        self.cache = ResourceCache(self._wake, forget=writer.forget)
+        self.cache = ResourceCache(self._changed, forget=writer.forget)
         self._hands = ThreadPoolExecutor(_REPORTS_AT_ONCE, "reports")
         recorder = EventRecorder(kubernetes)
         publisher = KubernetesPublisher(
@@ -129,8 +130,8 @@ class Operator:
         self._hands.shutdown(wait=False, cancel_futures=True)
         self.audit.close()
 
-    def _wake(self) -> None:
-        self.manager.wake()
+    def _changed(self, changes: Sequence[Change]) -> None:
+        self.manager.changed(changes)
 
     def _make_lease(self, policy_key: str) -> SharedLease:
         address = LeaseAddress.of_policy(
@@ -281,8 +282,9 @@ def _watch(registry: kopf.OperatorRegistry, cache: ResourceCache, kind: Resource
 
 
 def connection_info(api_client: ApiClient) -> kopf.ConnectionInfo:
-    """kopf's credentials from our own client's configuration: both use the same identity."""
+    """kopf's credentials from our own client's configuration: same identity and same proxy."""
     config = api_client.configuration
+    is_direct = not config.proxy or should_bypass_proxies(config.host, config.no_proxy or "")
     header = (
         config.get_api_key_with_prefix("BearerToken")
         or config.get_api_key_with_prefix("authorization")
@@ -299,4 +301,5 @@ def connection_info(api_client: ApiClient) -> kopf.ConnectionInfo:
         token=token or scheme or None,
         certificate_path=config.cert_file,
         private_key_path=config.key_file,
+        proxy_url=None if is_direct else config.proxy,
     )

@@ -6,15 +6,22 @@ overrides whose policy does not exist.
 """
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Protocol
 
 import structlog
 
 from tidegate.control.controller import Controller
-from tidegate.control.declared import policy_name_of
-from tidegate.control.runtime import KINDS, Backoff, Cause, OperatorContext, Wakeup
+from tidegate.control.declared import object_key, policy_name_of
+from tidegate.control.runtime import (
+    KINDS,
+    Backoff,
+    Cause,
+    OperatorContext,
+    PassAllowance,
+    Wakeup,
+)
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -23,7 +30,7 @@ from tidegate.kube.api import (
     QUOTA_OVERRIDES,
     ResourceKind,
 )
-from tidegate.kube.cache import relist
+from tidegate.kube.cache import Change, relist
 from tidegate.throttle_metrics import policy_labels
 
 log = structlog.get_logger(__name__)
@@ -51,6 +58,10 @@ class ControlLoop:
         self._controller = controller
         self._wakeup = wakeup
         self._settled_at_seconds = float("-inf")
+        self._for_changes = PassAllowance(
+            distance_seconds=context.settings.least_pass_distance_seconds,
+            at_once=context.settings.passes_at_once,
+        )
         self._thread = threading.Thread(target=self._run, name=f"policy {key}", daemon=True)
 
     def start(self) -> None:
@@ -88,18 +99,33 @@ class ControlLoop:
             return self._controller.broke(error)
 
     def _rest(self, seconds: float) -> None:
-        ends_at_seconds = self._context.clock.monotonic() + seconds
-        while (left_seconds := ends_at_seconds - self._context.clock.monotonic()) > 0:
-            settling = self._context.clock.monotonic() < self._settled_at_seconds
+        """Return when a pass is due, or wanted by an event.
+
+        A change of objects waits for the allowance of such passes. Nothing else does: how soon a
+        quota follows its leaders is bounded, and readings and due steps come in a rhythm of ours.
+        """
+        now = self._context.clock.monotonic
+        ends_at_seconds = now() + seconds
+        waiting: frozenset[Cause] = frozenset()
+        while (left_seconds := ends_at_seconds - now()) > 0:
+            settling = now() < self._settled_at_seconds
             causes = self._wakeup.wait(
                 min(left_seconds, LOOK_EVERY_SECONDS) if settling else left_seconds
             )
             if Cause.BROKERS in causes:
-                self._settled_at_seconds = self._context.clock.monotonic() + SETTLE_SECONDS
-            if causes != {Cause.TIMER} or (settling and self._controller.leaders_moved()):
-                self._count(causes)
+                self._settled_at_seconds = now() + SETTLE_SECONDS
+            wait_seconds = self._for_changes.wait_seconds(now())
+            if causes == {Cause.OBJECTS} and wait_seconds > 0:
+                waiting, ends_at_seconds = causes, min(ends_at_seconds, now() + wait_seconds)
+            elif causes != {Cause.TIMER} or (settling and self._controller.leaders_moved()):
+                self._begin(causes | waiting)
                 return
-        self._count(frozenset({Cause.TIMER}))
+        self._begin(waiting or frozenset({Cause.TIMER}))
+
+    def _begin(self, causes: frozenset[Cause]) -> None:
+        if Cause.OBJECTS in causes:
+            self._for_changes.take(self._context.clock.monotonic())
+        self._count(causes)
 
     def _count(self, causes: frozenset[Cause]) -> None:
         for cause in causes:
@@ -215,13 +241,21 @@ class Manager:
             self._context.vital_signs.beat(thread.name)
             thread.start()
 
-    def wake(self) -> None:
-        """Something changed among the resources. Never blocks for long; for any thread."""
-        self._wakeup.poke(Cause.OBJECTS)
+    def changed(self, changes: Sequence[Change]) -> None:
+        """Wake the policies that these objects belong to, or belonged to, and no other.
+
+        Never blocks for long; for any thread.
+        """
+        if any(_comes_or_goes(change) for change in changes):
+            self.look_now()
         with self._lock:
-            loops = list(self._loops.values())
-        for loop in loops:
-            loop.wake(Cause.OBJECTS)
+            loops = dict(self._loops)
+        for key in _concerned(changes, loops):
+            loops[key].wake(Cause.OBJECTS)
+
+    def look_now(self) -> None:
+        """Have the lists and Leases looked at now and not within a second. For any thread."""
+        self._wakeup.poke(Cause.OBJECTS)
 
     def stop(self) -> None:
         """Let every loop finish its batch, then give the Leases up.
@@ -450,3 +484,29 @@ class Manager:
         if is_held != was_held:
             log.info("Lease acquired" if is_held else "Lease lost", policy=key)
             self._wakeup.poke(Cause.LEASE)
+
+
+# --- whom a changed object concerns ---------------------------------------------------------------
+
+
+def _comes_or_goes(change: Change) -> bool:
+    """Whether a policy appears or vanishes, which starts or ends a loop."""
+    return change.kind == BROKER_BANDWIDTH_POLICIES and None in (change.before, change.after)
+
+
+def _concerned(changes: Iterable[Change], keys: Iterable[str]) -> frozenset[str]:
+    """Those of the policies `keys` that a changed object belongs to, or did before."""
+    named: set[str] = set()
+    namespaces: set[str] = set()
+    for change in changes:
+        for version in change.versions:
+            key = (
+                object_key(version)
+                if change.kind == BROKER_BANDWIDTH_POLICIES
+                else policy_name_of(version)
+            )
+            if key:
+                named.add(key)
+            else:  # its reference cannot be read, so it may be to any policy of its namespace
+                namespaces.add(str(version["metadata"]["namespace"]))
+    return frozenset(key for key in keys if key in named or key.partition("/")[0] in namespaces)

@@ -31,6 +31,7 @@ from tidegate.errors import (
     InvalidResource,
     NotFound,
     OutcomeUnknown,
+    ServerFault,
     TidegateError,
     Unauthorized,
     Unreachable,
@@ -154,7 +155,7 @@ def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) 
             f"{could_not}: Kubernetes refuses what was sent ({status}): {message}"
         )
     if is_write and status != _REFUSED_UNDONE and not _is_certificate_failure(message):
-        return OutcomeUnknown(
+        return (ServerFault if status else OutcomeUnknown)(
             f"Kubernetes failed while Tidegate tried to {what} ({status}): {message}. It is read "
             f"back first."
         )

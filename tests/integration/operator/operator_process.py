@@ -117,6 +117,15 @@ class OperatorProcess:
             totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
         return totals
 
+    def metric(self, name: str, **labels: str) -> float:
+        """The samples of this name that have these labels, summed."""
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(self._scrape())
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
     def exposed_names(self) -> frozenset[str]:
         """Every metric that is declared, with or without samples."""
         return frozenset(re.findall(r"^# TYPE (\S+)", self._scrape(), re.MULTILINE))

@@ -47,8 +47,8 @@ class Leaders:
         }
         return Topology(0.0, self.brokers, topics, self.cluster_id)
 
-    def quota_callbacks(self) -> dict[int, str]:
-        return self.plugins
+    def quota_callbacks(self, brokers: Collection[int]) -> dict[int, str]:
+        return {broker: self.plugins.get(broker, "") for broker in brokers}
 
     def close(self) -> None:
         pass
@@ -89,7 +89,7 @@ class Stage:
     def restart(self) -> None:
         clock = Clock(wall=lambda: self.now, monotonic=lambda: self.now)
         self.telemetry = Telemetry()
-        self.cache = ResourceCache(lambda: None, monotonic=lambda: self.now)
+        self.cache = ResourceCache(lambda _: None, monotonic=lambda: self.now)
         writer = StatusWriter(self.kubernetes, wall=lambda: self.now)
         recorder = EventRecorder(self.kubernetes, monotonic=lambda: self.now)
         publisher = KubernetesPublisher(

@@ -36,9 +36,10 @@ def refused(status: int) -> ApiException:
         (410, errors.Incomplete, errors.Incomplete),
         (422, errors.InvalidResource, errors.InvalidResource),
         (429, errors.Unreachable, errors.Unreachable),
-        (500, errors.Unreachable, errors.OutcomeUnknown),
-        (503, errors.Unreachable, errors.OutcomeUnknown),
-        (504, errors.Unreachable, errors.OutcomeUnknown),
+        (500, errors.Unreachable, errors.ServerFault),
+        (503, errors.Unreachable, errors.ServerFault),
+        (504, errors.Unreachable, errors.ServerFault),
+        (0, errors.Unreachable, errors.OutcomeUnknown),
     ],
 )
 def test_a_refusal_names_the_outcome_of_the_request(
