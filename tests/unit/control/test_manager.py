@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
+from structlog.testing import capture_logs
 
 from lab.process import wait_until
 from tests.unit.control.stage import AWAY, Stage
@@ -216,10 +217,14 @@ def test_a_policy_is_handed_over_when_its_loop_has_ended_and_its_lease_is_then_w
     given = replica.leases[KEY]
     assert replica.share.attended.wait(10.0)
     replica.held, replica.share.wanted = False, KEY
-    eventually(lambda: _tick(replica) or given.released, "the Lease to be given up")
-    assert f"policy {KEY}" not in given.running_at_release
-    assert not given.obsolete
-    eventually(lambda: _tick(replica) or replica.leases[KEY] is not given, "a new look")
+    with capture_logs() as lines:
+        eventually(lambda: _tick(replica) or given.released, "the Lease to be given up")
+        assert f"policy {KEY}" not in given.running_at_release
+        assert not given.obsolete
+        eventually(lambda: _tick(replica) or replica.leases[KEY] is not given, "a new look")
+        assert replica.leases[KEY].attended.wait(10.0)
+    said = [line["event"] for line in lines if line["event"] != "Event"]
+    assert said == ["Policy handed over"]
     assert policy_threads() == ["policy streaming/payments"]
     replica.manager.stop()
     assert (given.released, replica.share.released) == (1, 1)
