@@ -2,23 +2,25 @@
 
 The order of a pass:
 
-    0. advise      contracts that follow from usage, where the policy applies them
+    0. admit       members whose entity the policy allows; the others count as absent
+                   contracts/allowed
+    1. advise      contracts that follow from usage, where the policy applies them
                    contracts/recommend
-    1. hold        anything missing or a person's pause: report what is known, write nothing
+    2. hold        anything missing or a person's pause: report what is known, write nothing
                    holds_of
-    2. target      contracts with overrides, on the leaders, and Kafka's default entities
+    3. target      contracts with overrides, on the leaders, and Kafka's default entities
                    contracts/overrides, desired
-    3. throttle    which rates load holds below their contracts, how far each may go now
+    4. throttle    which rates load holds below their contracts, how far each may go now
                    throttle/throttle_pass
-    4. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone
+    5. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone
                    quotas/plan, steps
-    5. removal     too much given back at once is held until a person confirms the count
+    6. removal     too much given back at once is held until a person confirms the count
                    quotas/plan
-    6. budget      order the writes, defer what does not fit into the period
+    7. budget      order the writes, defer what does not fit into the period
                    quotas/budget
-    7. report      what every member has and should have, in numbers and words
+    8. report      what every member has and should have, in numbers and words
                    reports
-    8. watch       every live broker against its limits, for people
+    9. watch       every live broker against its limits, for people
                    throttle/nic_status
 
 `decide` assumes nothing of its writes. After they were sent, `settle` puts into memory what really
@@ -30,6 +32,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from controller_logic.contracts.adaptive import adaptations
+from controller_logic.contracts.allowed import admit
 from controller_logic.contracts.desired import Desired, MemberReport, MemberState, desired, metering
 from controller_logic.contracts.leader_scaling import Leaders
 from controller_logic.contracts.overrides import apply_overrides
@@ -62,6 +65,7 @@ _NOT_NEEDED_TO_RESTORE = frozenset(
         Reason.BROKERS_UNREACHABLE,
         Reason.TOPOLOGY_INCOMPLETE,
         Reason.LIST_INCOMPLETE,
+        Reason.NAMESPACES_UNREAD,
         Reason.TOPIC_NOT_FOUND,
     }
 )
@@ -69,6 +73,8 @@ _NOT_NEEDED_TO_RESTORE = frozenset(
 
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     """Decide what to write, report and remember; the module's docstring has the order of steps."""
+    admission = admit(observation.policy, observation.tiers)
+    observation = replace(observation, tiers=admission.tiers)
     advised = _advised(observation, memory)
     memory = replace(memory, advised=advised)
     overridden = apply_overrides(advised.tiers, observation.overrides, observation.now_seconds)
@@ -84,7 +90,15 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     levels, causes = level_reports(decision, memory.causes, now_seconds=observation.now_seconds)
     memory = replace(memory, causes=causes)
     decision = replace(
-        decision, overridden=overridden, watched=watched, levels=levels, advice=advised.advice
+        decision,
+        members=(*decision.members, *admission.refused),
+        notes=(*decision.notes, *admission.notes()),
+        overridden=admission.also_refused(
+            overridden, observation.overrides, observation.now_seconds
+        ),
+        watched=watched,
+        levels=levels,
+        advice=advised.advice,
     )
     if watched is None:
         return decision, memory

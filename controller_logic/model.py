@@ -454,6 +454,18 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True)
+class AllowedEntities:
+    """Entities that tiers may name: users and client ids, each whole or a prefix ending in `*`.
+
+    It is for tiers of these `namespaces`; empty = of every one.
+    """
+
+    users: tuple[str, ...] = ()
+    client_ids: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """One BrokerBandwidthPolicy, with every unset field already at its documented default.
 
@@ -488,6 +500,8 @@ class Policy:
     speed: Speed = Speed.LADDER
     metering_enabled: bool = False
     advice: AdviceTerms = field(default_factory=AdviceTerms)
+    # what tiers may name; None = every entity
+    allowed: tuple[AllowedEntities, ...] | None = None
 
     @property
     def paused(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, InvalidResource, NotFound
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, Kubernetes, LeaseRecord, ObjectRef
 from tidegate.kube.rollup_jobs import JobPod, is_owned, job_body, selector
@@ -33,7 +34,11 @@ class Person(Protocol):
     def create_policy(self, name: str) -> JsonObject: ...
     def edit(self, ref: ObjectRef, change: Callable[[JsonObject], object]) -> JsonObject: ...
     def delete(self, ref: ObjectRef) -> None: ...
-    def put_secret(self, name: str, data: Mapping[str, bytes]) -> None: ...
+    def put_secret(
+        self, name: str, data: Mapping[str, bytes], labels: Mapping[str, str] | None = None
+    ) -> None: ...
+    def label_namespace(self, labels: Mapping[str, str]) -> None: ...
+    def put_claim(self, name: str, labels: Mapping[str, str]) -> None: ...
 
 
 POLICY: JsonObject = {
@@ -214,6 +219,32 @@ class KubernetesContract:
         secret = kubernetes.read_secret(namespace, "login")
         assert dict(secret) == {"password": b"\x00hidden-value"}
         assert "hidden-value" not in f"{secret} {secret!r}"
+
+    def test_labels_of_secrets_namespaces_and_claims_are_read(
+        self, kubernetes: Kubernetes, person: Person, namespace: str
+    ) -> None:
+        person.put_secret("labelled", {"password": b"x"}, {"tidegate.io/credentials": "true"})
+        person.put_secret("bare", {"password": b"x"}, {})
+        person.label_namespace({"team": "orders"})
+        person.put_claim("usage", {"tidegate.io/usage-tables": "true"})
+        assert kubernetes.read_secret(namespace, "labelled").labels == {
+            "tidegate.io/credentials": "true"
+        }
+        assert kubernetes.read_secret(namespace, "bare").labels == {}
+        labels = kubernetes.namespace_labels(namespace)
+        assert labels["team"] == "orders"
+        assert labels["kubernetes.io/metadata.name"] == namespace
+        assert kubernetes.claim_labels(namespace, "usage") == {"tidegate.io/usage-tables": "true"}
+
+    def test_a_missing_namespace_or_claim_is_named(
+        self, kubernetes: Kubernetes, namespace: str
+    ) -> None:
+        with pytest.raises(NotFound, match="nowhere") as missing:
+            kubernetes.namespace_labels("nowhere")
+        assert missing.value.reason is Reason.NAMESPACES_UNREAD
+        with pytest.raises(NotFound, match="nothing") as missing:
+            kubernetes.claim_labels(namespace, "nothing")
+        assert missing.value.reason is Reason.CLAIM_NOT_ALLOWED
 
     def test_a_missing_secret_is_named(self, kubernetes: Kubernetes, namespace: str) -> None:
         with pytest.raises(NotFound, match=f"{namespace}/nowhere"):

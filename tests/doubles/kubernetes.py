@@ -15,6 +15,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from controller_logic.reasons import Reason
@@ -128,6 +129,8 @@ class InMemoryKubernetes(MemoryJobs):
         self.events: list[Event] = []
         self._objects: dict[_Key, JsonObject] = {}
         self._secrets: dict[tuple[str, str], Secret] = {}
+        self._namespaces: dict[str, dict[str, str]] = {}
+        self._claims: dict[tuple[str, str], dict[str, str]] = {}
         self._leases: dict[tuple[str, str], JsonObject] = {}
         self._failure: TidegateError | None = None
         self._lock = threading.RLock()
@@ -181,9 +184,23 @@ class InMemoryKubernetes(MemoryJobs):
         with self._lock:
             self.edit(ref, mark)
 
-    def put_secret(self, namespace: str, name: str, data: Mapping[str, bytes]) -> None:
-        """Create or replace a Secret."""
-        self._secrets[namespace, name] = Secret(namespace, name, dict(data))
+    def put_secret(
+        self,
+        namespace: str,
+        name: str,
+        data: Mapping[str, bytes],
+        labels: Mapping[str, str] = MappingProxyType({"tidegate.io/credentials": "true"}),
+    ) -> None:
+        """Create or replace a Secret; without `labels` it is one that policies may use."""
+        self._secrets[namespace, name] = Secret(namespace, name, dict(data), dict(labels))
+
+    def put_namespace(self, name: str, labels: Mapping[str, str]) -> None:
+        """Create or replace a namespace. Objects may live in one that was never created."""
+        self._namespaces[name] = {"kubernetes.io/metadata.name": name, **labels}
+
+    def put_claim(self, namespace: str, name: str, labels: Mapping[str, str]) -> None:
+        """Create or replace a PersistentVolumeClaim."""
+        self._claims[namespace, name] = dict(labels)
 
     # --- the protocol
     # ------------------------------------------------------------------------------------------------
@@ -248,6 +265,21 @@ class InMemoryKubernetes(MemoryJobs):
                     Reason.SECRET_UNREADABLE, f"Secret {namespace}/{name} does not exist."
                 )
             return self._secrets[namespace, name]
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        with self._answering():
+            if name not in self._namespaces:
+                raise NotFound(Reason.NAMESPACES_UNREAD, f"Namespace {name} does not exist.")
+            return dict(self._namespaces[name])
+
+    def claim_labels(self, namespace: str, name: str) -> Mapping[str, str]:
+        with self._answering():
+            if (namespace, name) not in self._claims:
+                raise NotFound(
+                    Reason.CLAIM_NOT_ALLOWED,
+                    f"PersistentVolumeClaim {namespace}/{name} does not exist.",
+                )
+            return dict(self._claims[namespace, name])
 
     def create_event(self, event: Event) -> None:
         with self._answering():

@@ -217,6 +217,19 @@ def test_a_member_has_a_series_for_each_value_of_its_quota_named_by_its_unit() -
     assert sample("tidegate_member_leader_skew_ratio", labels) == 1.0
 
 
+def test_tiers_of_one_name_in_two_namespaces_have_series_of_their_own() -> None:
+    stage = Stage()
+    stage.kubernetes.put_namespace("team-b", {})
+    stage.policy(allowedTiers={"namespaces": "Selector", "selector": {}})
+    stage.tier(), stage.tier(user="bob", rate="5M", namespace="team-b")
+    stage.run()
+    sample = stage.telemetry.registry.get_sample_value
+    name = "tidegate_member_quota_bytes_per_second"
+    own = {**LABELS, "tier": "gold", "member": "alice", "direction": "produce"}
+    assert sample(name, own) == 10_000_000
+    assert sample(name, {**own, "tier": "team-b/gold", "member": "bob"}) == 5_000_000
+
+
 def test_a_policy_that_is_gone_leaves_no_gauge_behind() -> None:
     telemetry = Telemetry()
     telemetry.readings.put(POLICY, reading(Decision()))

@@ -1,6 +1,6 @@
 """`tidegate explain`: the quota a client really gets: its level, author, cause, what it shadows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -156,9 +156,7 @@ def explain_client(
 
     `quotas` must be everything that the store holds; `overrides` are those that apply, by entity.
     """
-    by_entity = {
-        report.entity: report for report in reports if report.state is not MemberState.OVERLAPPING
-    }
+    by_entity = {report.entity: report for report in reports if report.counts}
     explained = (_explain_key(quotas, subject, by_entity, key=key) for key in KEY_ORDER)
     return tuple(replace(one, override=_override(one, overrides or {})) for one in explained)
 
@@ -683,7 +681,11 @@ def _answer(
     around: CommandContext, subject: Subject, known: Known, *, output: OutputFormat
 ) -> None:
     explanations = explain_client(known.quotas, subject, known.reports, known.overrides)
-    warnings = (*known.warnings, *_general_warnings(known.quotas, subject))
+    warnings = (
+        *known.warnings,
+        *_not_allowed(known.reports, subject),
+        *_general_warnings(known.quotas, subject),
+    )
 
     def show(page: Page) -> None:
         now_seconds = around.now_seconds()
@@ -737,6 +739,15 @@ def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:
         )
 
 
+def _not_allowed(reports: Iterable[MemberReport], subject: Subject) -> Iterator[str]:
+    """Why members that would be this client's have no part in the answer."""
+    for report in reports:
+        user, client_id = report.entity.user or subject.user, report.entity.client_id
+        is_subject = (user, client_id or subject.client_id) == (subject.user, subject.client_id)
+        if report.state is MemberState.NOT_ALLOWED and is_subject:
+            yield f"{report.tier_key}, member {report.member_name}: {report.message}."
+
+
 def _outlook(source: PolicySource, decision: Decision) -> Outlook:
     """What the policy and the statuses of its tiers say of quotas that another writer changed."""
     policy = source.declared.policy
@@ -754,7 +765,9 @@ def _outlook(source: PolicySource, decision: Decision) -> Outlook:
         for report in decision.members
         if (report.tier_key, report.member_name) in until
     }
-    managed = source.declared.entities
+    refused = {report.entity for report in decision.members if not report.counts}
+    counting = {report.entity for report in decision.members if report.counts}
+    managed = source.declared.entities - (refused - counting)
     return Outlook(policy.key, source.kubernetes is not None, held, alone, managed)
 
 

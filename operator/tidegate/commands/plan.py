@@ -102,11 +102,7 @@ def plan_rows(observation: Observation, decision: Decision) -> tuple[PlanRow, ..
     message says so.
     """
     writes = {write.entity: write for write in planned_writes(decision)}
-    reports = {
-        report.entity: report
-        for report in decision.members
-        if report.state is not MemberState.OVERLAPPING
-    }
+    reports = {report.entity: report for report in decision.members if report.counts}
     entities = sorted({*writes, *reports}, key=lambda entity: entity.sort_key)
     return tuple(
         _row(observation, entity, key, write=writes.get(entity), report=reports.get(entity))

@@ -19,12 +19,14 @@ from controller_logic.reasons import Reason
 from tidegate.control.connections import Connection
 from tidegate.control.declared import Declared, TierReader, age_key, belongs_to, declare, object_key
 from tidegate.control.metrics_watch import Dependencies, MetricsWatch
+from tidegate.control.namespaces import KnownLabels
 from tidegate.control.observe import ObservationResult
 from tidegate.control.reconcile import Applied, ControlPass, PassResult
 from tidegate.control.report.conditions import counted, listed
 from tidegate.control.report.reporter import PassReport, ReportQueue
 from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
 from tidegate.control.runtime import Backoff, Cause, OperatorContext
+from tidegate.control.trust import refuse_other_hosts
 from tidegate.errors import InvalidResource, RetryLater, TidegateError
 from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim, ClusterFacts, QuotaStore
 from tidegate.kube.api import (
@@ -63,6 +65,7 @@ class Controller:
             opener=context.open_cluster,
             wake=lambda: wake(Cause.BROKERS),
             monotonic=context.clock.monotonic,
+            bounds=context.settings.bounds,
         )
         self._metrics = MetricsWatch(
             namespace, _metrics_dependencies(key, context, lambda: wake(Cause.METRICS))
@@ -77,6 +80,12 @@ class Controller:
         self._deletion = Deletion(context.settings.restore_deadline_seconds)
         self._reports = ReportQueue(self._report, f"reports of {key}", beside=context.report_beside)
         self._reader = TierReader()
+        self._labels = KnownLabels(
+            context.kubernetes,
+            context.clock.monotonic,
+            keep_seconds=context.settings.list_stale_after_seconds,
+            beside=context.report_beside,
+        )
         self._declared: Declared | None = None
         self._topology: Topology | None = None
         self._seen_before = False
@@ -139,8 +148,10 @@ class Controller:
                 tiers if fresh(BUSINESS_TIERS) else None,
                 self._reader,
                 overrides=overrides if fresh(QUOTA_OVERRIDES) else None,
+                labels=self._labels,
                 lease_namespace=self._context.settings.lease_namespace,
             )
+            refuse_other_hosts(self._key, declared.spec, self._context.settings.bounds)
         except InvalidResource as error:
             self._declared = None
             self._reports.catch_up()
@@ -364,6 +375,7 @@ def _metrics_dependencies(
         beat=lambda: context.vital_signs.beat(thread),
         forget=lambda: context.vital_signs.forget(thread),
         opener=context.open_reader,
+        bounds=context.settings.bounds,
     )
 
 
@@ -379,7 +391,12 @@ def _rollup_dependencies(
 
     def open_look() -> RollupLook:
         return RollupLook(
-            context.kubernetes, offer, may_write=may_write, wall=context.clock.wall, count=count
+            context.kubernetes,
+            offer,
+            may_write=may_write,
+            wall=context.clock.wall,
+            count=count,
+            bounds=context.settings.bounds,
         )
 
     return RollupDependencies(open_look, wake, context.clock.wall)

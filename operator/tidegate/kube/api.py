@@ -65,6 +65,7 @@ class Secret(Mapping[str, bytes]):
     namespace: str
     name: str
     _data: Mapping[str, bytes]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> bytes:
         return self._data[key]
@@ -191,6 +192,14 @@ class Kubernetes(Protocol):
 
     def read_secret(self, namespace: str, name: str) -> Secret:
         """The Secret with its values decoded; NotFound carries the reason SECRET_UNREADABLE."""
+        ...
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace; NotFound carries the reason NAMESPACES_UNREAD."""
+        ...
+
+    def claim_labels(self, namespace: str, name: str) -> Mapping[str, str]:
+        """Those of a PersistentVolumeClaim; NotFound carries the reason CLAIM_NOT_ALLOWED."""
         ...
 
     def create_event(self, event: Event) -> None:

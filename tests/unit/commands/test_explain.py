@@ -250,6 +250,16 @@ def test_brokers_that_ignore_quotas_are_named(
     golden(warning)
 
 
+def test_a_member_that_is_not_allowed_is_named_for_its_own_client_only(
+    world: Any, policy: Any, tier: Any
+) -> None:
+    policy["spec"]["allowedEntities"] = [{"users": ["orders-*"]}]
+    files = world.write_files(policy, tier)
+    assert "does not allow user=alice" in explained(world, "-f", files)
+    answer = world.run("explain", "--user", "bob", "-f", files)
+    assert "does not allow" not in answer.out
+
+
 @pytest.fixture
 def throttled(managed: Any) -> Any:
     """The world under load: alice's 20 MB/s are throttled to 5."""

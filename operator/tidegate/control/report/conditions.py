@@ -437,6 +437,7 @@ _NOT_REACHED = frozenset(
         Reason.CONTROLLER_ABSENT,
         Reason.WRONG_CLUSTER,
         Reason.NOT_AUTHORIZED,
+        Reason.SECRET_NOT_ALLOWED,
         Reason.SECRET_UNREADABLE,
     }
 )

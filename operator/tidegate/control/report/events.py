@@ -34,6 +34,7 @@ _TROUBLED = frozenset(
         MemberState.FOREIGN_CONTENT,
         MemberState.CONTENDED,
         MemberState.OVERLAPPING,
+        MemberState.NOT_ALLOWED,
         MemberState.TOPIC_NOT_FOUND,
         MemberState.HELD,
     }
@@ -242,9 +243,7 @@ def writes_by_tier(
 ) -> Mapping[str | None, list[QuotaWrite]]:
     """The writes by the tier whose member they are for; None = defaults and what is given back."""
     tier_of: dict[Entity, str] = {
-        member.entity: member.tier_key
-        for member in members
-        if member.state is not MemberState.OVERLAPPING
+        member.entity: member.tier_key for member in members if member.counts
     }
     sorted_out: dict[str | None, list[QuotaWrite]] = defaultdict(list)
     for write in writes:

@@ -241,7 +241,11 @@ class Reporter:
             f"until it is fixed: {error.message}"
         )
         reports = [_of_policy(policy, unread_policy(error.reason, error.message))]
-        reports += [_of_tier(tier, unread_tier(error.reason, text)) for tier in tiers]
+        reports += [  # what is in a policy is nothing for namespaces that it may not let in
+            _of_tier(tier, unread_tier(error.reason, text))
+            for tier in tiers
+            if tier["metadata"]["namespace"] == policy["metadata"]["namespace"]
+        ]
         reports += [
             _of_override(override, unread_override(override, error.reason, text))
             for override in overrides
@@ -337,9 +341,10 @@ def _with_stalled(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
 
 
 def _broken_tiers(declared: Declared, tiers: Iterable[JsonObject]) -> list[Report]:
-    broken = {tier.key: tier.message for tier in declared.broken}
+    broken = {tier.key: (Reason.INVALID_SPEC, tier.message) for tier in declared.broken}
+    broken |= {key: (Reason.TIER_NOT_ALLOWED, why) for key, why in declared.not_let_in.items()}
     return [
-        _of_tier(raw, unread_tier(Reason.INVALID_SPEC, broken[key]))
+        _of_tier(raw, unread_tier(*broken[key]))
         for raw in tiers
         if (key := object_key(raw)) in broken
     ]

@@ -114,6 +114,7 @@ def _first_reason(advice: Sequence[Advice]) -> Reason:
 _WORST_FIRST = (
     MemberState.FOREIGN_CONTENT,
     MemberState.CONTENDED,
+    MemberState.NOT_ALLOWED,
     MemberState.OVERLAPPING,
     MemberState.TOPIC_NOT_FOUND,
     MemberState.HELD,
