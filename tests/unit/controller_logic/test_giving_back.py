@@ -49,6 +49,15 @@ def test_giving_back_a_smaller_quota_goes_down_in_steps() -> None:
     assert run_to_the_end(world) == ["5000000", "2500000", "2000000"]
 
 
+def test_on_the_way_to_less_than_1024_no_step_is_one_that_the_store_refuses() -> None:
+    world = fixed_world(16_114, max_removal_percent=100)
+    world.quotas = {ALICE: stored(ALICE, {FETCH: "1007"})}
+    world.run()
+    world.tiers = ()
+    world.now_seconds += 60
+    assert run_to_the_end(world) == ["8057", "4029", "2015", "1024", "1007"]
+
+
 def test_a_key_that_left_the_contract_is_given_back_and_the_other_stays() -> None:
     world = World(
         (tier(member(ALICE, per_broker(MB, 2 * MB))),), policy=policy(max_removal_percent=100)
