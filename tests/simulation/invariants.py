@@ -81,6 +81,10 @@ class Invariants:
                 for key, rate in quotas.items():
                     self._foreign[name][user, QUOTA_KEYS[key]] = {str(rate)}
         self._owner: dict[str, str] = {}
+        self._may_take_over: set[tuple[str, str]] = set()
+        # when the operator changed a quota, from what to what: a window still knows both
+        self._changes: dict[tuple[str, str, str], list[tuple[float, int]]] = defaultdict(list)
+        self._has_true_clocks = all(act.kind != "clock jump" for act in world.plan.acts)
         self._l0: dict[tuple[str, str], list[tuple[float, Rates]]] = defaultdict(list)
         self._left: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self._managed: dict[str, list[tuple[float, int]]] = defaultdict(list)
@@ -209,7 +213,10 @@ class Invariants:
                 f"{process.name} ({writer}) wrote quotas of {kafka.name}, claimed by {key} with uid {uid or 'nobody'}"
             )
         owner = self._owner.setdefault(kafka.name, uid)
-        if owner != uid:
+        if owner != uid and (kafka.name, uid) in self._may_take_over:
+            self._may_take_over.discard((kafka.name, uid))  # good once
+            self._owner[kafka.name] = uid
+        elif owner != uid:
             self._world.violated(
                 f"quotas of {kafka.name} were written for policy uid {uid} while {owner} had not let go of them"
             )
@@ -234,6 +241,7 @@ class Invariants:
                 self._world.violated(f"{user} {key} is {new}, the ledger says {entry['written']}")
             is_throttled = entry is not None and "of_contract" in entry
             exposure = self._exposure(kafka, user, key, old, is_throttled)
+            self._remember(kafka, user, key, old, new)
             self._judge_mute(process, writer, user, key, old, new, exposure)
             self._judge_l0(process, writer, user, key, new=new, entry=entry)
 
@@ -244,10 +252,18 @@ class Invariants:
         in_force = float(old or 0.0)
         load = self._world.loads.get(kafka.name)
         if load is None or not is_throttled:
-            return in_force
+            recent = self._changes[kafka.name, user, key] if self._has_true_clocks else ()
+            since = self._world.scheduler.now - QuotaWindow().seconds
+            return max([in_force, *(rate for at, rate in recent if at > since)])
         if self._world.scheduler.now - load.changed_at < 90.0:
             return 0.0  # nobody could know it yet
         return min(in_force, load.exposure(user, key))
+
+    def _remember(
+        self, kafka: Kafka, user: str, key: str, old: str | None, new: str | None
+    ) -> None:
+        now, known = self._world.scheduler.now, self._changes[kafka.name, user, key]
+        known[:] = [*known[-4:], *((now, int(text)) for text in (old, new) if text is not None)]
 
     def _judge_mute(
         self,
@@ -307,11 +323,17 @@ class Invariants:
         managed[:] = [one for one in managed if one[0] > now - REMOVAL_WINDOW_SECONDS]
         left = self._left[kafka.name]
         left[:] = [one for one in left if one[0] > now - REMOVAL_WINDOW_SECONDS]
-        confirmed = self._confirmed[process.where, name]
+        confirmed, staying = (
+            self._confirmed[process.where, name],
+            self._wanted_keys(process.where, name),
+        )
         gone = [
             user
             for user in sorted(ledger_users(before))
-            if any((user, key) not in confirmed for key in _keys_let_go(before, after, user))
+            if any(
+                (user, key) not in confirmed
+                for key in _keys_let_go(before, after, user, is_member=user in staying)
+            )
         ]
         left += [(now, user) for user in gone]
         percent = policy["spec"].get("removal", {}).get("maxPercent", 50)
@@ -339,13 +361,23 @@ class Invariants:
             for key in entries_of(kafka.tree._nodes, user).keys() - wanted.get(user, set()):
                 self._confirmed[where, name].add((user, key))
 
-        def annotate(raw: JsonObject) -> None:
-            raw["metadata"].setdefault("annotations", {})["tidegate.io/confirm-removal"] = asked[1]
-
-        self._world.kubernetes[where].edit(
-            ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy), annotate
-        )
+        self._annotate(where, policy, "tidegate.io/confirm-removal", asked[1])
         return True
+
+    def replace_claim(self, where: str, name: str) -> None:
+        """Let a person name the claim that is replaced, where the message of Ready asks for it."""
+        policy = self._policy(where, name)
+        message = _condition(policy, "Ready").get("message", "") if policy is not None else ""
+        asked = re.search(r"replace-claim=(\S+) --overwrite", message)
+        if policy is not None and asked is not None:
+            self._may_take_over.add((self._kafka_of(policy).name, policy["metadata"]["uid"]))
+            self._annotate(where, policy, "tidegate.io/replace-claim", asked[1])
+
+    def _annotate(self, where: str, policy: JsonObject, name: str, value: str) -> None:
+        def change(raw: JsonObject) -> None:
+            raw["metadata"].setdefault("annotations", {})[name] = value
+
+        self._world.kubernetes[where].edit(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy), change)
 
     # --- when the weather is fair again -------------------------------------------------------------
 
@@ -416,14 +448,18 @@ class Invariants:
                     yield f"the status in {where} says {told['name']} has {quota}, Kafka has {rates.get(told['name'])}"
 
 
-def _keys_let_go(before: Nodes, after: Nodes, user: str) -> list[str]:
-    """The keys of the user that begin to be given back."""
+def _keys_let_go(before: Nodes, after: Nodes, user: str, *, is_member: bool) -> list[str]:
+    """The keys of the user that begin to be given back.
+
+    A throttle that ends takes nothing away from one who stays a member: it may be without contract.
+    """
     was, now = entries_of(before, user), entries_of(after, user)
     return [
         key
         for key, entry in was.items()
         if entry["reason"] != "GivenBack"
         and not is_override_only(entry["basis"])
+        and not (is_member and "of_contract" in entry)
         and now.get(key, {"reason": "GivenBack"})["reason"] == "GivenBack"
     ]
 

@@ -114,7 +114,7 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
     random = Random(f"bad day {seed}")
     clusters = ("blue", "green") if random.random() < 0.25 else ("blue",)
     replicas = random.choice((1, 1, 2, 2, 3)) if len(clusters) == 1 else random.choice((1, 1, 2))
-    names = ("orders", "ledger", "audit")[: random.choice((1, 1, 1, 2, 3))]
+    names = ("orders", "ledger", "audit")[: random.choice((1, 1, 1, 1, 2, 3))]
     policies = tuple(_policy(name, f"kafka-{number}", random) for number, name in enumerate(names))
     storm_seconds = random.choice((40.0, 90.0, 180.0, 400.0))
     plan = Plan(
@@ -124,7 +124,7 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
         policies=policies,
         before={policy.kafka: _before(random) for policy in policies},
         latency_seconds=random.choice((0.0, 0.002, 0.02, 0.1)),
-        poll_seconds=random.choice((15.0, 30.0, 60.0)),
+        poll_seconds=random.choice((20.0, 40.0, 60.0)),
         relist_seconds=random.choice((60.0, 300.0)),
         storm_seconds=storm_seconds,
         has_login=random.random() < 0.3,
@@ -157,7 +157,7 @@ def _policy(name: str, kafka: str, random: Random) -> PolicyPlan:
         url = f"http://{kafka}-prometheus:9090"
         spec["metrics"] = {
             "prometheus": {"url": url},
-            "scrapeIntervalSeconds": random.choice((5, 15)),
+            "scrapeIntervalSeconds": random.choice((10, 15, 30)),
         }
         spec["brokers"] = {
             way: {"limit": f"{random.choice((30, 60, 120))}M"} for way in ("egress", "ingress")
@@ -190,7 +190,7 @@ def _rate_before(random: Random) -> int:
 
 def _people(plan: Plan, random: Random) -> list[Act]:
     acts = []
-    for _ in range(random.randint(0, 5)):
+    for _ in range(random.randint(0, 5) + 4 * (len(plan.clusters) - 1)):
         acts.append(_edit(plan, random, random.uniform(5.0, plan.storm_seconds)))
     for measured in (one for one in plan.policies if "metrics" in one.spec):
         for _ in range(random.randint(1, 3)):
@@ -213,6 +213,9 @@ def _people(plan: Plan, random: Random) -> list[Act]:
             acts.append(Act(again, "create policy", {"where": where, "policy": policy.name}))
     elif chance < 0.45:  # the same removal twice, confirmed by a person the first time
         acts += _confirmed_removals(policy, where, random)
+    if len(plan.clusters) > 1 and random.random() < 0.3:
+        at = random.uniform(20.0, plan.storm_seconds)
+        acts.append(Act(at, "replace claim", {"where": where, "policy": policy.name}))
     if random.random() < 0.3:
         at = random.uniform(5.0, plan.storm_seconds)
         acts.append(Act(at, "confirm removal", {"where": where, "policy": policy.name}))

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from random import Random
-from typing import Any
+from typing import Any, ClassVar
 
 
 class Killed(BaseException):
@@ -42,7 +42,7 @@ class Group:
 class _Hand:
     """A real thread that runs one virtual thread after the other, so that few are started."""
 
-    idle: list[_Hand] = []
+    idle: ClassVar[list[_Hand]] = []
 
     def __init__(self) -> None:
         self._turn = threading.Lock()

@@ -293,6 +293,9 @@ class World:
         """Do what the message of Ready asks a person for, where it asks; whether it did."""
         return self.invariants.confirm(where, policy)
 
+    def _replace_claim(self, where: str, policy: str) -> None:
+        self.invariants.replace_claim(where, policy)
+
     def _at_a_call(self, **what: Any) -> None:
         self._armed.append(Fault(**what))
 
