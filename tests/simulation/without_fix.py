@@ -14,10 +14,12 @@ import tidegate.control.manager as manager
 import tidegate.control.observe as observe
 import tidegate.kafka.zookeeper.nodes as nodes
 import tidegate.kafka.zookeeper.store as store
+import tidegate.kube.lease as lease
 from controller_logic.contracts.desired import Desired
 from controller_logic.model import DeletionPolicy
 from controller_logic.quotas import plan
 from controller_logic.quotas.budget import RemovalMemory
+from tests.simulation import process
 from tidegate.kafka.quota_store import Claim
 from tidegate.kube import api
 
@@ -65,6 +67,20 @@ def a2_transaction() -> None:
     nodes._require_claim_of = lambda *_: None  # type: ignore[attr-defined]
 
 
+def a3() -> None:
+    """Undoes Leases in the operator's own namespace (kube/lease.py): each is in its policy's."""
+    process.LEASES_ARE_SAFE = True  # so namespaces are deleted, which this cannot survive
+    address = getattr(lease, "LeaseAddress", None)
+    if address is None:
+        return  # a version that has no such fix
+    fixed = address.of_policy
+
+    def of_policy(_: type, policy_key: str, *, operator_namespace: str) -> object:
+        return fixed(policy_key, operator_namespace=policy_key.partition("/")[0])
+
+    address.of_policy = classmethod(of_policy)
+
+
 def a4() -> None:
     """Undoes calls for Leases beside each other (control/manager.py), within 2 s (kube/api.py)."""
     manager._LEASE_CALLS_AT_ONCE = 1  # type: ignore[attr-defined]
@@ -95,6 +111,7 @@ FIXES: dict[str, Callable[[], None]] = {
     "A1-deadline": a1_deadline,
     "A2": a2,
     "A2-transaction": a2_transaction,
+    "A3": a3,
     "A4": a4,
     "A11": a11,
     "A11-window": a11_window,
