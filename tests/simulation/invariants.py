@@ -512,7 +512,7 @@ class LeaseWatch:
 
         def answered(answer: Any) -> None:
             self._disturbed_at[key] = before
-            if what == "read_lease":
+            if what in ("read_lease", "list_leases"):
                 return
             if not isinstance(answer, LeaseRecord) or answer.holder != process.name:
                 self._renewed_at.pop(key, None)  # it was given back

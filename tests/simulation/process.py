@@ -7,8 +7,13 @@ replaced.
 
 from __future__ import annotations
 
+import inspect
 import json
+import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
@@ -20,9 +25,7 @@ import tidegate.control.connections as connections
 import tidegate.control.controller as controller
 import tidegate.control.manager as manager
 import tidegate.control.metrics_watch as metrics_watch
-import tidegate.control.report.reporter as reporter
 import tidegate.control.runtime as runtime
-import tidegate.kube.lease as lease
 import tidegate.main as main
 from tests.simulation import virtual_time
 from tests.simulation.systems import BrokersLink, KubernetesLink, Session
@@ -190,19 +193,25 @@ def _context(*args: Any, **kwargs: Any) -> runtime.OperatorContext:
     )
 
 
+_IN_PLACE_OF: dict[str, Any] = {
+    "threading": VirtualThreading,
+    "time": VirtualTime,
+    "ThreadPoolExecutor": virtual_time.ThreadPoolExecutor,
+    "wait": virtual_time.wait_for_all,
+    "Timer": virtual_time.Timer,
+}
+_REAL = (threading, time, futures.ThreadPoolExecutor, futures.wait, threading.Timer)
+
+
 def install() -> None:
     """Let the operator's modules run on virtual time and on the links of the starting process."""
-    for module in (manager, runtime, metrics_watch, reporter, lease):
-        module.threading = VirtualThreading  # type: ignore[attr-defined]
-    for module in (runtime, metrics_watch, lease):
-        if hasattr(module, "time"):
-            module.time = VirtualTime  # type: ignore[attr-defined]
-    for module in (manager, reporter, main):
-        module.ThreadPoolExecutor = virtual_time.ThreadPoolExecutor  # type: ignore[attr-defined]
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("tidegate.control", "tidegate.kube", "tidegate.main")):
+            for real, virtual in _IN_PLACE_OF.items():
+                if getattr(module, real, None) in _REAL:
+                    setattr(module, real, virtual)
     # their own pace costs half of a run, and each is woken by what it waits for anyway
     manager._TICK_SECONDS, manager._LEASE_TICK_SECONDS = 5.0, 1.0  # type: ignore[attr-defined]
-    manager.wait = virtual_time.wait_for_all  # type: ignore[attr-defined]
-    controller.Timer = virtual_time.Timer  # type: ignore[attr-defined]
     controller.Dependencies = partial(  # type: ignore[attr-defined, misc]
         metrics_watch.Dependencies, wall=VirtualTime.time, monotonic=VirtualTime.monotonic
     )
@@ -214,18 +223,15 @@ def install() -> None:
     main.OperatorContext = _context  # type: ignore[attr-defined]
     main.open_audit_trail = _audit_trail  # type: ignore[attr-defined]
     main.registry_of = lambda *_: None  # type: ignore[attr-defined]
-    wall, monotonic = VirtualTime.time, VirtualTime.monotonic
-    clocks: dict[str, dict[str, Any]] = {
-        "StatusWriter": {"wall": wall},
-        "EventRecorder": {"monotonic": monotonic},
-        "ResourceCache": {"monotonic": monotonic},
-        "PolicyLease": {"wall": wall, "monotonic": monotonic},
-        "SharedLease": {"wall": wall, "monotonic": monotonic},
-        "LeftLeases": {"monotonic": monotonic},
-    }
-    for name, given in clocks.items():
-        if hasattr(main, name):
-            setattr(main, name, partial(getattr(main, name), **given))
+    clocks = {"wall": VirtualTime.time, "monotonic": VirtualTime.monotonic}
+    for name, made in list(vars(main).items()):
+        if isinstance(made, type) and made.__module__.startswith("tidegate.") and name != "Clock":
+            taken = clocks.keys() & inspect.signature(made).parameters.keys()
+            setattr(
+                main,
+                name,
+                partial(made, **{clock: clocks[clock] for clock in taken}) if taken else made,
+            )
     structlog.configure(
         processors=[_errors_only],
         wrapper_class=structlog.make_filtering_bound_logger(40),
@@ -250,8 +256,6 @@ def know(process: Process) -> None:
 def _errors_only(_logger: Any, _name: str, event: dict[str, Any]) -> Any:
     error = event.get("exc_info")
     if error:
-        import sys
-
         told = sys.exc_info()[1]
         for process in _by_group.values():
             if process.name == running().group.name:

@@ -153,7 +153,8 @@ class Link:
 # --- Kubernetes -----------------------------------------------------------------------------------
 
 _WRITES = frozenset({"patch_status", "add_finalizer", "remove_finalizer", "create_event"})
-_LEASE_CALLS = frozenset({"read_lease", "create_lease", "replace_lease", "delete_lease"})
+_LEASE_READS = frozenset({"read_lease", "list_leases"})
+_LEASE_CALLS = _LEASE_READS | {"create_lease", "replace_lease", "delete_lease"}
 
 
 class KubernetesLink:
@@ -186,15 +187,16 @@ class KubernetesLink:
         return call
 
     def _lease_method(self, name: str, inner: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*args: Any) -> Any:
-            lease = args[1] if name == "read_lease" else args[0].name
-            holder = "" if name == "read_lease" else f" {args[0].holder}"
+        def call(*args: Any, **kwargs: Any) -> Any:
+            is_read = name in _LEASE_READS
+            lease = args[-1] if is_read else args[0].name
+            holder = "" if is_read else f" {args[0].holder}"
             slow_seconds = self._process.world.leases.slow_seconds(self._process.where, lease)
             watch = self._process.world.leases.begin(self._process, lease, name)
             answer = self._leases.call(
                 f"{name} {lease}{holder}",
-                lambda: inner(*args),
-                is_write=name != "read_lease",
+                lambda: inner(*args, **kwargs),
+                is_write=not is_read,
                 slow_seconds=slow_seconds,
             )
             watch(answer)
