@@ -490,6 +490,7 @@ class LeaseWatch:
         self._renewed_at: dict[tuple[str, str], float] = {}
         self._disturbed_at: dict[tuple[str, str], float] = {}
         self._slow: dict[tuple[str, str], tuple[float, float]] = {}
+        self._policies = {plan.name for plan in world.plan.policies}
 
     def slow_down(self, where: str, policy: str, seconds: float, by: float) -> None:
         """Let each call for a policy's Lease take longer for a while."""
@@ -516,6 +517,8 @@ class LeaseWatch:
                 return
             if not isinstance(answer, LeaseRecord) or answer.holder != process.name:
                 self._renewed_at.pop(key, None)  # it was given back
+                return
+            if _policy_of(lease) not in self._policies:
                 return
             last = self._renewed_at.get(key)
             self._renewed_at[key] = sent_at
