@@ -241,6 +241,8 @@ class Invariants:
                 self._world.violated(f"{user} {key} is {new}, the ledger says {entry['written']}")
             is_throttled = entry is not None and "of_contract" in entry
             exposure = self._exposure(kafka, user, key, old, is_throttled)
+            if not left:  # whoever takes over what stands there knows nothing of before
+                exposure = float(old or 0.0)
             self._remember(kafka, user, key, old, new)
             self._judge_mute(process, writer, user, key, old, new, exposure)
             self._judge_l0(process, writer, user, key, new=new, entry=entry)

@@ -112,6 +112,23 @@ def test_a_confirmation_is_for_these_members_and_no_others() -> None:
     assert (decision.writes, asked_for(decision) != token) == ((), True)
 
 
+def test_a_confirmation_of_one_key_is_none_of_the_other_that_leaves_before_it_is_given_back() -> None:
+    world = World(
+        (tier(member(ALICE, per_broker(10 * MB, 10 * MB))),), policy=policy(max_removal_percent=20)
+    )
+    world.quotas = {ALICE: stored(ALICE, {FETCH: "6000000"})}
+    world.run()
+    world.tiers = (tier(member(ALICE, per_broker(None, 10 * MB))),)
+    confirm(world, asked_for(world.after(5)))
+    world.after(1)  # the next lowering has to wait
+    world.tiers = ()
+    decision = world.after(60)
+    assert (world.text(ALICE, FETCH), world.text(ALICE, PRODUCE)) == ("10000000", "10000000")
+    confirm(world, asked_for(decision))
+    world.after(1)
+    assert (world.text(ALICE, FETCH), world.text(ALICE, PRODUCE)) == ("6000000", None)
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_confirmation_that_was_used_does_not_confirm_the_same_removal_again(
     restarted: bool,
