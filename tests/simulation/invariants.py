@@ -46,6 +46,7 @@ NO_MUTE_BELOW = 1024
 
 Nodes = Mapping[str, Any]
 Rates = dict[str, dict[str, int]]  # by user and quota key
+Written = tuple[str, str, str, float]  # user, quota key, value, and when
 
 
 def config_of(nodes: Nodes, user: str) -> dict[str, Any]:
@@ -89,7 +90,8 @@ class Invariants:
         self._left: dict[str, list[tuple[float, str]]] = defaultdict(list)
         self._managed: dict[str, list[tuple[float, int]]] = defaultdict(list)
         self._loop: dict[str, Any] = {}
-        self._confirmed: dict[tuple[str, str], set[tuple[str, str]]] = defaultdict(set)
+        # the quotas that a person confirmed for removal, each as it was written
+        self._confirmed: dict[tuple[str, str], set[Written]] = defaultdict(set)
         self._ended_retained: set[str] = set()
 
     # --- at each change of an object ----------------------------------------------------------------
@@ -113,9 +115,6 @@ class Invariants:
         for name in names:
             now = world.scheduler.now
             self._l0[where, name].append((now, self._promised_to_l0(where, name)))
-            wanted = self._wanted_keys(where, name)
-            confirmed = self._confirmed[where, name]
-            confirmed -= {(user, key) for user, key in confirmed if key in wanted.get(user, ())}
 
     def _stays_as_it_is(self, policy: JsonObject) -> None:
         kafka = self._kafka_of(policy)
@@ -329,14 +328,13 @@ class Invariants:
             self._confirmed[process.where, name],
             self._wanted_keys(process.where, name),
         )
-        gone = [
-            user
+        leaving = {
+            user: _let_go(before, after, user, is_member=user in staying)
             for user in sorted(ledger_users(before))
-            if any(
-                (user, key) not in confirmed
-                for key in _keys_let_go(before, after, user, is_member=user in staying)
-            )
-        ]
+        }
+        gone = [user for user, quotas in leaving.items() if quotas - confirmed]
+        for quotas in leaving.values():
+            confirmed -= quotas  # good once
         left += [(now, user) for user in gone]
         percent = policy["spec"].get("removal", {}).get("maxPercent", 50)
         most = max(count for _, count in managed)
@@ -359,10 +357,11 @@ class Invariants:
             return False
         kafka, wanted = self._kafka_of(policy), self._wanted_keys(where, name)
         self._left[kafka.name].clear()  # the message has named what left before
-        for user in ledger_users(kafka.tree._nodes):
-            for key in entries_of(kafka.tree._nodes, user).keys() - wanted.get(user, set()):
-                self._confirmed[where, name].add((user, key))
-
+        nodes = kafka.tree._nodes
+        for user in ledger_users(nodes):
+            for key, entry in entries_of(nodes, user).items():
+                if key not in wanted.get(user, set()):
+                    self._confirmed[where, name].add(_written(user, key, entry))
         self._annotate(where, policy, "tidegate.io/confirm-removal", asked[1])
         return True
 
@@ -450,20 +449,24 @@ class Invariants:
                     yield f"the status in {where} says {told['name']} has {quota}, Kafka has {rates.get(told['name'])}"
 
 
-def _keys_let_go(before: Nodes, after: Nodes, user: str, *, is_member: bool) -> list[str]:
-    """The keys of the user that begin to be given back.
+def _let_go(before: Nodes, after: Nodes, user: str, *, is_member: bool) -> set[Written]:
+    """The quotas of the user that begin to be given back.
 
     A throttle that ends takes nothing away from one who stays a member: it may be without contract.
     """
     was, now = entries_of(before, user), entries_of(after, user)
-    return [
-        key
+    return {
+        _written(user, key, entry)
         for key, entry in was.items()
         if entry["reason"] != "GivenBack"
         and not is_override_only(entry["basis"])
         and not (is_member and "of_contract" in entry)
         and now.get(key, {"reason": "GivenBack"})["reason"] == "GivenBack"
-    ]
+    }
+
+
+def _written(user: str, key: str, entry: JsonObject) -> Written:
+    return user, key, entry["written"], entry["written_at_seconds"]
 
 
 def _fewest_leaders(topics: Iterable[str]) -> int:
