@@ -114,9 +114,9 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
     random = Random(f"bad day {seed}")
     clusters = ("blue", "green") if random.random() < 0.25 else ("blue",)
     replicas = random.choice((1, 1, 2, 2, 3)) if len(clusters) == 1 else random.choice((1, 1, 2))
-    names = ("orders", "ledger", "audit")[: random.choice((1, 1, 1, 1, 2, 3))]
+    names = ("orders", "ledger", "audit")[: random.choice((1, 1, 1, 1, 1, 1, 2, 3))]
     policies = tuple(_policy(name, f"kafka-{number}", random) for number, name in enumerate(names))
-    storm_seconds = random.choice((40.0, 90.0, 180.0, 400.0))
+    storm_seconds = random.choice((20.0, 30.0, 45.0, 60.0, 120.0, 400.0))
     plan = Plan(
         seed=seed,
         clusters=clusters,

@@ -13,7 +13,8 @@ from controller_logic.model import Entity, QuotaKey
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.simulation import process as processes
 from tests.simulation import virtual_time
-from tests.simulation.invariants import Invariants, LeaseWatch
+from tests.simulation.invariants import Invariants
+from tests.simulation.lease_watch import LeaseWatch
 from tests.simulation.load import Load, Reader
 from tests.simulation.plan import NAMESPACE, Act, Plan, PolicyPlan
 from tests.simulation.process import Process

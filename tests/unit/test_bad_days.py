@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).parents[2]
 
 
@@ -21,6 +23,7 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.timeout(600)
 def test_two_hundred_bad_days_end_well() -> None:
     run = simulate("--seeds", "200", "--jobs", "2")
     assert run.returncode == 0, run.stdout[-4000:] + run.stderr[-2000:]

@@ -112,7 +112,9 @@ def test_a_confirmation_is_for_these_members_and_no_others() -> None:
     assert (decision.writes, asked_for(decision) != token) == ((), True)
 
 
-def test_a_confirmation_of_one_key_is_none_of_the_other_that_leaves_before_it_is_given_back() -> None:
+def test_a_confirmation_of_one_key_is_none_of_the_other_that_leaves_before_it_is_given_back() -> (
+    None
+):
     world = World(
         (tier(member(ALICE, per_broker(10 * MB, 10 * MB))),), policy=policy(max_removal_percent=20)
     )
