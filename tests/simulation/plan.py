@@ -35,7 +35,7 @@ MB = 1_000_000
 
 @dataclass(frozen=True)
 class Act:
-    """One thing that happens, `at` seconds after the begin. `is_fault`: nobody wants it."""
+    """One thing that happens, `at` seconds after the begin. `is_fault`: no one wants it."""
 
     at: float
     kind: str
@@ -43,8 +43,8 @@ class Act:
     is_fault: bool = False
 
     def __str__(self) -> str:
-        told = " ".join(f"{name}={value}" for name, value in self.args.items())
-        return f"{self.at:7.1f} s  {self.kind} {told}"
+        shown = " ".join(f"{name}={value}" for name, value in self.args.items())
+        return f"{self.at:7.1f} s  {self.kind} {shown}"
 
 
 @dataclass(frozen=True)
