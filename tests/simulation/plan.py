@@ -133,6 +133,7 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
         deletes_namespace=with_namespaces and random.random() < 0.25,
     )
     acts = [*_people(plan, random), *_weather(plan, random)]
+    acts += _policy_edits(plan, acts, Random(f"policy edits {seed}"))
     return replace(plan, acts=tuple(sorted(acts, key=lambda act: act.at)))
 
 
@@ -220,6 +221,22 @@ def _people(plan: Plan, random: Random) -> list[Act]:
         at = random.uniform(5.0, plan.storm_seconds)
         acts.append(Act(at, "confirm removal", {"where": where, "policy": policy.name}))
     return acts
+
+
+def _policy_edits(plan: Plan, acts: list[Act], random: Random) -> list[Act]:
+    """Other limits in the middle of an episode, and a freeze that ends again.
+
+    A policy that is deleted while it is frozen leaves everything as it is, so that is not played.
+    """
+    policy, where = random.choice(plan.policies), random.choice(plan.clusters)
+    at, edits = random.uniform(5.0, plan.storm_seconds), []
+    args: dict[str, Any] = {"where": where, "policy": policy.name}
+    if "brokers" in policy.spec and random.random() < 0.5:
+        edits.append(Act(at, "edit limit", {**args, "limit": f"{random.choice((20, 200))}M"}))
+    if random.random() < 0.15 and all(act.kind != "delete policy" for act in acts):
+        kind = random.choice(("suspend", "observe"))
+        edits.append(Act(at, kind, {**args, "seconds": random.choice((5.0, 40.0))}))
+    return edits
 
 
 def _confirmed_removals(policy: PolicyPlan, where: str, random: Random) -> list[Act]:
