@@ -122,7 +122,7 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
         clusters=clusters,
         replicas=replicas,
         policies=policies,
-        before={policy.kafka: _before(random) for policy in policies},
+        before={policy.kafka: _before(policy, random) for policy in policies},
         latency_seconds=random.choice((0.0, 0.002, 0.02, 0.1)),
         poll_seconds=random.choice((20.0, 40.0, 60.0)),
         relist_seconds=random.choice((60.0, 300.0)),
@@ -167,14 +167,21 @@ def _policy(name: str, kafka: str, random: Random) -> PolicyPlan:
     return PolicyPlan(name, kafka, spec, tiers)
 
 
-def _before(random: Random) -> dict[str, dict[str, int]]:
+def _before(policy: PolicyPlan, random: Random) -> dict[str, dict[str, int]]:
     """Quotas that stand there before the operator; none ends in 000, as all of ours do."""
     share = random.choice((0.0, 0.2, 0.6))
-    return {
+    found = {
         user: {name: _rate_before(random) for name in KEYS if random.random() < 0.6}
         for user in (*USERS, "zoe")
         if random.random() < share
     }
+    if policy.spec.get("writeBudget", {}).get("periodSeconds", 60) > 60:
+        # a dozen steps of a dozen users, ten in a quarter of an hour, would take a day
+        return {
+            user: {name: max(rate, MB + 7) for name, rate in quotas.items()}
+            for user, quotas in found.items()
+        }
+    return found
 
 
 def _rate_before(random: Random) -> int:
