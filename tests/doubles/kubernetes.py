@@ -14,10 +14,11 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from controller_logic.reasons import Reason
-from tidegate.errors import Conflict, NotFound, TidegateError, Unauthorized
+from tidegate.errors import Conflict, InvalidResource, NotFound, TidegateError, Unauthorized
 from tidegate.kube import status
 from tidegate.kube.api import (
     Event,
@@ -151,6 +152,8 @@ class InMemoryKubernetes(MemoryJobs):
         self._terminating: set[str] = set()
         self._objects: dict[_Key, JsonObject] = {}
         self._secrets: dict[tuple[str, str], Secret] = {}
+        self._namespaces: dict[str, dict[str, str]] = {}
+        self._claims: dict[tuple[str, str], dict[str, str]] = {}
         self._leases: dict[tuple[str, str], JsonObject] = {}
         self._failure: TidegateError | None = None
         self._lock = threading.RLock()
@@ -205,9 +208,23 @@ class InMemoryKubernetes(MemoryJobs):
         with self._lock:
             self.edit(ref, mark)
 
-    def put_secret(self, namespace: str, name: str, data: Mapping[str, bytes]) -> None:
-        """Create or replace a Secret."""
-        self._secrets[namespace, name] = Secret(namespace, name, dict(data))
+    def put_secret(
+        self,
+        namespace: str,
+        name: str,
+        data: Mapping[str, bytes],
+        labels: Mapping[str, str] = MappingProxyType({"tidegate.io/credentials": "true"}),
+    ) -> None:
+        """Create or replace a Secret; without `labels` it is one that policies may use."""
+        self._secrets[namespace, name] = Secret(namespace, name, dict(data), dict(labels))
+
+    def put_namespace(self, name: str, labels: Mapping[str, str]) -> None:
+        """Create or replace a namespace. Objects may live in one that was never created."""
+        self._namespaces[name] = {"kubernetes.io/metadata.name": name, **labels}
+
+    def put_claim(self, namespace: str, name: str, labels: Mapping[str, str]) -> None:
+        """Create or replace a PersistentVolumeClaim."""
+        self._claims[namespace, name] = dict(labels)
 
     def remove_lease(self, namespace: str, name: str) -> None:
         """Delete the Lease, if it is there, as `kubectl delete` would."""
@@ -262,6 +279,16 @@ class InMemoryKubernetes(MemoryJobs):
             after["status"] = status.apply(copied(dict(patch)), before.get("status") or {})
             return self._settle(ref, before, after)
 
+    def annotate(self, ref: ObjectRef, name: str, value: str) -> JsonObject:
+        def change(obj: JsonObject) -> None:
+            present = obj["metadata"].get("annotations") or {}
+            obj["metadata"]["annotations"] = {**present, name: value}
+
+        with self._answering():
+            if self._find(ref) is None and (ref.kind, ref.namespace, ref.name) in self._objects:
+                raise InvalidResource(f"{ref} has another uid now.")
+            return self.edit(ref, change)
+
     def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:
         def add(obj: JsonObject) -> None:
             present = obj["metadata"].get("finalizers") or []
@@ -289,6 +316,21 @@ class InMemoryKubernetes(MemoryJobs):
                 )
             return self._secrets[namespace, name]
 
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        with self._answering():
+            if name not in self._namespaces:
+                raise NotFound(Reason.NAMESPACES_UNREAD, f"Namespace {name} does not exist.")
+            return dict(self._namespaces[name])
+
+    def claim_labels(self, namespace: str, name: str) -> Mapping[str, str]:
+        with self._answering():
+            if (namespace, name) not in self._claims:
+                raise NotFound(
+                    Reason.CLAIM_NOT_ALLOWED,
+                    f"PersistentVolumeClaim {namespace}/{name} does not exist.",
+                )
+            return dict(self._claims[namespace, name])
+
     def create_event(self, event: Event) -> None:
         with self._answering():
             self._require_live(event.regarding.namespace)
@@ -312,6 +354,27 @@ class InMemoryKubernetes(MemoryJobs):
             if present is None or present["metadata"]["resourceVersion"] != lease.resource_version:
                 raise Conflict(f"Lease {lease.namespace}/{lease.name} has changed meanwhile.")
             return self._put_lease(lease)
+
+    def list_leases(self, namespace: str, *, selector: str) -> list[LeaseRecord]:
+        name, _, value = selector.partition("=")
+        with self._answering():
+            found = [lease_record(body) for body in self._leases.values()]
+            return [
+                lease
+                for lease in found
+                if lease.namespace == namespace
+                and name in lease.labels
+                and value in ("", lease.labels[name])
+            ]
+
+    def delete_lease(self, lease: LeaseRecord) -> None:
+        with self._answering():
+            present = self._leases.get((lease.namespace, lease.name))
+            if present is None:
+                return
+            if present["metadata"]["resourceVersion"] != lease.resource_version:
+                raise Conflict(f"Lease {lease.namespace}/{lease.name} has changed meanwhile.")
+            del self._leases[lease.namespace, lease.name]
 
     # --- the store
     # ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-{{/* What the operator may do, and no more: the same as examples/rights/. */}}
+{{/* What the operator may do where it watches, and no more: the same as examples/rights/. */}}
 {{- define "tidegate.rules" -}}
 - apiGroups: [tidegate.io]
   resources: [brokerbandwidthpolicies, businesstiers, quotaoverrides]
@@ -10,7 +10,11 @@
 - apiGroups: [tidegate.io]
   resources: [brokerbandwidthpolicies/status, businesstiers/status, quotaoverrides/status]
   verbs: [patch]
-# credentials for ZooKeeper, the brokers and Prometheus
+# whether a policy lets in the tiers of another namespace, by its labels; read only for policies that say Selector
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
+# credentials for ZooKeeper, the brokers and Prometheus; the operator uses only those with the label tidegate.io/credentials, or named here
 - apiGroups: [""]
   resources: [secrets]
   {{- with .Values.rbac.secretNames }}
@@ -21,10 +25,22 @@
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
-# one Lease for each policy, so that of several replicas one writes
+{{- end }}
+
+{{/* What it may do in its own namespace: one Lease for each policy, so that of several replicas one writes. */}}
+{{- define "tidegate.leaseRules" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [get, create, update]
+  verbs: [get, list, create, update, delete]
+{{- end }}
+
+{{/* Where it watches, unless that is everywhere. */}}
+{{- define "tidegate.namespaces" -}}
+{{- $named := .Values.watch.namespaces }}
+{{- if and $named .Values.watch.allNamespaces }}
+{{- fail "watch.allNamespaces and watch.namespaces exclude each other: watch all of them, or name some" }}
+{{- end }}
+{{- ternary list ($named | default (list .Release.Namespace)) .Values.watch.allNamespaces | toJson }}
 {{- end }}
 
 {{- define "tidegate.subject" -}}

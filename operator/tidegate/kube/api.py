@@ -8,7 +8,7 @@ The real client and the double of the tests implement it. The contract tests in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 JsonObject = dict[str, Any]
@@ -65,6 +65,7 @@ class Secret(Mapping[str, bytes]):
     namespace: str
     name: str
     _data: Mapping[str, bytes]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> bytes:
         return self._data[key]
@@ -132,6 +133,7 @@ class LeaseRecord:
     acquired_at: float
     renewed_at: float
     resource_version: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Kubernetes(Protocol):
@@ -169,6 +171,13 @@ class Kubernetes(Protocol):
         """
         ...
 
+    def annotate(self, ref: ObjectRef, name: str, value: str) -> JsonObject:
+        """Set one annotation and return the object; all others stay. For commands only.
+
+        InvalidResource when another object has taken the name.
+        """
+        ...
+
     def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:
         """Put `finalizer` on the object unless it is there, and return the object.
 
@@ -183,6 +192,14 @@ class Kubernetes(Protocol):
 
     def read_secret(self, namespace: str, name: str) -> Secret:
         """The Secret with its values decoded; NotFound carries the reason SECRET_UNREADABLE."""
+        ...
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace; NotFound carries the reason NAMESPACES_UNREAD."""
+        ...
+
+    def claim_labels(self, namespace: str, name: str) -> Mapping[str, str]:
+        """Those of a PersistentVolumeClaim; NotFound carries the reason CLAIM_NOT_ALLOWED."""
         ...
 
     def create_event(self, event: Event) -> None:
@@ -201,6 +218,17 @@ class Kubernetes(Protocol):
         """Replace the Lease that is still at `lease.resource_version`.
 
         Conflict when it has moved on or is gone.
+        """
+        ...
+
+    def list_leases(self, namespace: str, *, selector: str) -> list[LeaseRecord]:
+        """Every Lease in the namespace whose labels the selector (`name` or `name=value`) names."""
+        ...
+
+    def delete_lease(self, lease: LeaseRecord) -> None:
+        """Delete the Lease that is still at `lease.resource_version`; one that is gone is fine.
+
+        Conflict when it has moved on.
         """
         ...
 

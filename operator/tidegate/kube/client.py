@@ -31,6 +31,7 @@ from tidegate.errors import (
     InvalidResource,
     NotFound,
     OutcomeUnknown,
+    ServerFault,
     TidegateError,
     Unauthorized,
     Unreachable,
@@ -58,6 +59,7 @@ _NEVER_SENT = (NewConnectionError, ConnectTimeoutError)
 # The server's own overload protection, which refuses before it looks; a 503 may come from a proxy
 # that lost the server half-way.
 _REFUSED_UNDONE = 429
+_TERMINATING = "NamespaceTerminating"
 
 
 def failure_of(
@@ -90,6 +92,14 @@ def server_message(error: ApiException) -> str:
         return str(error.reason or "no reason given").replace("\n", ": ")
 
 
+def _is_of_a_namespace_in_deletion(error: ApiException) -> bool:
+    try:
+        causes = json.loads(error.body or "")["details"]["causes"]
+        return any(cause.get("reason") == _TERMINATING for cause in causes)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
 def _broken_connection(error: HTTPError, *, what: str, is_write: bool) -> TidegateError:
     cause = error.reason if isinstance(error, MaxRetryError) and error.reason is not None else error
     if is_write and not isinstance(cause, _NEVER_SENT):
@@ -115,6 +125,11 @@ def _shortly(cause: Exception) -> str:
 def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) -> TidegateError:
     status, message = error.status, server_message(error)
     could_not = f"Tidegate could not {what}"
+    if status == 403 and _is_of_a_namespace_in_deletion(error):
+        return Unauthorized(
+            f"{could_not}: the namespace is being deleted and takes nothing new ({message}). No "
+            f"right is missing, and nothing has to be done."
+        )
     if status in (401, 403):
         return Unauthorized(
             f"{could_not}: Kubernetes refused it ({status}): {message}. Give the operator's "
@@ -140,7 +155,7 @@ def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) 
             f"{could_not}: Kubernetes refuses what was sent ({status}): {message}"
         )
     if is_write and status != _REFUSED_UNDONE and not _is_certificate_failure(message):
-        return OutcomeUnknown(
+        return (ServerFault if status else OutcomeUnknown)(
             f"Kubernetes failed while Tidegate tried to {what} ({status}): {message}. It is read "
             f"back first."
         )
@@ -258,7 +273,7 @@ class Transport:
 
 
 class CoreObjects:
-    """Objects of the core group (Secrets, ConfigMaps) as JSON.
+    """Objects of the core group (Secrets, ConfigMaps, namespaces, claims) as JSON.
 
     The library's interface for custom objects cannot address them.
 
@@ -280,6 +295,10 @@ class CoreObjects:
             None,
             **options,
         )
+
+    def read_namespace(self, name: str, **options: Any) -> Any:
+        """GET a namespace."""
+        return self._call("GET", "/api/v1/namespaces/{name}", {"name": name}, None, **options)
 
     def create(
         self, namespace: str, plural: str, *, body: Mapping[str, Any], **options: Any
@@ -474,7 +493,9 @@ def lease_body(lease: LeaseRecord) -> JsonObject:
 
     It has the resource version, if there is one, for compare-and-set.
     """
-    metadata = {"name": lease.name, "namespace": lease.namespace}
+    metadata: JsonObject = {"name": lease.name, "namespace": lease.namespace}
+    if lease.labels:
+        metadata["labels"] = dict(lease.labels)
     if lease.resource_version:
         metadata["resourceVersion"] = lease.resource_version
     return {
@@ -503,6 +524,7 @@ def lease_record(body: JsonObject) -> LeaseRecord:
         acquired_at=_seconds(spec.get("acquireTime")),
         renewed_at=_seconds(spec.get("renewTime")),
         resource_version=metadata["resourceVersion"],
+        labels=metadata.get("labels") or {},
     )
 
 
@@ -520,6 +542,10 @@ _FINALIZER_ATTEMPTS = 4
 _NOT_AS_LISTED = Reason.LIST_INCOMPLETE
 _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
+
+
+def _labels(found: JsonObject) -> Mapping[str, str]:
+    return dict(found["metadata"].get("labels") or {})
 
 
 class KubernetesClient(JobCalls):
@@ -595,6 +621,17 @@ class KubernetesClient(JobCalls):
             reason=_NOT_AS_LISTED,
         )
 
+    def annotate(self, ref: ObjectRef, name: str, value: str) -> JsonObject:
+        return self._transport.write(
+            self._objects.patch_namespaced_custom_object,
+            *_address(ref),
+            # with the uid of another object the server answers 422
+            body={"metadata": {"uid": ref.uid, "annotations": {name: value}}},
+            _content_type=_MERGE_PATCH,
+            what=f"annotate {ref}",
+            reason=_NOT_AS_LISTED,
+        )
+
     def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:
         def addition(metadata: JsonObject) -> JsonObject | None:
             present = metadata.get("finalizers") or []
@@ -629,7 +666,26 @@ class KubernetesClient(JobCalls):
             namespace,
             name,
             {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()},
+            _labels(found),
         )
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        what = f"read the labels of namespace {name}"
+        reason = Reason.NAMESPACES_UNREAD
+        return _labels(
+            self._transport.read(self._core.read_namespace, name, what=what, reason=reason)
+        )
+
+    def claim_labels(self, namespace: str, name: str) -> Mapping[str, str]:
+        claim = self._transport.read(
+            self._core.read,
+            namespace,
+            "persistentvolumeclaims",
+            name,
+            what=f"read PersistentVolumeClaim {namespace}/{name}",
+            reason=Reason.CLAIM_NOT_ALLOWED,
+        )
+        return _labels(claim)
 
     def create_event(self, event: Event) -> None:
         self._transport.write(
@@ -674,6 +730,26 @@ class KubernetesClient(JobCalls):
         except NotFound as gone:
             raise Conflict(gone.message) from gone
         return lease_record(replaced)
+
+    def list_leases(self, namespace: str, *, selector: str) -> list[LeaseRecord]:
+        found = self._lease_transport.read(
+            self._objects.list_namespaced_custom_object,
+            *(*_LEASES, namespace, "leases"),
+            label_selector=selector,
+            what=f"list the Leases {selector} in {namespace}",
+            reason=_NOT_AS_LISTED,
+        )
+        return [lease_record(body) for body in found.get("items") or []]
+
+    def delete_lease(self, lease: LeaseRecord) -> None:
+        with contextlib.suppress(NotFound):  # gone already
+            self._lease_transport.write(
+                self._objects.delete_namespaced_custom_object,
+                *(*_LEASES, lease.namespace, "leases", lease.name),
+                body={"preconditions": {"resourceVersion": lease.resource_version}},
+                what=f"delete Lease {lease.namespace}/{lease.name}",
+                reason=_NOT_AS_LISTED,
+            )
 
     def _pages(
         self, kind: ResourceKind, namespace: str | None, *, deadline: float

@@ -170,7 +170,7 @@ def test_leaders_are_read_through_an_encrypted_listener(
     topology = topology_of(secure_broker, certificates, tmp_path)
     read = topology.read([])
     assert (read.brokers, read.cluster_id) == ({1}, secure_broker.cluster_id)
-    assert topology.quota_callbacks() == {}
+    assert topology.quota_callbacks([1]) == {1: ""}
     topology.close()
 
 

@@ -159,6 +159,18 @@ def test_hours_without_samples_in_prometheus_are_reported_and_no_failure(
     golden(verdict.message)
 
 
+def test_a_job_takes_the_proxy_for_prometheus_and_no_other(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_PROMETHEUS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("HTTPS_PROXY", "http://other.example:3128")
+    desk.look()
+    (job,) = desk.kubernetes.list_jobs("streaming", selector="app.kubernetes.io/component=rollup")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    proxies = {one["name"]: one.get("value") for one in container["env"] if "PROXY" in one["name"]}
+    assert proxies == {"TIDEGATE_PROMETHEUS_PROXY": "http://proxy.example:3128"}
+
+
 def test_a_replica_that_may_not_write_makes_no_job(desk: Desk) -> None:
     desk.may_write = False
     desk.look()
@@ -435,3 +447,32 @@ class FixedProgress:
 
 def test_the_settings_of_a_process_offer_no_rollups_by_themselves() -> None:
     assert Settings(identity="").rollups is None
+
+
+# --- the volume of the tables ---------------------------------------------------------------------
+
+
+VOLUME = {"url": "file:///var/lib/usage", "claimName": "usage"}
+
+
+@pytest.mark.parametrize("labels", [None, {}, {"tidegate.io/usage-tables": "false"}])
+def test_no_job_mounts_a_volume_that_is_not_meant_for_tables(
+    labels: dict[str, str] | None,
+) -> None:
+    desk = Desk(storage=VOLUME)
+    if labels is not None:
+        desk.kubernetes.put_claim("streaming", "usage", labels)
+    trouble = desk.look().trouble
+    assert trouble is not None
+    assert trouble[0] is Reason.CLAIM_NOT_ALLOWED
+    assert "streaming/usage" in trouble[1]
+    assert desk.jobs() == []
+    desk.kubernetes.put_claim("streaming", "usage", {"tidegate.io/usage-tables": "true"})
+    assert desk.look().trouble is None
+    assert len(desk.jobs()) == 1
+
+
+def test_a_refused_volume_reads_like_this(golden: Callable[[str], None]) -> None:
+    desk = Desk(storage=VOLUME)
+    desk.kubernetes.put_claim("streaming", "usage", {})
+    golden(f"{(desk.look().trouble or ('', ''))[1]}")

@@ -20,7 +20,7 @@ from controller_logic.model import Advice, Hold, Mode, QuotaWrite
 from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared, object_key
 from tidegate.control.reconcile import PassResult
-from tidegate.control.report.conditions import Verdict, stalled
+from tidegate.control.report.conditions import Verdict, shortened, stalled
 from tidegate.control.report.events import (
     NORMAL,
     WARNING,
@@ -47,7 +47,7 @@ from tidegate.control.report.status import (
     unread_tier,
 )
 from tidegate.control.rollups import RollupProgress
-from tidegate.errors import InvalidResource, OutcomeUnknown, TidegateError, Unreachable
+from tidegate.errors import InvalidResource, TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -59,7 +59,7 @@ from tidegate.kube.api import (
 )
 from tidegate.kube.cache import ResourceCache
 from tidegate.kube.events import EventRecorder
-from tidegate.kube.status import StatusWriter
+from tidegate.kube.status import Answers, StatusWriter
 from tidegate.metrics import Telemetry
 from tidegate.resources.schema import SchemaModel
 
@@ -79,10 +79,12 @@ class PassReport:
     written: tuple[QuotaWrite, ...]
     overrides: tuple[JsonObject, ...] = ()
     rollups: RollupProgress | None = None
+    resynced: str = ""  # what a person's resync did
 
     def after(self, earlier: "PassReport") -> "PassReport":
         """This report in place of both: the objects as they are now, and the writes of both."""
-        return replace(self, written=earlier.written + self.written)
+        resynced = self.resynced or earlier.resynced
+        return replace(self, written=earlier.written + self.written, resynced=resynced)
 
 
 class ReportQueue:
@@ -210,6 +212,8 @@ class Reporter:
             *broker_events(previous, result.decision.watched),
             *level_events(previous, result.decision.levels),
         )
+        if report.resynced:
+            loads = (*loads, EventDraft(NORMAL, Reason.RESYNCED, shortened(report.resynced)))
         reports.append(_of_policy(report.policy, policy_status, ownerless, loads))
         unchanged = self._publisher.publish(reports)
         self._reported[declared.policy.key] = {
@@ -232,7 +236,11 @@ class Reporter:
             f"until it is fixed: {error.message}"
         )
         reports = [_of_policy(policy, unread_policy(error.reason, error.message))]
-        reports += [_of_tier(tier, unread_tier(error.reason, text)) for tier in tiers]
+        reports += [  # what is in a policy is nothing for namespaces that it may not let in
+            _of_tier(tier, unread_tier(error.reason, text))
+            for tier in tiers
+            if tier["metadata"]["namespace"] == policy["metadata"]["namespace"]
+        ]
         reports += [
             _of_override(override, unread_override(error.reason, text)) for override in overrides
         ]
@@ -301,8 +309,11 @@ def _of_tier(
 ) -> Report:
     changed = condition_events(_status(raw), verdict.verdicts)
     reasons = {event.reason for event in changed}
+    until = {one.name: one.contended_until for one in verdict.status.members or ()}
     troubles = [
-        event for event in member_events(_status(raw), members) if event.reason not in reasons
+        event
+        for event in member_events(_status(raw), members, until)
+        if event.reason not in reasons
     ]
     return Report(
         BUSINESS_TIERS,
@@ -324,9 +335,10 @@ def _with_stalled(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
 
 
 def _broken_tiers(declared: Declared, tiers: Iterable[JsonObject]) -> list[Report]:
-    broken = {tier.key: tier.message for tier in declared.broken}
+    broken = {tier.key: (Reason.INVALID_SPEC, tier.message) for tier in declared.broken}
+    broken |= {key: (Reason.TIER_NOT_ALLOWED, why) for key, why in declared.not_let_in.items()}
     return [
-        _of_tier(raw, unread_tier(Reason.INVALID_SPEC, broken[key]))
+        _of_tier(raw, unread_tier(*broken[key]))
         for raw in tiers
         if (key := object_key(raw)) in broken
     ]
@@ -390,8 +402,8 @@ def _log_writes(policy_key: str, written: Sequence[QuotaWrite]) -> None:
 
 # --- delivery to Kubernetes -----------------------------------------------------------------------
 #
-# An API server that is away costs a log line and one time limit, not one for every object. The next
-# pass sends what is still missing.
+# An API server that is away costs a log line and one time limit, not one for every object. One
+# object that it fails at keeps no other waiting. The next pass sends what is still missing.
 
 
 class KubernetesPublisher:
@@ -414,19 +426,15 @@ class KubernetesPublisher:
 
     def publish(self, reports: Sequence[Report]) -> frozenset[str]:
         """Write all statuses, for which people and Argo CD wait, before the first Event."""
-        away = threading.Event()
-        unchanged = list(
-            self._map(
-                partial(self._put, away),
-                [report for report in reports if report.status is not None],
-            )
-        )
+        shown = [report for report in reports if report.status is not None]
+        shown.sort(key=lambda report: self._writer.failed(report.raw))
+        unchanged = list(self._map(partial(self._put, Answers()), shown))
         list(self._map(self._post_events, reports))
         return frozenset(uid for uid in unchanged if uid is not None)
 
-    def _put(self, away: threading.Event, report: Report) -> str | None:
-        """Write the status unless Kubernetes is `away`; the uid when there was nothing to write."""
-        if away.is_set():
+    def _put(self, answers: Answers, report: Report) -> str | None:
+        """Write the status unless Kubernetes is away; the uid when there was nothing to write."""
+        if answers.away:
             return None
         generation = int(report.raw["metadata"].get("generation", 0))
         fields = {} if report.status is None else _named_fields(report.status)
@@ -445,10 +453,10 @@ class KubernetesPublisher:
                 kind=report.kind.kind,
                 error=error.message,
             )
-            if isinstance(error, Unreachable | OutcomeUnknown):
-                away.set()
+            answers.note(error)
             return None
         if done.written and done.object is not None:
+            answers.note(None)
             self._telemetry.status_writes.labels(report.kind.kind).inc()
             self._cache.put(report.kind, done.object)
         return None if done.written else str(report.raw["metadata"]["uid"])
