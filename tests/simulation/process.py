@@ -199,8 +199,16 @@ _IN_PLACE_OF: dict[str, Any] = {
     "ThreadPoolExecutor": virtual_time.ThreadPoolExecutor,
     "wait": virtual_time.wait_for_all,
     "Timer": virtual_time.Timer,
+    "Thread": virtual_time.Thread,
 }
-_REAL = (threading, time, futures.ThreadPoolExecutor, futures.wait, threading.Timer)
+_REAL = (
+    threading,
+    time,
+    futures.ThreadPoolExecutor,
+    futures.wait,
+    threading.Timer,
+    threading.Thread,
+)
 
 
 def install() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -356,8 +357,13 @@ class BrokersLink:
         topology: Topology = self._link.call("leaders", lambda: self._kafka.topology(patterns, now))
         return topology
 
-    def quota_callbacks(self) -> dict[int, str]:
-        return {}
+    def quota_callbacks(self, brokers: Collection[int]) -> dict[int, str]:
+        live, answers = self._kafka.brokers, dict[int, str]()
+        with suppress(TidegateError):  # who does not answer is left out
+            answers = self._link.call(
+                "plugins", lambda: {broker: "" for broker in brokers if broker in live}
+            )
+        return answers
 
     def close(self) -> None:
         """Nothing is open."""

@@ -168,8 +168,11 @@ class World:
         for kafka in self.kafkas.values():
             kafka.brokers.update(kafka.replicas[next(iter(kafka.replicas))])
             kafka.elect_leaders()
-        for where in self.kubernetes:
+        for where, kubernetes in self.kubernetes.items():
             self._put_secrets(where)
+            for raw in kubernetes.list_all(BROKER_BANDWIDTH_POLICIES):
+                if raw["spec"].get("suspend") or raw["spec"]["mode"] == "Observe":
+                    self._edit_policy(where, raw["metadata"]["name"], suspend=False, mode="Enforce")
 
     # --- what happens -----------------------------------------------------------------------------
 
