@@ -241,9 +241,7 @@ class Reporter:
             for tier in tiers
             if tier["metadata"]["namespace"] == policy["metadata"]["namespace"]
         ]
-        reports += [
-            _of_override(override, unread_override(error.reason, text)) for override in overrides
-        ]
+        reports += [_of_override(one, unread_override(error.reason, text)) for one in overrides]
         self._publisher.publish(reports)
 
     def broke(self, policy: JsonObject, error: Exception) -> None:
