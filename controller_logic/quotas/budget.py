@@ -15,6 +15,7 @@ from controller_logic.model import (
     Entity,
     LedgerEntry,
     LedgerRecord,
+    QuotaKey,
     QuotaWindow,
     QuotaWrite,
     WriteKind,
@@ -207,11 +208,11 @@ class RemovalMemory:
     """What the guard against mass removals remembers of the last quarter of an hour.
 
     `managed` has (time, count of managed entities), oldest and highest first; `left` since when
-    each entity that was let go is leaving; `confirmed` are those that a person confirmed for
+    each entity that was let go is leaving; `confirmed` are the quotas that a person confirmed for
     removal and that are not all given back yet; `used` is the confirmation that was used last.
     """
 
     managed: tuple[tuple[float, int], ...] = ()
     left: Mapping[Entity, float] = field(default_factory=dict)
-    confirmed: frozenset[Entity] = frozenset()
+    confirmed: frozenset[tuple[Entity, QuotaKey]] = frozenset()
     used: str = ""

@@ -295,13 +295,14 @@ def judge(
     """
     if policy.deleting:
         return Removal(memory=before)
-    confirmed = leaving.keys() & before.confirmed
+    still = _quotas_of(leaving) & before.confirmed
+    confirmed = {entity for entity, lost in leaving.items() if _quotas_of({entity: lost}) <= still}
     fresh = leaving.keys() - confirmed
     was = _recent(before, now_seconds)
     managed = len(frozenset(ours) - confirmed)
     most = max([managed, *(count for _, count in was.managed)])
     new, left = fresh - was.left.keys(), was.left.keys() | fresh
-    kept = replace(was, confirmed=frozenset(confirmed))
+    kept = replace(was, confirmed=still)
     if (
         not new
         or policy.max_removal_percent >= 100
@@ -314,7 +315,7 @@ def judge(
     if policy.confirmed_removal == token:
         rest = ((now_seconds, managed - len(fresh)),)
         return Removal(
-            memory=RemovalMemory(rest, {}, frozenset(leaving), token),
+            memory=RemovalMemory(rest, {}, _quotas_of(leaving), token),
             note=Note(
                 Reason.GIVEN_BACK,
                 f"{len(new)} quotas are given back, as the annotation {CONFIRM_REMOVAL}={token} "
@@ -325,6 +326,10 @@ def judge(
     return Removal(
         frozenset(new), kept, _held_note(policy, token, len(new), lately=len(was.left), most=most)
     )
+
+
+def _quotas_of(leaving: Leaving) -> frozenset[tuple[Entity, QuotaKey]]:
+    return frozenset((entity, key) for entity, lost in leaving.items() for key in lost)
 
 
 def _confirmation(leaving: Leaving, used: str) -> str:

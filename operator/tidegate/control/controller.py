@@ -27,7 +27,7 @@ from tidegate.control.report.reporter import PassReport, ReportQueue
 from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
 from tidegate.control.runtime import Backoff, Cause, OperatorContext
 from tidegate.control.trust import refuse_other_hosts
-from tidegate.errors import InvalidResource, RetryLater, TidegateError
+from tidegate.errors import InvalidResource, NotFound, RetryLater, TidegateError
 from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim, ClusterFacts, QuotaStore
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -596,13 +596,10 @@ def take_ownership(
     ):
         return Ownership(ours or wanted)
     changed: JsonObject | None = None
-    if not has_finalizer(raw):
-        ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw)
-        changed = kubernetes.add_finalizer(ref, RESTORE_FINALIZER)
-        if changed["metadata"].get("deletionTimestamp"):
-            raise RetryLater(
-                Reason.CONFLICT, f"{ref} is being deleted; nothing is written for it any more"
-            )
+    if ours is None or not has_finalizer(raw):
+        # also where the cache shows it: the cache may be late, and another replica may have given
+        # everything back and let the policy go; what is written then no one would give back
+        changed = _held_by_finalizer(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw), kubernetes)
     if ours is not None and ours.epoch and ours.lease_namespace == lease_namespace:
         return Ownership(ours, changed)
     claim = store.claim(wanted, replaces)
@@ -610,6 +607,18 @@ def take_ownership(
         ours is None or found.is_of_another_operator(policy.uid, lease_namespace)
     )
     return Ownership(claim, changed, found if is_replaced else None)
+
+
+def _held_by_finalizer(ref: ObjectRef, kubernetes: Kubernetes) -> JsonObject:
+    """The policy as it is now, with our finalizer. Raises RetryLater when it is going, or gone."""
+    try:
+        found = kubernetes.add_finalizer(ref, RESTORE_FINALIZER)
+    except NotFound:
+        found = None
+    if found is None or found["metadata"].get("deletionTimestamp"):
+        what = "does not exist any more" if found is None else "is being deleted"
+        raise RetryLater(Reason.CONFLICT, f"{ref} {what}; nothing is written for it")
+    return found
 
 
 def take_over_words(replaced: Claim, claim: Claim) -> str:
