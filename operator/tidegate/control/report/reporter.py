@@ -247,8 +247,7 @@ class Reporter:
             if tier["metadata"]["namespace"] == policy["metadata"]["namespace"]
         ]
         reports += [
-            _of_override(override, unread_override(override, error.reason, text))
-            for override in overrides
+            _of_override(one, unread_override(one, error.reason, text)) for one in overrides
         ]
         self._publisher.publish(reports)
 
