@@ -17,8 +17,14 @@ from typing import Any
 
 from controller_logic.model import TopicLeaders, Topology
 from controller_logic.reasons import Reason
-from tidegate.errors import Incomplete, InvalidResource, Unauthorized, Unreachable
-from tidegate.kafka.settings import KafkaConnection, SaslLogin, TlsFiles
+from tidegate.errors import (
+    Incomplete,
+    InvalidResource,
+    Unauthorized,
+    Unreachable,
+    refused_certificate,
+)
+from tidegate.kafka.settings import KafkaConnection, SaslLogin
 
 # kafka-python's message classes. The library is imported here only: its classes are not a stable
 # API, and its import uses a deprecated function of the standard library.
@@ -165,7 +171,7 @@ class BrokerConnection:
         self._socket = socket.create_connection((host, port), timeout=timeout_seconds)
         try:
             if settings.tls is not None:
-                self._socket = _tls_context(settings.tls).wrap_socket(
+                self._socket = settings.tls.context().wrap_socket(
                     self._socket, server_hostname=host
                 )
             if settings.sasl is not None:
@@ -252,14 +258,6 @@ class BrokerConnection:
             mechanism.receive(answer.auth_bytes)
 
 
-def _tls_context(tls: TlsFiles) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls.ca_file)
-    context.check_hostname = tls.check_hostname
-    if tls.certificate_file is not None:
-        context.load_cert_chain(tls.certificate_file, tls.key_file, tls.key_password)
-    return context
-
-
 _CONNECT_TIMEOUT_SECONDS = 3.0
 _BROKER_RESOURCE = 4
 _CALLBACK_SETTING = "client.quota.callback.class"
@@ -341,7 +339,12 @@ class KafkaTopology:
                         _metadata_request(topics), share_seconds
                     )
                 except OSError as error:
-                    tried[":".join(map(str, self._servers[0]))] = str(error)
+                    host, port = self._servers[0]
+                    tried[f"{host}:{port}"] = (
+                        refused_certificate(error, host)
+                        if isinstance(error, ssl.SSLCertVerificationError)
+                        else str(error)
+                    )
                     self._hang_up()
                     if not was_kept:
                         self._servers = [*self._servers[1:], self._servers[0]]
