@@ -103,13 +103,14 @@ _EXPIRED, _NOT_YET_VALID = 10, 9
 _UNKNOWN_SIGNER = (2, 18, 19, 20, 21)
 
 
-def refused_certificate(error: ssl.SSLCertVerificationError, host: str) -> str:
-    """Why the certificate that `host` showed was refused, and what to do about it."""
+def refused_certificate(error: ssl.SSLCertVerificationError) -> str:
+    """Why the certificate that a server showed was refused, and what to do about it."""
     match error.verify_code:
         case code if code in _ANOTHER_NAME:
+            name = error.verify_message.rpartition(" for ")[2].strip("'.")
             return (
-                f"its certificate is valid, but not for {host}. Use a name that the certificate "
-                f"has, or have {host} added to its subject alternative names"
+                f"its certificate is valid, but not for {name}. Use a name that the certificate "
+                f"has, or have {name} added to its subject alternative names"
             )
         case code if code in _UNKNOWN_SIGNER:
             return (

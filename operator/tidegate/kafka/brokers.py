@@ -339,9 +339,8 @@ class KafkaTopology:
                         _metadata_request(topics), share_seconds
                     )
                 except OSError as error:
-                    host, port = self._servers[0]
-                    tried[f"{host}:{port}"] = (
-                        refused_certificate(error, host)
+                    tried[":".join(map(str, self._servers[0]))] = (
+                        refused_certificate(error)
                         if isinstance(error, ssl.SSLCertVerificationError)
                         else str(error)
                     )

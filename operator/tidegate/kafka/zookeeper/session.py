@@ -140,7 +140,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is pu
             connected: socket.socket = super().create_connection(address, timeout=limit)
             return connected if self._tls is None else _encrypted(connected, self._tls, hostname)
         except ssl.SSLCertVerificationError as error:
-            attempts[address[0]] = refused_certificate(error, hostname)
+            attempts[address[0]] = refused_certificate(error)
             raise
         except Exception as error:
             attempts[address[0]] = str(error) or type(error).__name__
