@@ -201,6 +201,7 @@ def test_every_node_of_ours_belongs_to_the_brokers_identity_alone(
     ):
         assert kafkas_own.get_acls(path)[0] == closed, path
     readable: list[ACL] = [*closed, make_acl("world", "anyone", read=True)]
+    store.release_claim("streaming/orders", "uid-1")
     (notification,) = set(kafkas_own.get_children("/config/changes")) - before
     assert sorted(kafkas_own.get_acls(f"/config/changes/{notification}")[0]) == sorted(readable)
 
