@@ -147,7 +147,7 @@ class WebAccess:
 class PrometheusLab:
     """A Prometheus on a free port of `host`, scraping `targets`.
 
-    A context manager that returns once each was scraped once. With `access` it lets in nobody else.
+    A context manager that returns once each was scraped once. With `access` it lets in no one else.
     """
 
     def __init__(

@@ -180,7 +180,7 @@ class ZooKeeperLab:
             return ""
 
     def mode(self) -> str:
-        """standalone, leader, follower or read-only; empty while it serves nobody."""
+        """standalone, leader, follower or read-only; empty while it serves no one."""
         found = re.search(r"^Mode: (\S+)$", self.said("srvr"), re.MULTILINE)
         return found[1] if found else ""
 

@@ -2,7 +2,7 @@
 
 Python packages come from uv.lock; Debian packages and jars from the images' bills of materials,
 which `make image` and `make image-rollup` write. Ends with 0 where everything was asked about and
-nothing can be mended, with 1 where an advisory names a version that mends it, with 2 where
+nothing can be fixed, with 1 where an advisory names a version that fixes it, with 2 where
 something could not be asked about: nothing is known of that then, and it says so.
 """
 
@@ -45,7 +45,7 @@ class Package:
         return f"{self.name} {self.version} ({self.ecosystem})"
 
 
-class NobodyAnswered(Exception):
+class NoAnswer(Exception):
     """The source of advisories gave no usable answer."""
 
 
@@ -81,7 +81,7 @@ def package_of(purl: str) -> Package:
 
 
 def advisories(packages: Sequence[Package], source: str) -> Iterator[tuple[Package, str]]:
-    """Each package with the id of each advisory about it. Raises NobodyAnswered."""
+    """Each package with the id of each advisory about it. Raises NoAnswer."""
     for start in range(0, len(packages), _MOST_QUERIES):
         batch = packages[start : start + _MOST_QUERIES]
         queries = [
@@ -90,15 +90,15 @@ def advisories(packages: Sequence[Package], source: str) -> Iterator[tuple[Packa
         ]
         results = _ask(f"{source}/v1/querybatch", {"queries": queries}).get("results")
         if not isinstance(results, list) or len(results) != len(batch):
-            raise NobodyAnswered(f"{source} answered, but not in the form of OSV")
+            raise NoAnswer(f"{source} answered, but not in the form of OSV")
         for package, result in zip(batch, results, strict=True):
             if "next_page_token" in result:
-                raise NobodyAnswered(f"{source} has more advisories on {package} than it told")
+                raise NoAnswer(f"{source} has more advisories on {package} than it sent")
             yield from ((package, str(one["id"])) for one in result.get("vulns", ()))
 
 
-def mended_in(package: Package, advisory: Mapping[str, Any]) -> str | None:
-    """The newest version that an advisory says mends the package; None = there is none yet."""
+def fixed_in(package: Package, advisory: Mapping[str, Any]) -> str | None:
+    """The newest version that an advisory says fixes the package; None = there is none yet."""
     events = [
         event
         for affected in advisory.get("affected", ())
@@ -129,25 +129,27 @@ def audit(root: Path, source: str) -> int:
     asked = sorted(packages)
     try:
         known = sorted(set(advisories(asked, source)))
-        told = {one: _ask(f"{source}/v1/vulns/{quote(one)}") for one in {id_ for _, id_ in known}}
-    except NobodyAnswered as error:
+        details = {
+            one: _ask(f"{source}/v1/vulns/{quote(one)}") for one in {id_ for _, id_ in known}
+        }
+    except NoAnswer as error:
         print(
-            f"Nobody could be asked about {len(asked)} packages: {error}. Nothing was learned of "
+            f"No one could be asked about {len(asked)} packages: {error}. Nothing was learned of "
             "any of them. Run it again where the source can be reached."
         )
         return NOT_ASKED
-    can_be_mended = False
+    can_be_fixed = False
     for package, id_ in known:
-        fixed = mended_in(package, told[id_])
-        can_be_mended |= fixed is not None
-        print(f"{package}: {id_}, {f'mended in {fixed}' if fixed else 'no version mends it yet'}")
+        fixed = fixed_in(package, details[id_])
+        can_be_fixed |= fixed is not None
+        print(f"{package}: {id_}, {f'fixed in {fixed}' if fixed else 'no version fixes it yet'}")
     print(
         f"Asked about {_counted(asked)}: {len(known)} advisories"
-        f"{', some of which a newer version mends' if can_be_mended else ''}."
+        f"{', some of which a newer version fixes' if can_be_fixed else ''}."
     )
     if nameless:
         print(f"Not asked about {nameless} jars that do not say what they are.")
-    return KNOWN if can_be_mended else NOT_ASKED if lacks_a_bill else DONE
+    return KNOWN if can_be_fixed else NOT_ASKED if lacks_a_bill else DONE
 
 
 def _counted(packages: Sequence[Package]) -> str:
@@ -166,9 +168,9 @@ def _ask(url: str, question: Mapping[str, Any] | None = None) -> dict[str, Any]:
             found = json.load(answer)
     except (OSError, ValueError) as error:  # HTTP errors are OSErrors
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        raise NobodyAnswered(f"{url} gave no usable answer ({reason})") from error
+        raise NoAnswer(f"{url} gave no usable answer ({reason})") from error
     if not isinstance(found, dict):
-        raise NobodyAnswered(f"{url} answered, but not in the form of OSV")
+        raise NoAnswer(f"{url} answered, but not in the form of OSV")
     return found
 
 

@@ -89,7 +89,7 @@ def kafka() -> Iterator[KafkaLab]:
 
 @dataclass(frozen=True)
 class SecuredKafka:
-    """A broker and its ZooKeeper that let nobody in without TLS and a login, but over the lab's own
+    """A broker and its ZooKeeper that let no one in without TLS and a login, but over the lab's own
     plain ports.
     """
 

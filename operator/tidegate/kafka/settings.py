@@ -41,7 +41,7 @@ class TlsFiles:
     check_hostname: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """The context of a connection. With a CA it trusts nobody else, whatever the machine does.
+        """The context of a connection. With a CA it trusts no other, whatever the machine does.
 
         Raises OSError where a file cannot be used.
         """

@@ -70,7 +70,7 @@ def session_on(mode: str, chroot: str, ensemble: ZooKeeperEnsemble) -> ZooKeeper
 
 @dataclass
 class Writing:
-    """Writes one quota after the other until it is told to stop, as passes do: what a broken
+    """Writes one quota after the other until it has to stop, as passes do: what a broken
     connection left open is read back, and is written only where it is missing.
     """
 

@@ -1,4 +1,4 @@
-"""`make audit`: what OSV is asked about, when it fails, and what it says when nobody can be asked."""
+"""`make audit`: what OSV is asked about, when it fails, and what it says when no one can be asked."""
 
 from __future__ import annotations
 
@@ -118,11 +118,11 @@ def test_everything_is_asked_about_and_nothing_is_known(
 @pytest.mark.parametrize(
     ("fixed", "code", "said"),
     [
-        ("3.0.17-1~deb12u2", KNOWN, "TEST-openssl, mended in 3.0.17-1~deb12u2\n"),
-        (None, DONE, "TEST-openssl, no version mends it yet\n"),
+        ("3.0.17-1~deb12u2", KNOWN, "TEST-openssl, fixed in 3.0.17-1~deb12u2\n"),
+        (None, DONE, "TEST-openssl, no version fixes it yet\n"),
     ],
 )
-def test_it_fails_for_what_a_newer_version_mends_and_lists_the_rest(
+def test_it_fails_for_what_a_newer_version_fixes_and_lists_the_rest(
     checkout: Path, capsys: pytest.CaptureFixture[str], fixed: str | None, code: int, said: str
 ) -> None:
     openssl = Package("Debian:12", "openssl", "3.0.16-1~deb12u1")
@@ -149,17 +149,17 @@ def test_an_answer_that_is_none_teaches_nothing(
 ) -> None:
     with osv({}, says=says) as source:
         assert audit(checkout, source) == NOT_ASKED
-    assert capsys.readouterr().out.startswith("Nobody could be asked about 3 packages: ")
+    assert capsys.readouterr().out.startswith("No one could be asked about 3 packages: ")
 
 
-def test_it_says_so_where_nobody_can_be_asked(
+def test_it_says_so_where_no_one_can_be_asked(
     checkout: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with osv({}) as gone:
         pass
     assert audit(checkout, gone) == NOT_ASKED
     said = capsys.readouterr().out
-    assert said.startswith(f"Nobody could be asked about 3 packages: {gone}/v1/querybatch gave no")
+    assert said.startswith(f"No one could be asked about 3 packages: {gone}/v1/querybatch gave no")
     assert said.endswith(
         "Nothing was learned of any of them. Run it again where the source can be reached.\n"
     )
