@@ -207,6 +207,7 @@ def _download(content: Path) -> None:
 
 
 PROMETHEUS = ("prometheus", "prometheus-node-exporter")
+CLOCK = ("libfaketime",)
 _APT_TIMEOUT_SECONDS = 300
 
 
@@ -231,7 +232,7 @@ def clock_behind(minutes: int) -> dict[str, str]:
 
     Its time limits are not touched by that, nor are the times of files.
     """
-    (library,) = unpacked(("libfaketime",)).rglob("libfaketime.so.1")
+    (library,) = unpacked(CLOCK).rglob("libfaketime.so.1")
     return {
         "LD_PRELOAD": str(library),
         "FAKETIME": f"-{minutes}m",
