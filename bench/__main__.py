@@ -21,8 +21,11 @@ from bench.control.latency import (
     peers,
     reaction,
     rest,
+    rest_of_two,
 )
-from bench.control.world import world
+from bench.control.many_policies import many_policies
+from bench.control.ownership import deletion, two_owners
+from bench.control.world import TOPIC, two_worlds, world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
 from bench.results import Figure, Record, Records, median_of, page
 from bench.rollup.kills import kill_figures
@@ -37,6 +40,7 @@ from bench.rollup.speed import (
 from bench.throttling.episodes import EPISODES
 from bench.throttling.reaction import far_over_rarely_read, short_bursts, slightly_over
 from bench.throttling.special import backlog, thirty
+from lab.kafka import KafkaLab
 from lab.load import ProcessorShare, ProcessorTimes
 from tidegate.main import tune_collector
 
@@ -146,6 +150,22 @@ def _rest() -> list[Figure]:
         return rest(running, 300)
 
 
+def _deletion(entities: int) -> list[Figure]:
+    with world(1) as running:
+        return deletion(running, entities)
+
+
+def _two_owners() -> list[Figure]:
+    with two_worlds() as (first, second):
+        return two_owners(first, second, 600)
+
+
+def _rest_of_two() -> list[Figure]:
+    with world(brokers=1) as running, KafkaLab(brokers=1) as other:
+        other.create_topic(TOPIC, [[1], [1], [1]])
+        return rest_of_two(running, other, 5000, 120)
+
+
 def _reaction() -> list[Figure]:
     with world() as running:
         return reaction(running, 10)
@@ -161,7 +181,14 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "cold-1000-three-brokers": lambda: _cold(1000, brokers=3),
         "change": _changes,
         "rest": _rest,
+        "rest-of-two": _rest_of_two,
         "peers": lambda: peers(1000, 5),
+    },
+    "Ownership and the way out": {
+        "deletion-1000": lambda: _deletion(1000),
+        "deletion-5000": lambda: _deletion(5000),
+        "two-owners": _two_owners,
+        "many-policies": many_policies,
     },
     "Throttling": {
         "throttle-reaction-1s": slightly_over,

@@ -172,8 +172,9 @@ class Reason(StrEnum):
     CLAIMED_ELSEWHERE = (
         "ClaimedElsewhere",
         (
-            "Another policy of the same name, in another Kubernetes cluster or from before, has "
-            "the claim on this Kafka cluster; this one writes nothing."
+            "Another policy of the same name, in another Kubernetes cluster or from before, or "
+            "another operator for this one, has the claim on this Kafka cluster; nothing is "
+            "written here."
         ),
     )
     CLAIM_TAKEN_OVER = (

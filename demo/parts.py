@@ -294,6 +294,8 @@ def _start_operator(kube: KubeApi, output: Path, metrics_port: int) -> Process:
         str(kube.kubeconfig),
         "--namespace",
         NAMESPACE,
+        "--lease-namespace",
+        NAMESPACE,
         *ports,
         *audit,
     ]

@@ -119,7 +119,7 @@ class Release:
         """The Pod that writes for this policy now; empty while none does."""
         lease = json.loads(
             self._cluster.kubectl(
-                "get", "lease", f"tidegate-{policy}", "-n", namespace, "-o", "json"
+                "get", "lease", f"tidegate.{namespace}.{policy}", "-n", NAMESPACE, "-o", "json"
             )
         )
         identity = lease["spec"].get("holderIdentity") or ""
@@ -172,5 +172,6 @@ class Release:
             "image.repository": self._image.repository,
             "image.tag": self._image.tag,
             "image.pullPolicy": "Never",
+            "watch.allNamespaces": "true",  # scenarios make namespaces of their own
         }
         return [f"--set={name}={value}" for name, value in {**image, **values}.items()]

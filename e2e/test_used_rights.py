@@ -37,9 +37,16 @@ def test_every_granted_right_was_needed(kubernetes: Cluster, release: Release) -
         pytest.skip("only the API servers of the lab write down who asked for what")
     calls = [json.loads(line) for line in kubernetes.calls_path.read_text().splitlines()]
     mine = [call for call in calls if call["user"]["username"] == _USER]
-    role = json.loads(kubernetes.kubectl("get", "clusterrole", "tidegate", "-o", "json"))
+    roles = [
+        json.loads(kubernetes.kubectl("get", *role, "-o", "json"))
+        for role in (
+            ("clusterrole", "tidegate"),
+            ("role", "tidegate-leases", f"--namespace={NAMESPACE}"),
+        )
+    ]
 
-    granted, used = set(_granted(role)), {_asked(call) for call in mine if "objectRef" in call}
+    granted = {right for role in roles for right in _granted(role)}
+    used = {_asked(call) for call in mine if "objectRef" in call}
     assert release.restarts() == 0
     assert used & _READ_BACK
     assert granted - used - _READ_BACK == set()

@@ -28,7 +28,7 @@ _USER = "/config/users/user-0"
 _BOUNDS_SECONDS = {1000: 3.0, 5000: 12.0}
 
 
-def cold(on: World, entities: int) -> list[Figure]:
+def cold(on: World, entities: int, *, deletion: str = "Retain") -> list[Figure]:
     """Until `entities` contracts in ten tiers are in ZooKeeper and in status, from nothing.
 
     The tiers exist already; the clock starts when the policy is created, and stops when every quota
@@ -37,7 +37,7 @@ def cold(on: World, entities: int) -> list[Figure]:
     for number in range(TIERS):
         on.create("businesstiers", tier(number, entities))
     started = time.time()
-    on.create("brokerbandwidthpolicies", policy(on.kafka))
+    on.create("brokerbandwidthpolicies", policy(on.kafka, deletion))
     _wait(
         on, lambda: _committed(on) >= entities, f"{entities} quotas in ZooKeeper", poll_seconds=0.02
     )
@@ -62,13 +62,13 @@ def _committed(on: World) -> int:
     return len(on.zookeeper.get_children("/config/users"))
 
 
-def _policy_reports(on: World, entities: int) -> bool:
+def _policy_reports(on: World, entities: int, name: str = POLICY) -> bool:
     """Whether the policy's status has all `entities` in sync.
 
     The tiers are asked one by one, and only afterwards: they are large, and to list them all the
     time is half of the server's work.
     """
-    policy_now = on.read("brokerbandwidthpolicies", POLICY)
+    policy_now = on.read("brokerbandwidthpolicies", name)
     return (
         _is_ready(policy_now) and policy_now["status"].get("quotas", {}).get("inSync") == entities
     )
@@ -240,9 +240,8 @@ def rest(on: World, seconds: int) -> list[Figure]:
     """
     time.sleep(_SETTLE_SECONDS)
     operator = psutil.Process(on.operator.pid)
-    busy, znodes, objects = _processor_seconds(operator), _znode_versions(on), _object_versions(on)
-    time.sleep(seconds)
-    share = (_processor_seconds(operator) - busy) / seconds
+    znodes, objects = _znode_versions(on), _object_versions(on)
+    share = _share_of_processor(on, seconds)
     memory = (
         sum(one.memory_info().rss for one in [operator, *operator.children(recursive=True)]) / 1e6
     )
@@ -265,6 +264,38 @@ def rest(on: World, seconds: int) -> list[Figure]:
         Figure(f"at rest for {seconds} s: processor", share, "cores", 0.02),
         Figure(f"at rest for {seconds} s: memory", memory, "MB", 160),
     ]
+
+
+_MOST_OF_TWO = 2.2
+
+
+def rest_of_two(on: World, other: KafkaLab, entities: int, seconds: int) -> list[Figure]:
+    """What two policies of `entities` contracts each cost at rest, beside what one costs.
+
+    The second is for another Kafka with a ZooKeeper of its own.
+    """
+    cold(on, entities)
+    time.sleep(_SETTLE_SECONDS)
+    one = _share_of_processor(on, seconds)
+    for number in range(TIERS):
+        on.create("businesstiers", tier(number, entities, of="second"))
+    on.create("brokerbandwidthpolicies", policy(other, name="second"))
+    _wait(on, lambda: _policy_reports(on, entities, "second"), "both policies", poll_seconds=0.5)
+    time.sleep(_SETTLE_SECONDS)
+    two = _share_of_processor(on, seconds)
+    what = f"at rest for {seconds} s: processor,"
+    return [
+        Figure(f"{what} one policy of {entities} contracts", one, "cores", None),
+        Figure(f"{what} two of them, on two Kafka clusters", two, "cores", None),
+        Figure(f"{what} two policies over one", two / one, "x", _MOST_OF_TWO),
+    ]
+
+
+def _share_of_processor(on: World, seconds: int) -> float:
+    operator = psutil.Process(on.operator.pid)
+    busy, begun = _processor_seconds(operator), time.monotonic()
+    time.sleep(seconds)
+    return (_processor_seconds(operator) - busy) / (time.monotonic() - begun)
 
 
 def _processor_seconds(operator: psutil.Process) -> float:

@@ -71,41 +71,63 @@ def world(
         kube.install_crds(CRDS)
         kube.kubectl("create", "namespace", NAMESPACE)
         _warm_up(kube, kafka)
-        log = (
-            log
-            or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-")))
-            / "operator.log"
-        )
-        ports = ["--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"]
-        argv = [
-            sys.executable,
-            "-m",
-            "tidegate",
-            "run",
-            "--kubeconfig",
-            str(kube.kubeconfig),
-            "--namespace",
-            NAMESPACE,
-            *ports,
-        ]
-        operator = stack.enter_context(process.start("operator", argv, log_path=log, niceness=0))
-        zookeeper = KazooClient(kafka.zookeeper_connect)
-        zookeeper.start()
-        stack.callback(zookeeper.close)
-        stack.callback(zookeeper.stop)
-        wait_until(
-            lambda: log.exists() and log.stat().st_size > 0,
-            "the operator to say something",
-            timeout_seconds=30,
-            processes=[operator],
-        )
-        yield World(
-            kafka,
-            kube,
-            operator,
-            client.CustomObjectsApi(config.new_client_from_config(str(kube.kubeconfig))),
-            zookeeper,
-        )
+        yield _with_operator(stack, kafka, kube, log)
+
+
+@contextmanager
+def two_worlds() -> Iterator[tuple[World, World]]:
+    """One Kafka of one broker and two API servers, each with an operator of its own."""
+    with ExitStack() as stack:
+        kafka = stack.enter_context(KafkaLab(brokers=1))
+        kafka.create_topic(TOPIC, [[1], [1], [1]])
+        yield _one_of_two(stack, kafka), _one_of_two(stack, kafka)
+
+
+def _one_of_two(stack: ExitStack, kafka: KafkaLab) -> World:
+    kube = stack.enter_context(KubeApi())
+    kube.install_crds(CRDS)
+    kube.kubectl("create", "namespace", NAMESPACE)
+    return _with_operator(stack, kafka, kube, None)
+
+
+def _with_operator(stack: ExitStack, kafka: KafkaLab, kube: KubeApi, log: Path | None) -> World:
+    log = (
+        log
+        or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-")))
+        / "operator.log"
+    )
+    ports = ["--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"]
+    argv = [
+        sys.executable,
+        "-m",
+        "tidegate",
+        "run",
+        "--kubeconfig",
+        str(kube.kubeconfig),
+        "--namespace",
+        NAMESPACE,
+        "--lease-namespace",
+        NAMESPACE,
+        *ports,
+    ]
+    operator = stack.enter_context(process.start("operator", argv, log_path=log, niceness=0))
+    zookeeper = KazooClient(kafka.zookeeper_connect)
+    zookeeper.start()
+    stack.callback(zookeeper.close)
+    stack.callback(zookeeper.stop)
+    wait_until(
+        lambda: log.exists() and log.stat().st_size > 0,
+        "the operator to say something",
+        timeout_seconds=30,
+        processes=[operator],
+    )
+    return World(
+        kafka,
+        kube,
+        operator,
+        client.CustomObjectsApi(config.new_client_from_config(str(kube.kubeconfig))),
+        zookeeper,
+    )
 
 
 def _warm_up(kube: KubeApi, kafka: KafkaLab) -> None:
@@ -128,8 +150,11 @@ def _warm_up(kube: KubeApi, kafka: KafkaLab) -> None:
         objects.delete_namespaced_custom_object(*place, name)
 
 
-def tier(number: int, entities: int) -> dict[str, Any]:
-    """One BusinessTier with its share of `entities` users, each with a contract on the topic."""
+def tier(number: int, entities: int, of: str = POLICY) -> dict[str, Any]:
+    """One BusinessTier with its share of `entities` users, each with a contract on the topic.
+
+    `of` is its policy. One with another name than the benchmark's has tiers of other names.
+    """
     members = [
         {
             "name": f"member-{index}",
@@ -141,26 +166,26 @@ def tier(number: int, entities: int) -> dict[str, Any]:
         }
         for index in range(number, entities, TIERS)
     ]
-    spec = {"policyRef": {"name": POLICY}, "level": "L0", "members": members}
+    spec = {"policyRef": {"name": of}, "level": "L0", "members": members}
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "BusinessTier",
-        "metadata": {"name": f"tier-{number}"},
+        "metadata": {"name": f"tier-{number}" if of == POLICY else f"{of}-{number}"},
         "spec": spec,
     }
 
 
-def policy(kafka: KafkaLab) -> dict[str, Any]:
+def policy(kafka: KafkaLab, deletion: str = "Retain", name: str = POLICY) -> dict[str, Any]:
     """The BrokerBandwidthPolicy for this Kafka, in mode Enforce."""
     connection = {
         "bootstrapServers": kafka.bootstrap_servers,
         "quotaStore": "ZooKeeper",
         "zookeeper": {"connect": kafka.zookeeper_connect},
     }
-    spec = {"mode": "Enforce", "kafka": connection, "deletionPolicy": "Retain"}
+    spec = {"mode": "Enforce", "kafka": connection, "deletionPolicy": deletion}
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": "BrokerBandwidthPolicy",
-        "metadata": {"name": POLICY},
+        "metadata": {"name": name},
         "spec": spec,
     }

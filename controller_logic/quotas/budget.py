@@ -78,8 +78,16 @@ def admit(
 
 
 def unexpired(charged: Charged, *, period_seconds: float, now_seconds: float) -> Charged:
-    """What was spent within the last period, oldest first."""
-    return tuple(spent for spent in charged if now_seconds - spent[0] < period_seconds)
+    """What was spent within the last period, oldest first.
+
+    What lies ahead, because the clock was set back, counts as spent now: it stays for one more
+    period at most, and is not forgotten either.
+    """
+    return tuple(
+        (min(at_seconds, now_seconds), count)
+        for at_seconds, count in charged
+        if now_seconds - at_seconds < period_seconds
+    )
 
 
 def recovered(

@@ -5,6 +5,7 @@
     |   |-- Unreachable         ZooKeeper, brokers, Kubernetes or Prometheus did not answer in time
     |   |-- Conflict            a compare-and-set lost: read again first
     |   |-- OutcomeUnknown      the connection broke during a write: read back first
+    |   |   `-- ServerFault     the server answered it with a fault of its own
     |   `-- Incomplete          an answer came, but not all of it
     `-- UserActionRequired      stays wrong until a person changes something
         |-- InvalidResource     a custom resource or a file is not valid
@@ -50,6 +51,10 @@ class OutcomeUnknown(RetryLater):
 
     def __init__(self, message: str, reason: Reason = Reason.OUTCOME_UNKNOWN) -> None:
         super().__init__(reason, message)
+
+
+class ServerFault(OutcomeUnknown):
+    """The server answered a write with a fault of its own, perhaps of this one object."""
 
 
 class Incomplete(RetryLater):

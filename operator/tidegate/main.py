@@ -6,26 +6,29 @@ module imports kopf.
 
 import gc
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import kopf
 import structlog
 from kubernetes.client import ApiClient
+from kubernetes.client.rest import should_bypass_proxies
 
 from tidegate.control.audit.trail import open_audit_trail
 from tidegate.control.connections import open_cluster
 from tidegate.control.manager import Manager
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
 from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
+from tidegate.control.sharing import Sharing, group_of
 from tidegate.errors import NotFound
 from tidegate.kube.api import ResourceKind
-from tidegate.kube.cache import ResourceCache, relist
+from tidegate.kube.cache import Change, ResourceCache, relist
 from tidegate.kube.client import KubernetesClient, connect
 from tidegate.kube.events import EventRecorder
-from tidegate.kube.lease import PolicyLease
+from tidegate.kube.lease import LeaseAddress, LeftLeases, SharedLease
 from tidegate.kube.status import StatusWriter
 from tidegate.metrics import MetricsServer, Telemetry, cannot_listen, set_up_logging
 from tidegate.settings import Settings
@@ -63,7 +66,7 @@ class Operator:
         )
         kubernetes = KubernetesClient(self._api_client, settings.identity)
         writer = StatusWriter(kubernetes)
-        self.cache = ResourceCache(self._wake, forget=writer.forget)
+        self.cache = ResourceCache(self._changed, forget=writer.forget)
         self._hands = ThreadPoolExecutor(_REPORTS_AT_ONCE, "reports")
         recorder = EventRecorder(kubernetes)
         publisher = KubernetesPublisher(
@@ -83,7 +86,18 @@ class Operator:
             open_cluster,
             audit=self.audit,
         )
-        self.manager = Manager(self.context, self._make_lease)
+        self._sharing = Sharing(
+            kubernetes,
+            settings.identity,
+            namespace=settings.lease_namespace,
+            group=group_of(settings.namespaces),
+        )
+        self.manager = Manager(
+            self.context,
+            self._make_lease,
+            share=self._sharing,
+            delete_left_leases=LeftLeases(kubernetes, settings.lease_namespace).delete,
+        )
         self.registry = registry_of(
             self.cache, self.vital_signs, lambda: connection_info(self._api_client)
         )
@@ -116,13 +130,18 @@ class Operator:
         self._hands.shutdown(wait=False, cancel_futures=True)
         self.audit.close()
 
-    def _wake(self) -> None:
-        self.manager.wake()
+    def _changed(self, changes: Sequence[Change]) -> None:
+        self.manager.changed(changes)
 
-    def _make_lease(self, policy_key: str) -> PolicyLease:
-        namespace, _, name = policy_key.partition("/")
-        return PolicyLease(
-            self.context.kubernetes, self.settings.identity, namespace=namespace, policy_name=name
+    def _make_lease(self, policy_key: str) -> SharedLease:
+        address = LeaseAddress.of_policy(
+            policy_key, operator_namespace=self.settings.lease_namespace
+        )
+        return SharedLease(
+            self.context.kubernetes,
+            self.settings.identity,
+            address,
+            patience_seconds=partial(self._sharing.patience_seconds, policy_key),
         )
 
 
@@ -143,7 +162,10 @@ def run(settings: Settings) -> None:
     tune_collector()
     operator.manager.start()
     log.info(
-        "Operator started", identity=settings.identity, namespaces=settings.namespaces or "all"
+        "Operator started",
+        identity=settings.identity,
+        namespaces=settings.namespaces or "all",
+        lease_namespace=settings.lease_namespace,
     )
     try:
         _run_kopf(operator)
@@ -260,8 +282,9 @@ def _watch(registry: kopf.OperatorRegistry, cache: ResourceCache, kind: Resource
 
 
 def connection_info(api_client: ApiClient) -> kopf.ConnectionInfo:
-    """kopf's credentials from our own client's configuration: both use the same identity."""
+    """kopf's credentials from our own client's configuration: same identity and same proxy."""
     config = api_client.configuration
+    is_direct = not config.proxy or should_bypass_proxies(config.host, config.no_proxy or "")
     header = (
         config.get_api_key_with_prefix("BearerToken")
         or config.get_api_key_with_prefix("authorization")
@@ -278,4 +301,5 @@ def connection_info(api_client: ApiClient) -> kopf.ConnectionInfo:
         token=token or scheme or None,
         certificate_path=config.cert_file,
         private_key_path=config.key_file,
+        proxy_url=None if is_direct else config.proxy,
     )

@@ -15,6 +15,7 @@ import structlog
 from prometheus_client import (
     CollectorRegistry,
     Counter,
+    Gauge,
     GCCollector,
     Histogram,
     PlatformCollector,
@@ -96,6 +97,16 @@ class Telemetry:
             "audit_lines_total",
             "Lines of the audit trail: written, or lost because the sink did not take them.",
             "result",
+        )
+        self.leases_held = Gauge(
+            "tidegate_leases_held",
+            "Policies whose Lease this replica holds.",
+            registry=self.registry,
+        )
+        self.replicas = Gauge(
+            "tidegate_replicas_alive",
+            "Replicas that share the policies with this one, itself included; 0 = not known.",
+            registry=self.registry,
         )
         self.pass_seconds = Histogram(
             "tidegate_pass_duration_seconds",

@@ -47,11 +47,14 @@ class RollupOffer:
 class Settings:
     """The settings of one process.
 
-    Ports: 0 = any free port, None = do not listen. `namespaces` empty = all of them. `audit_file`
+    Ports: 0 = any free port, None = do not listen. `namespaces` empty = all of them; Leases are in
+    `lease_namespace`, the operator's own. `audit_file`
     is where the audit trail is appended to; `-` = standard output, beside the log lines on standard
-    error. `rollups` None = this process makes no rollup Jobs.
+    error. `rollups` None = this process makes no rollup Jobs. `passes_at_once` passes of one policy
+    for changed objects wait for nothing, then there is one in `least_pass_distance_seconds`.
     """
 
+    lease_namespace: str = ""
     namespaces: tuple[str, ...] = ()
     kubeconfig: str | None = None
     context: str | None = None
@@ -62,6 +65,8 @@ class Settings:
     log_level: LogLevel = LogLevel.INFO
     audit_file: str = STANDARD_STREAM
     poll_seconds: float = 15.0
+    least_pass_distance_seconds: float = 1.0
+    passes_at_once: int = 20
     relist_seconds: float = 300.0
     list_stale_after_seconds: float = 900.0
     restore_deadline_seconds: float = 300.0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pytest
@@ -225,6 +226,26 @@ class KubernetesContract:
         found = kubernetes.read_lease(namespace, "turn")
         assert found is not None
         assert (found.holder, found.transitions, found.renewed_at) == ("b", 1, 1e9 + 1)
+
+    def test_leases_are_found_by_their_labels_and_deleted_as_they_were_seen(
+        self, kubernetes: Kubernetes, namespace: str
+    ) -> None:
+        labels = {"tidegate.io/policy": "orders"}
+        made = [
+            kubernetes.create_lease(
+                LeaseRecord(namespace, name, "a", 15, 0, 1e9, 1e9, labels=with_labels)
+            )
+            for name, with_labels in (("one", labels), ("two", {}))
+        ]
+        for wanted in ("tidegate.io/policy", "tidegate.io/policy=orders"):
+            assert kubernetes.list_leases(namespace, selector=wanted) == made[:1]
+        assert kubernetes.list_leases(namespace, selector="tidegate.io/policy=other") == []
+        renewed = kubernetes.replace_lease(replace(made[0], renewed_at=1e9 + 1))
+        with pytest.raises(Conflict):
+            kubernetes.delete_lease(made[0])
+        kubernetes.delete_lease(renewed)
+        kubernetes.delete_lease(renewed)
+        assert kubernetes.read_lease(namespace, "one") is None
 
     def test_a_job_is_made_once_and_found_by_its_policy(
         self, kubernetes: Kubernetes, person: Person, namespace: str

@@ -622,6 +622,42 @@ class SafetyContract(StoreTests):
             == store.facts().claim
         )
 
+    def test_another_operator_of_the_same_policy_is_refused_until_it_names_the_epoch(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        ours = store.claim(Claim(POLICY, "uid-1", "operator-1", lease_namespace="tidegate"))
+        held = others.get("/tidegate/claim")
+        wanted = Claim(POLICY, "uid-1", "operator-2", lease_namespace="laptop")
+        for replaces in ("", "uid-1", "uid-1@2"):
+            with pytest.raises(WriteRefused, match="Leases in namespace tidegate") as refused:
+                store.claim(wanted, replaces)
+            assert refused.value.reason is Reason.CLAIMED_ELSEWHERE
+            assert "tidegate.io/replace-claim=uid-1@1 " in refused.value.message
+        assert others.get("/tidegate/claim") == held
+        theirs = store.claim(wanted, "uid-1@1")
+        assert (theirs.epoch, theirs.lease_namespace, theirs.former) == (2, "laptop", ())
+        batch = [first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})]
+        with pytest.raises(Conflict):
+            store.write(batch, CLUSTER, ours)
+        with pytest.raises(WriteRefused):  # the annotation stays, and both operators see it
+            store.claim(Claim(POLICY, "uid-1", lease_namespace="tidegate"), "uid-1@1")
+
+    def test_a_claim_without_the_place_of_leases_is_taken_anew_and_ends_its_holders_writes(
+        self, store: ZooKeeperQuotaStore, others: OtherWriter
+    ) -> None:
+        content = {"policy_key": POLICY, "policy_uid": "uid-1", "holder": "operator-1"}
+        content |= {"version": 2, "epoch": 4, "since_seconds": 5.0, "former": ["uid-0"]}
+        others.put("/tidegate/claim", json.dumps(content).encode())
+        before = store.facts().claim
+        assert before == Claim(POLICY, "uid-1", "operator-1", 4, 5.0, ("uid-0",))
+        batch = [first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})]
+        wanted = Claim(POLICY, "uid-1", "operator-2", since_seconds=9.0, lease_namespace="tidegate")
+        ours = store.claim(wanted)
+        assert ours == Claim(POLICY, "uid-1", "operator-2", 5, 9.0, ("uid-0",), "tidegate")
+        with pytest.raises(Conflict):
+            store.write(batch, CLUSTER, before)
+        assert store.write(batch, CLUSTER, ours)[0].applied
+
     def test_a_claim_whose_answer_was_lost_is_read_back(
         self, store: ZooKeeperQuotaStore, faults: FaultyTree
     ) -> None:

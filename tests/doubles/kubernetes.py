@@ -261,6 +261,27 @@ class InMemoryKubernetes(MemoryJobs):
                 raise Conflict(f"Lease {lease.namespace}/{lease.name} has changed meanwhile.")
             return self._put_lease(lease)
 
+    def list_leases(self, namespace: str, *, selector: str) -> list[LeaseRecord]:
+        name, _, value = selector.partition("=")
+        with self._answering():
+            found = [lease_record(body) for body in self._leases.values()]
+            return [
+                lease
+                for lease in found
+                if lease.namespace == namespace
+                and name in lease.labels
+                and value in ("", lease.labels[name])
+            ]
+
+    def delete_lease(self, lease: LeaseRecord) -> None:
+        with self._answering():
+            present = self._leases.get((lease.namespace, lease.name))
+            if present is None:
+                return
+            if present["metadata"]["resourceVersion"] != lease.resource_version:
+                raise Conflict(f"Lease {lease.namespace}/{lease.name} has changed meanwhile.")
+            del self._leases[lease.namespace, lease.name]
+
     # --- the store
     # ---------------------------------------------------------------------------------------------------
 

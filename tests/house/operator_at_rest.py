@@ -185,6 +185,9 @@ def measured(settle_seconds: float = _SETTLE_SECONDS) -> float:
             "run",
             "--kubeconfig",
             str(kubeconfig),
+            "--all-namespaces",
+            "--lease-namespace",
+            "default",
             "--listen-address",
             "127.0.0.1",
         ]

@@ -55,7 +55,7 @@ def signs(clock: Hands) -> VitalSigns:
 
 @pytest.fixture
 def cache() -> ResourceCache:
-    return ResourceCache(lambda: None)
+    return ResourceCache(lambda _: None)
 
 
 @pytest.fixture
@@ -226,6 +226,19 @@ def test_kopf_presents_the_certificate_that_our_own_client_presents() -> None:
         None,
         None,
     )
+
+
+@pytest.mark.parametrize(
+    ("no_proxy", "through"),
+    [("", "http://proxy.example:3128"), ("10.0.0.1,.svc", None)],
+    ids=["by the proxy", "an exception"],
+)
+def test_kopf_takes_the_proxy_that_our_own_client_takes(
+    monkeypatch: pytest.MonkeyPatch, no_proxy: str, through: str | None
+) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    monkeypatch.setenv("no_proxy", no_proxy)
+    assert connection_info(_configured()).proxy_url == through
 
 
 # --- garbage collection ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-{{/* What the operator may do, and no more: the same as examples/rights/. */}}
+{{/* What the operator may do where it watches, and no more: the same as examples/rights/. */}}
 {{- define "tidegate.rules" -}}
 - apiGroups: [tidegate.io]
   resources: [brokerbandwidthpolicies, businesstiers, quotaoverrides]
@@ -21,10 +21,22 @@
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create]
-# one Lease for each policy, so that of several replicas one writes
+{{- end }}
+
+{{/* What it may do in its own namespace: one Lease for each policy, so that of several replicas one writes. */}}
+{{- define "tidegate.leaseRules" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [get, create, update]
+  verbs: [get, list, create, update, delete]
+{{- end }}
+
+{{/* Where it watches, unless that is everywhere. */}}
+{{- define "tidegate.namespaces" -}}
+{{- $named := .Values.watch.namespaces }}
+{{- if and $named .Values.watch.allNamespaces }}
+{{- fail "watch.allNamespaces and watch.namespaces exclude each other: watch all of them, or name some" }}
+{{- end }}
+{{- ternary list ($named | default (list .Release.Namespace)) .Values.watch.allNamespaces | toJson }}
 {{- end }}
 
 {{- define "tidegate.subject" -}}

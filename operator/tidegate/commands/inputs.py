@@ -415,7 +415,7 @@ def observed(
     around: CommandContext, source: PolicySource, cluster: KafkaCluster
 ) -> ObservationResult:
     """The operator's own observation, made now. Brokers are asked for quota plugins at once."""
-    observer = Observer(QuotaPlugins(settle_seconds=0.0))
+    observer = Observer(QuotaPlugins(settle_seconds=0.0, beside=False))
     usage, warnings = source.usage(around.now_seconds())
     seen = observer.observe(source.declared, cluster, now_seconds=around.now_seconds(), usage=usage)
     return replace(seen, warnings=(*seen.warnings, *warnings))

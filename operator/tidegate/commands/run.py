@@ -3,15 +3,19 @@
 import json
 import os
 import platform
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from controller_logic.reasons import Reason
 from tidegate import __version__
 from tidegate.commands import options
 from tidegate.commands.context import command_context
 from tidegate.commands.output import Document, OutputFormat, Page, publish
+from tidegate.errors import UserActionRequired
 from tidegate.settings import LogFormat, LogLevel, RollupOffer, Settings
 
 # `tidegate version`: the version of the program, for bug reports and upgrade scripts.
@@ -60,6 +64,7 @@ def _installed_revision() -> str | None:
 
 
 _DEFAULTS = Settings(identity="")
+OWN_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 def run(
@@ -71,7 +76,21 @@ def run(
             "--namespace",
             "-n",
             metavar="NAME",
-            help="Watch this namespace; may be repeated. Without it: all of them.",
+            help="Watch this namespace; may be repeated. Without it: only the one of the Leases.",
+        ),
+    ] = None,
+    all_namespaces: Annotated[
+        bool,
+        typer.Option("--all-namespaces", "-A", help="Watch every namespace of the cluster."),
+    ] = False,
+    lease_namespace: Annotated[
+        str | None,
+        typer.Option(
+            "--lease-namespace",
+            envvar="TIDEGATE_LEASE_NAMESPACE",
+            metavar="NAME",
+            help="The operator's own namespace, where its Leases are: the same for all replicas. "
+            "Without it: that of the Pod.",
         ),
     ] = None,
     kubeconfig: options.Kubeconfig = None,
@@ -150,8 +169,10 @@ def run(
     # kopf and the clients behind it take a second to import, which no other command should pay
     from tidegate import main
 
+    own = lease_namespace or _namespace_of_the_pod()
     settings = Settings(
-        namespaces=tuple(namespace or ()),
+        lease_namespace=own,
+        namespaces=_watched(own, namespace or (), everywhere=all_namespaces),
         kubeconfig=None if kubeconfig is None else str(kubeconfig),
         context=kube_context,
         liveness_port=liveness_port,
@@ -163,6 +184,27 @@ def run(
         rollups=_rollups(rollup_image, rollup_service_account, tuple(rollup_pull_secret or ())),
     )
     main.run(settings)
+
+
+def _namespace_of_the_pod() -> str:
+    try:
+        return OWN_NAMESPACE_FILE.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise UserActionRequired(
+            Reason.INVALID_SPEC,
+            "The operator does not know its own namespace, where its Leases are: it is in no Pod "
+            f"with a ServiceAccount's token ({OWN_NAMESPACE_FILE} cannot be read). Give "
+            "--lease-namespace NAME, the same one to every replica.",
+        ) from error
+
+
+def _watched(own: str, named: Sequence[str], *, everywhere: bool) -> tuple[str, ...]:
+    if everywhere and named:
+        raise UserActionRequired(
+            Reason.INVALID_SPEC,
+            "--all-namespaces and --namespace exclude each other. Give one of the two.",
+        )
+    return () if everywhere else tuple(named) or (own,)
 
 
 def _rollups(

@@ -85,7 +85,7 @@ class Viewer:
         self._around = around
         self._cluster = cluster
         self._reader = reader
-        self._observer = Observer(QuotaPlugins(settle_seconds=0.0))
+        self._observer = Observer(QuotaPlugins(settle_seconds=0.0, beside=False))
         self._pressures: Mapping[int, Pressure] = {}
 
     def read(self, source: PolicySource) -> View:

@@ -139,6 +139,7 @@ class Controller:
                 tiers if fresh(BUSINESS_TIERS) else None,
                 self._reader,
                 overrides=overrides if fresh(QUOTA_OVERRIDES) else None,
+                lease_namespace=self._context.settings.lease_namespace,
             )
         except InvalidResource as error:
             self._declared = None
@@ -224,6 +225,7 @@ class Controller:
                 seen,
                 policy,
                 operator=self._context.settings.identity,
+                lease_namespace=declared.lease_namespace,
                 replaces=declared.replaces_claim,
                 kubernetes=self._context.kubernetes,
                 store=cluster.store,
@@ -539,6 +541,7 @@ def take_ownership(
     raw: JsonObject,
     *,
     operator: str,
+    lease_namespace: str,
     replaces: str,
     kubernetes: Kubernetes,
     store: QuotaStore,
@@ -551,7 +554,11 @@ def take_ownership(
     found = None if facts is None else facts.claim
     ours = found if found is not None and found.is_of(policy.key, policy.uid) else None
     wanted = Claim(
-        policy.key, policy.uid, operator, since_seconds=float(int(seen.observation.now_seconds))
+        policy.key,
+        policy.uid,
+        operator,
+        since_seconds=float(int(seen.observation.now_seconds)),
+        lease_namespace=lease_namespace,
     )
     if (
         facts is None
@@ -569,9 +576,13 @@ def take_ownership(
             raise RetryLater(
                 Reason.CONFLICT, f"{ref} is being deleted; nothing is written for it any more"
             )
-    if ours is not None and ours.epoch:
+    if ours is not None and ours.epoch and ours.lease_namespace == lease_namespace:
         return Ownership(ours, changed)
-    return Ownership(store.claim(wanted, replaces), changed, None if ours is not None else found)
+    claim = store.claim(wanted, replaces)
+    is_replaced = found is not None and (
+        ours is None or found.is_of_another_operator(policy.uid, lease_namespace)
+    )
+    return Ownership(claim, changed, found if is_replaced else None)
 
 
 def take_over_words(replaced: Claim, claim: Claim) -> str:

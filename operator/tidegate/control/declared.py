@@ -313,6 +313,7 @@ class Declared:
     overrides: tuple[Override, ...] | None = ()
     broken_overrides: tuple[BrokenOverride, ...] = ()
     replaces_claim: str = ""  # the claim that the policy's annotation names: see Claim.name_for
+    lease_namespace: str = ""  # the operator's, see Claim; "" = not for an operator
 
     @property
     def entities(self) -> frozenset[Entity]:
@@ -352,6 +353,7 @@ def declare(
     reader: TierReader | None = None,
     *,
     overrides: Iterable[RawObject] | None = (),
+    lease_namespace: str = "",
 ) -> Declared:
     """Read a policy and the tiers and overrides that refer to it.
 
@@ -372,6 +374,7 @@ def declare(
         valid,
         broken_overrides,
         str((policy["metadata"].get("annotations") or {}).get(REPLACE_CLAIM, "")).strip(),
+        lease_namespace,
     )
 
 

@@ -6,15 +6,22 @@ overrides whose policy does not exist.
 """
 
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Protocol
 
 import structlog
 
 from tidegate.control.controller import Controller
-from tidegate.control.declared import policy_name_of
-from tidegate.control.runtime import KINDS, Backoff, Cause, OperatorContext, Wakeup
+from tidegate.control.declared import object_key, policy_name_of
+from tidegate.control.runtime import (
+    KINDS,
+    Backoff,
+    Cause,
+    OperatorContext,
+    PassAllowance,
+    Wakeup,
+)
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -23,7 +30,7 @@ from tidegate.kube.api import (
     QUOTA_OVERRIDES,
     ResourceKind,
 )
-from tidegate.kube.cache import relist
+from tidegate.kube.cache import Change, relist
 from tidegate.throttle_metrics import policy_labels
 
 log = structlog.get_logger(__name__)
@@ -51,6 +58,10 @@ class ControlLoop:
         self._controller = controller
         self._wakeup = wakeup
         self._settled_at_seconds = float("-inf")
+        self._for_changes = PassAllowance(
+            distance_seconds=context.settings.least_pass_distance_seconds,
+            at_once=context.settings.passes_at_once,
+        )
         self._thread = threading.Thread(target=self._run, name=f"policy {key}", daemon=True)
 
     def start(self) -> None:
@@ -88,18 +99,33 @@ class ControlLoop:
             return self._controller.broke(error)
 
     def _rest(self, seconds: float) -> None:
-        ends_at_seconds = self._context.clock.monotonic() + seconds
-        while (left_seconds := ends_at_seconds - self._context.clock.monotonic()) > 0:
-            settling = self._context.clock.monotonic() < self._settled_at_seconds
+        """Return when a pass is due, or wanted by an event.
+
+        A change of objects waits for the allowance of such passes. Nothing else does: how soon a
+        quota follows its leaders is bounded, and readings and due steps come in a rhythm of ours.
+        """
+        now = self._context.clock.monotonic
+        ends_at_seconds = now() + seconds
+        waiting: frozenset[Cause] = frozenset()
+        while (left_seconds := ends_at_seconds - now()) > 0:
+            settling = now() < self._settled_at_seconds
             causes = self._wakeup.wait(
                 min(left_seconds, LOOK_EVERY_SECONDS) if settling else left_seconds
             )
             if Cause.BROKERS in causes:
-                self._settled_at_seconds = self._context.clock.monotonic() + SETTLE_SECONDS
-            if causes != {Cause.TIMER} or (settling and self._controller.leaders_moved()):
-                self._count(causes)
+                self._settled_at_seconds = now() + SETTLE_SECONDS
+            wait_seconds = self._for_changes.wait_seconds(now())
+            if causes == {Cause.OBJECTS} and wait_seconds > 0:
+                waiting, ends_at_seconds = causes, min(ends_at_seconds, now() + wait_seconds)
+            elif causes != {Cause.TIMER} or (settling and self._controller.leaders_moved()):
+                self._begin(causes | waiting)
                 return
-        self._count(frozenset({Cause.TIMER}))
+        self._begin(waiting or frozenset({Cause.TIMER}))
+
+    def _begin(self, causes: frozenset[Cause]) -> None:
+        if Cause.OBJECTS in causes:
+            self._for_changes.take(self._context.clock.monotonic())
+        self._count(causes)
 
     def _count(self, causes: frozenset[Cause]) -> None:
         for cause in causes:
@@ -112,15 +138,24 @@ ORPHAN_AFTER_SECONDS = 3.0
 _LEASE_TICK_SECONDS = 0.5
 # 100 held and 100 watched at 100 ms a call are 9 at any moment; the others are for calls that hang
 _LEASE_CALLS_AT_ONCE = 16
+_OTHERS = "the replicas"  # among the calls for Leases of policies, whose keys have a slash
+# What a batch of 200 entities takes, many times over. One that ZooKeeper holds up for longer may
+# end after the Lease: the versions of claim, quota and ledger then decide whether it counts.
+_BATCH_SECONDS = 2.0
 # within the 30 s that Kubernetes gives a Pod to end
 _STOP_SECONDS = 20.0
 
 
 class Lease(Protocol):
-    """One policy's Lease as this replica sees it; `kube.lease.PolicyLease` is the real one."""
+    """One policy's Lease as this replica sees it; `kube.lease.SharedLease` is the real one."""
 
     def attend(self) -> bool:
         """Acquire, renew or watch it when that is due; whether this process may write now."""
+        ...
+
+    @property
+    def holder(self) -> str:
+        """Who held it when it was last looked at; "" when no one did."""
         ...
 
     def remaining_seconds(self) -> float:
@@ -131,17 +166,60 @@ class Lease(Protocol):
         """When `attend` has something to do again; 0 when it has now."""
         ...
 
-    def release(self) -> bool:
-        """Give it up, so that no replica need wait for its end; whether it was ours to give."""
+    def release(self, *, is_obsolete: bool = False) -> bool:
+        """Give it up, so that no replica need wait for its end; whether it was ours to give.
+
+        `is_obsolete`: its policy is gone, so it is of no use any more.
+        """
+        ...
+
+
+class Share(Protocol):
+    """Which policies this replica should hold; `control.sharing.Sharing` is the real one."""
+
+    def attend(self) -> None:
+        """Look which replicas are alive, if that is due, and say that this one is."""
+        ...
+
+    def seconds_until_due(self) -> float:
+        """When `attend` has something to do again; 0 when it has now."""
+        ...
+
+    def alive(self) -> Mapping[int, str] | None:
+        """The living replicas; None when they are not known."""
+        ...
+
+    def next_to_hand_over(
+        self, held: Collection[str], holder_of: Callable[[str], str]
+    ) -> str | None:
+        """The policy to give up now, for the replica that should hold it."""
+        ...
+
+    def release(self) -> None:
+        """Leave the others, so that they take this replica's policies."""
         ...
 
 
 class Manager:
-    """Runs the policies that this replica holds. `make_lease` gets a policy's namespace/name."""
+    """Runs the policies that this replica holds. `make_lease` gets a policy's namespace/name.
 
-    def __init__(self, context: OperatorContext, make_lease: Callable[[str], Lease]) -> None:
+    Without `share` it takes every Lease that is free, and keeps it. `delete_left_leases` gets all
+    policies that exist, after each list; Leases of others may go.
+    """
+
+    def __init__(
+        self,
+        context: OperatorContext,
+        make_lease: Callable[[str], Lease],
+        *,
+        share: Share | None = None,
+        delete_left_leases: Callable[[Collection[str]], None] = lambda _: None,
+    ) -> None:
         self._context = context
         self._make_lease = make_lease
+        self._share = share
+        self._handing_over: str | None = None
+        self._delete_left_leases = delete_left_leases
         self._wakeup = Wakeup()
         self._lock = threading.Lock()
         self._leases: dict[str, Lease] = {}
@@ -163,13 +241,21 @@ class Manager:
             self._context.vital_signs.beat(thread.name)
             thread.start()
 
-    def wake(self) -> None:
-        """Something changed among the resources. Never blocks for long; for any thread."""
-        self._wakeup.poke(Cause.OBJECTS)
+    def changed(self, changes: Sequence[Change]) -> None:
+        """Wake the policies that these objects belong to, or belonged to, and no other.
+
+        Never blocks for long; for any thread.
+        """
+        if any(_comes_or_goes(change) for change in changes):
+            self.look_now()
         with self._lock:
-            loops = list(self._loops.values())
-        for loop in loops:
-            loop.wake(Cause.OBJECTS)
+            loops = dict(self._loops)
+        for key in _concerned(changes, loops):
+            loops[key].wake(Cause.OBJECTS)
+
+    def look_now(self) -> None:
+        """Have the lists and Leases looked at now and not within a second. For any thread."""
+        self._wakeup.poke(Cause.OBJECTS)
 
     def stop(self) -> None:
         """Let every loop finish its batch, then give the Leases up.
@@ -189,7 +275,9 @@ class Manager:
             thread.join(left_seconds())
         self._ask_loops_to_stop()  # the manager may have started one meanwhile
         hands = ThreadPoolExecutor(_LEASE_CALLS_AT_ONCE, "release")
-        released = []
+        released: list[Future[None]] = []
+        if self._share is not None:
+            released.append(hands.submit(self._share.release))
         for key in list(self._leases):
             loop = self._loops.get(key)
             if loop is None or loop.wait(left_seconds()):
@@ -226,8 +314,9 @@ class Manager:
             self._attend_now.set()
         for key in self._leases.keys() - known.keys():
             if self._stop_loop(key):
-                self._release(key)
+                self._release(key, is_obsolete=True)
         self._start_and_stop_loops()
+        self._hand_over_when_due()
         self._report_orphans(frozenset(known))
 
     def _relist_when_due(self) -> None:
@@ -240,6 +329,10 @@ class Manager:
             return
         self._relist_backoff.reset()
         self._relist_at_seconds = now_seconds + self._context.settings.relist_seconds
+        try:
+            self._delete_left_leases(self._context.policies().keys())
+        except TidegateError as error:
+            log.warning("Leases of policies that are gone stay", error=error.message)
 
     def _relist(self, kind: ResourceKind) -> bool:
         try:
@@ -262,15 +355,34 @@ class Manager:
             if key in self._loops and self._loops[key].wait(0.0):
                 # it ended because the Lease was lost for a moment; it may be wanted again
                 self._stop_loop(key)
-            if held and key not in self._loops:
+            if held and key not in self._loops and key != self._handing_over:
                 self._start_loop(key, lease)
             elif not held and key in self._loops:
                 self._stop_loop(key)
 
+    def _hand_over_when_due(self) -> None:
+        """Give a policy to the replica that should hold it, once its loop has ended."""
+        if self._share is None:
+            return
+        if self._handing_over is None:
+            self._handing_over = self._share.next_to_hand_over(self._loops.keys(), self._holder_of)
+        key = self._handing_over
+        if key is not None and self._stop_loop(key):
+            log.info("Policy handed over", policy=key)
+            self._release(key)
+            self._handing_over = None
+
+    def _holder_of(self, key: str) -> str:
+        lease = self._leases.get(key)
+        return "" if lease is None else lease.holder
+
     def _start_loop(self, key: str, lease: Lease) -> None:
         wakeup = Wakeup()
         controller = Controller(
-            key, self._context, may_write=lambda: lease.remaining_seconds() > 0, wake=wakeup.poke
+            key,
+            self._context,
+            may_write=lambda: lease.remaining_seconds() >= _BATCH_SECONDS,
+            wake=wakeup.poke,
         )
         loop = ControlLoop(key, self._context, controller, wakeup)
         with self._lock:
@@ -289,12 +401,12 @@ class Manager:
             self._loops.pop(key, None)
         return True
 
-    def _release(self, key: str) -> None:
+    def _release(self, key: str, *, is_obsolete: bool = False) -> None:
         with self._lock:
             lease = self._leases.pop(key, None)
         try:
             if lease is not None:
-                lease.release()
+                lease.release(is_obsolete=is_obsolete)
         except TidegateError as error:
             log.warning(
                 "Lease could not be released; others take over when it ends",
@@ -329,6 +441,12 @@ class Manager:
                 self._note_held(key, lease)  # a turn may run out while nothing is due
                 if lease.seconds_until_due() == 0.0 and self._begin_call(key):
                     self._lease_calls.submit(self._attend, key, lease)
+            share = self._share
+            if share is not None:
+                if share.seconds_until_due() == 0.0 and self._begin_call(_OTHERS):
+                    self._lease_calls.submit(self._attend, _OTHERS, share)
+                self._context.telemetry.replicas.set(len(share.alive() or ()))
+            self._context.telemetry.leases_held.set(len(self._held))
             self._context.vital_signs.beat("leases")
             self._attend_now.wait(_LEASE_TICK_SECONDS)
             self._attend_now.clear()
@@ -340,7 +458,7 @@ class Manager:
             self._under_way.add(key)
         return is_free
 
-    def _attend(self, key: str, lease: Lease) -> None:
+    def _attend(self, key: str, lease: Lease | Share) -> None:
         sign = f"Lease of {key}"
         self._context.vital_signs.beat(sign)
         try:
@@ -355,12 +473,40 @@ class Manager:
             self._context.vital_signs.forget(sign)
         self._note_held(key, lease)
 
-    def _note_held(self, key: str, lease: Lease) -> None:
+    def _note_held(self, key: str, lease: Lease | Share) -> None:
         with self._lock:
-            if self._leases.get(key) is not lease:
+            known = self._leases.get(key)
+            if known is None or known is not lease:
                 return
+            lease = known
             is_held, was_held = lease.remaining_seconds() > 0, key in self._held
             (self._held.add if is_held else self._held.discard)(key)
         if is_held != was_held:
             log.info("Lease acquired" if is_held else "Lease lost", policy=key)
             self._wakeup.poke(Cause.LEASE)
+
+
+# --- whom a changed object concerns ---------------------------------------------------------------
+
+
+def _comes_or_goes(change: Change) -> bool:
+    """Whether a policy appears or vanishes, which starts or ends a loop."""
+    return change.kind == BROKER_BANDWIDTH_POLICIES and None in (change.before, change.after)
+
+
+def _concerned(changes: Iterable[Change], keys: Iterable[str]) -> frozenset[str]:
+    """Those of the policies `keys` that a changed object belongs to, or did before."""
+    named: set[str] = set()
+    namespaces: set[str] = set()
+    for change in changes:
+        for version in change.versions:
+            key = (
+                object_key(version)
+                if change.kind == BROKER_BANDWIDTH_POLICIES
+                else policy_name_of(version)
+            )
+            if key:
+                named.add(key)
+            else:  # its reference cannot be read, so it may be to any policy of its namespace
+                namespaces.add(str(version["metadata"]["namespace"]))
+    return frozenset(key for key in keys if key in named or key.partition("/")[0] in namespaces)

@@ -5,8 +5,9 @@ away, and nothing writes. Entities that a broken tier may manage are left out of
 the core leaves them as they are.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Thread
 from typing import Protocol
 
 from controller_logic.model import (
@@ -51,12 +52,19 @@ class Expected:
     cluster_id: str | None
     policy_uid: str = ""
     replaces_claim: str = ""
+    lease_namespace: str = ""
 
     def is_claimed_elsewhere(self, claim: Claim) -> bool:
-        """Whether another policy of the same name has the claim, and is not to be replaced."""
+        """Whether the claim is another policy's of the same name, or another operator's.
+
+        Not where it is to be replaced.
+        """
         return (
             claim.policy_key == self.policy_key
-            and self.policy_uid not in ("", claim.policy_uid)
+            and (
+                self.policy_uid not in ("", claim.policy_uid)
+                or claim.is_of_another_operator(self.policy_uid, self.lease_namespace)
+            )
             and not claim.may_be_replaced(self.policy_uid, self.replaces_claim)
         )
 
@@ -126,8 +134,11 @@ class TopologySource(Protocol):
         """Live brokers, and leaders of the topics of these names and prefixes (`*`), read now."""
         ...
 
-    def quota_callbacks(self) -> Mapping[int, str]:
-        """Broker -> class of its quota plugin, if any; brokers without an answer are left out."""
+    def quota_callbacks(self, brokers: Collection[int]) -> Mapping[int, str]:
+        """Broker -> class of its quota plugin, "" = none; those without an answer are left out.
+
+        It may take some seconds, and may be called beside `read`, from another thread.
+        """
         ...
 
     def close(self) -> None:
@@ -150,40 +161,69 @@ class KafkaCluster:
 
 # --- do brokers obey Kafka's quotas? One with `client.quota.callback.class` has a plugin instead --
 #
-# Brokers are asked seldom, and only when they have stayed for a while: a pass in which leaders move
-# must not wait for a broker that has just come. One that does not answer counts as without a
-# plugin.
+# Brokers are asked seldom, when they have stayed for a while, and beside the passes: no pass waits
+# for a broker that does not answer. Such a broker counts as without a plugin, and is asked again
+# later and later.
 
 
 SETTLE_SECONDS = 60.0
 REPEAT_SECONDS = 600.0
+LONGEST_REPEAT_SECONDS = 4 * 3600.0
+ASKED_TOGETHER = 64
 
 
 @dataclass(slots=True)
 class QuotaPlugins:
-    """The quota plugins of a cluster. Brokers are asked after `settle_seconds` without a change."""
+    """The quota plugins of a cluster. Brokers are asked after `settle_seconds` without a change.
+
+    Each is asked once while it stays. With `beside` the answers are for a later pass; without, the
+    pass waits for them.
+    """
 
     settle_seconds: float = SETTLE_SECONDS
+    beside: bool = True
+    _source: TopologySource | None = None
     _brokers: frozenset[int] = frozenset()
-    _next_at_seconds: float = 0.0
+    _due_at_seconds: dict[int, float] = field(default_factory=dict)
+    _silences: dict[int, int] = field(default_factory=dict)
     _known: Mapping[int, str] = field(default_factory=dict)
+    _question: Thread | None = None
 
     def seen(
         self, topology: TopologySource, brokers: frozenset[int], now_seconds: float
     ) -> Mapping[int, str]:
         """Broker -> class of its plugin, for `brokers` known to have one; asks when it is due."""
-        if brokers != self._brokers:
-            self._brokers, self._next_at_seconds = brokers, now_seconds + self.settle_seconds
-        if now_seconds >= self._next_at_seconds:
-            self._next_at_seconds = now_seconds + REPEAT_SECONDS
-            self._ask(topology)
-        return {broker: name for broker, name in self._known.items() if broker in brokers}
+        if topology is not self._source or brokers != self._brokers:
+            before = self._due_at_seconds if topology is self._source else {}
+            settled_at_seconds = now_seconds + self.settle_seconds
+            self._due_at_seconds = {
+                one: max(before.get(one, 0.0), settled_at_seconds) for one in brokers
+            }
+            self._source, self._brokers = topology, brokers
+        due = sorted(brokers, key=lambda one: self._due_at_seconds[one])
+        due = [one for one in due if self._due_at_seconds[one] <= now_seconds][:ASKED_TOGETHER]
+        if due and (self._question is None or not self._question.is_alive()):
+            self._ask(topology, due, now_seconds)
+        return {one: name for one, name in self._known.items() if name and one in brokers}
 
-    def _ask(self, topology: TopologySource) -> None:
-        try:
-            self._known = topology.quota_callbacks()
-        except TidegateError:
-            return  # the last answer stays until the next one
+    def _ask(self, topology: TopologySource, due: Sequence[int], now_seconds: float) -> None:
+        for one in due:
+            silences = self._silences.get(one, 0)
+            self._silences[one] = silences + 1
+            self._due_at_seconds[one] = now_seconds + min(
+                REPEAT_SECONDS * 2.0**silences, LONGEST_REPEAT_SECONDS
+            )
+        self._question = Thread(target=self._take_answers, args=(topology, due), daemon=True)
+        self._question.start()
+        if not self.beside:
+            self._question.join()
+
+    def _take_answers(self, topology: TopologySource, asked: Sequence[int]) -> None:
+        answers = topology.quota_callbacks(asked)
+        for one in answers:
+            self._silences.pop(one, None)
+            self._due_at_seconds[one] = float("inf")
+        self._known = {**self._known, **answers}
 
 
 def plugin_words(plugins: Mapping[int, str]) -> str:
@@ -361,6 +401,8 @@ def _expected(declared: Declared, cluster: KafkaCluster) -> Expected:
         policy.uid,
         # what a policy that goes has not taken over is not its to give back
         "" if policy.deleting else declared.replaces_claim,
+        # but its own quotas are, whichever operator wrote them
+        "" if policy.deleting else declared.lease_namespace,
     )
 
 

@@ -5,6 +5,7 @@ waits for it, and no probe counts its signs of life. It runs as long as the poli
 and this operator offers them.
 """
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from tidegate.kube.rollup_jobs import (
     result_name,
     selector,
 )
+from tidegate.prometheus.settings import PROXY_VARIABLE
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.rollup import Rollup
 from tidegate.settings import RollupOffer
@@ -58,6 +60,7 @@ def pod_of(spec: Rollup, offer: RollupOffer) -> JobPod:
         environment={
             "TIDEGATE_IMAGE": offer.image,
             "TIDEGATE_PULL_SECRETS": ",".join(offer.pull_secrets),
+            **{name: os.environ[name] for name in (PROXY_VARIABLE,) if name in os.environ},
         },
     )
 

@@ -95,6 +95,29 @@ class Wakeup:
                 return
 
 
+class PassAllowance:
+    """When the next pass for changed objects may begin: `at_once` of them, then one a distance.
+
+    Who edits now and then waits for nothing; who edits all the time has the last edit in a pass
+    within one distance. It fills up again at one pass a distance.
+    """
+
+    def __init__(self, *, distance_seconds: float, at_once: int) -> None:
+        self._distance_seconds = distance_seconds
+        self._ahead_seconds = distance_seconds * max(0, at_once - 1)
+        self._full_at_seconds = float("-inf")  # when all of `at_once` may be used again
+
+    def wait_seconds(self, now_seconds: float) -> float:
+        """How long the next pass has to wait; 0 = not at all."""
+        return max(0.0, self._full_at_seconds - self._ahead_seconds - now_seconds)
+
+    def take(self, now_seconds: float) -> None:
+        """Count a pass, also one that brought its changes along without having had to wait."""
+        latest_seconds = now_seconds + self._ahead_seconds
+        used_seconds = min(max(self._full_at_seconds, now_seconds), latest_seconds)
+        self._full_at_seconds = used_seconds + self._distance_seconds
+
+
 class Backoff:
     """Seconds to the next try after a pass that failed: `first`, then doubling up to `most`.
 

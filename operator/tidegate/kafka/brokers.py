@@ -20,6 +20,7 @@ from controller_logic.reasons import Reason
 from tidegate.errors import (
     Incomplete,
     InvalidResource,
+    TidegateError,
     Unauthorized,
     Unreachable,
     refused_certificate,
@@ -259,6 +260,7 @@ class BrokerConnection:
 
 
 _CONNECT_TIMEOUT_SECONDS = 3.0
+_QUESTION_SECONDS = 5.0  # for all brokers that are asked together
 _BROKER_RESOURCE = 4
 _CALLBACK_SETTING = "client.quota.callback.class"
 
@@ -283,7 +285,7 @@ class KafkaTopology:
         self._lock = threading.Lock()
         self._open: BrokerConnection | None = None
         self._closed = False
-        self._callbacks: dict[int, str | None] = {}
+        self._addresses: Mapping[int, tuple[str, int]] = {}
 
     def read(self, patterns: Collection[str]) -> Topology:
         """Read live brokers, and the leaders of the topics that match `patterns`, now.
@@ -295,25 +297,33 @@ class KafkaTopology:
         has_prefix = any(pattern.endswith("*") for pattern in patterns)
         wanted = matching(patterns, self._topic_names() if has_prefix else ())
         answer = self._metadata(sorted(wanted))
+        self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
         return topology_of(answer, read_at_seconds=self._clock())
 
-    def quota_callbacks(self) -> Mapping[int, str]:
-        """Broker id -> class name, for brokers whose quotas a plugin has replaced.
+    def quota_callbacks(self, brokers: Collection[int]) -> Mapping[int, str]:
+        """Broker id -> class name of the plugin that replaces its quotas, "" where it has none.
 
-        Such brokers ignore what is written. Each broker is asked once while it stays in the
-        cluster; one that does not answer now is left out and asked again next time.
+        All are asked at once, at the addresses of the last `read`. Those that do not answer within
+        5 s are left out: one that is silent, or whose name is not found, costs the others nothing.
         """
-        brokers = {broker.node_id: broker for broker in self._metadata([]).brokers}
-        known = {
-            broker_id: name for broker_id, name in self._callbacks.items() if broker_id in brokers
-        }
-        for broker_id in sorted(brokers.keys() - known.keys()):
-            try:
-                known[broker_id] = self._callback_of(brokers[broker_id])
-            except OSError:
-                continue
-        self._callbacks = known
-        return {broker_id: name for broker_id, name in known.items() if name}
+        answers: dict[int, str] = {}
+        deadline = time.monotonic() + _QUESTION_SECONDS
+
+        def ask(broker_id: int, host: str, port: int) -> None:
+            with contextlib.suppress(OSError, TidegateError):
+                answers[broker_id] = self._callback_of(broker_id, (host, port), deadline)
+
+        addresses = self._addresses
+        threads = [
+            threading.Thread(target=ask, args=(one, *addresses[one]), daemon=True)
+            for one in sorted(brokers)
+            if one in addresses
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return dict(answers)
 
     def close(self) -> None:
         """Hang up; later calls raise Unreachable. A second call does nothing."""
@@ -365,22 +375,22 @@ class KafkaTopology:
             self._open.close()
             self._open = None
 
-    def _callback_of(self, broker: Any) -> str | None:
+    def _callback_of(self, broker_id: int, address: tuple[str, int], deadline: float) -> str:
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE,
-            resource_name=str(broker.node_id),
+            resource_name=str(broker_id),
             configuration_keys=[_CALLBACK_SETTING],
         )
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
-        with self._connect(broker.host, broker.port, _CONNECT_TIMEOUT_SECONDS) as connection:
-            answer = connection.ask(request, self._settings.request_timeout_seconds)
+        with self._connect(*address, _CONNECT_TIMEOUT_SECONDS) as connection:
+            answer = connection.ask(request, deadline - time.monotonic())
         values = [
             config.value
             for result in answer.results
             for config in result.configs
             if config.name == _CALLBACK_SETTING
         ]
-        return str(values[0]) if values and values[0] else None
+        return str(values[0]) if values and values[0] else ""
 
     @property
     def _address(self) -> str:

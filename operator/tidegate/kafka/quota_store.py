@@ -22,7 +22,8 @@ class Claim:
     A policy has another uid in every Kubernetes cluster, and after it was made anew. `holder` is
     the operator process that claimed, at `since_seconds`. `epoch` counts the owners: a take-over is
     one more; 0 = version 0.1 wrote the claim, which kept neither of the three. `former` are the
-    uids that it was taken from, the last one last.
+    uids that it was taken from, the last one last. `lease_namespace` is where the operator has its
+    Leases: replicas with the same one write in turn; "" = it wrote no such name yet.
     """
 
     policy_key: str
@@ -31,10 +32,26 @@ class Claim:
     epoch: int = 0
     since_seconds: float = 0.0
     former: tuple[str, ...] = ()
+    lease_namespace: str = ""
 
     def is_of(self, policy_key: str, policy_uid: str) -> bool:
         """Whether this policy has the claim."""
         return (self.policy_key, self.policy_uid) == (policy_key, policy_uid)
+
+    def is_of_another_operator(self, policy_uid: str, lease_namespace: str) -> bool:
+        """Whether this policy has the claim for an operator with Leases in another namespace.
+
+        Nothing then keeps the two from writing at once. "" = whoever asks is no operator.
+        """
+        return (
+            self.policy_uid == policy_uid
+            and ""
+            not in (
+                lease_namespace,
+                self.lease_namespace,
+            )
+            and self.lease_namespace != lease_namespace
+        )
 
     def may_be_replaced(self, policy_uid: str, replaces: str) -> bool:
         """Whether `replaces`, from the annotation of the policy of this uid, names this claim."""
@@ -43,10 +60,12 @@ class Claim:
     def name_for(self, policy_uid: str) -> str:
         """What the policy of this uid has to name to replace this claim.
 
-        One that the claim was taken from names the epoch, too. Annotations stay, and two that name
-        each other by the uid alone would take the claim from each other for ever.
+        One that the claim was taken from names the epoch, too, and so does another operator of the
+        same policy. Annotations stay, and two that name each other by the uid alone would take the
+        claim from each other for ever.
         """
-        return f"{self.policy_uid}@{self.epoch}" if policy_uid in self.former else self.policy_uid
+        is_by_epoch = policy_uid in (*self.former, self.policy_uid)
+        return f"{self.policy_uid}@{self.epoch}" if is_by_epoch else self.policy_uid
 
 
 @dataclass(frozen=True, slots=True)

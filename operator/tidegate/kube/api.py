@@ -8,7 +8,7 @@ The real client and the double of the tests implement it. The contract tests in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 JsonObject = dict[str, Any]
@@ -132,6 +132,7 @@ class LeaseRecord:
     acquired_at: float
     renewed_at: float
     resource_version: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Kubernetes(Protocol):
@@ -201,6 +202,17 @@ class Kubernetes(Protocol):
         """Replace the Lease that is still at `lease.resource_version`.
 
         Conflict when it has moved on or is gone.
+        """
+        ...
+
+    def list_leases(self, namespace: str, *, selector: str) -> list[LeaseRecord]:
+        """Every Lease in the namespace whose labels the selector (`name` or `name=value`) names."""
+        ...
+
+    def delete_lease(self, lease: LeaseRecord) -> None:
+        """Delete the Lease that is still at `lease.resource_version`; one that is gone is fine.
+
+        Conflict when it has moved on.
         """
         ...
 

@@ -10,10 +10,12 @@ are opaque, so nothing is compared as older or newer. Instead:
   event.
 - A uid that the watch saw deleted never comes back, whatever a list or a late event has.
 
-`wake` is called, outside the lock, when something changed that a decision could depend on. Statuses
-are our own, so a change of a status alone does not wake, nor does one of finalizers. `forget` is
-called, outside the lock too, with the uid of each object that is gone. Objects are shared with
-readers, which must not change them.
+`changed` is called, outside the lock, with the objects in which something changed that a decision
+could depend on: an object that came or went, its spec, its deletion, annotations of `tidegate.io/`,
+and a finalizer of ours that somebody took off. Statuses are our own; other labels and annotations
+are those of other controllers, which may write them many times a second. `forget` is called,
+outside the lock too, with the uid of each object that is gone. Objects are shared with readers,
+which must not change them.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from typing import Any
 from tidegate.kube.api import JsonObject, Kubernetes, ResourceKind
 
 REMEMBERED_DELETIONS = 10_000
+_OURS = "tidegate.io/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,20 @@ class ListStart:
     kind: ResourceKind
     at_seconds: float
     change: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An object before and after a change; None = it was not there, or is gone."""
+
+    kind: ResourceKind
+    before: JsonObject | None
+    after: JsonObject | None
+
+    @property
+    def versions(self) -> tuple[JsonObject, ...]:
+        """Both, or the only one."""
+        return tuple(version for version in (self.before, self.after) if version is not None)
 
 
 @dataclass(slots=True)
@@ -57,12 +74,12 @@ class ResourceCache:
 
     def __init__(
         self,
-        wake: Callable[[], None],
+        changed: Callable[[Sequence[Change]], None],
         *,
         forget: Callable[[str], None] = lambda _: None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._wake = wake
+        self._changed = changed
         self._forget = forget
         self._monotonic = monotonic
         self._stores: dict[ResourceKind, _KindStore] = {}
@@ -84,7 +101,7 @@ class ResourceCache:
             store.touch(uid)
             store.objects[uid] = slim
         if before is None or _matters(before, slim):
-            self._wake()
+            self._changed([Change(kind, before, slim)])
 
     def remove(self, kind: ResourceKind, uid: str) -> None:
         """Forget the object for good: the watch saw its deletion."""
@@ -94,10 +111,10 @@ class ResourceCache:
             store.deleted[uid] = None
             while len(store.deleted) > REMEMBERED_DELETIONS:
                 store.deleted.popitem(last=False)
-            was_there = store.objects.pop(uid, None) is not None
+            before = store.objects.pop(uid, None)
         self._forget(uid)
-        if was_there:
-            self._wake()
+        if before is not None:
+            self._changed([Change(kind, before, None)])
 
     def begin_list(self, kind: ResourceKind) -> ListStart:
         """Call this before asking for a full list."""
@@ -124,13 +141,15 @@ class ResourceCache:
             store.touched = {uid: store.touched[uid] for uid in newer}
             store.listed_at_seconds = start.at_seconds
             gone = before.keys() - store.objects.keys()
-            changed = before.keys() != store.objects.keys() or any(
-                _matters(before[uid], obj) for uid, obj in fresh.items()
-            )
+        changes = [Change(start.kind, before[uid], None) for uid in gone]
+        for uid, obj in fresh.items():
+            known = before.get(uid)
+            if known is None or _matters(known, obj):
+                changes.append(Change(start.kind, known, obj))
         for uid in gone:
             self._forget(uid)
-        if changed:
-            self._wake()
+        if changes:
+            self._changed(changes)
 
     def with_known_status(self, kind: ResourceKind, seen: JsonObject) -> JsonObject:
         """The cached object with the spec and generation of `seen`; `seen` itself when it is gone.
@@ -210,14 +229,19 @@ def _version(obj: Mapping[str, Any]) -> object:
 
 
 def _matters(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    return _relevant(before) != _relevant(after)
+    # our own finalizer comes by our own hand; when somebody takes it off, a pass puts it back
+    return _relevant(before) != _relevant(after) or not _our_finalizers(before) <= _our_finalizers(
+        after
+    )
 
 
-def _relevant(obj: Mapping[str, Any]) -> tuple[object, object]:
-    # a version alone means nothing, and finalizers come and go without anything to decide
-    metadata = {
-        key: value
-        for key, value in obj["metadata"].items()
-        if key not in ("resourceVersion", "finalizers")
-    }
-    return obj.get("spec"), metadata
+def _relevant(obj: Mapping[str, Any]) -> tuple[object, ...]:
+    metadata = obj["metadata"]
+    annotations = metadata.get("annotations") or {}
+    ours = {name: text for name, text in annotations.items() if name.startswith(_OURS)}
+    return obj.get("spec"), _generation(obj), metadata.get("deletionTimestamp"), ours
+
+
+def _our_finalizers(obj: Mapping[str, Any]) -> frozenset[str]:
+    finalizers = obj["metadata"].get("finalizers") or ()
+    return frozenset(name for name in finalizers if name.startswith(_OURS))

@@ -31,6 +31,7 @@ from tidegate.errors import (
     InvalidResource,
     NotFound,
     OutcomeUnknown,
+    ServerFault,
     TidegateError,
     Unauthorized,
     Unreachable,
@@ -58,6 +59,7 @@ _NEVER_SENT = (NewConnectionError, ConnectTimeoutError)
 # The server's own overload protection, which refuses before it looks; a 503 may come from a proxy
 # that lost the server half-way.
 _REFUSED_UNDONE = 429
+_TERMINATING = "NamespaceTerminating"
 
 
 def failure_of(
@@ -90,6 +92,14 @@ def server_message(error: ApiException) -> str:
         return str(error.reason or "no reason given").replace("\n", ": ")
 
 
+def _is_of_a_namespace_in_deletion(error: ApiException) -> bool:
+    try:
+        causes = json.loads(error.body or "")["details"]["causes"]
+        return any(cause.get("reason") == _TERMINATING for cause in causes)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return False
+
+
 def _broken_connection(error: HTTPError, *, what: str, is_write: bool) -> TidegateError:
     cause = error.reason if isinstance(error, MaxRetryError) and error.reason is not None else error
     if is_write and not isinstance(cause, _NEVER_SENT):
@@ -115,6 +125,11 @@ def _shortly(cause: Exception) -> str:
 def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) -> TidegateError:
     status, message = error.status, server_message(error)
     could_not = f"Tidegate could not {what}"
+    if status == 403 and _is_of_a_namespace_in_deletion(error):
+        return Unauthorized(
+            f"{could_not}: the namespace is being deleted and takes nothing new ({message}). No "
+            f"right is missing, and nothing has to be done."
+        )
     if status in (401, 403):
         return Unauthorized(
             f"{could_not}: Kubernetes refused it ({status}): {message}. Give the operator's "
@@ -140,7 +155,7 @@ def _refusal(error: ApiException, *, what: str, reason: Reason, is_write: bool) 
             f"{could_not}: Kubernetes refuses what was sent ({status}): {message}"
         )
     if is_write and status != _REFUSED_UNDONE and not _is_certificate_failure(message):
-        return OutcomeUnknown(
+        return (ServerFault if status else OutcomeUnknown)(
             f"Kubernetes failed while Tidegate tried to {what} ({status}): {message}. It is read "
             f"back first."
         )
@@ -474,7 +489,9 @@ def lease_body(lease: LeaseRecord) -> JsonObject:
 
     It has the resource version, if there is one, for compare-and-set.
     """
-    metadata = {"name": lease.name, "namespace": lease.namespace}
+    metadata: JsonObject = {"name": lease.name, "namespace": lease.namespace}
+    if lease.labels:
+        metadata["labels"] = dict(lease.labels)
     if lease.resource_version:
         metadata["resourceVersion"] = lease.resource_version
     return {
@@ -503,6 +520,7 @@ def lease_record(body: JsonObject) -> LeaseRecord:
         acquired_at=_seconds(spec.get("acquireTime")),
         renewed_at=_seconds(spec.get("renewTime")),
         resource_version=metadata["resourceVersion"],
+        labels=metadata.get("labels") or {},
     )
 
 
@@ -674,6 +692,26 @@ class KubernetesClient(JobCalls):
         except NotFound as gone:
             raise Conflict(gone.message) from gone
         return lease_record(replaced)
+
+    def list_leases(self, namespace: str, *, selector: str) -> list[LeaseRecord]:
+        found = self._lease_transport.read(
+            self._objects.list_namespaced_custom_object,
+            *(*_LEASES, namespace, "leases"),
+            label_selector=selector,
+            what=f"list the Leases {selector} in {namespace}",
+            reason=_NOT_AS_LISTED,
+        )
+        return [lease_record(body) for body in found.get("items") or []]
+
+    def delete_lease(self, lease: LeaseRecord) -> None:
+        with contextlib.suppress(NotFound):  # gone already
+            self._lease_transport.write(
+                self._objects.delete_namespaced_custom_object,
+                *(*_LEASES, lease.namespace, "leases", lease.name),
+                body={"preconditions": {"resourceVersion": lease.resource_version}},
+                what=f"delete Lease {lease.namespace}/{lease.name}",
+                reason=_NOT_AS_LISTED,
+            )
 
     def _pages(
         self, kind: ResourceKind, namespace: str | None, *, deadline: float

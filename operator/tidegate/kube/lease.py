@@ -1,5 +1,8 @@
 """One writer per policy: a Lease that replicas hold in turn, safe without agreeing clocks.
 
+Leases are in the operator's own namespace. A policy's namespace that is being deleted loses what is
+in it and takes nothing new, while the policy still has quotas to give back.
+
 The holder renews its Lease by compare-and-set. It counts its right to write from the moment
 *before* the last successful renewal was sent, on its own monotonic clock, and gives it up
 `margin_seconds` early. Every other replica counts from the moment *after* it last saw the Lease
@@ -19,15 +22,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import structlog
 
 from tidegate.errors import Conflict, RetryLater, TidegateError
 from tidegate.kube.api import Kubernetes, LeaseRecord
+from tidegate.kube.rollup_jobs import POLICY_LABEL
 
+POLICY_NAMESPACE_LABEL = "tidegate.io/policy-namespace"
+MADE_BY_US = {"app.kubernetes.io/managed-by": "tidegate"}
 _NEVER = float("-inf")
 _log = structlog.get_logger(__name__)
 
@@ -48,30 +54,56 @@ class LeaseTimes:
     margin_seconds: float = 2.0
 
 
-class PolicyLease:
-    """This process's part in the Lease `tidegate-<policy>` of the policy's namespace.
+@dataclass(frozen=True, slots=True)
+class LeaseAddress:
+    """Where a Lease is, and the labels that it has."""
+
+    namespace: str
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of_policy(cls, policy_key: str, *, operator_namespace: str) -> LeaseAddress:
+        """The Lease `tidegate.<policy's namespace>.<policy>`.
+
+        No two policies share one: a namespace has no dot in its name.
+        """
+        namespace, _, name = policy_key.partition("/")
+        labels = {**MADE_BY_US, POLICY_NAMESPACE_LABEL: namespace, POLICY_LABEL: name}
+        return cls(operator_namespace, f"tidegate.{namespace}.{name}", labels)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class SharedLease:
+    """This process's part in a Lease that replicas hold in turn.
 
     For several threads: `attend` and `release` wait for each other. `identity` must be new for
     every process: a restarted one may not take its predecessor's turn for its own, because a
     request of that one may still be on its way. It waits like any other replica, unless the Lease
     was released.
+
+    `patience_seconds` says for how long a Lease that is free is left to others. It gets the holder
+    that did not renew it, or "" when it was released or never there.
     """
 
     def __init__(
         self,
         kubernetes: Kubernetes,
         identity: str,
+        address: LeaseAddress,
         *,
-        namespace: str,
-        policy_name: str,
         times: LeaseTimes = LeaseTimes(),
+        patience_seconds: Callable[[str], float] = lambda _: 0.0,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._kubernetes = kubernetes
         self._identity = identity
-        self._namespace = namespace
-        self._name = f"tidegate-{policy_name}"
+        self._patience_seconds = patience_seconds
+        self._free_since: float | None = None
+        self._address = address
         self._times = times
         self._monotonic = monotonic
         self._wall = wall
@@ -113,38 +145,35 @@ class PolicyLease:
                 except RetryLater as error:
                     _log.warning(
                         "Lease could not be read or written",
-                        lease=self._label(),
+                        lease=str(self._address),
                         holder=self.holder,
                         error=error.message,
                     )
             return self.remaining_seconds() > 0.0
 
-    def release(self) -> bool:
+    def release(self, *, is_obsolete: bool = False) -> bool:
         """Give the Lease back for another replica to take; return whether that reached Kubernetes.
 
-        Call it when the last write has ended: from the first line of this on, this process may not
-        write. Nothing is raised. A renewal under way ends first.
+        One that `is_obsolete`, because its policy is gone, is deleted if it was ours. Call it when
+        the last write has ended: from the first line of this on, this process may not write.
+        Nothing is raised. A renewal under way ends first.
         """
         self._is_released = True
         with self._one_at_a_time:
             was_ours, self._held_until = self._held_until > _NEVER, _NEVER
-            return was_ours and self._give_back()
+            return was_ours and self._give_back(self._delete if is_obsolete else self._hand_over)
 
-    def _give_back(self) -> bool:
+    def _give_back(self, part_with: Callable[[LeaseRecord], bool]) -> bool:
         try:
             if self._is_last_write_known and self._seen is not None:
                 with suppress(Conflict):  # a person may have labelled it
-                    return self._hand_over(self._seen)
-            present = self._kubernetes.read_lease(self._namespace, self._name)
-            return (
-                present is not None
-                and present.holder == self._identity
-                and self._hand_over(present)
-            )
+                    return part_with(self._seen)
+            present = self._read()
+            return present is not None and present.holder == self._identity and part_with(present)
         except TidegateError as error:
             _log.warning(
                 "Lease could not be given back; it ends by itself",
-                lease=self._label(),
+                lease=str(self._address),
                 error=error.message,
             )
             return False
@@ -155,24 +184,46 @@ class PolicyLease:
         )
         return True
 
+    def _delete(self, present: LeaseRecord) -> bool:
+        self._kubernetes.delete_lease(present)
+        self._seen = None
+        return True
+
+    def _read(self) -> LeaseRecord | None:
+        return self._kubernetes.read_lease(self._address.namespace, self._address.name)
+
     def _look(self) -> None:
         if self._is_last_write_known and self._seen is not None:
             self._take(self._successor_of(self._seen), self._kubernetes.replace_lease)
             if self._is_last_write_known:
                 return
-        present = self._kubernetes.read_lease(self._namespace, self._name)
+        present = self._read()
         # A deleted Lease has no holder, but the last one may still be writing: that turn must run
         # out
         if present is not None or not self._is_anothers_turn():
             self._observe(present)
         if self._is_anothers_turn():
-            self._held_until = _NEVER
+            self._held_until, self._free_since = _NEVER, None
             # Looking a moment too early would cost a whole further period.
             self._next_look_at = min(self._next_look_at, self._others_turn_ends_at())
+        elif self._leaves_it_to_others(present):
+            pass
         elif present is None:
             self._take(self._fresh(), self._kubernetes.create_lease)
         else:
             self._take(self._successor_of(present), self._kubernetes.replace_lease)
+
+    def _leaves_it_to_others(self, present: LeaseRecord | None) -> bool:
+        holder = "" if present is None else present.holder
+        if holder == self._identity:
+            return False
+        now = self._monotonic()
+        if self._free_since is None:
+            self._free_since = now
+        until = self._free_since + self._patience_seconds(holder)
+        if now < until:
+            self._next_look_at = min(self._next_look_at, until)
+        return now < until
 
     def _observe(self, present: LeaseRecord | None) -> None:
         """Start counting anew when the Lease changed.
@@ -203,18 +254,20 @@ class PolicyLease:
             self._fresh(),
             transitions=present.transitions + 1,
             resource_version=present.resource_version,
+            labels={**present.labels, **self._address.labels},
         )
 
     def _fresh(self) -> LeaseRecord:
         now = self._wall()
         return LeaseRecord(
-            self._namespace,
-            self._name,
+            self._address.namespace,
+            self._address.name,
             self._identity,
             duration_seconds=self._times.duration_seconds,
             transitions=0,
             acquired_at=now,
             renewed_at=now,
+            labels=self._address.labels,
         )
 
     def _take(self, lease: LeaseRecord, send: Callable[[LeaseRecord], LeaseRecord]) -> None:
@@ -224,9 +277,48 @@ class PolicyLease:
         except Conflict:
             return  # another writer was faster; reading shows which
         self._is_last_write_known = True
+        self._free_since = None
         self._seen_at = self._monotonic()
         self._held_until = sent_at + lease.duration_seconds - self._times.margin_seconds
         self._next_look_at = sent_at + self._times.renew_seconds
 
-    def _label(self) -> str:
-        return f"{self._namespace}/{self._name}"
+
+_UNUSED_SECONDS = 60.0
+
+
+class LeftLeases:
+    """Deletes the operator's Leases of no use: their policy was let go while no replica held them.
+
+    Another release may have policies of its own with Leases in the same namespace: those it renews.
+    One that was not renewed for a minute is made anew where it is needed after all.
+    """
+
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        namespace: str,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kubernetes = kubernetes
+        self._namespace = namespace
+        self._monotonic = monotonic
+        self._seen: dict[tuple[str, str], float] = {}
+
+    def delete(self, policies: Collection[str]) -> None:
+        """Look once; `policies` are the keys of all that exist. Raises TidegateError."""
+        now = self._monotonic()
+        needed = {
+            LeaseAddress.of_policy(key, operator_namespace=self._namespace).name for key in policies
+        }
+        ((label, value),) = MADE_BY_US.items()
+        left = {
+            (lease.name, lease.resource_version): lease
+            for lease in self._kubernetes.list_leases(self._namespace, selector=f"{label}={value}")
+            if lease.name not in needed
+        }
+        self._seen = {key: self._seen.get(key, now) for key in left}
+        for key, lease in left.items():
+            if now - self._seen[key] >= _UNUSED_SECONDS:
+                with suppress(Conflict):  # it is needed after all
+                    self._kubernetes.delete_lease(lease)

@@ -15,7 +15,14 @@ from typing import Any
 
 import structlog
 
-from tidegate.errors import Conflict, NotFound
+from tidegate.errors import (
+    Conflict,
+    NotFound,
+    OutcomeUnknown,
+    ServerFault,
+    TidegateError,
+    Unreachable,
+)
 from tidegate.kube.api import JsonObject, Kubernetes, ObjectRef, ResourceKind
 
 _log = structlog.get_logger(__name__)
@@ -95,6 +102,29 @@ class StatusWrite:
     written: bool
 
 
+FAULTS_IN_A_ROW = 3
+
+
+class Answers:
+    """Whether Kubernetes is away, as the writes of one report see it.
+
+    No answer means that it is. An answer of 5xx may be about one object, such as one that is too
+    large for etcd; several of them in a row mean that nothing behind it answers.
+    """
+
+    def __init__(self) -> None:
+        self.away = False
+        self._faults = 0
+
+    def note(self, error: TidegateError | None) -> None:
+        """Take in how a write ended; None = the status is written."""
+        self._faults = self._faults + 1 if isinstance(error, ServerFault) else 0
+        if self._faults >= FAULTS_IN_A_ROW or (
+            isinstance(error, Unreachable | OutcomeUnknown) and not self._faults
+        ):
+            self.away = True
+
+
 class StatusWriter:
     """Writes statuses for one process; `wall` is seconds since the epoch.
 
@@ -109,6 +139,11 @@ class StatusWriter:
         # not make us write again.
         self._written: dict[str, tuple[str, JsonObject]] = {}
         self._not_kept: dict[str, JsonObject] = {}
+        self._failed: set[str] = set()
+
+    def failed(self, seen: Mapping[str, Any]) -> bool:
+        """Whether the server failed at the last write of this object: it had better come last."""
+        return seen["metadata"]["uid"] in self._failed
 
     def write(
         self, kind: ResourceKind, seen: Mapping[str, Any], desired: Mapping[str, Any]
@@ -131,6 +166,10 @@ class StatusWriter:
         except NotFound:
             self.forget(ref.uid)
             return StatusWrite(None, written=False)
+        except ServerFault:
+            self._failed.add(ref.uid)
+            raise
+        self._failed.discard(ref.uid)
         if done.written and done.object is not None:
             self._written[ref.uid] = (seen["metadata"]["resourceVersion"], done.object)
         return done
@@ -139,6 +178,7 @@ class StatusWriter:
         """Drop what is remembered of an object that is gone."""
         self._written.pop(uid, None)
         self._not_kept.pop(uid, None)
+        self._failed.discard(uid)
 
     def _newest(self, seen: Mapping[str, Any]) -> Mapping[str, Any]:
         over, ours = self._written.get(seen["metadata"]["uid"], ("", {}))

@@ -54,12 +54,13 @@ from tidegate.retry import retry
 class Session(requests.Session):
     """A session for one server. Raises InvalidHeader for a token that cannot be sent.
 
-    The environment is ignored: no proxy, no .netrc, no other authorities.
+    The environment is ignored: no proxy but the server's, no .netrc, no other authorities.
     """
 
     def __init__(self, server: PrometheusServer) -> None:
         super().__init__()
         self.trust_env = False
+        self.proxies = dict.fromkeys(("http", "https"), server.proxy) if server.proxy else {}
         self.verify = server.ca_file or _own_authorities()
         # Compressing costs the server ten times what sending does; a packed answer may unpack to
         # any size.
@@ -224,9 +225,10 @@ def broken(error: Exception, address: str) -> TidegateError:
         case _ if isinstance(error, _TOO_SLOW):
             return too_slow(address)
         case exceptions.RequestException() | HTTPError():
+            where = "its proxy: " if isinstance(error, exceptions.ProxyError) else ""
             return unreachable(
                 address,
-                innermost_message(error),
+                f"{where}{innermost_message(error)}",
                 "Check metrics.prometheus.url and the network policy.",
             )
     return unreachable(

@@ -3,9 +3,14 @@
 Passwords are left out of `repr`, so that a settings object in a log line or a traceback shows none.
 """
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+# The proxy for requests to Prometheus, of this process and of its rollup Jobs. HTTPS_PROXY is for
+# Kubernetes: Prometheus is often inside the cluster, and no login goes through a proxy unasked.
+PROXY_VARIABLE = "TIDEGATE_PROMETHEUS_PROXY"
 
 
 class Preset(StrEnum):
@@ -55,7 +60,7 @@ class PrometheusServer:
     queries of one reading together, repeats included; `connect_timeout_seconds` and
     `read_timeout_seconds` bound each connection and each wait for bytes, so a reading may last one
     such wait longer. `answer_limit_bytes` bounds one answer; the default holds about 200,000 series
-    with three samples each.
+    with three samples each. `proxy` is an address such as http://proxy:3128; None = none.
     """
 
     url: str = field(repr=False)  # may hold a password
@@ -66,6 +71,7 @@ class PrometheusServer:
     read_timeout_seconds: float = 5.0
     reading_timeout_seconds: float = 10.0
     answer_limit_bytes: int = 64 * 1024 * 1024
+    proxy: str | None = field(default_factory=lambda: os.environ.get(PROXY_VARIABLE) or None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,22 +75,66 @@ def rules_of(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return only(found, kind, name="tidegate")["rules"]
 
 
-@pytest.mark.parametrize(("kind", "namespaces"), [("ClusterRole", []), ("Role", ["streaming"])])
+@pytest.mark.parametrize(
+    ("kind", "watch"),
+    [
+        ("ClusterRole", {"allNamespaces": True}),
+        ("Role", {"namespaces": ["streaming"]}),
+        ("Role", {}),
+    ],
+    ids=["everywhere", "a namespace", "by default"],
+)
 def test_the_operator_may_do_what_the_documented_rights_allow_and_no_more(
-    helm: Helm, kind: str, namespaces: list[str]
+    helm: Helm, kind: str, watch: dict[str, Any]
 ) -> None:
     documented = objects((CHECKOUT / "examples" / "rights" / "operator.yaml").read_text())
-    assert rules_of(objects(rendered(helm, watch={"namespaces": namespaces})), kind) == rules_of(
-        documented, "ClusterRole"
-    )
+    found = objects(rendered(helm, watch=watch))
+    assert rules_of(found, kind) == rules_of(documented, "ClusterRole")
+    leases = [only(each, "Role", name="tidegate-leases")["rules"] for each in (found, documented)]
+    assert leases[0] == leases[1]
 
 
-def test_with_namespaces_nothing_is_granted_to_the_operator_outside_of_them(helm: Helm) -> None:
-    found = objects(rendered(helm, watch={"namespaces": ["streaming", "billing"]}))
-    assert not [item for item in found if item["kind"] == "ClusterRoleBinding"]
-    assert {
-        item["metadata"]["namespace"] for item in found if item["kind"] in ("Role", "RoleBinding")
-    } == {"streaming", "billing"}
+@pytest.mark.parametrize(
+    ("watch", "granted", "arguments"),
+    [
+        ({}, {"platform"}, []),
+        (
+            {"namespaces": ["streaming", "billing"]},
+            {"streaming", "billing"},
+            ["--namespace=streaming", "--namespace=billing"],
+        ),
+        ({"allNamespaces": True}, set(), ["--all-namespaces"]),
+    ],
+    ids=["by default", "namespaces", "everywhere"],
+)
+def test_only_all_namespaces_grants_anything_in_the_whole_cluster(
+    helm: Helm, watch: dict[str, Any], granted: set[str], arguments: list[str]
+) -> None:
+    found = objects(rendered(helm, watch=watch))
+    bindings = [item for item in found if item["kind"] == "ClusterRoleBinding"]
+    assert len(bindings) == (0 if granted else 1)
+    for kind in ("Role", "RoleBinding"):
+        places = {
+            (item["metadata"]["name"], item["metadata"]["namespace"])
+            for item in found
+            if item["kind"] == kind
+        }
+        assert places == {
+            ("tidegate-leases", "platform"),
+            *(("tidegate", namespace) for namespace in granted),
+        }
+    container = only(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    assert [argument for argument in container["args"] if "namespace" in argument] == arguments
+
+
+def test_leases_are_granted_in_the_operators_namespace_and_nowhere_else(helm: Helm) -> None:
+    found = objects(rendered(helm, watch={"allNamespaces": True}))
+    granting = [
+        (item["kind"], item["metadata"]["name"])
+        for item in found
+        if any("leases" in rule["resources"] for rule in item.get("rules") or ())
+    ]
+    assert granting == [("Role", "tidegate-leases")]
 
 
 @pytest.mark.parametrize(
@@ -107,6 +151,10 @@ def test_with_namespaces_nothing_is_granted_to_the_operator_outside_of_them(helm
             r"at '/image/repository': .* does not match pattern",
         ),
         ({"image": {"digest": "0123"}}, r"at '/image/digest': .* does not match pattern"),
+        (
+            {"watch": {"namespaces": ["streaming"], "allNamespaces": True}},
+            r"watch.allNamespaces and watch.namespaces exclude each other",
+        ),
         ({"watch": {"namespaces": "streaming"}}, r"at '/watch/namespaces': got string, want array"),
         (
             {"watch": {"namespaces": ["Streaming"]}},

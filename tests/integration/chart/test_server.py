@@ -5,6 +5,7 @@ arguments and rights of a release.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -282,7 +283,7 @@ def release(
 ) -> Iterator[Release]:
     kafka.create_topic(unique_name, assignment=[[1, 2], [2, 3], [3, 1]])
     helm = Helm(tmp_path, crds.kubeconfig)
-    sets = f"crds.enabled=false,rbac.aggregateRoles=false,watch.namespaces={{{namespace}}},rbac.secretNames={{login}}"
+    sets = "crds.enabled=false,rbac.aggregateRoles=false,rbac.secretNames={login}"
     helm.run("install", "tidegate", str(CHART), "--namespace", namespace, "--set", sets)
     with running(crds, helm, namespace, tmp_path) as started:
         crds.kubectl(
@@ -320,7 +321,13 @@ def running(api: KubeApi, helm: Helm, namespace: str, directory: Path) -> Iterat
     ]
     log_path = directory / "operator.log"
     with log_path.open("wb") as log:
-        operator = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+        operator = subprocess.Popen(
+            command,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            # a Pod has it in a file of its ServiceAccount
+            env=os.environ | {"TIDEGATE_LEASE_NAMESPACE": namespace},
+        )
     try:
         yield Release(api, helm, namespace, metrics_port, liveness_port, operator, log_path)
     finally:

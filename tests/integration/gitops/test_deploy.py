@@ -98,10 +98,12 @@ def test_the_rights_are_bound_to_the_operator_in_whatever_namespace_it_is(
         "name": operator["spec"]["template"]["spec"]["serviceAccountName"],
         "namespace": namespace,
     }
-    binding = only(found, "ClusterRoleBinding")
-    assert binding["subjects"] == [account]
+    bindings = [item for item in found if item["kind"] == "RoleBinding"]
+    assert len(bindings) == 2
+    for binding in bindings:
+        assert binding["subjects"] == [account]
+        assert list(names_of(found, "Role", binding["roleRef"]["name"]))
     assert only(found, "ServiceAccount")["metadata"]["name"] == account["name"]
-    assert list(names_of(found, "ClusterRole", binding["roleRef"]["name"]))
     assert {item["metadata"]["namespace"] for item in found if "namespace" in item["metadata"]} == {
         namespace
     }

@@ -168,7 +168,7 @@ def test_the_brokers_report_the_same_cluster_id_and_run_no_quota_plugin(
     kafka: KafkaLab, topology: KafkaTopology
 ) -> None:
     assert topology.read([]).cluster_id == kafka.cluster_id
-    assert topology.quota_callbacks() == {}
+    assert topology.quota_callbacks([1, 2, 3]) == {1: "", 2: "", 3: ""}
 
 
 @pytest.mark.timeout(180)

@@ -310,7 +310,7 @@ def test_quota_plugins_are_asked_for_through_an_encrypted_listener(
     with asked(spec(secured), secrets, tmp_path) as topology:
         read = topology.read([])
         assert (read.brokers, read.cluster_id) == ({1}, secured.kafka.cluster_id)
-        assert topology.quota_callbacks() == {}
+        assert topology.quota_callbacks([1]) == {1: ""}
 
 
 def test_an_authority_that_only_the_machine_trusts_is_refused_where_the_secret_names_another(

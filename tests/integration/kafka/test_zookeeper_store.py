@@ -4,12 +4,10 @@ connections, expired sessions, ACLs.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Self
 
 import pytest
 from kazoo.client import KazooClient
@@ -17,6 +15,7 @@ from kazoo.security import make_acl
 
 from controller_logic.model import Entity
 from lab.process import wait_until
+from lab.proxy import Proxy
 from lab.zookeeper import DigestLogin, ZooKeeperLab
 from tests.contract.quota_store_contract import (
     ALICE,
@@ -360,51 +359,23 @@ def _answers(store: ZooKeeperQuotaStore) -> bool:
 # out what happened.
 
 
-_PIECE_BYTES = 65536
-
-
-class LossyProxy:
-    """Pass bytes on to ZooKeeper and back. On request, drop the next answer and close the
-    connection.
-    """
+class LossyProxy(Proxy):
+    """On request, drop the next answer of ZooKeeper and close the connection."""
 
     def __init__(self, target: ZooKeeperLab) -> None:
-        self._target = (target.host, target.port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
         self._swallow = threading.Event()
         self.swallowed = threading.Event()
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
+        super().__init__((target.host, target.port))
 
     def swallow_next_answer(self) -> None:
         self._swallow.set()
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                inner, _ = self._listener.accept()
-                outer = socket.create_connection(self._target)
-                threading.Thread(target=self._pump, args=(inner, outer, False), daemon=True).start()
-                threading.Thread(target=self._pump, args=(outer, inner, True), daemon=True).start()
-
-    def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
-        with contextlib.suppress(OSError):
-            while piece := source.recv(_PIECE_BYTES):
-                if is_answer and self._swallow.is_set():
-                    self._swallow.clear()
-                    self.swallowed.set()
-                    break
-                sink.sendall(piece)
-        for end in (source, sink):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
+    def lets_answer_pass(self) -> bool:
+        if not self._swallow.is_set():
+            return True
+        self._swallow.clear()
+        self.swallowed.set()
+        return False
 
 
 class CutAtCommit(ZooKeeperSession):

@@ -22,12 +22,13 @@ from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
     JsonObject,
+    LeaseRecord,
     ObjectRef,
     ResourceKind,
 )
 from tidegate.kube.client import KubernetesClient, Transport, connect
 from tidegate.kube.events import EventRecorder
-from tidegate.kube.lease import LeaseTimes, PolicyLease
+from tidegate.kube.lease import LeaseAddress, LeaseTimes, SharedLease
 from tidegate.kube.status import StatusWriter
 
 pytestmark = pytest.mark.integration
@@ -162,6 +163,22 @@ def test_an_api_server_that_is_away_is_unreachable_within_the_time_limit() -> No
     away.close()
 
 
+def test_a_namespace_in_deletion_refuses_what_is_new_and_that_is_no_missing_right(
+    kubernetes: KubernetesClient, person: Person, namespace: str, kube_api: KubeApi
+) -> None:
+    ref = ObjectRef.of(BUSINESS_TIERS, person.create("staying"))
+    kubernetes.add_finalizer(ref, "tidegate.io/restore")
+    kube_api.kubectl("delete", "namespace", namespace, "--wait=false")
+    record = LeaseRecord(namespace, "new", "a", 12, 0, acquired_at=1e9, renewed_at=1e9)
+    try:
+        with pytest.raises(Unauthorized) as refused:
+            kubernetes.create_lease(record)
+    finally:
+        kubernetes.remove_finalizer(ref, "tidegate.io/restore")
+    assert "the namespace is being deleted and takes nothing new" in refused.value.message
+    assert "No right is missing" in refused.value.message
+
+
 def test_a_status_that_says_the_same_is_not_written_again(
     kubernetes: KubernetesClient, person: Person
 ) -> None:
@@ -194,12 +211,17 @@ def test_kubectl_describe_shows_the_event_that_was_recorded(
     assert "topic clicks does not exist" in described
 
 
+def address_in(namespace: str) -> LeaseAddress:
+    """The Lease of a policy in the operator's namespace."""
+    return LeaseAddress.of_policy("streaming/orders", operator_namespace=namespace)
+
+
 def test_another_replica_takes_over_when_the_holder_is_silent(
     kubernetes: KubernetesClient, namespace: str
 ) -> None:
     times = LeaseTimes(duration_seconds=3, renew_seconds=0.5, look_seconds=0.5, margin_seconds=1.0)
     first, second = (
-        PolicyLease(kubernetes, name, namespace=namespace, policy_name="orders", times=times)
+        SharedLease(kubernetes, name, address_in(namespace), times=times)
         for name in ("replica-1", "replica-2")
     )
     assert (first.attend(), second.attend()) == (True, False)
@@ -210,13 +232,14 @@ def test_another_replica_takes_over_when_the_holder_is_silent(
         return held
 
     wait_until(second_holds, "the second replica to take over", timeout_seconds=3 + 0.5 + 1.5)
-    assert kubernetes.read_lease(namespace, "tidegate-orders").holder == "replica-2"  # type: ignore[union-attr]
+    present = kubernetes.read_lease(namespace, "tidegate.streaming.orders")
+    assert present is not None
+    assert present.holder == "replica-2"
 
 
 def test_a_lease_given_back_is_taken_at_once(kubernetes: KubernetesClient, namespace: str) -> None:
     first, second = (
-        PolicyLease(kubernetes, name, namespace=namespace, policy_name="orders")
-        for name in ("replica-1", "replica-2")
+        SharedLease(kubernetes, name, address_in(namespace)) for name in ("replica-1", "replica-2")
     )
     assert first.attend()
     assert first.release()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
 from urllib.parse import urlsplit
 
 import pytest
@@ -17,64 +14,40 @@ from structlog.testing import capture_logs
 
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
+from lab.proxy import Proxy
 from tests.unit.control.stage import Stage
 from tidegate.control.manager import Manager
 from tidegate.control.runtime import Clock
 from tidegate.kube.client import KubernetesClient, connect
-from tidegate.kube.lease import PolicyLease
+from tidegate.kube.lease import LeaseAddress, SharedLease
 
 pytestmark = pytest.mark.integration
 
 HELD_SECONDS = 10.0
-_PIECE_BYTES = 65536
 
 
-class SlowProxy:
-    """Pass bytes on to an API server and back, every answer after `delay_seconds`. On request, hold
-    the next answer; other connections go on.
+class SlowProxy(Proxy):
+    """Pass every answer of an API server on after `delay_seconds`. On request, hold the next one;
+    other connections go on.
     """
 
     def __init__(self, api: KubeApi, *, delay_seconds: float = 0.0) -> None:
         server = urlsplit(api.server)
-        self._target = (str(server.hostname), int(server.port or 443))
         self._delay_seconds = delay_seconds
-        self._listener = socket.create_server(("127.0.0.1", 0))
         self._hold = threading.Event()
         self.held = threading.Event()
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listener.close()
+        super().__init__((str(server.hostname), int(server.port or 443)))
 
     def hold_next_answer(self) -> None:
         self._hold.set()
 
-    def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                inner, _ = self._listener.accept()
-                outer = socket.create_connection(self._target)
-                threading.Thread(target=self._pump, args=(inner, outer, False), daemon=True).start()
-                threading.Thread(target=self._pump, args=(outer, inner, True), daemon=True).start()
-
-    def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
-        with contextlib.suppress(OSError):
-            while piece := source.recv(_PIECE_BYTES):
-                if is_answer and self._hold.is_set():
-                    self._hold.clear()
-                    self.held.set()
-                    time.sleep(HELD_SECONDS)
-                if is_answer:
-                    time.sleep(self._delay_seconds)
-                sink.sendall(piece)
-        for end in (source, sink):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
+    def lets_answer_pass(self) -> bool:
+        if self._hold.is_set():
+            self._hold.clear()
+            self.held.set()
+            time.sleep(HELD_SECONDS)
+        time.sleep(self._delay_seconds)
+        return True
 
 
 class Replica:
@@ -82,7 +55,7 @@ class Replica:
 
     def __init__(self, kubeconfig: Path, *, namespace: str) -> None:
         self.kubernetes = KubernetesClient(connect(kubeconfig), "replica-1")
-        self.leases: dict[str, PolicyLease] = {}
+        self.leases: dict[str, SharedLease] = {}
         self._namespace = namespace
         self._stage = Stage()
         # one clock for lists and loops: the real one, as the Leases have it
@@ -102,13 +75,9 @@ class Replica:
         self.manager.stop()
         self.kubernetes.close()
 
-    def _make_lease(self, key: str) -> PolicyLease:
-        self.leases[key] = PolicyLease(
-            self.kubernetes,
-            "replica-1",
-            namespace=self._namespace,
-            policy_name=key.partition("/")[2],
-        )
+    def _make_lease(self, key: str) -> SharedLease:
+        address = LeaseAddress.of_policy(key, operator_namespace=self._namespace)
+        self.leases[key] = SharedLease(self.kubernetes, "replica-1", address)
         return self.leases[key]
 
 

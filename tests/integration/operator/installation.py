@@ -34,6 +34,7 @@ _TIMES = frozenset(
     }
 )
 _LEASES = ("coordination.k8s.io", "v1")
+LEASE_NAMESPACE = "default"
 
 
 @dataclass
@@ -84,13 +85,13 @@ class Installation:
         holder that is dead.
         """
         self.objects.delete_namespaced_custom_object(
-            _LEASES[0], _LEASES[1], self.namespace, "leases", "tidegate-orders"
+            *_LEASES, LEASE_NAMESPACE, "leases", f"tidegate.{self.namespace}.orders"
         )
 
     def lease_holder(self) -> str:
         """The identity of the replica that holds the policy now."""
         lease = self.objects.get_namespaced_custom_object(
-            _LEASES[0], _LEASES[1], self.namespace, "leases", "tidegate-orders"
+            *_LEASES, LEASE_NAMESPACE, "leases", f"tidegate.{self.namespace}.orders"
         )
         return str(lease["spec"].get("holderIdentity") or "")
 

@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from lab.cache import root as cache_directory
 from lab.kubernetes.api import KubeApi
 from lab.process import Process, start, wait_until
+from tests.integration.operator.installation import LEASE_NAMESPACE
 
 
 class OperatorProcess:
@@ -32,7 +33,7 @@ class OperatorProcess:
         self._process: Process = start(
             name,
             [sys.executable, "-m", "tidegate", "run", "--namespace", namespace, "--kubeconfig", str(api.kubeconfig),
-             "--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"],
+             "--lease-namespace", LEASE_NAMESPACE, "--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"],
             log_path=directory / f"{name}.log",
             # Tests start it many times; compiling its libraries anew each time would take longer
             # than all the rest.
@@ -115,6 +116,15 @@ class OperatorProcess:
         ):
             totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
         return totals
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The samples of this name that have these labels, summed."""
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(self._scrape())
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
 
     def exposed_names(self) -> frozenset[str]:
         """Every metric that is declared, with or without samples."""

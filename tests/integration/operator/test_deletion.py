@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from kazoo.exceptions import NoNodeError
 
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
+from lab.kubernetes.tools import KubectlFailed
 from lab.process import wait_until
-from tests.integration.operator.installation import lay_out
+from tests.integration.conftest import SASL_USERS
+from tests.integration.operator.installation import LEASE_NAMESPACE, lay_out
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.unit.control.stage import Stage
 from tidegate.errors import NotFound
@@ -227,3 +230,85 @@ def _plan(api: KubeApi, namespace: str) -> str:
     where = ["--kubeconfig", str(api.kubeconfig), "-n", namespace]
     command = [sys.executable, "-m", "tidegate", "plan", *where]
     return subprocess.run(command, capture_output=True, text=True, timeout=90).stdout
+
+
+# --- a namespace with everything in it ------------------------------------------------------------
+# The namespace controller deletes Secrets and tiers at once, and nothing new is let in. The quota
+# from before is 10 MB/s, the contract 50: going back takes three steps, 30 s apart, the first of
+# them 30 s after the contract was written.
+
+STEPS_SECONDS = 90.0
+AFTER_THE_LAST_SECONDS = 30.0
+
+
+def with_login(kafka: KafkaLab, zookeeper: str, namespace: str) -> str:
+    """A policy that logs in with a Secret, and a tier with the adopted user."""
+    login = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "login", "namespace": namespace},
+        "stringData": {"password": kafka.password(SASL_USERS[0])},
+    }
+    policy = objects(kafka, zookeeper, namespace)["items"][0]
+    policy["spec"]["kafka"] |= {
+        "bootstrapServers": kafka.sasl_bootstrap_servers,
+        "authentication": {
+            "type": "plain",
+            "username": SASL_USERS[0],
+            "passwordSecret": {"secretName": "login", "password": "password"},
+        },
+    }
+    tier = {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "BusinessTier",
+        "metadata": {"name": "gold", "namespace": namespace},
+        "spec": {
+            "policyRef": {"name": "orders"},
+            "level": "L0",
+            "members": [_member(ADOPTED_USER)],
+        },
+    }
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [login, policy, tier]})
+
+
+def rate_of_the_adopted(zookeeper: KazooClient) -> int:
+    content = json.loads(zookeeper.get(f"/config/users/{ADOPTED_USER}")[0])
+    return int(content["config"]["producer_byte_rate"])
+
+
+def is_there(api: KubeApi, *what: str) -> bool:
+    return api.kubectl("get", *what, "--ignore-not-found", "-o", "name") != ""
+
+
+def test_a_namespace_goes_when_every_quota_was_given_back_in_safe_steps(
+    crds: KubeApi,
+    kafka: KafkaLab,
+    chroot: str,
+    chroot_client: KazooClient,
+    namespace: str,
+    tmp_path: Path,
+) -> None:
+    lay_out(chroot_client, kafka.cluster_id)
+    chroot_client.create(f"/config/users/{ADOPTED_USER}", ADOPTED)
+    crds.kubectl("apply", "-f", "-", input=with_login(kafka, chroot, namespace))
+    with OperatorProcess(crds, namespace, tmp_path) as operator:
+        crds.kubectl(
+            "wait", "--for=condition=Ready", "bbp/orders", "-n", namespace, "--timeout=60s"
+        )
+        assert rate_of_the_adopted(chroot_client) == 50_000_000
+        crds.kubectl("delete", "namespace", namespace, "--wait=false")
+        began = time.monotonic()
+        rates = [50_000_000]
+        while is_there(crds, "namespace", namespace):
+            rate = rate_of_the_adopted(chroot_client)
+            rates += [rate] if rate != rates[-1] else []
+            assert time.monotonic() - began < STEPS_SECONDS + AFTER_THE_LAST_SECONDS, rates
+            time.sleep(0.5)
+        assert rates == [50_000_000, 25_000_000, 12_500_000, 10_000_000]
+        assert rate_of_the_adopted(chroot_client) == 10_000_000
+        assert chroot_client.exists("/tidegate/claim") is None
+        lease = ("lease", f"tidegate.{namespace}.orders", "-n", LEASE_NAMESPACE)
+        wait_until(lambda: not is_there(crds, *lease), "the Lease to go", timeout_seconds=10)
+        assert [line for line in operator.lines() if line["event"] == "Lease lost"] == []
+    with pytest.raises(KubectlFailed, match="not found"):
+        crds.kubectl("get", "namespace", namespace)

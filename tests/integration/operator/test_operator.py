@@ -46,6 +46,9 @@ COMMAND = [
     "-m",
     "tidegate",
     "run",
+    "--all-namespaces",
+    "--lease-namespace",
+    "default",
     "--liveness-port",
     "0",
     "--metrics-port",
@@ -286,6 +289,9 @@ LOCAL_COMMAND = [
     "-m",
     "tidegate",
     "run",
+    "--all-namespaces",
+    "--lease-namespace",
+    "tidegate",
     "--listen-address",
     "127.0.0.1",
     "--liveness-port",
@@ -339,7 +345,7 @@ def test_the_documented_rights_are_enough_for_everything(
             "the event of the first quota",
             timeout_seconds=30,
         )
-        assert "tidegate" in crds.kubectl("get", "lease", "-n", namespace)
+        assert f"tidegate.{namespace}.orders" in crds.kubectl("get", "lease", "-n", "tidegate")
         crds.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=60s")
     finally:
         operator.terminate()

@@ -17,14 +17,16 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from controller_logic.model import Entity
+from controller_logic.model import Entity, QuotaKey
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
+from tests.contract.quota_store_contract import first as first_write
 from tests.integration.conftest import CHECKOUT
 from tests.integration.operator.installation import lay_out, one_leader_on_each_broker
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.unit.control.stage import Stage
+from tidegate.errors import Conflict
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
@@ -124,6 +126,59 @@ def test_a_take_over_moves_the_claim_once_and_the_old_owner_stops(
     }
     assert reasons["first"].count("ClaimedElsewhere") == 1
     assert reasons["second"].count("ClaimTakenOver") == 1
+
+
+def test_one_of_two_operators_of_one_policy_writes_and_what_it_wrote_either_gives_back(
+    operators: tuple[Stage, Stage], chroot_client: KazooClient
+) -> None:
+    first, other = operators
+    first.lease_namespace = "tidegate"
+    first.restart()
+    policy = _declare(first)
+    first.run()
+    second = Stage(kubernetes=first.kubernetes, store=other.store, lease_namespace="laptop")
+    versions = _versions(chroot_client)
+    _pass_in_turn(first, second)
+    assert _versions(chroot_client) == versions
+    assert second.condition(policy) == ("False", "ClaimedElsewhere")
+    assert "with its Leases in namespace tidegate" in second.message(policy)
+
+    _annotate(second, policy, f"{policy.uid}@1")
+    second.run()
+    assert second.store.facts().claim.lease_namespace == "laptop"
+    versions = _versions(chroot_client)
+    _pass_in_turn(second, first)
+    assert _versions(chroot_client) == versions
+    assert first.condition(policy) == ("False", "ClaimedElsewhere")
+
+    first.kubernetes.delete(policy)
+    first.run()
+    assert first.produce() is None
+    assert first.store.facts().claim is None
+
+
+def test_an_operator_of_before_writes_no_more_once_its_successor_has_begun(
+    operators: tuple[Stage, Stage], chroot_client: KazooClient
+) -> None:
+    """The one of before has its Lease in the policy's namespace, so it does not see the new one's.
+    Its claim names no place.
+    """
+    first, other = operators
+    policy = _declare(first)
+    first.run()
+    claim = json.loads(chroot_client.get("/tidegate/claim")[0])
+    del claim["lease_namespace"]
+    chroot_client.set("/tidegate/claim", json.dumps(claim | {"version": 2}).encode())
+    decided_under = first.store.facts().claim
+    second = Stage(kubernetes=first.kubernetes, store=other.store, lease_namespace="tidegate")
+    second.run()
+    assert second.condition(policy) == ("True", "InSync")
+    decided = first_write(first.store.read([BOB])[BOB], {QuotaKey.PRODUCER_BYTE_RATE: "2048"})
+    with pytest.raises(Conflict):
+        first.store.write([decided], "memory-cluster", decided_under)
+    stored = json.loads(chroot_client.get("/tidegate/claim")[0])
+    # both formats of before are read exactly, and are refused otherwise
+    assert (stored["version"], stored["epoch"]) == (3, 2)
 
 
 # --- as processes, on two API servers and a real Kafka --------------------------------------------

@@ -27,7 +27,7 @@ from lab.process import wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 from lab.quota_watch import QuotaWatch
 from lab.zookeeper import ZooKeeperLab
-from tests.integration.operator.installation import lay_out
+from tests.integration.operator.installation import LEASE_NAMESPACE, lay_out
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
 
@@ -153,7 +153,7 @@ class Stage:
         that is dead.
         """
         CoordinationV1Api(self.api_client).delete_namespaced_lease(
-            "tidegate-orders", self.namespace
+            f"tidegate.{self.namespace}.orders", LEASE_NAMESPACE
         )
 
     def status(self) -> dict[str, Any]:

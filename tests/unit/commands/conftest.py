@@ -30,7 +30,7 @@ class FixedTopology:
     def read(self, patterns: Collection[str]) -> Topology:
         return self.topology
 
-    def quota_callbacks(self) -> Mapping[int, str]:
+    def quota_callbacks(self, brokers: Collection[int]) -> Mapping[int, str]:
         return self.callbacks
 
     def close(self) -> None:

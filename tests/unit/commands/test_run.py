@@ -2,11 +2,14 @@
 rest.
 """
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tidegate import main
+from tidegate.commands import run as module
 from tidegate.errors import Unauthorized
 from tidegate.settings import LogFormat, LogLevel, RollupOffer, Settings
 
@@ -19,17 +22,27 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     return found
 
 
-def test_without_options_everything_is_watched_on_the_documented_ports(
+@pytest.fixture(autouse=True)
+def pod(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The file that has a Pod's namespace."""
+    path = tmp_path / "namespace"
+    path.write_text("platform")
+    monkeypatch.setattr(module, "OWN_NAMESPACE_FILE", path)
+    return path
+
+
+def test_without_options_a_pod_watches_its_own_namespace_on_the_documented_ports(
     world: Any, started: list[Settings]
 ) -> None:
     assert world.run("run").code == 0
     (settings,) = started
     assert (
+        settings.lease_namespace,
         settings.namespaces,
         settings.liveness_port,
         settings.metrics_port,
         settings.listen_address,
-    ) == ((), 8080, 9095, "0.0.0.0")
+    ) == ("platform", ("platform",), 8080, 9095, "0.0.0.0")
     assert (settings.log_format, settings.log_level, settings.audit_file) == (
         LogFormat.JSON,
         LogLevel.INFO,
@@ -40,6 +53,29 @@ def test_without_options_everything_is_watched_on_the_documented_ports(
 def test_namespaces_may_be_named_several_times(world: Any, started: list[Settings]) -> None:
     world.run("run", "-n", "streaming", "--namespace", "payments")
     assert started[0].namespaces == ("streaming", "payments")
+    assert started[0].lease_namespace == "platform"
+
+
+def test_every_namespace_is_watched_only_where_that_is_asked_for(
+    world: Any, started: list[Settings]
+) -> None:
+    world.run("run", "--all-namespaces")
+    assert (started[0].namespaces, started[0].lease_namespace) == ((), "platform")
+    refused = world.run("run", "-A", "-n", "streaming")
+    assert refused.code == 1
+    assert "--all-namespaces and --namespace exclude each other" in refused.err
+    assert len(started) == 1
+
+
+def test_beside_a_cluster_the_namespace_of_the_leases_has_to_be_named(
+    world: Any, started: list[Settings], pod: Path, golden: Callable[[str], None]
+) -> None:
+    pod.unlink()
+    refused = world.run("run", "-n", "streaming")
+    assert (refused.code, started) == (1, [])
+    golden(refused.err.replace(str(pod), "FILE"))
+    assert world.run("run", "-n", "streaming", "--lease-namespace", "platform").code == 0
+    assert started[0].lease_namespace == "platform"
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ class Leaders:
         }
         return Topology(0.0, self.brokers, topics, self.cluster_id)
 
-    def quota_callbacks(self) -> dict[int, str]:
-        return self.plugins
+    def quota_callbacks(self, brokers: Collection[int]) -> dict[int, str]:
+        return {broker: self.plugins.get(broker, "") for broker in brokers}
 
     def close(self) -> None:
         pass
@@ -81,6 +81,7 @@ class Stage:
     report_beside: bool = False
     readings: Readings | None = None
     identity: str = "operator"
+    lease_namespace: str = ""
 
     def __post_init__(self) -> None:
         self.restart()
@@ -88,14 +89,14 @@ class Stage:
     def restart(self) -> None:
         clock = Clock(wall=lambda: self.now, monotonic=lambda: self.now)
         self.telemetry = Telemetry()
-        self.cache = ResourceCache(lambda: None, monotonic=lambda: self.now)
+        self.cache = ResourceCache(lambda _: None, monotonic=lambda: self.now)
         writer = StatusWriter(self.kubernetes, wall=lambda: self.now)
         recorder = EventRecorder(self.kubernetes, monotonic=lambda: self.now)
         publisher = KubernetesPublisher(
             writer, recorder, cache=self.cache, telemetry=self.telemetry
         )
         self.world = OperatorContext(
-            Settings(identity=self.identity), clock, self.kubernetes, self.cache, Reporter(publisher), self.telemetry,
+            Settings(identity=self.identity, lease_namespace=self.lease_namespace), clock, self.kubernetes, self.cache, Reporter(publisher), self.telemetry,
             VitalSigns(clock.monotonic, 120.0), lambda *_, **__: KafkaCluster("zk:2181", self.store, self.leaders),
             self.report_beside,
         )  # fmt: skip

@@ -14,7 +14,7 @@ from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, AWAY, Stage
 from tidegate.control import controller as controller_module
 from tidegate.control.controller import RESTORE_FINALIZER, report_pending_if_slow, take_over_words
-from tidegate.errors import NotFound, Unreachable
+from tidegate.errors import NotFound, ServerFault, Unreachable
 from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim
 from tidegate.kafka.zookeeper.tree import SetData
 from tidegate.kube.api import ObjectRef
@@ -588,6 +588,51 @@ def test_an_outage_costs_a_pass_one_time_limit_and_not_one_for_every_status(stag
     assert {
         stage.kubernetes.get(tier)["status"]["members"][0]["quota"]["produce"] for tier in tiers
     } == {20_000_000}
+
+
+def test_objects_that_the_server_fails_at_keep_no_other_status_waiting(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in the same report while they are few, and in the next one however many they are."""
+
+    def failing_at(*names: str) -> Callable[..., Any]:
+        def patch_status(ref: ObjectRef, *arguments: Any, **more: Any) -> Any:
+            asked.append(ref.name)
+            if ref.name in names:
+                raise ServerFault("etcdserver: request is too large")
+            return before(ref, *arguments, **more)
+
+        return patch_status
+
+    asked: list[str] = []
+    before = stage.kubernetes.patch_status
+    stage.policy(writeBudget={"changes": 1000})
+    tiers = {name: stage.tier(name, user=name) for name in "abcdefgh"}
+
+    def reported() -> set[str]:
+        return {name for name, tier in tiers.items() if "status" in stage.kubernetes.get(tier)}
+
+    monkeypatch.setattr(stage.kubernetes, "patch_status", failing_at("a", "b"))
+    stage.run()
+    assert reported() == set("cdefgh")
+    monkeypatch.setattr(stage.kubernetes, "patch_status", before)
+    stage.now += 15
+    stage.run()
+    assert reported() == set("abcdefgh")
+
+    for tier in tiers.values():
+        stage.kubernetes.edit(
+            tier,
+            lambda raw: raw["spec"]["members"][0]["contract"]["perPartition"].update(produce="20M"),
+        )
+    monkeypatch.setattr(stage.kubernetes, "patch_status", failing_at("a", "b", "c", "d"))
+    asked.clear()
+    stage.run()
+    assert asked[-3:] == ["a", "b", "c"], "three in a row: Kubernetes is away"
+    asked.clear()
+    stage.now += 15
+    stage.run()
+    assert [name for name in asked if name in tiers] == list("defghabc")
 
 
 def test_a_finalizer_that_could_not_be_taken_off_is_taken_off_later(stage: Stage) -> None:

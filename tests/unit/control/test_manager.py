@@ -3,6 +3,7 @@ orderly end.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from tidegate.control import manager as manager_module
 from tidegate.control.manager import ControlLoop, Manager
 from tidegate.control.runtime import Cause, Clock, Wakeup
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ObjectRef
+from tidegate.kube.cache import Change
 
 KEY = "streaming/orders"
 
@@ -26,10 +28,12 @@ class HandLease:
 
     def __init__(self, held: bool) -> None:
         self.held = held
+        self.holder = ""
         self.attended = threading.Event()
         self.go_on = threading.Event()
         self.go_on.set()
         self.released = 0
+        self.obsolete = False
         self.running_at_release: list[str] = []
 
     def attend(self) -> bool:
@@ -43,8 +47,9 @@ class HandLease:
     def seconds_until_due(self) -> float:
         return 0.0
 
-    def release(self) -> bool:
+    def release(self, *, is_obsolete: bool = False) -> bool:
         self.released += 1
+        self.obsolete = is_obsolete
         self.running_at_release += policy_threads()
         return True
 
@@ -59,6 +64,7 @@ class Replica:
         clock = Clock(wall=lambda: stage.now, monotonic=lambda: stage.now)
         stage.world = replace(stage.world, clock=clock)
         self.manager = Manager(stage.world, self._make_lease)
+        stage.cache._changed = self.manager.changed
 
     def _make_lease(self, key: str) -> HandLease:
         self.leases[key] = HandLease(self.held)
@@ -69,7 +75,7 @@ class Replica:
 
     def give(self, held: bool, key: str = KEY) -> None:
         self.leases[key].held = held
-        self.manager.wake()
+        self.manager.look_now()
 
 
 def policy_threads() -> list[str]:
@@ -157,7 +163,7 @@ def test_a_loop_that_died_is_started_again(
     monkeypatch.setattr(manager_module, "ControlLoop", Dying)
     replica = start()
     assert died.wait(10.0)
-    replica.manager.wake()
+    replica.manager.look_now()
     eventually(lambda: stage.produce() == "10000000", "the quota")
 
 
@@ -170,6 +176,7 @@ def test_a_policy_that_is_gone_gives_its_lease_up_after_its_loop_ended(
     lease = replica.leases[KEY]
     stage.cache.remove(BROKER_BANDWIDTH_POLICIES, policy.uid)
     eventually(lambda: _tick(replica) or lease.released, "the Lease to be given up")
+    assert lease.obsolete
     assert (lease.running_at_release, policy_threads()) == ([], [])
 
 
@@ -315,7 +322,7 @@ def test_a_thread_of_the_manager_that_is_stuck_is_missed(
 
 def _tick(replica: Replica) -> None:
     """Have the manager tick now instead of within a second."""
-    replica.manager.wake()
+    replica.manager.look_now()
 
 
 def _failed_lists(stage: Stage) -> bool:
@@ -326,6 +333,71 @@ def _failed_lists(stage: Stage) -> bool:
         )
         for kind in kinds
     )
+
+
+# --- whom an event wakes ------------------------------------------------------------------------
+
+
+POLICIES = ("orders", "payments", "search")
+
+
+def tier_of(policy: object, version: str, *, namespace: str = "streaming") -> dict[str, Any]:
+    metadata = {"namespace": namespace, "name": "gold", "uid": "1", "resourceVersion": version}
+    return {"metadata": metadata, "spec": {"policyRef": policy, "level": f"L{version}"}}
+
+
+def poked(stage: Stage) -> list[str]:
+    return [
+        name
+        for name in POLICIES
+        if stage.telemetry.registry.get_sample_value(
+            "tidegate_wakes_total",
+            {"policy_namespace": "streaming", "policy": name, "cause": "objects"},
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "woken"),
+    [
+        ({"name": "orders"}, {"name": "orders"}, ["orders"]),
+        ({"name": "orders"}, {"name": "search"}, ["orders", "search"]),
+        ({"name": "orders"}, None, ["orders"]),
+        (None, {"name": "search"}, ["search"]),
+        ({"name": "orders"}, {"name": 7}, ["orders", "payments", "search"]),
+        ({"name": "unheard-of"}, {"name": "unheard-of"}, []),
+    ],
+    ids=["its-own", "moved", "deleted", "created", "unreadable", "no-policy"],
+)
+def test_a_tier_wakes_the_policies_that_it_belongs_to_and_belonged_to_and_no_other(
+    stage: Stage, start: Start, before: object, after: object, woken: list[str]
+) -> None:
+    for name in POLICIES:
+        stage.policy(name, mode="Observe")
+    replica = start()
+    eventually(lambda: len(policy_threads()) == 3, "three loops")
+    versions = [
+        None if policy is None else tier_of(policy, str(number))
+        for number, policy in enumerate((before, after))
+    ]
+    elsewhere = tier_of({"name": "payments"}, "1", namespace="elsewhere")
+    replica.manager.changed(
+        [Change(BUSINESS_TIERS, *versions), Change(BUSINESS_TIERS, None, elsewhere)]
+    )
+    eventually(lambda: poked(stage) == woken, f"{woken} to be woken")
+    threading.Event().wait(0.1)
+    assert poked(stage) == woken
+
+
+def test_an_edit_of_a_policy_wakes_it_alone(stage: Stage, start: Start) -> None:
+    refs = [stage.policy(name, mode="Observe") for name in POLICIES]
+    start()
+    eventually(lambda: len(policy_threads()) == 3, "three loops")
+    edited = stage.kubernetes.edit(refs[1], lambda raw: raw["spec"].update(suspend=True))
+    stage.cache.put(BROKER_BANDWIDTH_POLICIES, edited or stage.kubernetes.get(refs[1]))
+    eventually(lambda: poked(stage) == ["payments"], "payments to be woken")
+    threading.Event().wait(0.1)
+    assert poked(stage) == ["payments"]
 
 
 # --- the loop of one policy -----------------------------------------------------------------------
@@ -414,6 +486,72 @@ def test_an_event_brings_a_pass_long_before_it_is_due(
     loop.wake(cause)
     passed(passes, 2)
     assert wakes(stage, cause) == 1
+
+
+def loop_that_may_pass(
+    stage: Stage, passes: Passes, *, at_once: int, distance_seconds: float
+) -> ControlLoop:
+    """A loop on real time."""
+    settings = replace(
+        stage.world.settings,
+        passes_at_once=at_once,
+        least_pass_distance_seconds=distance_seconds,
+    )
+    controller: Any = passes
+    world = replace(stage.world, settings=settings, clock=Clock())
+    return ControlLoop(KEY, world, controller, Wakeup(quiet_seconds=0.0))
+
+
+def test_a_flood_of_changes_brings_one_pass_a_distance_and_the_last_change_is_served(
+    stage: Stage, passes: Passes
+) -> None:
+    loop = loop_that_may_pass(stage, passes, at_once=3, distance_seconds=0.5)
+    loop.start()
+    passed(passes, 1)
+    begun = time.monotonic()
+    while time.monotonic() < begun + 1.8:
+        loop.wake(Cause.OBJECTS)
+        time.sleep(0.01)
+    during = passes.count
+    passed(passes, during + 1)
+    loop.ask_to_stop()
+    assert loop.wait(10.0)
+    # the first, three at once, and one each half a second from then on
+    assert 1 + 3 + 2 <= during <= 1 + 3 + 3
+    assert wakes(stage, Cause.OBJECTS) == passes.count - 1
+    assert wakes(stage, Cause.TIMER) == 0
+
+
+@pytest.mark.parametrize("cause", [Cause.BROKERS, Cause.METRICS])
+def test_nothing_but_edits_waits_for_the_distance(
+    stage: Stage, passes: Passes, cause: Cause
+) -> None:
+    loop = loop_that_may_pass(stage, passes, at_once=1, distance_seconds=600.0)
+    loop.start()
+    passed(passes, 1)
+    loop.wake(Cause.OBJECTS)
+    passed(passes, 2)
+    loop.wake(Cause.OBJECTS)
+    threading.Event().wait(0.1)
+    assert passes.count == 2, "the second edit waits"
+    loop.wake(cause)
+    passed(passes, 3)
+    assert (wakes(stage, cause), wakes(stage, Cause.OBJECTS)) == (1, 2), "it brings the edit along"
+    loop.ask_to_stop()
+    assert loop.wait(10.0)
+
+
+def test_a_loop_that_waits_for_the_distance_ends_at_once(stage: Stage, passes: Passes) -> None:
+    loop = loop_that_may_pass(stage, passes, at_once=1, distance_seconds=600.0)
+    loop.start()
+    passed(passes, 1)
+    loop.wake(Cause.OBJECTS)
+    passed(passes, 2)
+    loop.wake(Cause.OBJECTS)
+    threading.Event().wait(0.1)
+    loop.ask_to_stop()
+    assert loop.wait(10.0)
+    assert passes.count == 2
 
 
 def test_a_pass_that_is_due_comes_by_itself(

@@ -2,13 +2,14 @@
 quotas.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from threading import Event
 
 import pytest
 
 from tests.goldens.golden import numbers
-from tests.unit.control.stage import Stage
-from tidegate.control.observe import REPEAT_SECONDS, SETTLE_SECONDS
+from tests.unit.control.stage import Leaders, Stage
+from tidegate.control.observe import SETTLE_SECONDS, QuotaPlugins
 
 
 def test_leaders_of_one_cluster_never_scale_quotas_of_another(stage: Stage) -> None:
@@ -54,6 +55,7 @@ def test_a_quota_plugin_is_reported_once_its_brokers_have_stayed_for_a_while(
     assert stage.condition(policy, "QuotasInSync") == ("True", "InSync")
     stage.now += SETTLE_SECONDS
     stage.run()
+    answered(stage)
     stage.now += 15
     stage.run()
     assert stage.condition(policy, "QuotasInSync") == ("False", "QuotasIgnored")
@@ -64,16 +66,82 @@ def test_a_quota_plugin_is_reported_once_its_brokers_have_stayed_for_a_while(
     golden(text)
 
 
-def test_brokers_are_asked_for_their_plugin_seldom(
+def answered(stage: Stage) -> None:
+    """Return when the question that was asked beside the pass has its answers."""
+    question = stage.controllers["streaming/orders"]._pass.observer._plugins._question
+    if question is not None:
+        question.join(10.0)
+
+
+def test_no_pass_waits_for_a_broker_that_is_asked_for_its_plugin(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[float] = []
-    monkeypatch.setattr(stage.leaders, "quota_callbacks", lambda: asked.append(stage.now) or {})
+    asked, answer = Event(), Event()
+
+    def slow(brokers: Collection[int]) -> dict[int, str]:
+        asked.set()
+        answer.wait(10.0)
+        return dict.fromkeys(brokers, "io.example.Quotas")
+
+    monkeypatch.setattr(stage.leaders, "quota_callbacks", slow)
+    policy = stage.policy()
+    stage.tier()
+    stage.run()
+    stage.now += SETTLE_SECONDS
+    stage.run()
+    assert asked.wait(10.0)
+    stage.run()
+    assert stage.condition(policy, "QuotasInSync") == ("True", "InSync")
+    answer.set()
+    answered(stage)
+    stage.run()
+    assert stage.condition(policy, "QuotasInSync") == ("False", "QuotasIgnored")
+
+
+def test_silent_brokers_are_asked_later_and_later_and_the_others_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[float, list[int]]] = []
+    begun = stage.now
+
+    def ask(brokers: Collection[int]) -> dict[int, str]:
+        asked.append((stage.now - begun, sorted(brokers)))
+        return {1: ""}
+
+    monkeypatch.setattr(stage.leaders, "quota_callbacks", ask)
     stage.policy(), stage.tier()
-    for _ in range(round(2 * REPEAT_SECONDS / 15)):
+    for _ in range(round(12 * 3600 / 60)):
         stage.run()
-        stage.now += 15
-    assert len(asked) == 2
+        answered(stage)
+        stage.now += 60
+    # a minute after they came, then 10 minutes later, 20, 40, ... and at last every 4 hours
+    waits = [60, 600, 1200, 2400, 4800, 9600, 14400]
+    assert asked == [
+        (sum(waits[: turn + 1]), [1, 2, 3] if turn == 0 else [2, 3]) for turn in range(len(waits))
+    ]
+
+
+def test_a_broker_that_came_back_and_one_of_another_cluster_are_asked_again(stage: Stage) -> None:
+    asked: list[list[int]] = []
+
+    class Source(Leaders):
+        def quota_callbacks(self, brokers: Collection[int]) -> dict[int, str]:
+            asked.append(sorted(brokers))
+            return dict.fromkeys(brokers, "")
+
+    first, second = Source(), Source()
+    plugins = QuotaPlugins(beside=False)
+    for source, brokers, now in [
+        (first, {1, 2, 3}, 0.0),
+        (first, {1, 2, 3}, 60.0),
+        (first, {1, 3}, 70.0),
+        (first, {1, 2, 3}, 80.0),
+        (first, {1, 2, 3}, 140.0),
+        (second, {1, 2, 3}, 150.0),
+        (second, {1, 2, 3}, 210.0),
+    ]:
+        plugins.seen(source, frozenset(brokers), now)
+    assert asked == [[1, 2, 3], [2], [1, 2, 3]]
 
 
 def test_the_mark_of_a_migration_warns_and_stops_nothing(stage: Stage) -> None:

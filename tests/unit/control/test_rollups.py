@@ -159,6 +159,18 @@ def test_hours_without_samples_in_prometheus_are_reported_and_no_failure(
     golden(verdict.message)
 
 
+def test_a_job_takes_the_proxy_for_prometheus_and_no_other(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEGATE_PROMETHEUS_PROXY", "http://proxy.example:3128")
+    monkeypatch.setenv("HTTPS_PROXY", "http://other.example:3128")
+    desk.look()
+    (job,) = desk.kubernetes.list_jobs("streaming", selector="app.kubernetes.io/component=rollup")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    proxies = {one["name"]: one.get("value") for one in container["env"] if "PROXY" in one["name"]}
+    assert proxies == {"TIDEGATE_PROMETHEUS_PROXY": "http://proxy.example:3128"}
+
+
 def test_a_replica_that_may_not_write_makes_no_job(desk: Desk) -> None:
     desk.may_write = False
     desk.look()

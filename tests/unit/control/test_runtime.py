@@ -4,9 +4,11 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.hands import Hands
-from tidegate.control.runtime import Backoff, Cause, VitalSigns, Wakeup
+from tidegate.control.runtime import Backoff, Cause, PassAllowance, VitalSigns, Wakeup
 
 # --- waking a loop --------------------------------------------------------------------------------
 # A cause that wakes a loop is never lost, bursts become one pass, and nothing delays brokers or the
@@ -97,6 +99,50 @@ def _until(condition: Callable[[], bool], *, do: Callable[[], None]) -> None:
         do()
         pause.wait(0.005)
     raise AssertionError("it never came")
+
+
+# --- passes for changed objects -------------------------------------------------------------------
+# Some wait for nothing, a flood brings one a distance, and no change waits longer than a distance.
+
+
+def test_some_passes_wait_for_nothing_and_come_back_one_a_distance() -> None:
+    allowance = PassAllowance(distance_seconds=1.0, at_once=3)
+    for _ in range(3):
+        assert allowance.wait_seconds(100.0) == 0.0
+        allowance.take(100.0)
+    assert allowance.wait_seconds(100.0) == 1.0
+    assert allowance.wait_seconds(100.75) == 0.25
+    assert allowance.wait_seconds(102.0) == 0.0
+    allowance.take(102.0)
+    allowance.take(102.0)
+    assert allowance.wait_seconds(102.0) == 1.0
+
+
+@given(
+    gaps=st.lists(st.floats(0, 5), min_size=1, max_size=60),
+    free=st.lists(st.booleans(), min_size=60, max_size=60),
+    at_once=st.integers(1, 10),
+    distance_seconds=st.sampled_from([0.5, 1.0, 2.0]),
+)
+def test_no_change_waits_longer_than_a_distance_and_passes_stay_bounded(
+    gaps: list[float], free: list[bool], at_once: int, distance_seconds: float
+) -> None:
+    allowance = PassAllowance(distance_seconds=distance_seconds, at_once=at_once)
+    now, waited = 0.0, []
+    for gap, comes_along in zip(gaps, free, strict=False):
+        now += gap
+        if comes_along:  # with a reading, a broker event: it does not wait
+            allowance.take(now)
+            continue
+        wait_seconds = allowance.wait_seconds(now)
+        assert 0.0 <= wait_seconds <= distance_seconds + 1e-9
+        now += wait_seconds
+        allowance.take(now)
+        waited.append(now)
+    for first, begun in enumerate(waited):
+        for last in range(first, len(waited)):
+            most = at_once + (waited[last] - begun) / distance_seconds
+            assert last - first + 1 <= most + 1e-6
 
 
 # --- the wait after a failed pass -----------------------------------------------------------------

@@ -1,9 +1,13 @@
 """One test for each trap that the control study ran into (3.6 a to g)."""
 
 from dataclasses import replace
+from operator import itemgetter
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controller_logic.model import ClientRate, Entity, QuotaKey, QuotaWrite, StoredQuota, WriteKind
-from controller_logic.quotas.budget import admit, spend, unexpired
+from controller_logic.quotas.budget import Charged, admit, spend, unexpired
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import StepKind
 from controller_logic.throttle.input import ActiveThrottle, LastChange, ThrottleMemory
@@ -147,6 +151,43 @@ def test_g_the_budget_slides_and_does_not_refill_drop_by_drop() -> None:
                 )
                 == admitted
             )
+
+
+@given(
+    writes=st.lists(st.tuples(st.floats(0, 400), st.integers(0, 200)), min_size=1, max_size=30),
+    turn=st.integers(0, 30),
+    back_seconds=st.floats(0, 1e6),
+)
+def test_after_the_clock_was_set_back_nothing_stays_spent_for_longer_than_a_period(
+    writes: list[tuple[float, int]], turn: int, back_seconds: float
+) -> None:
+    """Nor is anything forgotten: within a period of time that really went by, no more is admitted
+    than the budget.
+    """
+    limit, period_seconds, clock, now = 300, 900.0, 2_000_000.0, 0.0
+    spent: Charged = ()
+    sent: list[tuple[float, int]] = []
+
+    def passes(seconds: float, wanted: int) -> int:
+        nonlocal now, spent
+        now += seconds
+        shown = clock + now
+        cuts = [write(number, WriteKind.LOWERING, charged=True) for number in range(wanted)]
+        spent = unexpired(spent, period_seconds=period_seconds, now_seconds=shown)
+        assert list(spent) == sorted(spent, key=itemgetter(0))
+        done = admit(cuts, spent, limit, period_seconds=period_seconds, now_seconds=shown)
+        assert done.room_in_seconds is None or done.room_in_seconds <= period_seconds
+        spent = spend(spent, done.writes, now_seconds=shown)
+        sent.append((now, len(done.writes)))
+        return len(done.writes)
+
+    for number, (seconds, wanted) in enumerate(writes):
+        if number == turn:
+            clock -= back_seconds
+        passes(seconds, wanted)
+        assert sum(count for at, count in sent if now - at < period_seconds - 1e-6) <= limit
+    passes(0.0, 0)
+    assert passes(period_seconds + 1e-6, limit) == limit
 
 
 def test_a_client_that_grew_since_it_was_read_is_allowed_for() -> None:

@@ -69,8 +69,10 @@ def test_a_claim_of_version_0_1_has_no_epoch_holder_or_time() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"version": 3},
+        {"version": 4},
+        {"version": 2},
         {"version": 1},
+        {"lease_namespace": None},
         {"policy_uid": None},
         {"holder": None},
         {"since_seconds": "now"},
@@ -93,6 +95,7 @@ def test_a_claim_that_is_held_elsewhere_reads_like_this(golden: Callable[[str], 
                 claimed_elsewhere(CLAIM, "other"),
                 claimed_elsewhere(CLAIM, "t"),
                 claimed_elsewhere(Claim("streaming/orders", "u"), "other"),
+                claimed_elsewhere(replace(CLAIM, lease_namespace="tidegate"), "u"),
             )
         )
     )

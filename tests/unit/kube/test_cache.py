@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject
-from tidegate.kube.cache import ResourceCache, relist
+from tidegate.kube.cache import Change, ResourceCache, relist
 
 
 def tier(name: str, version: str = "1", **changed: object) -> JsonObject:
@@ -25,14 +27,16 @@ class Watched:
 
     def __init__(self) -> None:
         self.wakes = 0
+        self.changes: list[Change] = []
         self.now = 100.0
         self.forgotten: list[str] = []
         self.cache = ResourceCache(
-            self._wake, forget=self.forgotten.append, monotonic=lambda: self.now
+            self._note, forget=self.forgotten.append, monotonic=lambda: self.now
         )
 
-    def _wake(self) -> None:
+    def _note(self, changes: Sequence[Change]) -> None:
         self.wakes += 1
+        self.changes += changes
 
     def list(self, *items: JsonObject) -> None:
         self.cache.replace_all(self.cache.begin_list(BUSINESS_TIERS), items)
@@ -157,13 +161,51 @@ def test_a_list_without_a_change_does_not_wake(watched: Watched) -> None:
     assert watched.wakes == 0
 
 
-def test_an_annotation_wakes(watched: Watched) -> None:
-    watched.list(tier("a"))
+@pytest.mark.parametrize(
+    ("before", "after", "wakes"),
+    [
+        ({}, {"annotations": {"tidegate.io/paused": "true"}}, 1),
+        ({"annotations": {"tidegate.io/paused": "true"}}, {}, 1),
+        ({}, {"annotations": {"example.com/seen-at": "12:00"}}, 0),
+        ({"labels": {"team": "a"}}, {"labels": {"team": "b"}}, 0),
+        ({}, {"ownerReferences": [{"uid": "1"}]}, 0),
+        ({}, {"generation": 2}, 1),
+        ({}, {"deletionTimestamp": "2026-01-01T00:00:00Z"}, 1),
+        ({"finalizers": ["tidegate.io/restore"]}, {}, 1),
+        ({"finalizers": ["example.com/keep"]}, {}, 0),
+    ],
+    ids=["pause", "go-on", "others-annotation", "label", "owner", "generation", "deletion",
+         "our-finalizer-gone", "others-finalizer-gone"],
+)  # fmt: skip
+def test_of_the_metadata_only_what_means_something_here_wakes(
+    watched: Watched, before: JsonObject, after: JsonObject, wakes: int
+) -> None:
+    def tier_with(version: str, metadata: JsonObject) -> JsonObject:
+        obj = tier("a", version)
+        return {**obj, "metadata": {**obj["metadata"], **metadata}}
+
+    watched.list(tier_with("1", before))
     watched.wakes = 0
-    paused = tier("a", "2")
-    paused["metadata"]["annotations"] = {"tidegate.io/paused": "true"}
-    watched.put(paused)
-    assert watched.wakes == 1
+    watched.put(tier_with("2", after))
+    assert watched.wakes == wakes
+
+
+def test_a_change_has_the_object_as_it_was_and_as_it_is(watched: Watched) -> None:
+    def levels(change: Change) -> tuple[str | None, ...]:
+        return tuple(
+            None if version is None else version["spec"]["level"]
+            for version in (change.before, change.after)
+        )
+
+    watched.put(tier("a"))
+    watched.put(tier("a", "2", spec={"level": "L1"}))
+    watched.list(tier("a", "3", spec={"level": "L2"}), tier("b"))
+    watched.cache.remove(BUSINESS_TIERS, "uid-a")
+    watched.list()
+    assert [levels(change) for change in watched.changes] == [
+        (None, "L0"), ("L0", "L1"), ("L1", "L2"), (None, "L0"), ("L2", None), ("L0", None),
+    ]  # fmt: skip
+    assert watched.wakes == 5, "one call for all changes of a list"
 
 
 def test_a_failed_list_leaves_the_cache_as_it_is(watched: Watched) -> None:

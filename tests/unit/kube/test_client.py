@@ -5,6 +5,7 @@ it sends who it is.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,10 @@ def refused(status: int) -> ApiException:
         (410, errors.Incomplete, errors.Incomplete),
         (422, errors.InvalidResource, errors.InvalidResource),
         (429, errors.Unreachable, errors.Unreachable),
-        (500, errors.Unreachable, errors.OutcomeUnknown),
-        (503, errors.Unreachable, errors.OutcomeUnknown),
-        (504, errors.Unreachable, errors.OutcomeUnknown),
+        (500, errors.Unreachable, errors.ServerFault),
+        (503, errors.Unreachable, errors.ServerFault),
+        (504, errors.Unreachable, errors.ServerFault),
+        (0, errors.Unreachable, errors.OutcomeUnknown),
     ],
 )
 def test_a_refusal_names_the_outcome_of_the_request(
@@ -50,6 +52,21 @@ def test_a_refusal_names_the_outcome_of_the_request(
         assert type(failure) is kind
         assert "read Lease a/b" in failure.message
         assert "the words of the server" in failure.message
+
+
+def test_a_namespace_in_deletion_is_no_missing_right(
+    golden: Callable[[str], None],
+) -> None:
+    cause = {"reason": "NamespaceTerminating", "field": "metadata.namespace"}
+    status = {"message": "the words of the server", "details": {"causes": [cause]}}
+    going = ApiException(status=403, reason="Forbidden")
+    going.body = json.dumps(status)
+    said = [
+        failure_of(error, what="post an event", reason=Reason.LIST_INCOMPLETE, is_write=True)
+        for error in (going, refused(403))
+    ]
+    golden("\n".join(error.message for error in said))
+    assert "Give the operator's ServiceAccount this right" in said[1].message
 
 
 @pytest.mark.parametrize(

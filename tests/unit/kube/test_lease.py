@@ -7,24 +7,28 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.hands import Hands
 from tidegate.errors import OutcomeUnknown, TidegateError, Unauthorized, Unreachable
-from tidegate.kube.lease import PolicyLease
+from tidegate.kube.api import LeaseRecord
+from tidegate.kube.lease import LeaseAddress, LeftLeases, SharedLease
 
+_LABELS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
+_NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", fullmatch=True)
 AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
 
 
 def replica(
     kubernetes: InMemoryKubernetes, clock: Hands, identity: str, wall: float = 0.0
-) -> PolicyLease:
-    return PolicyLease(
+) -> SharedLease:
+    return SharedLease(
         kubernetes,
         identity,
-        namespace="streaming",
-        policy_name="orders",
+        LeaseAddress.of_policy("streaming/orders", operator_namespace="tidegate"),
         monotonic=clock,
         wall=lambda: wall + clock.now,
     )
@@ -246,6 +250,83 @@ def test_a_released_lease_is_not_taken_again_by_a_renewal_that_came_late(
 
 
 def _touch(kubernetes: InMemoryKubernetes) -> None:
-    present = kubernetes.read_lease("streaming", "tidegate-orders")
+    present = kubernetes.read_lease("tidegate", "tidegate.streaming.orders")
     assert present is not None
     kubernetes.replace_lease(replace(present, transitions=present.transitions + 1))
+
+
+# --- where Leases are, and when they go -----------------------------------------------------------
+
+
+@given(st.lists(st.tuples(_LABELS, _NAMES), min_size=2, max_size=2, unique=True))
+def test_no_two_policies_share_a_lease(policies: list[tuple[str, str]]) -> None:
+    names = [
+        LeaseAddress.of_policy("/".join(policy), operator_namespace="tidegate").name
+        for policy in policies
+    ]
+    assert names[0] != names[1]
+    assert all(len(name) <= 253 for name in names)
+
+
+def test_a_lease_names_its_policy_and_keeps_the_labels_of_people(
+    kubernetes: InMemoryKubernetes, clock: Hands
+) -> None:
+    first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
+    first.attend()
+    made = lease_of_orders(kubernetes)
+    ours = {
+        "app.kubernetes.io/managed-by": "tidegate",
+        "tidegate.io/policy-namespace": "streaming",
+        "tidegate.io/policy": "orders",
+    }
+    assert made.labels == ours
+    kubernetes.replace_lease(replace(made, labels={"team": "x"}))
+    clock.now += 4
+    first.attend()
+    assert lease_of_orders(kubernetes).labels == {"team": "x"}
+    first.release()
+    second.attend()
+    assert lease_of_orders(kubernetes).labels == {"team": "x", **ours}
+
+
+def test_the_lease_of_a_policy_that_is_gone_is_deleted_by_its_holder_only(
+    kubernetes: InMemoryKubernetes, clock: Hands
+) -> None:
+    first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "b")
+    first.attend()
+    second.attend()
+    assert not second.release(is_obsolete=True)
+    assert lease_of_orders(kubernetes).holder == "a"
+    assert first.release(is_obsolete=True)
+    assert kubernetes.read_lease("tidegate", "tidegate.streaming.orders") is None
+    assert first.remaining_seconds() == 0.0
+
+
+def test_a_lease_of_no_use_that_is_not_renewed_for_a_minute_is_deleted(
+    kubernetes: InMemoryKubernetes, clock: Hands
+) -> None:
+    holder, other = replica(kubernetes, clock, "a"), LeaseAddress("tidegate", "theirs")
+    holder.attend()
+    SharedLease(kubernetes, "x", other, monotonic=clock).attend()
+    left = LeftLeases(kubernetes, "tidegate", monotonic=clock)
+    for _ in range(3):  # it is renewed, though this process does not know the policy
+        clock.now += 59
+        holder.attend()
+        left.delete([])
+    left.delete(["streaming/orders"])
+    clock.now += 100
+    left.delete(["streaming/orders"])
+    left.delete([])
+    clock.now += 59
+    left.delete([])
+    assert lease_of_orders(kubernetes).holder == "a"
+    clock.now += 1
+    left.delete([])
+    assert kubernetes.read_lease("tidegate", "tidegate.streaming.orders") is None
+    assert kubernetes.read_lease("tidegate", "theirs") is not None
+
+
+def lease_of_orders(kubernetes: InMemoryKubernetes) -> LeaseRecord:
+    present = kubernetes.read_lease("tidegate", "tidegate.streaming.orders")
+    assert present is not None
+    return present

@@ -120,6 +120,19 @@ def test_nothing_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
         assert len(ask(PrometheusServer(server.url))) == 1
 
 
+def test_a_proxy_is_used_when_it_is_named_for_prometheus(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(good) as proxy:
+        monkeypatch.setenv("TIDEGATE_PROMETHEUS_PROXY", proxy.url)
+        assert len(ask(PrometheusServer("http://prometheus.invalid:9090"))) == 1
+    assert proxy.seen[0].path.startswith("http://prometheus.invalid:9090/api/v1/query?")
+
+
+def test_a_proxy_that_is_away_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIDEGATE_PROMETHEUS_PROXY", "http://127.0.0.1:1")
+    with pytest.raises(Unreachable, match=r"its proxy: .*refused"):
+        ask(PrometheusServer("https://prometheus.invalid:9090"))
+
+
 def test_a_login_that_no_header_can_carry_is_refused_without_showing_it() -> None:
     error, server = failure(good, login=BearerLogin("s3\ncret"))
     assert isinstance(error, Unauthorized)

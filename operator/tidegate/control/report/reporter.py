@@ -47,7 +47,7 @@ from tidegate.control.report.status import (
     unread_tier,
 )
 from tidegate.control.rollups import RollupProgress
-from tidegate.errors import InvalidResource, OutcomeUnknown, TidegateError, Unreachable
+from tidegate.errors import InvalidResource, TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -59,7 +59,7 @@ from tidegate.kube.api import (
 )
 from tidegate.kube.cache import ResourceCache
 from tidegate.kube.events import EventRecorder
-from tidegate.kube.status import StatusWriter
+from tidegate.kube.status import Answers, StatusWriter
 from tidegate.metrics import Telemetry
 from tidegate.resources.schema import SchemaModel
 
@@ -390,8 +390,8 @@ def _log_writes(policy_key: str, written: Sequence[QuotaWrite]) -> None:
 
 # --- delivery to Kubernetes -----------------------------------------------------------------------
 #
-# An API server that is away costs a log line and one time limit, not one for every object. The next
-# pass sends what is still missing.
+# An API server that is away costs a log line and one time limit, not one for every object. One
+# object that it fails at keeps no other waiting. The next pass sends what is still missing.
 
 
 class KubernetesPublisher:
@@ -414,19 +414,15 @@ class KubernetesPublisher:
 
     def publish(self, reports: Sequence[Report]) -> frozenset[str]:
         """Write all statuses, for which people and Argo CD wait, before the first Event."""
-        away = threading.Event()
-        unchanged = list(
-            self._map(
-                partial(self._put, away),
-                [report for report in reports if report.status is not None],
-            )
-        )
+        shown = [report for report in reports if report.status is not None]
+        shown.sort(key=lambda report: self._writer.failed(report.raw))
+        unchanged = list(self._map(partial(self._put, Answers()), shown))
         list(self._map(self._post_events, reports))
         return frozenset(uid for uid in unchanged if uid is not None)
 
-    def _put(self, away: threading.Event, report: Report) -> str | None:
-        """Write the status unless Kubernetes is `away`; the uid when there was nothing to write."""
-        if away.is_set():
+    def _put(self, answers: Answers, report: Report) -> str | None:
+        """Write the status unless Kubernetes is away; the uid when there was nothing to write."""
+        if answers.away:
             return None
         generation = int(report.raw["metadata"].get("generation", 0))
         fields = {} if report.status is None else _named_fields(report.status)
@@ -445,10 +441,10 @@ class KubernetesPublisher:
                 kind=report.kind.kind,
                 error=error.message,
             )
-            if isinstance(error, Unreachable | OutcomeUnknown):
-                away.set()
+            answers.note(error)
             return None
         if done.written and done.object is not None:
+            answers.note(None)
             self._telemetry.status_writes.labels(report.kind.kind).inc()
             self._cache.put(report.kind, done.object)
         return None if done.written else str(report.raw["metadata"]["uid"])

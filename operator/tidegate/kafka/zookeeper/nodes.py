@@ -37,7 +37,8 @@ from tidegate.kafka.zookeeper.tree import Check, Znode, ZnodeTree
 
 CLAIM_PATH = f"{ROOT}/claim"
 _FIRST_CLAIM_FORMAT = 1  # version 0.1's, with the key and the uid only
-_CLAIM_FORMAT = 2
+_CLAIM_FORMAT_WITHOUT_LEASES = 2
+_CLAIM_FORMAT = 3
 
 
 def claim_to_bytes(claim: Claim) -> bytes:
@@ -52,8 +53,12 @@ def parse_claim(data: bytes | None) -> Claim:
         if root.get("version") == _FIRST_CLAIM_FORMAT:
             _require_fields(root, {"version", "policy_key", "policy_uid"})
             return Claim(text(root["policy_key"]), text(root["policy_uid"]))
-        _require_format(root, _CLAIM_FORMAT)
-        _require_fields(root, {"version", *(field.name for field in fields(Claim))})
+        names = {"version", *(field.name for field in fields(Claim))}
+        if root.get("version") == _CLAIM_FORMAT_WITHOUT_LEASES:
+            names.remove("lease_namespace")
+        else:
+            _require_format(root, _CLAIM_FORMAT)
+        _require_fields(root, names)
         return Claim(
             text(root["policy_key"]),
             text(root["policy_uid"]),
@@ -61,6 +66,7 @@ def parse_claim(data: bytes | None) -> Claim:
             _count(root["epoch"]),
             seconds(root["since_seconds"]),
             tuple(map(text, _list(root["former"]))),
+            text(root.get("lease_namespace", "")),
         )
     except (ValueError, RecursionError) as error:
         raise ForeignContent(
@@ -191,7 +197,10 @@ def already_managed(claim: Claim, policy_key: str) -> WriteRefused:
 
 
 def claimed_elsewhere(claim: Claim, policy_uid: str) -> str:
-    """The message for the policy of `policy_uid`, whose name is that of the claim's."""
+    """The message for the policy of `policy_uid`, whose name is that of the claim's.
+
+    With the same uid it is another operator's: see Claim.is_of_another_operator.
+    """
     namespace, _, name = claim.policy_key.rpartition("/")
     since = datetime.fromtimestamp(int(claim.since_seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     who = (
@@ -200,11 +209,17 @@ def claimed_elsewhere(claim: Claim, policy_uid: str) -> str:
         else "by an operator of version 0.1, which did not say since when"
     )
     how = "was taken over" if policy_uid in claim.former else "is held"
+    whose = (
+        f"for this policy {who}, with its Leases in namespace {claim.lease_namespace}; this "
+        "operator has its own elsewhere and changes nothing. Let only one of the two watch this "
+        "policy"
+        if policy_uid == claim.policy_uid
+        else f"for another policy {claim.policy_key}, with uid {claim.policy_uid}, {who}; this one "
+        f"has uid {policy_uid} and changes nothing. Let only one of the two name this cluster"
+    )
     return (
-        f"The claim on this Kafka cluster {how} for another policy {claim.policy_key}, with uid "
-        f"{claim.policy_uid}, {who}; this one has uid {policy_uid} and changes nothing. Let only "
-        "one of the two name this cluster; if the other is gone for good, replace it: kubectl "
-        f"annotate bbp {name} -n {namespace} "
+        f"The claim on this Kafka cluster {how} {whose}; if the other is gone for good, replace "
+        f"it: kubectl annotate bbp {name} -n {namespace} "
         f"{REPLACE_CLAIM}={claim.name_for(policy_uid)} --overwrite"
     )
 

@@ -234,7 +234,14 @@ def _next_claim(current: Claim | None, wanted: Claim, replaces: str) -> Claim:
     if current is None:
         return replace(wanted, epoch=1, former=())
     if current.is_of(wanted.policy_key, wanted.policy_uid):
-        return current if current.epoch else replace(wanted, epoch=1, former=())
+        if current.lease_namespace == wanted.lease_namespace and current.epoch:
+            return current
+        if current.is_of_another_operator(
+            wanted.policy_uid, wanted.lease_namespace
+        ) and not current.may_be_replaced(wanted.policy_uid, replaces):
+            raise refused_to(wanted, current)
+        # an operator of before cannot read this one, so it writes nothing beside us
+        return replace(wanted, epoch=current.epoch + 1, former=current.former)
     if current.policy_key == wanted.policy_key and current.may_be_replaced(
         wanted.policy_uid, replaces
     ):

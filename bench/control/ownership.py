@@ -1,0 +1,125 @@
+"""The way out, and two owners: what is left in ZooKeeper after a policy is deleted, and whether
+anything is written there while two Kubernetes clusters name one Kafka.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+from kazoo.exceptions import NoNodeError
+from kubernetes.client.exceptions import ApiException
+
+from bench.control.latency import cold
+from bench.control.world import GROUP, NAMESPACE, POLICY, VERSION, World, policy, tier
+from bench.results import Figure
+from lab.process import wait_until
+
+_TIMEOUT_SECONDS = 300
+_ADOPTED = "/config/users/user-0"
+# Above the contract, so that it is given back at once, and a login that must stay
+_ADOPTED_VALUE = (
+    b'{"version":1,"config":{"SCRAM-SHA-256":"salt=c2FsdA==","producer_byte_rate":"9000000"}}'
+)
+
+
+def deletion(on: World, entities: int) -> list[Figure]:
+    """Delete a policy with `entities` quotas in force, one of them adopted from another writer.
+
+    What is left is counted in ZooKeeper: quotas that did not go back, records of the ledger, the
+    claim.
+    """
+    on.zookeeper.create(_ADOPTED, _ADOPTED_VALUE, makepath=True)
+    cold(on, entities, deletion="Restore")
+    started = time.monotonic()
+    on.objects.delete_namespaced_custom_object(
+        GROUP, VERSION, NAMESPACE, "brokerbandwidthpolicies", POLICY
+    )
+    wait_until(
+        partial(_is_gone, on),
+        "the policy to go",
+        timeout_seconds=_TIMEOUT_SECONDS,
+        processes=[on.operator],
+        poll_seconds=0.1,
+    )
+    seconds = time.monotonic() - started
+    what = f"policy of {entities} quotas deleted"
+    return [
+        Figure(f"{what}: it is gone", seconds, "s", None),
+        Figure(f"{what}: quotas, ledger records and claims left", _left(on), "nodes", 0),
+    ]
+
+
+def _is_gone(on: World) -> bool:
+    try:
+        on.read("brokerbandwidthpolicies", POLICY)
+    except ApiException as error:
+        if error.status == 404:
+            return True
+        raise
+    return False
+
+
+def _left(on: World) -> int:
+    users = [f"/config/users/{user}" for user in on.zookeeper.get_children("/config/users")]
+    quotas = [path for path in users if path != _ADOPTED and b"byte_rate" in _data(on, path)]
+    changed = [] if _data(on, _ADOPTED) == _ADOPTED_VALUE else [_ADOPTED]
+    records = _children(on, "/tidegate/ledger")
+    claims = [path for path in ("/tidegate/claim",) if on.zookeeper.exists(path)]
+    return len(quotas) + len(changed) + len(records) + len(claims)
+
+
+def _data(on: World, path: str) -> bytes:
+    return bytes(on.zookeeper.get(path)[0])
+
+
+def _children(on: World, path: str) -> list[str]:
+    try:
+        return list(on.zookeeper.get_children(path))
+    except NoNodeError:
+        return []
+
+
+def two_owners(first: World, second: World, seconds: int) -> list[Figure]:
+    """The same policy in two Kubernetes clusters, one tier of the second larger than the first's.
+
+    Counted is what changes in ZooKeeper in `seconds` after the second operator refused: quotas,
+    notifications, the ledger and the claim, by their last transactions.
+    """
+    for on, entities in ((first, 10), (second, 20)):
+        on.create("businesstiers", tier(0, entities))
+    first.create("brokerbandwidthpolicies", policy(first.kafka))
+    _waits_for(first, "True", "InSync")
+    second.create("brokerbandwidthpolicies", policy(second.kafka))
+    _waits_for(second, "False", "ClaimedElsewhere")
+    before = dict(_transactions(first))
+    time.sleep(seconds)
+    after = dict(_transactions(first))
+    changed = sum(before.get(path) != after.get(path) for path in before.keys() | after.keys())
+    for on, status, reason in ((first, "True", "InSync"), (second, "False", "ClaimedElsewhere")):
+        _waits_for(on, status, reason)
+    what = f"two API servers, one Kafka, {seconds} s"
+    return [Figure(f"{what}: znodes changed", changed, "znodes", 0, f"of {len(after)}")]
+
+
+def _waits_for(on: World, status: str, reason: str) -> None:
+    wait_until(
+        lambda: (status, reason) in _ready(on),
+        f"Ready={status} {reason}",
+        timeout_seconds=60,
+        processes=[on.operator],
+    )
+
+
+def _ready(on: World) -> list[tuple[str, str]]:
+    conditions = on.read("brokerbandwidthpolicies", POLICY).get("status", {}).get("conditions", [])
+    return [(one["status"], one["reason"]) for one in conditions if one["type"] == "Ready"]
+
+
+def _transactions(
+    on: World, paths: Iterable[str] = ("/config", "/tidegate")
+) -> Iterator[tuple[str, int]]:
+    for path in paths:
+        stat = on.zookeeper.exists(path)
+        if stat is not None:
+            yield path, stat.mzxid
+            yield from _transactions(on, [f"{path}/{name}" for name in _children(on, path)])
