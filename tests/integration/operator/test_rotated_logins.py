@@ -26,6 +26,8 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, ObjectRef
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 OPERATOR = DigestLogin("kafka", "first")
+# other tests leave records of streaming/orders in the ledger of the same cluster
+POLICY = "rotated"
 
 
 @dataclass
@@ -45,7 +47,7 @@ class RealStage(Stage):
         made = self.kubernetes.create(
             BROKER_BANDWIDTH_POLICIES,
             {
-                "metadata": {"name": "orders", "namespace": "streaming"},
+                "metadata": {"name": POLICY, "namespace": "streaming"},
                 "spec": {"mode": "Enforce", "kafka": {"quotaStore": "ZooKeeper", **kafka}},
             },
         )
@@ -55,7 +57,7 @@ class RealStage(Stage):
     def later(self, seconds: float) -> None:
         """The time of the operator's next pass."""
         self.now += seconds
-        self.run()
+        self.run(POLICY)
 
     def close(self) -> None:
         for controller in self.controllers.values():
@@ -110,8 +112,8 @@ def test_a_rotated_zookeeper_password_holds_quotas_until_the_secret_has_it(
         "authentication": login("digest", "kafka", "zookeeper"),
     }
     policy = stage.declare({"bootstrapServers": "kafka:9092", "zookeeper": zookeeper})
-    tier = stage.tier()
-    stage.run()
+    tier = stage.tier(policy=POLICY)
+    stage.run(POLICY)
     assert stage.condition(tier)[0] == "True", stage.message(tier)
     # the server knows the new password alone, and every session has to log in again
     closed_zookeeper.kill()
@@ -190,7 +192,7 @@ def test_a_rotated_scram_password_holds_quotas_until_the_secret_has_it(
             "zookeeper": zookeeper,
         }
     )
-    tier = stage.tier(user=unique_name)
+    tier = stage.tier(user=unique_name, policy=POLICY)
     wait_until(
         passing(stage, lambda: stage.condition(tier)[0] == "True"), "a quota", timeout_seconds=30
     )
