@@ -59,6 +59,11 @@ integration-brokers: setup
 integration-rest: setup
 	$(PYTHON) -m pytest tests/integration -m "integration and not throttling and not brokers" $(PYTEST)
 
+.PHONY: simulate
+simulate: setup ## Play days full of faults with the whole operator in virtual time (SEED=1 SEEDS=200; one seed prints its steps)
+	$(PYTHON) -m tests.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),$(if $(SEED),1,200)) --jobs $(or $(JOBS),1) \
+	  $(if $(WITHOUT),--without $(WITHOUT)) $(SIMULATE)
+
 .PHONY: test-argo
 test-argo: setup ## Run the health scripts and Applications through Argo CD's own code (compiles a part of it once, minutes)
 	$(PYTHON) -m pytest tests/integration/gitops/with_argo_cd.py $(PYTEST)

@@ -2,23 +2,25 @@
 
 The order of a pass:
 
-    0. advise      contracts that follow from usage, where the policy applies them
+    0. admit       members whose entity the policy allows; the others count as absent
+                   contracts/allowed
+    1. advise      contracts that follow from usage, where the policy applies them
                    contracts/recommend
-    1. hold        anything missing or a person's pause: report what is known, write nothing
+    2. hold        anything missing or a person's pause: report what is known, write nothing
                    holds_of
-    2. target      contracts with overrides, on the leaders, and Kafka's default entities
+    3. target      contracts with overrides, on the leaders, and Kafka's default entities
                    contracts/overrides, desired
-    3. throttle    which rates load holds below their contracts, how far each may go now
+    4. throttle    which rates load holds below their contracts, how far each may go now
                    throttle/throttle_pass
-    4. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone
+    5. steps       per key: equal, raise at once, lower in safe steps, give back, leave alone
                    quotas/plan, steps
-    5. removal     too much given back at once is held until a person confirms the count
+    6. removal     too much given back at once is held until a person confirms the count
                    quotas/plan
-    6. budget      order the writes, defer what does not fit into the period
+    7. budget      order the writes, defer what does not fit into the period
                    quotas/budget
-    7. report      what every member has and should have, in numbers and words
+    8. report      what every member has and should have, in numbers and words
                    reports
-    8. watch       every live broker against its limits, for people
+    9. watch       every live broker against its limits, for people
                    throttle/nic_status
 
 `decide` assumes nothing of its writes. After they were sent, `settle` puts into memory what really
@@ -26,17 +28,28 @@ happened. The same observation and memory always give the same decision; a decis
 were all applied is followed by one without writes, unless a step is due.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from controller_logic.contracts.adaptive import adaptations
+from controller_logic.contracts.allowed import admit
 from controller_logic.contracts.desired import Desired, MemberReport, MemberState, desired, metering
 from controller_logic.contracts.leader_scaling import Leaders
 from controller_logic.contracts.overrides import apply_overrides
 from controller_logic.contracts.recommend import AdviceBasis, Recommendations, advise
 from controller_logic.decision import Decision, Memory
-from controller_logic.model import Contract, Entity, Hold, Mode, Note, Observation, RateForm
-from controller_logic.quotas import budget
+from controller_logic.model import (
+    Contract,
+    Entity,
+    Hold,
+    Mode,
+    Note,
+    Observation,
+    Policy,
+    RateForm,
+)
+from controller_logic.quotas import budget, contention
+from controller_logic.quotas.contention import Contention
 from controller_logic.quotas.plan import Before, Plan, deletion_plan, make_plan, our_entities
 from controller_logic.quotas.precedence import DefaultEntityQuotas
 from controller_logic.readings import Flows, flows_of
@@ -52,6 +65,7 @@ _NOT_NEEDED_TO_RESTORE = frozenset(
         Reason.BROKERS_UNREACHABLE,
         Reason.TOPOLOGY_INCOMPLETE,
         Reason.LIST_INCOMPLETE,
+        Reason.NAMESPACES_UNREAD,
         Reason.TOPIC_NOT_FOUND,
     }
 )
@@ -59,6 +73,8 @@ _NOT_NEEDED_TO_RESTORE = frozenset(
 
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     """Decide what to write, report and remember; the module's docstring has the order of steps."""
+    admission = admit(observation.policy, observation.tiers)
+    observation = replace(observation, tiers=admission.tiers)
     advised = _advised(observation, memory)
     memory = replace(memory, advised=advised)
     overridden = apply_overrides(advised.tiers, observation.overrides, observation.now_seconds)
@@ -77,7 +93,15 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
             memory, causes={one.level: one.because for one in levels if one.below_contract}
         )
     decision = replace(
-        decision, overridden=overridden, watched=watched, levels=levels, advice=advised.advice
+        decision,
+        members=(*decision.members, *admission.refused),
+        notes=(*decision.notes, *admission.notes()),
+        overridden=admission.also_refused(
+            overridden, observation.overrides, observation.now_seconds
+        ),
+        watched=watched,
+        levels=levels,
+        advice=advised.advice,
     )
     if watched is None:
         return decision, memory
@@ -122,7 +146,7 @@ def settle(
     repairs = dict(memory.repairs)
     for write in written:
         if write.reason is Reason.REPAIRED:
-            repairs[write.entity] = budget.repaired(
+            repairs[write.entity] = contention.repaired(
                 repairs.get(write.entity), now_seconds=now_seconds
             )
     return replace(
@@ -195,10 +219,26 @@ def _decide_complete(
         now_seconds=now_seconds,
     )
     inherited = DefaultEntityQuotas(quotas, policy, wanted.keys_of)
-    load = throttle_pass(
-        observation, wanted, quotas, inherited, flows, memory=memory.throttle, pace=memory.pace
+    memory, resynced = _resynced(policy, memory)
+    contract_of = wanted.promise_of
+    # in mode Observe nothing is put back, so there is nothing to leave alone
+    repairs = (
+        {}
+        if policy.mode is Mode.OBSERVE
+        else contention.review(memory.repairs, contract_of, quotas, now_seconds=now_seconds)
     )
-    before = Before(memory.repairs, memory.removals)
+    contended = contention.left_alone(repairs, contract_of, quotas, now_seconds=now_seconds)
+    load = throttle_pass(
+        observation,
+        wanted,
+        quotas,
+        inherited,
+        flows,
+        memory=memory.throttle,
+        pace=memory.pace,
+        contended=contended.keys(),
+    )
+    before = Before(contended, memory.removals)
     wanted = replace(wanted, held=load.held)
     if policy.deleting:
         plan = deletion_plan(
@@ -217,7 +257,7 @@ def _decide_complete(
     remembered = replace(
         memory,
         charged=charged,
-        repairs=plan.repairs,
+        repairs=repairs,
         removals=plan.removals,
         throttle=load.memory,
         pace=load.pace,
@@ -228,7 +268,10 @@ def _decide_complete(
         unwritten = replace(
             circumstances, unwritten=frozenset(plan.writes), unwritten_because=Reason.OBSERVING
         )
-        return replace(_reported(wanted, plan, unwritten, load), would_write=writes), remembered
+        observed = _reported(
+            wanted, plan, unwritten, load, contended=contended, now_seconds=now_seconds
+        )
+        return replace(observed, would_write=writes, resynced=resynced), remembered
     admission = budget.admit(
         plan.writes.values(),
         charged,
@@ -237,15 +280,42 @@ def _decide_complete(
         now_seconds=now_seconds,
     )
     deferred = frozenset(write.entity for write in admission.deferred)
-    decision = _reported(wanted, plan, replace(circumstances, unwritten=deferred), load)
+    circumstances = replace(circumstances, unwritten=deferred)
+    decision = _reported(
+        wanted, plan, circumstances, load, contended=contended, now_seconds=now_seconds
+    )
     decision = replace(
-        decision, writes=admission.writes, finished_deleting=policy.deleting and not ours
+        decision,
+        writes=admission.writes,
+        finished_deleting=policy.deleting and not ours,
+        resynced=resynced,
     )
     return _with_deferred(decision, admission), remembered
 
 
+def _resynced(policy: Policy, memory: Memory) -> tuple[Memory, str]:
+    """The memory without what a person wants forgotten, and what to say of it; once a value.
+
+    What is there when the process begins is not asked of it: it remembers nothing yet.
+    """
+    if policy.resync == memory.resync:
+        return memory, ""
+    is_first = memory.resync is None
+    memory = replace(memory, resync=policy.resync)
+    if is_first or not policy.resync:
+        return memory, ""
+    repairs, ended = contention.resynced(memory.repairs, policy.resync)
+    return replace(memory, repairs=repairs), contention.resynced_words(policy.resync, ended)
+
+
 def _reported(
-    wanted: Desired, plan: Plan, circumstances: Circumstances, load: ThrottlePass
+    wanted: Desired,
+    plan: Plan,
+    circumstances: Circumstances,
+    load: ThrottlePass,
+    *,
+    contended: Mapping[Entity, Contention],
+    now_seconds: float,
 ) -> Decision:
     """Everything but the writes: reports, notes, counts, and when the next step is due."""
     members = _member_reports(wanted, plan, circumstances)
@@ -265,14 +335,13 @@ def _reported(
         if step.due_in_seconds
     ]
     due += [] if load.due_in_seconds is None else [load.due_in_seconds]
+    due += [one.until_seconds - now_seconds for one in contended.values()]
     return Decision(
         members=members,
         notes=(*wanted.notes, *plan.notes, *_member_notes(members, skews)),
         managed=plan.managed,
         in_sync=plan.managed - len(late),
-        contended=sum(
-            entity_plan.refused is Reason.CONTENDED for entity_plan in plan.entities.values()
-        ),
+        contended=contended,
         largest_leader_skew=max([skew for skew in skews if skew is not None], default=None),
         next_pass_in_seconds=min(due, default=None),
         throttle=load.decision,

@@ -12,7 +12,8 @@ from controller_logic.contracts.desired import MemberReport
 from controller_logic.contracts.overrides import Overridden
 from controller_logic.contracts.recommend import Recommendations
 from controller_logic.model import Advice, Entity, Hold, Level, Note, QuotaWrite
-from controller_logic.quotas.budget import RemovalMemory, Repairs, WritePace
+from controller_logic.quotas.budget import RemovalMemory, WritePace
+from controller_logic.quotas.contention import Contention, Repairs
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
 from controller_logic.throttle.input import ThrottleMemory
@@ -28,7 +29,8 @@ class Memory:
     when each hold has been there without a break; `pressures` what was said of each broker last;
     `causes` why each throttled level was throttled first. `throttle` and `pace` belong to the
     throttle and to the spread of its writes, `adaptations` to scaling method Adaptive. `advised` is
-    what was recommended last.
+    what was recommended last, `resync` the value of the annotation that was acted on; None = none
+    was seen yet, and there is nothing to forget.
     """
 
     charged: tuple[tuple[float, int], ...] = ()
@@ -41,6 +43,7 @@ class Memory:
     causes: Mapping[Level, str] = field(default_factory=dict)
     adaptations: Adaptations = field(default_factory=dict)
     advised: Recommendations | None = None
+    resync: str | None = None
 
 
 class LevelState(StrEnum):
@@ -90,7 +93,7 @@ class Decision:
     notes: tuple[Note, ...] = ()
     managed: int = 0
     in_sync: int = 0
-    contended: int = 0
+    contended: Mapping[Entity, Contention] = field(default_factory=dict)
     largest_leader_skew: float | None = None
     deferred_writes: int = 0
     next_pass_in_seconds: float | None = None
@@ -100,3 +103,4 @@ class Decision:
     levels: tuple[LevelReport, ...] = ()
     overridden: Overridden = field(default_factory=Overridden)
     advice: Mapping[tuple[str, str], tuple[Advice, ...]] = field(default_factory=dict)
+    resynced: str = ""

@@ -454,6 +454,18 @@ class Override:
 
 
 @dataclass(frozen=True, slots=True)
+class AllowedEntities:
+    """Entities that tiers may name: users and client ids, each whole or a prefix ending in `*`.
+
+    It is for tiers of these `namespaces`; empty = of every one.
+    """
+
+    users: tuple[str, ...] = ()
+    client_ids: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """One BrokerBandwidthPolicy, with every unset field already at its documented default.
 
@@ -474,6 +486,7 @@ class Policy:
     write_budget_period_seconds: float = 900.0
     max_removal_percent: int = 50
     confirmed_removal: str = ""
+    resync: str = ""  # the value of the annotation that asks to compare everything anew, once
     defaults: Mapping[Entity, Mapping[QuotaKey, int]] = field(default_factory=dict)
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     # whether it names metrics: without them nothing is throttled, and nothing stays throttled
@@ -487,6 +500,8 @@ class Policy:
     speed: Speed = Speed.LADDER
     metering_enabled: bool = False
     advice: AdviceTerms = field(default_factory=AdviceTerms)
+    # what tiers may name; None = every entity
+    allowed: tuple[AllowedEntities, ...] | None = None
 
     @property
     def paused(self) -> bool:

@@ -119,6 +119,10 @@ class Reason(StrEnum):
     )
     STARTING = "Starting", "First pass not finished yet."
     LIST_INCOMPLETE = "ListIncomplete", "The custom resources could not be listed in full."
+    NAMESPACES_UNREAD = (
+        "NamespacesUnread",
+        "Labels of a namespace with tiers are not known, nor whether the policy lets these in.",
+    )
     KUBERNETES_UNREACHABLE = (
         "KubernetesUnreachable",
         "The Kubernetes API did not answer; every quota stays as it is.",
@@ -175,6 +179,13 @@ class Reason(StrEnum):
             "Another policy of the same name, in another Kubernetes cluster or from before, or "
             "another operator for this one, has the claim on this Kafka cluster; nothing is "
             "written here."
+        ),
+    )
+    RESYNCED = (
+        "Resynced",
+        (
+            "The annotation tidegate.io/resync asked to forget which entities are left alone, and "
+            "to compare every quota anew."
         ),
     )
     CLAIM_TAKEN_OVER = (
@@ -303,6 +314,10 @@ class Reason(StrEnum):
         "RollupsUnseen",
         "The Jobs of the policy, or what they tell, could not be read of late.",
     )
+    CLAIM_NOT_ALLOWED = (
+        "ClaimNotAllowed",
+        "The volume claim of the usage tables does not exist, or lacks tidegate.io/usage-tables.",
+    )
     ROLLUPS_NOT_WANTED = "RollupsNotWanted", "The policy asks for no usage rollups."
     ROLLUP_RESULT_UNUSABLE = (
         "RollupResultUnusable",
@@ -325,11 +340,19 @@ class Reason(StrEnum):
     )
     CONTENDED = (
         "Contended",
-        "Another writer keeps changing the entity; repairs are suspended for a while.",
+        "Another writer keeps changing the entity; it is left alone for 8 minutes at most.",
     )
     OVERLAPPING = (
         "Overlapping",
         "The same user and client id appear in an earlier BusinessTier or member.",
+    )
+    TIER_NOT_ALLOWED = (
+        "TierNotAllowed",
+        "The policy's spec.allowedTiers does not let in tiers of this namespace.",
+    )
+    ENTITY_NOT_ALLOWED = (
+        "EntityNotAllowed",
+        "The policy's spec.allowedEntities does not let this tier name the user or client id.",
     )
     HIGH_SKEW = "HighSkew", "Leaders are so uneven that one number per broker fits badly."
     INVALID_SPEC = (
@@ -340,6 +363,15 @@ class Reason(StrEnum):
         "SecretUnreadable",
         "A Secret named by the policy is missing or lacks a key.",
     )
+    SECRET_NOT_ALLOWED = (
+        "SecretNotAllowed",
+        'A Secret named by the policy lacks the label tidegate.io/credentials: "true".',
+    )
+    HOST_NOT_ALLOWED = (
+        "HostNotAllowed",
+        "The policy names a host that is not on the operator's list of allowed ones.",
+    )
+    INSECURE_LOGIN = "InsecureLogin", "A login would go to Prometheus over plain http."
     NOT_AUTHORIZED = (
         "NotAuthorized",
         "ZooKeeper, Kafka, Kubernetes or Prometheus refused the operator's identity.",
@@ -450,13 +482,17 @@ STALLED = frozenset(
     {
         Reason.CLAIMED_ELSEWHERE,
         Reason.CLUSTER_ALREADY_MANAGED,
+        Reason.ENTITY_NOT_ALLOWED,
         Reason.FOREIGN_CONTENT,
+        Reason.HOST_NOT_ALLOWED,
         Reason.INVALID_SPEC,
         Reason.NOT_AUTHORIZED,
         Reason.OVERLAPPING,
         Reason.OVERRIDE_UNFIT,
         Reason.REMOVAL_HELD,
+        Reason.SECRET_NOT_ALLOWED,
         Reason.SECRET_UNREADABLE,
+        Reason.TIER_NOT_ALLOWED,
         Reason.WRONG_CLUSTER,
     }
 )

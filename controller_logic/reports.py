@@ -89,10 +89,6 @@ _UNTOUCHED = {
         MemberState.FOREIGN_CONTENT,
         "the entity's znode cannot be read safely; it is left as it is",
     ),
-    Reason.CONTENDED: (
-        MemberState.CONTENDED,
-        "another writer keeps changing the quota; left alone for a while",
-    ),
     Reason.CLUSTER_ALREADY_MANAGED: (
         MemberState.HELD,
         "the ledger shows the entity as another policy's; left as it is",
@@ -154,6 +150,13 @@ def report(
 def _verdict(promised: MemberReport, plan: EntityPlan, circumstances: Circumstances) -> Verdict:
     if circumstances.hold is not None:
         return MemberState.HELD, circumstances.hold.reason, circumstances.hold.message
+    if plan.contention is not None:
+        contention, policy_key = plan.contention, circumstances.policy.key
+        words = (
+            f"another writer keeps changing the quota: {contention.words}. "
+            f"{contention.ended_by(policy_key)}"
+        )
+        return MemberState.CONTENDED, Reason.CONTENDED, words
     if plan.refused is not None:
         state, words = _UNTOUCHED[plan.refused]
         stored = (circumstances.quotas or {}).get(promised.entity)

@@ -112,6 +112,7 @@ def scene(kubernetes: Cluster, release: Release, in_kafka: KafkaSide) -> Iterato
         SECRET,
         *(f"--from-literal={key}={value}" for key, value in login.literals().items()),
     )
+    opened.kubectl("label", "secret", SECRET, "tidegate.io/credentials=true")
     yield opened
     release.wait_until_ready()
     written = "\n".join([release.logs(), opened.events()])

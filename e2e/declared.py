@@ -37,7 +37,11 @@ def watching(prometheus: PrometheusLab, *, egress_limit: int) -> Document:
     """What a policy needs beside that to hold brokers under a limit: readings every second."""
     return {
         "metrics": {
-            "prometheus": {"url": prometheus.url, "authentication": Login.authentication()},
+            "prometheus": {
+                "url": prometheus.url,
+                "authentication": Login.authentication(),
+                "insecure": True,  # the lab's Prometheus has no certificate
+            },
             "preset": "NodeExporter",
             "brokerIdentity": {"label": "broker"},
             "scrapeIntervalSeconds": 1,

@@ -15,7 +15,7 @@ from e2e.cluster import Cluster
 from e2e.declared import Document
 from e2e.scene import Scenario
 from lab.process import wait_until
-from tidegate.control.rollups import pod_of
+from tidegate.control.rollups import TABLES_LABEL, pod_of
 from tidegate.kube.rollup_jobs import job_body
 from tidegate.resources.kinds import parse_policy
 from tidegate.rollup.schemas import TABLES
@@ -67,7 +67,7 @@ class Rollups:
             {
                 "apiVersion": "v1",
                 "kind": "PersistentVolumeClaim",
-                "metadata": {"name": name},
+                "metadata": {"name": name, "labels": {TABLES_LABEL: "true"}},
                 "spec": claim,
             },
         )

@@ -30,6 +30,7 @@ def test_a_promise_becomes_a_quota_and_follows_the_leaders(
         "orders",
         f"--from-literal=password={kafka.password('orders')}",
     )
+    scene.kubectl("label", "secret", "orders", "tidegate.io/credentials=true")
     scene.declare(with_login, tier("gold", "L0", {"checkout": 10 * MB}, topic=topic))
     scene.waits_for("bbp/orders", "Ready")
     scene.waits_for("bt/gold", "Ready")

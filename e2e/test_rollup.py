@@ -82,7 +82,7 @@ def declared(
 
     def declare(name: str) -> Any:
         store = rollups.volume(name)
-        source = {"url": history.url, "authentication": Login.authentication()}
+        source = {"url": history.url, "authentication": Login.authentication(), "insecure": True}
         metrics = {
             "prometheus": source,
             "preset": "NodeExporter",

@@ -54,6 +54,7 @@ class MemberState(StrEnum):
     FOREIGN_CONTENT = "ForeignContent"
     CONTENDED = "Contended"
     OVERLAPPING = "Overlapping"
+    NOT_ALLOWED = "NotAllowed"
 
 
 @value(frozen=True, slots=True)
@@ -72,6 +73,11 @@ class MemberReport:
     reason: Reason
     wording: str | None = None
     in_force: Mapping[QuotaKey, int] | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether the entity's quota follows this member."""
+        return self.state not in (MemberState.OVERLAPPING, MemberState.NOT_ALLOWED)
 
     @property
     def tier_key(self) -> str:

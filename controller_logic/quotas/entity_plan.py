@@ -20,6 +20,7 @@ from controller_logic.model import (
     WriteKind,
 )
 from controller_logic.quota_values import KEY_WORDS, quota_words
+from controller_logic.quotas.contention import Contention
 from controller_logic.quotas.precedence import InheritedQuota
 from controller_logic.quotas.steps import (
     KeyRules,
@@ -44,10 +45,14 @@ _NOTHING_INHERITED: InheritedQuotas = {}
 
 @value(frozen=True, slots=True)
 class EntityPlan:
-    """What happens to one entity. `refused` = why it must not be touched; it has no steps then."""
+    """What happens to one entity. `refused` = why it must not be touched; it has no steps then.
+
+    `contention` is set where that is because another writer keeps changing it.
+    """
 
     steps: tuple[KeyStep, ...] = ()
     refused: Reason | None = None
+    contention: Contention | None = None
 
     @property
     def arrives(self) -> bool:
@@ -75,7 +80,7 @@ def plan_entity(
     rules: EntityRules,
     *,
     may_give_back: bool,
-    contended: bool,
+    contention: Contention | None = None,
     inherited: InheritedQuotas = _NOTHING_INHERITED,
 ) -> Planned:
     """The next steps of one entity, and the write that makes them.
@@ -89,8 +94,8 @@ def plan_entity(
     if stored.ledger is not None and not stored.is_of(rules.policy):
         return EntityPlan(refused=Reason.CLUSTER_ALREADY_MANAGED), None
     entries = _NO_ENTRIES if stored.ledger is None else stored.ledger.entries
-    if contended:
-        return EntityPlan(refused=Reason.CONTENDED), None
+    if contention is not None:
+        return EntityPlan(refused=Reason.CONTENDED, contention=contention), None
     steps = [
         follow(
             KeyState(key, stored.values.get(key), entries.get(key), inherited.get(key)),

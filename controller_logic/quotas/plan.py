@@ -21,9 +21,9 @@ from controller_logic.model import (
     QuotaWrite,
     StoredQuota,
 )
-from controller_logic.quota_values import quota_words, same_quota
-from controller_logic.quotas import budget
-from controller_logic.quotas.budget import RemovalMemory, Repairs
+from controller_logic.quota_values import quota_words
+from controller_logic.quotas.budget import RemovalMemory
+from controller_logic.quotas.contention import Contention
 from controller_logic.quotas.entity_plan import (
     EntityPlan,
     EntityRules,
@@ -33,15 +33,15 @@ from controller_logic.quotas.entity_plan import (
     plan_entity,
 )
 from controller_logic.quotas.precedence import DefaultEntityQuotas, InheritedQuota
-from controller_logic.quotas.steps import KeyRules, MuteGuard, is_disturbed
+from controller_logic.quotas.steps import KeyRules, MuteGuard
 from controller_logic.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What the last pass left: repairs by entity, and the memory of the mass-removal guard."""
+    """The entities that are left alone now, and what the mass-removal guard remembers."""
 
-    repairs: Mapping[Entity, Repairs] = field(default_factory=dict)
+    contended: Mapping[Entity, Contention] = field(default_factory=dict)
     removals: RemovalMemory = field(default_factory=RemovalMemory)
 
 
@@ -53,15 +53,13 @@ _UNREAD = EntityPlan(refused=Reason.ZOOKEEPER_UNREACHABLE)
 class Plan:
     """What happens to every entity that will not stand as promised, and every write.
 
-    `repairs` is the memory of contention. `managed` counts those that have, or would have, a quota
-    of ours, and those that are given back.
+    `managed` counts those that have, or would have, a quota of ours, and those that are given back.
     """
 
     entities: Mapping[Entity, EntityPlan]
     writes: Mapping[Entity, QuotaWrite] = field(default_factory=dict)
     managed: int = 0
     notes: tuple[Note, ...] = ()
-    repairs: Mapping[Entity, Repairs] = field(default_factory=dict)
     removals: RemovalMemory = field(default_factory=RemovalMemory)
 
 
@@ -81,10 +79,13 @@ class _Planner:
     """Plans one entity after the other under the rules of this pass; `count` counts them."""
 
     def __init__(
-        self, rules: EntityRules, repairs: Mapping[Entity, Repairs], inherited: DefaultEntityQuotas
+        self,
+        rules: EntityRules,
+        contended: Mapping[Entity, Contention],
+        inherited: DefaultEntityQuotas,
     ) -> None:
         self._rules = rules
-        self._repairs = repairs
+        self._contended = contended
         self._inherited = inherited
         self.entities: dict[Entity, EntityPlan] = {}
         self.writes: dict[Entity, QuotaWrite] = {}
@@ -92,17 +93,14 @@ class _Planner:
 
     def plan(self, stored: StoredQuota, promise: Promise, *, may_give_back: bool) -> None:
         """Plan this one, and keep what has to be said of it and written for it."""
-        entity, repairs = stored.entity, self._repairs
-        contended = (
-            entity in repairs and self._is_suspended(entity) and _needs_repair(stored, promise)
-        )
+        entity = stored.entity
         inherited_here = self._inherited.below(entity) if self._inherited else _NOTHING
         plan, write = plan_entity(
             stored,
             promise,
             self._rules,
             may_give_back=may_give_back,
-            contended=contended,
+            contention=self._contended.get(entity),
             inherited=inherited_here,
         )
         self.count += 1
@@ -114,9 +112,6 @@ class _Planner:
         """Nothing is written for this one, for the reason that its plan gives."""
         self.count += 1
         self.entities[entity] = plan
-
-    def _is_suspended(self, entity: Entity) -> bool:
-        return budget.is_suspended(self._repairs[entity], now_seconds=self._rules.keys.now_seconds)
 
 
 def make_plan(
@@ -133,9 +128,8 @@ def make_plan(
 
     Those are all counted first, because the guard against mass removals judges their number.
     """
-    repairs = _reviewed_repairs(wanted, quotas, before.repairs, now_seconds=now_seconds)
     rules = rules_of(policy, now_seconds)
-    planner = _Planner(rules, repairs, inherited)
+    planner = _Planner(rules, before.contended, inherited)
     losing = [
         (stored, NOTHING)
         for entity, stored in ours.items()
@@ -165,7 +159,6 @@ def make_plan(
         {**first, **planner.writes},
         settled + len(first) + planner.count,
         notes,
-        repairs,
         judged.memory,
     )
 
@@ -218,45 +211,17 @@ def deletion_plan(
     return replace(plan, writes=free)
 
 
-def _reviewed_repairs(
-    wanted: Desired,
-    quotas: Mapping[Entity, StoredQuota],
-    before: Mapping[Entity, Repairs],
-    *,
-    now_seconds: float,
-) -> dict[Entity, Repairs]:
-    kept: dict[Entity, Repairs] = {}
-    for entity, repairs in before.items():
-        stored, promise = quotas.get(entity), wanted.promise_of(entity)
-        if stored is None or promise is None:
-            continue
-        after = budget.reviewed(
-            repairs, disturbed=_needs_repair(stored, promise), now_seconds=now_seconds
-        )
-        if after is not None:
-            kept[entity] = after
-    return kept
-
-
-def _needs_repair(stored: StoredQuota, promise: Promise) -> bool:
-    """Whether another writer changed a key to something else than it should be."""
-    if stored.ledger is None:
-        return False
-    return any(
-        is_disturbed(stored.ledger.entries.get(key), stored.values.get(key))
-        and not same_quota(target.text, stored.values.get(key))
-        for key, target in promise.targets.items()
-    )
-
-
 def _entity_notes(
     entities: Mapping[Entity, EntityPlan], quotas: Mapping[Entity, StoredQuota]
 ) -> Iterable[Note]:
     for entity, plan in entities.items():
         if plan.refused is not None:
-            yield Note(
-                plan.refused, _refusal_words(entity, plan.refused, quotas.get(entity)), entity
+            words = (
+                f"{entity}: {plan.contention.words}"
+                if plan.contention is not None
+                else _refusal_words(entity, plan.refused, quotas.get(entity))
             )
+            yield Note(plan.refused, words, entity)
         for step in plan.steps:
             if step.left_to_others:
                 text = quota_words(step.key, step.seen)
@@ -274,11 +239,6 @@ def _refusal_words(entity: Entity, reason: Reason, stored: StoredQuota | None) -
         return (
             f"{entity}: its znode cannot be read safely ({problem}); it is left as it is until "
             f"it can be read"
-        )
-    if reason is Reason.CONTENDED:
-        return (
-            f"{entity}: another writer keeps changing the quota that Tidegate set; it is left "
-            "alone for a while. Find the other writer, or take the entity out of its tier"
         )
     if reason is Reason.CLUSTER_ALREADY_MANAGED:
         owner = (
@@ -335,13 +295,14 @@ def judge(
     """
     if policy.deleting:
         return Removal(memory=before)
-    confirmed = leaving.keys() & before.confirmed
+    still = _quotas_of(leaving) & before.confirmed
+    confirmed = {entity for entity, lost in leaving.items() if _quotas_of({entity: lost}) <= still}
     fresh = leaving.keys() - confirmed
     was = _recent(before, now_seconds)
     managed = len(frozenset(ours) - confirmed)
     most = max([managed, *(count for _, count in was.managed)])
     new, left = fresh - was.left.keys(), was.left.keys() | fresh
-    kept = replace(was, confirmed=frozenset(confirmed))
+    kept = replace(was, confirmed=still)
     if (
         not new
         or policy.max_removal_percent >= 100
@@ -354,7 +315,7 @@ def judge(
     if policy.confirmed_removal == token:
         rest = ((now_seconds, managed - len(fresh)),)
         return Removal(
-            memory=RemovalMemory(rest, {}, frozenset(leaving), token),
+            memory=RemovalMemory(rest, {}, _quotas_of(leaving), token),
             note=Note(
                 Reason.GIVEN_BACK,
                 f"{len(new)} quotas are given back, as the annotation {CONFIRM_REMOVAL}={token} "
@@ -365,6 +326,10 @@ def judge(
     return Removal(
         frozenset(new), kept, _held_note(policy, token, len(new), lately=len(was.left), most=most)
     )
+
+
+def _quotas_of(leaving: Leaving) -> frozenset[tuple[Entity, QuotaKey]]:
+    return frozenset((entity, key) for entity, lost in leaving.items() for key in lost)
 
 
 def _confirmation(leaving: Leaving, used: str) -> str:

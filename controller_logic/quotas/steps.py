@@ -64,10 +64,10 @@ class MuteGuard:
         exposure = max(in_force, _recent_rate(entry))
         if exposure <= MIN_BYTE_RATE:
             return Step(target, exposure)
-        value = min(
-            in_force, max(target, largest_safe_step(exposure, self.max_mute_seconds, self.window))
-        )
-        return Step(value, exposure)
+        value = max(target, largest_safe_step(exposure, self.max_mute_seconds, self.window))
+        if value != target:  # a value of ours, of which none is so small that stores refuse it
+            value = max(value, MIN_BYTE_RATE)
+        return Step(min(in_force, value), exposure)
 
     def wait_seconds(self, entry: LedgerEntry | None, *, now_seconds: float) -> float:
         """How long until the key may be lowered again: a step distance after our last change.

@@ -151,6 +151,7 @@ class ManagedRate:
     exemption, a tier that gives no such rate). `in_force` None = no quota stands. `leads` are the
     brokers that lead partitions for it. `recorded_fraction` is what the ledger says of the value in
     force (1.0 = a contract); None = not recorded. `producers` are the known producers behind it.
+    Nothing is expected of one that is `contended`: another writer keeps changing its quota.
     """
 
     entity: Entity
@@ -163,14 +164,14 @@ class ManagedRate:
     last_change: LastChange | None = None
     recorded_fraction: float | None = None
     producers: int = 0
+    contended: bool = False
     key: RateKey = field(init=False, repr=False, compare=False)
     throttleable: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", (self.entity, self.direction))
-        object.__setattr__(
-            self, "throttleable", self.level is not Level.L0 and self.floor is not None
-        )
+        throttleable = self.level is not Level.L0 and self.floor is not None and not self.contended
+        object.__setattr__(self, "throttleable", throttleable)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The record of one direction's round, for status, audit and people. It decides nothing."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from math import isfinite
 
 from controller_logic.model import Level, RateKey
@@ -18,9 +18,11 @@ from controller_logic.throttle.decision import (
     ThrottleStep,
 )
 from controller_logic.throttle.input import ManagedRate
+from controller_logic.throttle.nic_status import Pressure
 
 # why an entity was left alone
 NEVER_THROTTLED = "L0 is never throttled"
+CONTENDED = "another writer keeps changing its quota, so nothing is expected of it"
 NO_THROTTLED_RATE = "it is exempt, or its tier gives no throttled rate"
 NOTHING_TO_GIVE = "it sends no more than its floor on the brokers over their limits"
 NOT_DUE = "its next step is not due yet, or not worth a write"
@@ -50,7 +52,11 @@ def round_of(
         tiers_planned=outcome.plan.levels,
         steps=tuple(steps.values()),
         not_done=_not_done(scene, outcome, steps, rates),
-        findings=(*_of_brokers(scene, outcome), *_of_entities(steps.values())),
+        findings=(
+            *_of_brokers(scene, outcome),
+            *_of_contended(scene, rates),
+            *_of_entities(steps.values()),
+        ),
         next_cut_at_seconds=_after(
             outcome.memory.cut_at_seconds, scene.settings.dwell_seconds, scene
         )
@@ -113,6 +119,8 @@ def _not_done(
 
 
 def _why(rate: ManagedRate, bucket: Bucket | None, over: Iterable[int], outcome: Outcome) -> str:
+    if rate.contended:
+        return CONTENDED
     if rate.level is Level.L0:
         return NEVER_THROTTLED
     if bucket is None:
@@ -166,6 +174,17 @@ def _of_brokers(scene: DirectionSnapshot, outcome: Outcome) -> list[Finding]:
             )
         )
     return found
+
+
+def _of_contended(scene: DirectionSnapshot, rates: Iterable[ManagedRate]) -> Iterator[Finding]:
+    """Who is left alone and leads on a broker that others give way on; of any level, L0 too."""
+    relieved = {broker for broker, nic in scene.nics.items() if nic.pressure is Pressure.OVER}
+    relieved |= {broker for bucket in scene.throttled for broker in bucket.binding}
+    for rate in rates:
+        brokers = sorted(rate.leads & relieved)
+        if rate.contended and rate.direction is scene.direction and brokers:
+            words = f"{rate.entity} ({rate.level.value}): {CONTENDED}"
+            yield Finding(Reason.CONTENDED, words, brokers[0], rate.entity)
 
 
 def _of_entities(steps: Iterable[ThrottleStep]) -> list[Finding]:

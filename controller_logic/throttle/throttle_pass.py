@@ -5,7 +5,7 @@ throttle wants are spread over a quota window; those whose turn has not come sta
 A policy that names no metrics throttles nothing, so every rate is at the contract.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from controller_logic.contracts.desired import Desired, MemberReport
@@ -55,7 +55,10 @@ from controller_logic.throttle.record import round_of
 
 
 class ManagedRates:
-    """What one pass knows of rates; `live` are the brokers that the cluster lists."""
+    """What one pass knows of rates; `live` are the brokers that the cluster lists.
+
+    `contended` are the entities that are left alone, because another writer keeps changing them.
+    """
 
     def __init__(
         self,
@@ -64,8 +67,10 @@ class ManagedRates:
         policy: Policy,
         live: frozenset[int],
         inherited: DefaultEntityQuotas,
+        contended: Set[Entity] = frozenset(),
     ) -> None:
         self._wanted = wanted
+        self._contended = contended
         self._quotas = quotas
         self._policy = policy
         self._live = live
@@ -142,6 +147,7 @@ class ManagedRates:
             recorded_fraction=_recorded_fraction(entry),
             # one bucket shows only that there is a producer
             producers=int(direction is Direction.INGRESS),
+            contended=owner.entity in self._contended,
         )
 
     def _in_force(self, stored: StoredQuota | None, key: QuotaKey) -> int | None:
@@ -199,8 +205,12 @@ def throttle_pass(
     *,
     memory: ThrottleMemory | None,
     pace: WritePace | None,
+    contended: Set[Entity] = frozenset(),
 ) -> ThrottlePass:
-    """Decide both directions of every member. The topology has to be known."""
+    """Decide both directions of every member. The topology has to be known.
+
+    Nothing is written for the `contended`, so nothing is expected of them.
+    """
     policy, topology, now_seconds = (
         observation.policy,
         observation.topology,
@@ -208,7 +218,7 @@ def throttle_pass(
     )
     if policy.deleting or not policy.measured or topology is None:
         return ThrottlePass()
-    rates = ManagedRates(wanted, quotas, policy, topology.brokers, inherited)
+    rates = ManagedRates(wanted, quotas, policy, topology.brokers, inherited, contended)
     given = ThrottleInput(
         now_seconds,
         observation.readings or Readings(now_seconds, _USUAL_SCRAPE_SECONDS),

@@ -61,6 +61,12 @@ def _audit() -> Callable[..., None]:
     return audit
 
 
+def _resync() -> Callable[..., None]:
+    from tidegate.commands.resync import resync
+
+    return resync
+
+
 def _restore() -> Callable[..., None]:
     from tidegate.commands.restore import restore
 
@@ -112,6 +118,7 @@ _ENTRIES = {
     "explain": _Entry("Say which quota a client gets, and why.", _explain),
     "top": _Entry("Watch brokers, levels and members.", _top),
     "audit": _Entry("Show what the operator did, and why.", _audit),
+    "resync": _Entry("Write again at once what another writer changed.", _resync),
     "restore": _Entry("Give every quota back, without Kubernetes.", _restore),
     "report": _Entry("Write the report of a period from usage tables.", _report),
     "version": _Entry("Say which version this is.", _version),

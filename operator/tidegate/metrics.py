@@ -164,7 +164,7 @@ def _policy_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
         (
             "quotas_contended",
             "Entities left alone because another writer keeps changing them.",
-            lambda r: r.decision.contended,
+            lambda r: len(r.decision.contended),
         ),
         (
             "writes_deferred",
@@ -184,7 +184,7 @@ def _policy_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
     ):
         family = GaugeMetricFamily(f"tidegate_{name}", text, labels=POLICY_LABELS)
         for policy_key, reading in readings.items():
-            family.add_metric(policy_labels(policy_key), value_of(reading))  # type: ignore[no-untyped-call]  # table of readers of one dataclass
+            family.add_metric(policy_labels(policy_key), value_of(reading))
         yield family
     holds = GaugeMetricFamily(
         "tidegate_hold_since_timestamp_seconds",
@@ -253,6 +253,12 @@ class _QuotaGauges:
             family.add_metric((*member, *labels), value)
 
 
+def tier_label(policy_key: str, tier_key: str) -> str:
+    """The tier's name; with its namespace where that is not the policy's."""
+    namespace = policy_key.partition("/")[0]
+    return tier_key.removeprefix(f"{namespace}/")
+
+
 def _member_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
     quota = _QuotaGauges("quota", "Quota in force on each broker")
     target = _QuotaGauges("target", "Quota on each broker that the member is on its way to")
@@ -262,7 +268,7 @@ def _member_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
         for member in reading.decision.members:
             labels = (
                 *policy_labels(policy_key),
-                member.tier_key.rpartition("/")[2],
+                tier_label(policy_key, member.tier_key),
                 member.member_name,
             )
             quota.add(labels, member.quota)

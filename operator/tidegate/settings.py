@@ -6,6 +6,7 @@ None is read from custom resources, and none belongs to one Kafka cluster.
 import os
 import socket
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -29,6 +30,44 @@ class LogLevel(StrEnum):
 def default_identity() -> str:
     """The name of this replica on a Lease: the pod (host) name and a part that is always new."""
     return f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+
+
+ANY = "*"  # in place of a name or host: all of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyBounds:
+    """What policies may make the operator use.
+
+    `allowed_hosts` are `host`, `*.domain` or `*`, each with `:port` where only that one is meant;
+    empty = any. `unlabelled_secrets` are the names of Secrets that need no label.
+    """
+
+    allowed_hosts: tuple[str, ...] = ()
+    unlabelled_secrets: tuple[str, ...] = ()
+
+    def environment(self) -> dict[str, str]:
+        """For a Job, which reads the policy for itself."""
+        return {
+            _HOSTS_VARIABLE: ",".join(self.allowed_hosts),
+            _SECRETS_VARIABLE: ",".join(self.unlabelled_secrets),
+        }
+
+    @classmethod
+    def of_environment(cls, environment: Mapping[str, str]) -> "PolicyBounds":
+        """The bounds that `environment` made, the defaults without them."""
+
+        def listed(variable: str) -> tuple[str, ...]:
+            return tuple(one for one in environment.get(variable, "").split(",") if one)
+
+        return cls(
+            allowed_hosts=listed(_HOSTS_VARIABLE), unlabelled_secrets=listed(_SECRETS_VARIABLE)
+        )
+
+
+UNBOUNDED = PolicyBounds()
+_HOSTS_VARIABLE = "TIDEGATE_ALLOWED_HOSTS"
+_SECRETS_VARIABLE = "TIDEGATE_UNLABELLED_SECRETS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +105,11 @@ class Settings:
     audit_file: str = STANDARD_STREAM
     poll_seconds: float = 15.0
     least_pass_distance_seconds: float = 1.0
-    passes_at_once: int = 20
+    passes_at_once: int = 150
     relist_seconds: float = 300.0
     list_stale_after_seconds: float = 900.0
     restore_deadline_seconds: float = 300.0
     stuck_after_seconds: float = 120.0
     rollups: RollupOffer | None = None
+    bounds: PolicyBounds = field(default_factory=PolicyBounds)
     identity: str = field(default_factory=default_identity)

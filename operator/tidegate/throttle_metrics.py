@@ -138,7 +138,9 @@ def _observed_mutes(readings: Mapping[str, PolicyReading]) -> GaugeMetricFamily:
 def _mutes(reading: PolicyReading) -> Mapping[Level, float]:
     """The longest throttle time of each level that has one."""
     levels: dict[Entity, Level] = {
-        report.entity: report.level for report in reversed(reading.decision.members)
+        report.entity: report.level
+        for report in reversed(reading.decision.members)
+        if report.counts
     }
     longest: dict[Level, float] = {}
     for (entity, _, _), rate in (

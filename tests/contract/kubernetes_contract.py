@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from tidegate.errors import Conflict, NotFound
+from controller_logic.reasons import Reason
+from tidegate.errors import Conflict, InvalidResource, NotFound
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, Kubernetes, LeaseRecord, ObjectRef
 from tidegate.kube.rollup_jobs import JobPod, is_owned, job_body, selector
 
@@ -33,7 +34,11 @@ class Person(Protocol):
     def create_policy(self, name: str) -> JsonObject: ...
     def edit(self, ref: ObjectRef, change: Callable[[JsonObject], object]) -> JsonObject: ...
     def delete(self, ref: ObjectRef) -> None: ...
-    def put_secret(self, name: str, data: Mapping[str, bytes]) -> None: ...
+    def put_secret(
+        self, name: str, data: Mapping[str, bytes], labels: Mapping[str, str] | None = None
+    ) -> None: ...
+    def label_namespace(self, labels: Mapping[str, str]) -> None: ...
+    def put_claim(self, name: str, labels: Mapping[str, str]) -> None: ...
 
 
 POLICY: JsonObject = {
@@ -142,6 +147,29 @@ class KubernetesContract:
         with pytest.raises(NotFound):
             kubernetes.get(ref)
 
+    def test_an_annotation_is_set_beside_the_others_and_moves_no_generation(
+        self, kubernetes: Kubernetes, ref: ObjectRef, person: Person
+    ) -> None:
+        person.edit(ref, lambda obj: obj["metadata"].update(annotations={"example.com/a": "1"}))
+        for value in ("1 user=alice, client-id=app", "2"):
+            annotated = kubernetes.annotate(ref, "tidegate.io/resync", value)
+            assert annotated["metadata"]["annotations"] == {
+                "example.com/a": "1",
+                "tidegate.io/resync": value,
+            }
+            assert annotated["metadata"]["generation"] == 1
+
+    def test_an_object_that_took_the_name_of_another_is_not_annotated(
+        self, kubernetes: Kubernetes, ref: ObjectRef, person: Person
+    ) -> None:
+        person.delete(ref)
+        with pytest.raises(NotFound):
+            kubernetes.annotate(ref, "tidegate.io/resync", "1")
+        made = ObjectRef.of(BUSINESS_TIERS, person.create(ref.name))
+        with pytest.raises(InvalidResource):
+            kubernetes.annotate(ref, "tidegate.io/resync", "1")
+        assert "annotations" not in kubernetes.get(made)["metadata"]
+
     def test_a_finalizer_is_added_once_and_keeps_those_of_others(
         self, kubernetes: Kubernetes, ref: ObjectRef, person: Person
     ) -> None:
@@ -191,6 +219,32 @@ class KubernetesContract:
         secret = kubernetes.read_secret(namespace, "login")
         assert dict(secret) == {"password": b"\x00hidden-value"}
         assert "hidden-value" not in f"{secret} {secret!r}"
+
+    def test_labels_of_secrets_namespaces_and_claims_are_read(
+        self, kubernetes: Kubernetes, person: Person, namespace: str
+    ) -> None:
+        person.put_secret("labelled", {"password": b"x"}, {"tidegate.io/credentials": "true"})
+        person.put_secret("bare", {"password": b"x"}, {})
+        person.label_namespace({"team": "orders"})
+        person.put_claim("usage", {"tidegate.io/usage-tables": "true"})
+        assert kubernetes.read_secret(namespace, "labelled").labels == {
+            "tidegate.io/credentials": "true"
+        }
+        assert kubernetes.read_secret(namespace, "bare").labels == {}
+        labels = kubernetes.namespace_labels(namespace)
+        assert labels["team"] == "orders"
+        assert labels["kubernetes.io/metadata.name"] == namespace
+        assert kubernetes.claim_labels(namespace, "usage") == {"tidegate.io/usage-tables": "true"}
+
+    def test_a_missing_namespace_or_claim_is_named(
+        self, kubernetes: Kubernetes, namespace: str
+    ) -> None:
+        with pytest.raises(NotFound, match="nowhere") as missing:
+            kubernetes.namespace_labels("nowhere")
+        assert missing.value.reason is Reason.NAMESPACES_UNREAD
+        with pytest.raises(NotFound, match="nothing") as missing:
+            kubernetes.claim_labels(namespace, "nothing")
+        assert missing.value.reason is Reason.CLAIM_NOT_ALLOWED
 
     def test_a_missing_secret_is_named(self, kubernetes: Kubernetes, namespace: str) -> None:
         with pytest.raises(NotFound, match=f"{namespace}/nowhere"):

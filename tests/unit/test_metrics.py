@@ -31,6 +31,7 @@ from controller_logic.model import (
     Tier,
     WriteKind,
 )
+from controller_logic.quotas.contention import Contention
 from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Due
 from controller_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker
@@ -41,6 +42,7 @@ from tidegate.settings import LogFormat, LogLevel
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 ROW = re.compile(r"^\| `(tidegate_\w+)` \| (\w+) \| (.*?) \| (.*) \|$")
+CONTENDED = {Entity("alice"): Contention(Entity("alice"), (), 2, 0.0, 60.0)}
 POLICY = "streaming/orders"
 LABELS = {"policy_namespace": "streaming", "policy": "orders"}
 
@@ -171,7 +173,7 @@ def test_no_metric_carries_the_time_when_it_began_to_count(busy: Telemetry) -> N
 def test_a_policys_gauges_are_the_figures_of_its_last_decision(metric: str, value: float) -> None:
     telemetry = Telemetry()
     telemetry.readings.put(
-        POLICY, reading(Decision(managed=7, in_sync=5, contended=1, deferred_writes=2))
+        POLICY, reading(Decision(managed=7, in_sync=5, contended=CONTENDED, deferred_writes=2))
     )
     assert telemetry.registry.get_sample_value(f"tidegate_{metric}", LABELS) == value
 
@@ -213,6 +215,19 @@ def test_a_member_has_a_series_for_each_value_of_its_quota_named_by_its_unit() -
         assert sample(f"tidegate_member_{what}_request_percent", labels) == 150
         assert sample(f"tidegate_member_{what}_mutations_per_second", labels) == 7
     assert sample("tidegate_member_leader_skew_ratio", labels) == 1.0
+
+
+def test_tiers_of_one_name_in_two_namespaces_have_series_of_their_own() -> None:
+    stage = Stage()
+    stage.kubernetes.put_namespace("team-b", {})
+    stage.policy(allowedTiers={"namespaces": "Selector", "selector": {}})
+    stage.tier(), stage.tier(user="bob", rate="5M", namespace="team-b")
+    stage.run()
+    sample = stage.telemetry.registry.get_sample_value
+    name = "tidegate_member_quota_bytes_per_second"
+    own = {**LABELS, "tier": "gold", "member": "alice", "direction": "produce"}
+    assert sample(name, own) == 10_000_000
+    assert sample(name, {**own, "tier": "team-b/gold", "member": "bob"}) == 5_000_000
 
 
 def test_a_policy_that_is_gone_leaves_no_gauge_behind() -> None:

@@ -27,8 +27,6 @@ from tests.unit.control.trails import Shelf
 from tidegate.control.audit.sink import AuditQueue
 from tidegate.control.audit.trail import AuditTrail
 from tidegate.control.connections import (
-    SecretData,
-    Secrets,
     brokers_connection,
     zookeeper_connection,
 )
@@ -36,6 +34,7 @@ from tidegate.control.controller import Controller
 from tidegate.control.manager import ControlLoop
 from tidegate.control.observe import KafkaCluster
 from tidegate.control.runtime import KINDS, Wakeup
+from tidegate.control.trust import SecretData, Secrets
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import ObjectRef
 from tidegate.kube.cache import relist
@@ -85,6 +84,7 @@ SPEC = {
     "metrics": {
         "prometheus": {
             "url": "http://127.0.0.1:1",
+            "insecure": True,
             "authentication": {
                 "type": "bearer",
                 "tokenSecret": {"secretName": "prometheus", "token": "token"},

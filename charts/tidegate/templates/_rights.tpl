@@ -10,7 +10,11 @@
 - apiGroups: [tidegate.io]
   resources: [brokerbandwidthpolicies/status, businesstiers/status, quotaoverrides/status]
   verbs: [patch]
-# credentials for ZooKeeper, the brokers and Prometheus
+# whether a policy lets in the tiers of another namespace, by its labels; read only for policies that say Selector
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
+# credentials for ZooKeeper, the brokers and Prometheus; the operator uses only those with the label tidegate.io/credentials, or named here
 - apiGroups: [""]
   resources: [secrets]
   {{- with .Values.rbac.secretNames }}

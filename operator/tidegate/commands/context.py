@@ -6,6 +6,7 @@ their traceback.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,14 +17,15 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 import typer
 
 from tidegate.commands.output import ExitCode
+from tidegate.settings import PolicyBounds
 
 if TYPE_CHECKING:
     from tidegate.control.connections import OpenTopology as OpenTopology
     from tidegate.control.connections import OpenTree as OpenTree
-    from tidegate.control.connections import Secrets
     from tidegate.control.metrics_watch import OpenReader as OpenReader
     from tidegate.control.metrics_watch import Reader
     from tidegate.control.observe import TopologySource
+    from tidegate.control.trust import Secrets
     from tidegate.kafka.zookeeper.tree import ZnodeTree
     from tidegate.kube.api import Kubernetes
     from tidegate.prometheus.settings import MetricsSettings
@@ -77,6 +79,7 @@ class CommandContext:
     `exit_code` ends the process when no error is raised; `exit_code_of` gives the code of an error.
     """
 
+    bounds: PolicyBounds = field(default_factory=lambda: PolicyBounds.of_environment(os.environ))
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
     standard_input: TextIO = field(default_factory=lambda: sys.stdin)

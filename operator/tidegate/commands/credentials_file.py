@@ -18,7 +18,8 @@ from typing import TypeVar, cast
 import yaml
 
 from controller_logic.reasons import Reason
-from tidegate.control.connections import QUOTAS_STAY, SecretData, Secrets, prometheus_server
+from tidegate.control.connections import QUOTAS_STAY, prometheus_server
+from tidegate.control.trust import SecretData, Secrets
 from tidegate.errors import UserActionRequired
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.resources.authentication import (

@@ -1,6 +1,6 @@
 """`tidegate explain`: the quota a client really gets: its level, author, cause, what it shadows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
@@ -8,13 +8,14 @@ import typer
 
 from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.decide import decide
-from controller_logic.decision import Memory
+from controller_logic.decision import Decision, Memory
 from controller_logic.model import (
     BYTE_RATE_KEYS,
     Default,
     Entity,
     LedgerEntry,
     LedgerRecord,
+    Mode,
     Override,
     QuotaKey,
     StoredQuota,
@@ -26,6 +27,7 @@ from controller_logic.quota_values import (
     rate_words,
     same_quota,
 )
+from controller_logic.quotas.contention import resync_command
 from controller_logic.quotas.precedence import (
     Applicable,
     PrecedenceLevel,
@@ -37,6 +39,7 @@ from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import (
     AccessOptions,
+    PolicySource,
     find_policy,
     live_brokers,
     observed,
@@ -55,7 +58,9 @@ from tidegate.commands.output import (
 )
 from tidegate.commands.plan import entity_document
 from tidegate.control.report.status import rfc3339
+from tidegate.kafka.zookeeper.ledger import LEDGER_ROOT
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.resources.fields import parse_moment
 
 # Kafka's choice among its eight levels, joined with the ledger's entry for each value.
 #
@@ -84,13 +89,44 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True)
+class Missing:
+    """A value that should stand at this level, by the ledger or by a contract, and does not.
+
+    It is stronger than the one that applies, if any does. `author` None = Tidegate has not written
+    it yet; `report` as in KeyExplanation.
+    """
+
+    level: PrecedenceLevel
+    entity: Entity
+    author: Author | None
+    report: MemberReport | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What becomes of a value that another writer changed or removed.
+
+    `left_alone_until` has the members that the operator leaves alone, by what their tiers' statuses
+    say; `asked` = there are such statuses. `held` is why the operator writes nothing now, empty =
+    nothing is known to keep it from it; `managed` are the entities that the policy names.
+    `policy_key` None = no policy is known.
+    """
+
+    policy_key: str | None = None
+    asked: bool = False
+    held: str = ""
+    left_alone_until: Mapping[Entity, str] = field(default_factory=dict)
+    managed: frozenset[Entity] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class KeyExplanation:
     """One quota key of one client. `applies` None = no level has the key: Kafka does not limit it.
 
     `author` None = not set by Tidegate. `report` is the decision's report on the member that has
     this entity; None where no policy is known or no member has the entity. `shadowed_ours` are
-    weaker values of Tidegate's without effect for this client. `override` is the one that applies
-    to the member's contract.
+    weaker values of Tidegate's without effect for this client. `missing` are values that should
+    stand, the strongest first. `override` is the one that applies to the member's contract.
     """
 
     key: QuotaKey
@@ -98,6 +134,7 @@ class KeyExplanation:
     author: Author | None
     report: MemberReport | None
     shadowed_ours: tuple[Shadowed, ...]
+    missing: tuple[Missing, ...] = ()
     override: Override | None = None
 
     def total_over(self, brokers: int | None) -> int | None:
@@ -119,9 +156,7 @@ def explain_client(
 
     `quotas` must be everything that the store holds; `overrides` are those that apply, by entity.
     """
-    by_entity = {
-        report.entity: report for report in reports if report.state is not MemberState.OVERLAPPING
-    }
+    by_entity = {report.entity: report for report in reports if report.counts}
     explained = (_explain_key(quotas, subject, by_entity, key=key) for key in KEY_ORDER)
     return tuple(replace(one, override=_override(one, overrides or {})) for one in explained)
 
@@ -144,12 +179,34 @@ def _explain_key(
     key: QuotaKey,
 ) -> KeyExplanation:
     applies = applicable(quotas, subject.user, subject.client_id, key=key)
+    missing = tuple(_missing(quotas, subject, reports, applies, key=key))
     if applies is None:
-        return KeyExplanation(key, None, None, None, ())
+        return KeyExplanation(key, None, None, None, (), missing)
     ours = tuple(hidden for hidden in applies.shadows if author_of(quotas, hidden.entity, key))
-    return KeyExplanation(
-        key, applies, author_of(quotas, applies.entity, key), reports.get(applies.entity), ours
-    )
+    author, report = author_of(quotas, applies.entity, key), reports.get(applies.entity)
+    return KeyExplanation(key, applies, author, report, ours, missing)
+
+
+def _missing(
+    quotas: Mapping[Entity, StoredQuota],
+    subject: Subject,
+    reports: Mapping[Entity, MemberReport],
+    applies: Applicable | None,
+    *,
+    key: QuotaKey,
+) -> Iterator[Missing]:
+    """What the ledger or a contract has at a level above the one that decides."""
+    for level, entity in candidates(subject.user, subject.client_id):
+        if applies is not None and level >= applies.level:
+            return
+        stored = quotas.get(entity)
+        if stored is not None and stored.problem is not None:
+            continue
+        author, report = author_of(quotas, entity, key), reports.get(entity)
+        if author is not None and author.entry.written is not None:
+            yield Missing(level, entity, author, report)
+        elif author is None and report is not None and key in report.target:
+            yield Missing(level, entity, None, report)
 
 
 def author_of(quotas: Mapping[Entity, StoredQuota], entity: Entity, key: QuotaKey) -> Author | None:
@@ -170,7 +227,7 @@ def unreadable(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> tuple[
 
 def nothing_is_metered(quotas: Mapping[Entity, StoredQuota]) -> bool:
     """Whether the cluster has no client quota at all. Brokers then do not measure any client."""
-    return not any(stored.values for stored in quotas.values())
+    return not any(stored.values or stored.problem for stored in quotas.values())
 
 
 # An explanation as sentences for somebody who was just woken up: the limit, who set it and why, and
@@ -198,20 +255,25 @@ def show_explanation(
     *,
     brokers: int | None,
     warnings: Sequence[str],
+    outlook: Outlook,
     now_seconds: float,
 ) -> None:
-    """Print the answer: warnings, each key that is limited, and one line for those that are not."""
+    """Print the answer: warnings, each key that is or should be limited, a line for the others."""
     client = f"client id {subject.client_id}" if subject.client_id else "no client id"
     page.say(f"User {subject.user}, {client}", "bold")
     for warning in warnings:
         page.warn(warning)
     for explanation in explanations:
         if explanation.applies:
-            _show_key(
-                page, explanation, explanation.applies, brokers=brokers, now_seconds=now_seconds
-            )
+            _show_key(page, explanation, explanation.applies, brokers, outlook, now_seconds)
+        elif explanation.missing:
+            page.heading(f"{KEY_WORDS[explanation.key]}: unlimited now, but it should not be")
+            for sentence in _missing_sentences(explanation, outlook, now_seconds):
+                page.say(f"  {sentence}")
     unlimited = [
-        KEY_WORDS[explanation.key] for explanation in explanations if explanation.applies is None
+        KEY_WORDS[explanation.key]
+        for explanation in explanations
+        if explanation.applies is None and not explanation.missing
     ]
     if unlimited:
         page.say()
@@ -224,8 +286,8 @@ def _show_key(
     page: Page,
     explanation: KeyExplanation,
     applies: Applicable,
-    *,
     brokers: int | None,
+    outlook: Outlook,
     now_seconds: float,
 ) -> None:
     page.heading(
@@ -237,10 +299,11 @@ def _show_key(
             f"({applies.entity})."
         ),
         _bucket_sentence(applies.bucket),
-        *_author_sentences(explanation, now_seconds),
+        *_author_sentences(explanation, applies, outlook, now_seconds),
         *_override_sentences(explanation),
         *_total_sentences(explanation, applies, brokers),
         *_shadow_sentences(explanation, applies),
+        *_missing_sentences(explanation, outlook, now_seconds),
         *_next_sentences(explanation.report),
     ]
     for sentence in sentences:
@@ -263,7 +326,9 @@ def _bucket_sentence(bucket: Entity) -> str:
     return f"All connections of user {bucket.user} {client} to one broker share it."
 
 
-def _author_sentences(explanation: KeyExplanation, now_seconds: float) -> Iterator[str]:
+def _author_sentences(
+    explanation: KeyExplanation, applies: Applicable, outlook: Outlook, now_seconds: float
+) -> Iterator[str]:
     author, report = explanation.author, explanation.report
     if author is None:
         yield "Not set by Tidegate: the ledger has no record of it."
@@ -274,6 +339,8 @@ def _author_sentences(explanation: KeyExplanation, now_seconds: float) -> Iterat
             f"{quota_words(explanation.key, author.entry.written)} {_age(author, now_seconds)} "
             f"for policy {author.record.policy_key}."
         )
+        yield from _contract_sentences(explanation.key, report)
+        yield _outlook_sentence(applies.entity, author.record.policy_key, outlook, now_seconds)
         return
     member = (
         f", tier {report.tier_key} ({report.level.value}), member {report.member_name}"
@@ -284,6 +351,61 @@ def _author_sentences(explanation: KeyExplanation, now_seconds: float) -> Iterat
     yield f"Why: {author.entry.reason.value}. {author.entry.reason.meaning}"
     yield from _throttle_sentences(author, report)
     yield f"Before Tidegate it was {quota_words(explanation.key, author.entry.before)}."
+
+
+def _missing_sentences(
+    explanation: KeyExplanation, outlook: Outlook, now_seconds: float
+) -> Iterator[str]:
+    """Who removed what, what the contract is, and when it stands again."""
+    key = explanation.key
+    for one in explanation.missing:
+        where = f"level {one.level.value}, {LEVEL_WORDS[one.level]} ({one.entity})"
+        if one.author is None:
+            yield f"Nothing stands at {where}, for which there is a contract."
+        else:
+            yield (
+                f"Somebody removed what stood at {where}: Tidegate wrote "
+                f"{quota_words(key, one.author.entry.written)} {_age(one.author, now_seconds)} "
+                f"for policy {one.author.record.policy_key}. Kafka does not record who."
+            )
+        yield from _contract_sentences(key, one.report)
+        policy = None if one.author is None else one.author.record.policy_key
+        yield _outlook_sentence(one.entity, policy, outlook, now_seconds)
+
+
+def _contract_sentences(key: QuotaKey, report: MemberReport | None) -> Iterator[str]:
+    target = None if report is None else report.target.get(key)
+    if report is not None and target is not None:
+        yield (
+            f"Its contract is {quota_words(key, str(target))} on each broker: tier "
+            f"{report.tier_key} ({report.level.value}), member {report.member_name}."
+        )
+
+
+def _outlook_sentence(
+    entity: Entity, policy_key: str | None, outlook: Outlook, now_seconds: float
+) -> str:
+    """When the operator writes it again, as far as is known here."""
+    policy = outlook.policy_key or policy_key
+    if outlook.policy_key is None:
+        return f"Whether and when the operator writes it again: add --policy {policy}."
+    if entity not in outlook.managed:
+        return "The policy does not name it any more, so the operator only forgets about it."
+    until = outlook.left_alone_until.get(entity)
+    if until is not None and parse_moment(until) > now_seconds:
+        return (
+            f"The operator leaves it alone until {until}, because it is changed again and again, "
+            f"and then writes it once more. To end that at once: "
+            f"{resync_command(policy or '', entity)}"
+        )
+    if outlook.held:
+        return f"The operator does not write it now: {outlook.held}"
+    if outlook.asked:
+        return "The operator writes it again with its next pass."
+    return (
+        "The operator writes it again with its next pass, unless it leaves it alone, because it is "
+        "changed again and again: the tier's status in Kubernetes says so."
+    )
 
 
 def _throttle_sentences(author: Author, report: MemberReport | None) -> Iterator[str]:
@@ -401,23 +523,30 @@ def explain_document(
     *,
     brokers: int | None,
     warnings: Sequence[str],
+    outlook: Outlook,
 ) -> Document:
     """`keys` has all four quota keys; one without `level` is unlimited."""
     return {
         "user": subject.user,
         "clientId": subject.client_id,
         "brokers": brokers,
-        "keys": {explanation.key.value: _key(explanation, brokers) for explanation in explanations},
+        "keys": {
+            explanation.key.value: _key(explanation, brokers, outlook)
+            for explanation in explanations
+        },
         "warnings": list(warnings),
     }
 
 
-def _key(explanation: KeyExplanation, brokers: int | None) -> Document:
+def _key(explanation: KeyExplanation, brokers: int | None, outlook: Outlook) -> Document:
     applies = explanation.applies
+    missing = [_missing_document(explanation.key, one, outlook) for one in explanation.missing]
+    absent: dict[str, object] = {"missing": missing} if missing else {}
     if applies is None:
-        return {"limited": False}
+        return {"limited": False, **absent}
     document: dict[str, object] = {
         "limited": True,
+        **absent,
         "level": applies.level.value,
         "entity": entity_document(applies.entity),
         "value": applies.text,
@@ -437,11 +566,24 @@ def _key(explanation: KeyExplanation, brokers: int | None) -> Document:
         document["totalOverBrokers"] = explanation.total_over(brokers)
     if explanation.author:
         document["ledger"] = _ledger(explanation.author)
+        if not explanation.author.still_ours:
+            document["leftAloneUntil"] = outlook.left_alone_until.get(applies.entity)
     if explanation.report:
-        document["member"] = _member(explanation, explanation.report)
+        document["member"] = _member(explanation.key, explanation.report)
     if explanation.override:
         document["override"] = _override_document(explanation.key, explanation.override)
     return document
+
+
+def _missing_document(key: QuotaKey, one: Missing, outlook: Outlook) -> Document:
+    report = one.report
+    return {
+        "level": one.level.value,
+        "entity": entity_document(one.entity),
+        "ledger": None if one.author is None else _ledger(one.author),
+        "member": None if report is None else _member(key, report),
+        "leftAloneUntil": outlook.left_alone_until.get(one.entity),
+    }
 
 
 def _override_document(key: QuotaKey, override: Override) -> Document:
@@ -466,19 +608,19 @@ def _ledger(author: Author) -> Document:
     }
 
 
-def _member(explanation: KeyExplanation, report: MemberReport) -> Document:
+def _member(key: QuotaKey, report: MemberReport) -> Document:
     return {
         "tier": report.tier_key,
         "member": report.member_name,
         "level": report.level.value,
         "state": report.state.value,
         "message": report.message,
-        "target": report.target.get(explanation.key),
+        "target": report.target.get(key),
         "leaders": report.leaders,
         "leadingBrokers": report.leading_brokers,
         "leaderSkew": None if report.leader_skew is None else round(report.leader_skew, 3),
-        "promisedTotal": report.contract_total.get(explanation.key),
-        "permittedTotal": report.permitted_total.get(explanation.key),
+        "promisedTotal": report.contract_total.get(key),
+        "permittedTotal": report.permitted_total.get(key),
     }
 
 
@@ -494,6 +636,7 @@ class Known:
     reports: tuple[MemberReport, ...] = ()
     warnings: tuple[str, ...] = field(default=())
     overrides: Mapping[Entity, Override] = field(default_factory=dict)
+    outlook: Outlook = field(default_factory=Outlook)
 
 
 @takes_policy_and_cluster
@@ -538,7 +681,11 @@ def _answer(
     around: CommandContext, subject: Subject, known: Known, *, output: OutputFormat
 ) -> None:
     explanations = explain_client(known.quotas, subject, known.reports, known.overrides)
-    warnings = (*known.warnings, *_general_warnings(known.quotas, subject))
+    warnings = (
+        *known.warnings,
+        *_not_allowed(known.reports, subject),
+        *_general_warnings(known.quotas, subject),
+    )
 
     def show(page: Page) -> None:
         now_seconds = around.now_seconds()
@@ -548,13 +695,20 @@ def _answer(
             explanations,
             brokers=known.brokers,
             warnings=warnings,
+            outlook=known.outlook,
             now_seconds=now_seconds,
         )
 
     publish(
         around.out,
         output,
-        explain_document(subject, explanations, brokers=known.brokers, warnings=warnings),
+        explain_document(
+            subject,
+            explanations,
+            brokers=known.brokers,
+            warnings=warnings,
+            outlook=known.outlook,
+        ),
         show=show,
     )
 
@@ -581,11 +735,50 @@ def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:
             decision.members,
             warnings,
             decision.overridden.applied,
+            _outlook(source, decision),
         )
+
+
+def _not_allowed(reports: Iterable[MemberReport], subject: Subject) -> Iterator[str]:
+    """Why members that would be this client's have no part in the answer."""
+    for report in reports:
+        user, client_id = report.entity.user or subject.user, report.entity.client_id
+        is_subject = (user, client_id or subject.client_id) == (subject.user, subject.client_id)
+        if report.state is MemberState.NOT_ALLOWED and is_subject:
+            yield f"{report.tier_key}, member {report.member_name}: {report.message}."
+
+
+def _outlook(source: PolicySource, decision: Decision) -> Outlook:
+    """What the policy and the statuses of its tiers say of quotas that another writer changed."""
+    policy = source.declared.policy
+    until = {
+        (tier, member["name"]): member["contendedUntil"]
+        for tier, status in source.tier_statuses.items()
+        for member in status.get("members") or ()
+        if member.get("contendedUntil")
+    }
+    held = decision.holds[0].message if decision.holds else ""
+    if not held and policy.mode is Mode.OBSERVE:
+        held = "mode is Observe, so nothing is written."
+    alone = {
+        report.entity: until[report.tier_key, report.member_name]
+        for report in decision.members
+        if (report.tier_key, report.member_name) in until
+    }
+    refused = {report.entity for report in decision.members if not report.counts}
+    counting = {report.entity for report in decision.members if report.counts}
+    managed = source.declared.entities - (refused - counting)
+    return Outlook(policy.key, source.kubernetes is not None, held, alone, managed)
 
 
 def _general_warnings(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> Iterator[str]:
     for stored in unreadable(quotas, subject):
+        if (stored.problem or "").startswith(LEDGER_ROOT):
+            yield (
+                f"Tidegate's own record of {stored.entity} cannot be read, so its quota is not in "
+                f"the answer below, although brokers enforce it: {stored.problem}"
+            )
+            continue
         yield (
             f"The znode of {stored.entity} cannot be read safely ({stored.problem}). Brokers of "
             "different versions read it differently, so the answer below may be wrong. Repair it "

@@ -19,9 +19,11 @@ from controller_logic.model import Note, Usage
 from controller_logic.reasons import Reason
 from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import file_problem, read_credentials_file
-from tidegate.control.connections import Secrets, open_cluster, read_secrets
+from tidegate.control.connections import open_cluster
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
+from tidegate.control.namespaces import unknown_labels, with_tiers_elsewhere
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
+from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import (
@@ -36,6 +38,7 @@ from tidegate.resources.authentication import secret_names
 from tidegate.resources.kinds import API_VERSION, KINDS, parse_object
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.resources.policy import ZooKeeperConnection
+from tidegate.settings import PolicyBounds
 
 if TYPE_CHECKING:
     from tidegate.rollup.terms.sources import PolicyTerms
@@ -197,6 +200,7 @@ class PolicySource:
     kubernetes: Kubernetes | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
     tier_statuses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    bounds: PolicyBounds = field(default_factory=PolicyBounds)
 
     def zookeeper_secrets(self) -> Secrets:
         """The Secrets for ZooKeeper. Raises NotFound when they must come from a file instead."""
@@ -230,7 +234,11 @@ class PolicySource:
         tiers = (
             f"{broken.message} Its quotas stay as they are." for broken in self.declared.broken
         )
-        return (*tiers, *(broken.message for broken in self.declared.broken_overrides))
+        return (
+            *tiers,
+            *(broken.message for broken in self.declared.broken_overrides),
+            *(f"{key}: {why}" for key, why in self.declared.not_let_in.items()),
+        )
 
     def usage(self, now_seconds: float) -> tuple[Usage | None, tuple[Note, ...]]:
         """Usage as the rollup Jobs noted it and the operator takes it; a note if unreadable."""
@@ -270,15 +278,10 @@ class PolicySource:
         if self.kubernetes is None:
             return Secrets(namespace)
         try:
-            return read_secrets(self.kubernetes, namespace, names)
+            return read_secrets(self.kubernetes, namespace, names, bounds=self.bounds)
         except TidegateError as error:
-            raise NotFound(
-                error.reason,
-                (
-                    f"{error.message} If you may not read this Secret, give the credentials with "
-                    f"{option}."
-                ),
-            ) from error
+            advice = f"If you may not read this Secret, give the credentials with {option}."
+            raise NotFound(error.reason, f"{error.message} {advice}") from error
 
 
 def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
@@ -288,6 +291,38 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
     when the policy does not read. A tier from the cluster that does not read is held by the
     operator, and so here (`remarks`).
     """
+    kubernetes, policies, tiers, overrides = _objects(around, options)
+    policy = _chosen(policies, options)
+    tiers, unlisted = with_tiers_elsewhere(kubernetes, policy, tiers, options.namespace)
+    ours, said = (
+        [raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides)
+    )
+    statuses = {object_key(raw): raw.get("status") or {} for raw in ours}
+    labels = unknown_labels if kubernetes is None else kubernetes.namespace_labels
+    declared = declare(policy, ours, overrides=said, labels=labels)
+    declared = replace(declared, namespaces_unread=unlisted or declared.namespaces_unread)
+    refuse_other_hosts(declared.policy.key, declared.spec, around.bounds)
+    return PolicySource(declared, kubernetes, policy.get("status") or {}, statuses, around.bounds)
+
+
+def stored_policy(
+    around: CommandContext, options: PolicyOptions
+) -> tuple[Kubernetes, RawObject, list[RawObject]]:
+    """The one policy that the options mean in Kubernetes, and its tiers, valid or not.
+
+    Raises NotFound and InvalidResource as `find_policy` does for what it finds.
+    """
+    kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
+    policy = _chosen(_listed(kubernetes, BROKER_BANDWIDTH_POLICIES, options), options)
+    own = _listed(kubernetes, BUSINESS_TIERS, options)
+    tiers, _ = with_tiers_elsewhere(kubernetes, policy, own, options.namespace)
+    return kubernetes, policy, [raw for raw in tiers if belongs_to(raw, policy)]
+
+
+def _objects(
+    around: CommandContext, options: PolicyOptions
+) -> tuple[Kubernetes | None, Sequence[RawObject], Sequence[RawObject], Sequence[RawObject]]:
+    """Policies, tiers and overrides from the files, or those of Kubernetes."""
     kubernetes: Kubernetes | None = None
     if options.files:
         manifests: Sequence[RawObject] = read_manifests(
@@ -301,14 +336,7 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
     else:
         kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
         policies, tiers, overrides = (_listed(kubernetes, kind, options) for kind in _READ_KINDS)
-    policy = _chosen(policies, options)
-    ours, said = (
-        [raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides)
-    )
-    statuses = {object_key(raw): raw.get("status") or {} for raw in ours}
-    return PolicySource(
-        declare(policy, ours, overrides=said), kubernetes, policy.get("status") or {}, statuses
-    )
+    return kubernetes, policies, tiers, overrides
 
 
 def policy_of(around: CommandContext, files: Sequence[str] | None) -> PolicySource | None:

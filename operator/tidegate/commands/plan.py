@@ -102,11 +102,7 @@ def plan_rows(observation: Observation, decision: Decision) -> tuple[PlanRow, ..
     message says so.
     """
     writes = {write.entity: write for write in planned_writes(decision)}
-    reports = {
-        report.entity: report
-        for report in decision.members
-        if report.state is not MemberState.OVERLAPPING
-    }
+    reports = {report.entity: report for report in decision.members if report.counts}
     entities = sorted({*writes, *reports}, key=lambda entity: entity.sort_key)
     return tuple(
         _row(observation, entity, key, write=writes.get(entity), report=reports.get(entity))
@@ -261,7 +257,8 @@ def summary_line(decision: Decision) -> str:
         f"{decision.in_sync} of {decision.managed} {'then ' if changed else ''}at their target",
     ]
     if decision.contended:
-        parts.append(f"{decision.contended} left alone because another writer keeps changing them")
+        count = len(decision.contended)
+        parts.append(f"{count} left alone because another writer keeps changing them")
     if decision.deferred_writes:
         parts.append(f"{decision.deferred_writes} more wait for the write budget")
     if decision.next_pass_in_seconds is not None:
@@ -378,7 +375,7 @@ def _summary(rows: tuple[PlanRow, ...], decision: Decision) -> Document:
         "keysToChange": sum(row.changes for row in rows),
         "managed": decision.managed,
         "inSync": decision.in_sync,
-        "contended": decision.contended,
+        "contended": len(decision.contended),
         "deferredWrites": decision.deferred_writes,
         "nextPassInSeconds": decision.next_pass_in_seconds,
         "largestLeaderSkew": decision.largest_leader_skew,

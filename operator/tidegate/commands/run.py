@@ -16,7 +16,7 @@ from tidegate.commands import options
 from tidegate.commands.context import command_context
 from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.errors import UserActionRequired
-from tidegate.settings import LogFormat, LogLevel, RollupOffer, Settings
+from tidegate.settings import LogFormat, LogLevel, PolicyBounds, RollupOffer, Settings
 
 # `tidegate version`: the version of the program, for bug reports and upgrade scripts.
 
@@ -135,6 +135,24 @@ def run(
             "(log lines go to standard error).",
         ),
     ] = _DEFAULTS.audit_file,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowed-host",
+            metavar="PATTERN",
+            help="Policies may name this host only: HOST, *.DOMAIN or either with :PORT; may be "
+            "repeated. Without it: any. Meant are brokers, ZooKeeper, Prometheus and buckets.",
+        ),
+    ] = None,
+    unlabelled_secret: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--unlabelled-secret",
+            metavar="NAME",
+            help="Policies may use Secrets of this name without the label "
+            "tidegate.io/credentials=true; may be repeated, and * means any.",
+        ),
+    ] = None,
     rollup_image: Annotated[
         str | None,
         typer.Option(
@@ -181,6 +199,10 @@ def run(
         log_format=log_format,
         log_level=log_level,
         audit_file=audit_file,
+        bounds=PolicyBounds(
+            allowed_hosts=tuple(allowed_host or ()),
+            unlabelled_secrets=tuple(unlabelled_secret or ()),
+        ),
         rollups=_rollups(rollup_image, rollup_service_account, tuple(rollup_pull_secret or ())),
     )
     main.run(settings)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from controller_logic.contracts.desired import MemberReport, MemberState
+from controller_logic.contracts.desired import MemberReport
 from controller_logic.decide import decide
 from controller_logic.decision import Decision, Memory
 from controller_logic.model import (
@@ -275,9 +275,7 @@ def _why(one: WatchedBroker, nic: NicStatus) -> str:
 def rate_rows(view: View) -> tuple[RateRow, ...]:
     """Every managed byte rate: those below contract first, then from L3 up, then by traffic."""
     flows, quotas = view.flows, view.observation.quotas or {}
-    reports = [
-        report for report in view.decision.members if report.state is not MemberState.OVERLAPPING
-    ]
+    reports = [report for report in view.decision.members if report.counts]
     rows = [
         _rate_row(report, key, flows, quotas)
         for report in reports

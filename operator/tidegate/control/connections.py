@@ -6,14 +6,14 @@ so its health is not watched here.
 
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from controller_logic.reasons import Reason
 from tidegate.control.observe import KafkaCluster, TopologySource
+from tidegate.control.trust import Secrets, read_secrets
 from tidegate.errors import TidegateError, UserActionRequired
 from tidegate.kafka.settings import (
     KafkaConnection,
@@ -45,13 +45,12 @@ from tidegate.resources.authentication import (
 )
 from tidegate.resources.policy import BrokerIdentity, MetricQueries, MetricsSource
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
+from tidegate.settings import UNBOUNDED, PolicyBounds
 
 # --- settings of the connections, from the policy and the Secrets that it names -------------------
 #
 # Kafka's libraries want certificates as files, so these are written to a private folder that exists
 # as long as the connection. No value of a Secret is ever shown.
-
-SecretData = Mapping[str, bytes]
 
 QUOTAS_STAY = "every quota stays as it is until then"
 _MECHANISMS = {
@@ -60,70 +59,6 @@ _MECHANISMS = {
     "plain": SaslMechanism.PLAIN,
     "digest": SaslMechanism.DIGEST_MD5,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Secrets:
-    """The Secrets of one namespace that a connection needs, by name.
-
-    With `file` all of them come from that file instead. Whatever is missing raises
-    UserActionRequired with SECRET_UNREADABLE, which names the Secret and the key.
-    """
-
-    namespace: str = ""
-    data: Mapping[str, SecretData] = field(default_factory=dict, repr=False)
-    file: Path | None = None
-
-    def value(self, secret: str, key: str, *, meanwhile: str) -> bytes:
-        """The value; an empty one counts as missing. `meanwhile` = what happens until it is set."""
-        value = self.data.get(secret, {}).get(key)
-        if not value:
-            what = "has no key" if value is None else "has nothing in its key"
-            raise _unreadable(f"{self._called(secret)} {what} {key}; {meanwhile}")
-        return value
-
-    def text(self, secret: str, key: str, *, meanwhile: str) -> str:
-        """The value as text without line ends around it, which editors add."""
-        try:
-            text = self.value(secret, key, meanwhile=meanwhile).decode("utf-8").strip("\r\n")
-        except UnicodeDecodeError:
-            raise _unreadable(
-                f"{self._called(secret)} must have UTF-8 text in its key {key}; {meanwhile}"
-            ) from None
-        if not text:
-            raise _unreadable(f"{self._called(secret)} has nothing in its key {key}; {meanwhile}")
-        return text
-
-    def keys_like(self, secret: str, pattern: str, *, meanwhile: str) -> list[str]:
-        """The keys that match `pattern`, in order; there is at least one."""
-        found = sorted(key for key in self.data.get(secret, {}) if fnmatchcase(key, pattern))
-        if not found:
-            raise _unreadable(
-                f"{self._called(secret)} has no key that matches {pattern}; {meanwhile}"
-            )
-        return found
-
-    def _called(self, secret: str) -> str:
-        return (
-            f"Credentials file {self.file}"
-            if self.file is not None
-            else f"Secret {self.namespace}/{secret}"
-        )
-
-
-def read_secrets(
-    kubernetes: Kubernetes, namespace: str, names: Collection[str], *, known: Secrets | None = None
-) -> Secrets:
-    """Read these Secrets. One that cannot be read comes from `known`, or its error is raised."""
-    data: dict[str, SecretData] = {}
-    for name in sorted(names):
-        try:
-            data[name] = dict(kubernetes.read_secret(namespace, name))
-        except TidegateError:
-            if known is None or name not in known.data:
-                raise
-            data[name] = known.data[name]
-    return Secrets(namespace, data)
 
 
 def zookeeper_connection(spec: KafkaSpec, secrets: Secrets, folder: Path) -> ZooKeeperConnection:
@@ -217,21 +152,32 @@ def _write_private(path: Path, content: bytes) -> str:
     return str(path)
 
 
-def _unreadable(message: str) -> UserActionRequired:
-    return UserActionRequired(Reason.SECRET_UNREADABLE, message)
-
-
 NOT_MEASURED = "load is not read until then"
 
 
 def metrics_settings(spec: MetricsSource, secrets: Secrets) -> MetricsSettings:
-    """The settings for the metrics. Raises UserActionRequired when a Secret lacks a key."""
+    """The settings for the metrics.
+
+    Raises UserActionRequired when a Secret lacks a key, or a login would go over plain http.
+    """
+    server = spec.prometheus
+    if server.authentication is not None and not server.insecure and _is_plain(server.url):
+        raise UserActionRequired(
+            Reason.INSECURE_LOGIN,
+            f"spec.metrics.prometheus.authentication would go to {server.url} over plain http, "
+            "where everybody on the way can read it. Use an https:// address, or allow it with "
+            f"spec.metrics.prometheus.insecure: true; {NOT_MEASURED}",
+        )
     return settings_of(
         spec,
         prometheus_server(
             spec.prometheus.url, spec.prometheus.tls, spec.prometheus.authentication, secrets
         ),
     )
+
+
+def _is_plain(url: str) -> bool:
+    return url.lower().startswith("http://")
 
 
 def settings_of(spec: MetricsSource, server: PrometheusServer) -> MetricsSettings:
@@ -455,8 +401,10 @@ class Connection:
         opener: OpenCluster,
         wake: Callable[[], None],
         monotonic: Callable[[], float],
+        bounds: PolicyBounds = UNBOUNDED,
     ) -> None:
         self._namespace = namespace
+        self._bounds = bounds
         self._kubernetes = kubernetes
         self._opener = opener
         self._wake = wake
@@ -492,6 +440,7 @@ class Connection:
         if spec is None:
             raise ValueError("a connection is asked for the cluster of a spec")
         known = before.secrets if before is not None and before.spec == spec else None
-        return _Wanted(
-            spec, read_secrets(self._kubernetes, self._namespace, spec.secret_names, known=known)
+        secrets = read_secrets(
+            self._kubernetes, self._namespace, spec.secret_names, known=known, bounds=self._bounds
         )
+        return _Wanted(spec, secrets)

@@ -19,13 +19,15 @@ from controller_logic.reasons import Reason
 from tidegate.control.connections import Connection
 from tidegate.control.declared import Declared, TierReader, age_key, belongs_to, declare, object_key
 from tidegate.control.metrics_watch import Dependencies, MetricsWatch
+from tidegate.control.namespaces import KnownLabels
 from tidegate.control.observe import ObservationResult
 from tidegate.control.reconcile import Applied, ControlPass, PassResult
 from tidegate.control.report.conditions import counted, listed
 from tidegate.control.report.reporter import PassReport, ReportQueue
 from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
 from tidegate.control.runtime import Backoff, Cause, OperatorContext
-from tidegate.errors import InvalidResource, RetryLater, TidegateError
+from tidegate.control.trust import refuse_other_hosts
+from tidegate.errors import InvalidResource, NotFound, RetryLater, TidegateError
 from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim, ClusterFacts, QuotaStore
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -63,6 +65,7 @@ class Controller:
             opener=context.open_cluster,
             wake=lambda: wake(Cause.BROKERS),
             monotonic=context.clock.monotonic,
+            bounds=context.settings.bounds,
         )
         self._metrics = MetricsWatch(
             namespace, _metrics_dependencies(key, context, lambda: wake(Cause.METRICS))
@@ -77,6 +80,12 @@ class Controller:
         self._deletion = Deletion(context.settings.restore_deadline_seconds)
         self._reports = ReportQueue(self._report, f"reports of {key}", beside=context.report_beside)
         self._reader = TierReader()
+        self._labels = KnownLabels(
+            context.kubernetes,
+            context.clock.monotonic,
+            keep_seconds=context.settings.list_stale_after_seconds,
+            beside=context.report_beside,
+        )
         self._declared: Declared | None = None
         self._topology: Topology | None = None
         self._seen_before = False
@@ -139,8 +148,10 @@ class Controller:
                 tiers if fresh(BUSINESS_TIERS) else None,
                 self._reader,
                 overrides=overrides if fresh(QUOTA_OVERRIDES) else None,
+                labels=self._labels,
                 lease_namespace=self._context.settings.lease_namespace,
             )
+            refuse_other_hosts(self._key, declared.spec, self._context.settings.bounds)
         except InvalidResource as error:
             self._declared = None
             self._reports.catch_up()
@@ -155,8 +166,18 @@ class Controller:
         self._topology = result.seen.observation.topology or self._topology
         self._newest_reading(declared)  # of the brokers that are known now
         written = tuple(write for done in result.applied for write in done.done)
+        resynced = "".join(one.resynced for one in (*result.decided, result.decision))
         self._reports.post(
-            PassReport(result, declared, policy, tuple(tiers), written, tuple(overrides), rollups)
+            PassReport(
+                result,
+                declared,
+                policy,
+                tuple(tiers),
+                written,
+                tuple(overrides),
+                rollups,
+                resynced,
+            )
         )
         self._measure(result, rollups)
         return result
@@ -354,6 +375,7 @@ def _metrics_dependencies(
         beat=lambda: context.vital_signs.beat(thread),
         forget=lambda: context.vital_signs.forget(thread),
         opener=context.open_reader,
+        bounds=context.settings.bounds,
     )
 
 
@@ -369,7 +391,12 @@ def _rollup_dependencies(
 
     def open_look() -> RollupLook:
         return RollupLook(
-            context.kubernetes, offer, may_write=may_write, wall=context.clock.wall, count=count
+            context.kubernetes,
+            offer,
+            may_write=may_write,
+            wall=context.clock.wall,
+            count=count,
+            bounds=context.settings.bounds,
         )
 
     return RollupDependencies(open_look, wake, context.clock.wall)
@@ -569,13 +596,10 @@ def take_ownership(
     ):
         return Ownership(ours or wanted)
     changed: JsonObject | None = None
-    if not has_finalizer(raw):
-        ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw)
-        changed = kubernetes.add_finalizer(ref, RESTORE_FINALIZER)
-        if changed["metadata"].get("deletionTimestamp"):
-            raise RetryLater(
-                Reason.CONFLICT, f"{ref} is being deleted; nothing is written for it any more"
-            )
+    if ours is None or not has_finalizer(raw):
+        # also where the cache shows it: the cache may be late, and another replica may have given
+        # everything back and let the policy go; what is written then nobody would give back
+        changed = _held_by_finalizer(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw), kubernetes)
     if ours is not None and ours.epoch and ours.lease_namespace == lease_namespace:
         return Ownership(ours, changed)
     claim = store.claim(wanted, replaces)
@@ -583,6 +607,18 @@ def take_ownership(
         ours is None or found.is_of_another_operator(policy.uid, lease_namespace)
     )
     return Ownership(claim, changed, found if is_replaced else None)
+
+
+def _held_by_finalizer(ref: ObjectRef, kubernetes: Kubernetes) -> JsonObject:
+    """The policy as it is now, with our finalizer. Raises RetryLater when it is going, or gone."""
+    try:
+        found = kubernetes.add_finalizer(ref, RESTORE_FINALIZER)
+    except NotFound:
+        found = None
+    if found is None or found["metadata"].get("deletionTimestamp"):
+        what = "does not exist any more" if found is None else "is being deleted"
+        raise RetryLater(Reason.CONFLICT, f"{ref} {what}; nothing is written for it")
+    return found
 
 
 def take_over_words(replaced: Claim, claim: Claim) -> str:

@@ -5,13 +5,14 @@ a pass leaves them as they are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from controller_logic.contracts.desired import DEFAULT_USER
 from controller_logic.model import (
     STALE_AFTER_SECONDS,
     AdviceTerms,
+    AllowedEntities,
     BrokerLimit,
     BrokerLimits,
     Contract,
@@ -30,7 +31,9 @@ from controller_logic.model import (
     Speed,
     Tier,
 )
+from controller_logic.quotas.contention import RESYNC
 from controller_logic.quotas.plan import CONFIRM_REMOVAL
+from tidegate.control.namespaces import NamespaceLabels, TierDoor, unknown_labels
 from tidegate.errors import InvalidResource
 from tidegate.kafka.quota_store import REPLACE_CLAIM
 from tidegate.resources.fields import parse_moment
@@ -91,6 +94,7 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
         write_budget_period_seconds=float(spec.write_budget.period_seconds),
         max_removal_percent=spec.removal.max_percent,
         confirmed_removal=annotations.get(CONFIRM_REMOVAL, "").strip(),
+        resync=annotations.get(RESYNC, "").strip(),
         metering_enabled=spec.defaults is not None and spec.defaults.metering == "Enabled",
         defaults=_defaults(spec.defaults),
         limits=BrokerLimits() if spec.brokers is None else _limits(spec.brokers),
@@ -104,6 +108,12 @@ def policy_from(raw: Mapping[str, Any], spec: PolicySpec) -> Policy:
         hold_seconds=float(escalation.hold_seconds),
         speed=Speed(escalation.speed),
         advice=AdviceTerms() if spec.rollup is None else _advice_terms(spec.rollup.recommend),
+        allowed=None
+        if spec.allowed_entities is None
+        else tuple(
+            AllowedEntities(one.users or (), one.client_ids or (), one.namespaces or ())
+            for one in spec.allowed_entities
+        ),
     )
 
 
@@ -304,7 +314,11 @@ class BrokenTier:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A policy with its tiers and overrides, oldest first; None = their list is not complete."""
+    """A policy with its tiers and overrides, oldest first; None = their list is not complete.
+
+    `not_let_in` are tiers of other namespaces that count as absent, each with the reason;
+    `namespaces_unread` says why it is not known of some whether they count, "" = it is of all.
+    """
 
     policy: Policy
     spec: PolicySpec
@@ -314,6 +328,8 @@ class Declared:
     broken_overrides: tuple[BrokenOverride, ...] = ()
     replaces_claim: str = ""  # the claim that the policy's annotation names: see Claim.name_for
     lease_namespace: str = ""  # the operator's, see Claim; "" = not for an operator
+    not_let_in: Mapping[str, str] = field(default_factory=dict)
+    namespaces_unread: str = ""
 
     @property
     def entities(self) -> frozenset[Entity]:
@@ -353,18 +369,26 @@ def declare(
     reader: TierReader | None = None,
     *,
     overrides: Iterable[RawObject] | None = (),
+    labels: NamespaceLabels = unknown_labels,
     lease_namespace: str = "",
 ) -> Declared:
     """Read a policy and the tiers and overrides that refer to it.
 
     Those of other policies are skipped; one that is being deleted counts as absent. A `reader`
-    keeps what it has read before. Raises InvalidResource when the policy itself cannot be read.
+    keeps what it has read before; `labels` are asked for namespaces of tiers that only
+    spec.allowedTiers may let in. Raises InvalidResource when the policy itself cannot be read.
     """
     spec = parse_policy(policy, strict=False).spec
     translated = policy_from(policy, spec)
-    read = None if tiers is None else (reader or TierReader()).read(_of(policy, tiers))
+    door = TierDoor(translated.key, spec.allowed_tiers, labels)
+    read = None
+    if tiers is not None:
+        let_in = [raw for raw in _of(policy, tiers) if door.lets_in(raw)]
+        read = (reader or TierReader()).read(let_in)
     valid, broken_overrides = (
-        (None, ()) if overrides is None else read_overrides(_of(policy, overrides))
+        (None, ())
+        if overrides is None
+        else read_overrides(raw for raw in _of(policy, overrides) if door.is_at_home(raw))
     )
     return Declared(
         translated,
@@ -375,6 +399,8 @@ def declare(
         broken_overrides,
         str((policy["metadata"].get("annotations") or {}).get(REPLACE_CLAIM, "")).strip(),
         lease_namespace,
+        dict(door.not_let_in),
+        door.unread,
     )
 
 
@@ -393,8 +419,12 @@ def _of(policy: RawObject, objects: Iterable[RawObject]) -> list[RawObject]:
 def policy_name_of(raw: RawObject) -> str:
     """The policy that a tier or override refers to, `namespace/name`; empty if it is unreadable."""
     reference = (raw.get("spec") or {}).get("policyRef") or {}
-    name = reference.get("name") if isinstance(reference, Mapping) else None
-    return f"{raw['metadata']['namespace']}/{name}" if isinstance(name, str) and name else ""
+    if not isinstance(reference, Mapping):
+        return ""
+    name, namespace = reference.get("name"), reference.get("namespace")
+    if not isinstance(namespace, str) or not namespace:
+        namespace = raw["metadata"]["namespace"]
+    return f"{namespace}/{name}" if isinstance(name, str) and name else ""
 
 
 def belongs_to(raw: RawObject, policy: RawObject) -> bool:

@@ -404,6 +404,7 @@ class Manager:
     def _release(self, key: str, *, is_obsolete: bool = False) -> None:
         with self._lock:
             lease = self._leases.pop(key, None)
+            self._held.discard(key)  # given up is not lost
         try:
             if lease is not None:
                 lease.release(is_obsolete=is_obsolete)

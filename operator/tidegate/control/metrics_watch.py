@@ -9,7 +9,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -18,12 +18,14 @@ import structlog
 from controller_logic.model import ReadingProblem, Readings
 from controller_logic.reasons import Reason
 from controller_logic.throttle.nic_status import seconds_until_next_reading
-from tidegate.control.connections import Renewed, Secrets, metrics_settings, read_secrets
+from tidegate.control.connections import Renewed, metrics_settings
+from tidegate.control.trust import Secrets, read_secrets
 from tidegate.errors import TidegateError
 from tidegate.kube.api import Kubernetes
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.policy import MetricsSource
+from tidegate.settings import PolicyBounds
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +58,7 @@ class Dependencies:
     opener: OpenReader = PrometheusReader
     wall: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
+    bounds: PolicyBounds = field(default_factory=PolicyBounds)
 
 
 class MetricsWatch:
@@ -181,7 +184,10 @@ class _Source:
 
     def _secrets(self, _before: object) -> Secrets:
         return read_secrets(
-            self._dependencies.kubernetes, self._namespace, self._spec.prometheus.secret_names
+            self._dependencies.kubernetes,
+            self._namespace,
+            self._spec.prometheus.secret_names,
+            bounds=self._dependencies.bounds,
         )
 
     def _open(self, secrets: Secrets, _folder: Path) -> Reader:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from threading import Thread
 from typing import Protocol
 
+from controller_logic.contracts.allowed import is_allowed
 from controller_logic.model import (
     Entity,
     Note,
@@ -380,11 +381,14 @@ def _unlisted(declared: Declared) -> Iterator[tuple[Reason, str]]:
             Reason.LIST_INCOMPLETE,
             f"The {unknown} could not be listed in full; every quota stays as it is until they can",
         )
+    if declared.namespaces_unread:
+        yield Reason.NAMESPACES_UNREAD, declared.namespaces_unread
 
 
 def _tiers(declared: Declared) -> tuple[Tier, ...] | None:
-    """The tiers; None while overrides may be missing: the contracts in force are not known then."""
-    return None if declared.overrides is None else declared.tiers
+    """The tiers; None while some, or overrides, may be missing: contracts are not known then."""
+    is_known = declared.overrides is not None and not declared.namespaces_unread
+    return declared.tiers if is_known else None
 
 
 def _is_ours(missing: Missing) -> bool:
@@ -460,11 +464,16 @@ def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | No
 def _excluded_entities(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
     """The entities that a broken tier names, and those in the ledger without a readable owner.
 
-    The latter may be that tier's.
+    The latter may be that tier's. What it may not name is none of its business.
     """
     if not declared.broken or declared.policy.deleting:
         return frozenset()
-    named = frozenset(entity for tier in declared.broken for entity in tier.entities)
+    named = frozenset(
+        entity
+        for tier in declared.broken
+        for entity in tier.entities
+        if is_allowed(declared.policy, tier.key, entity)
+    )
     ownerless = (
         frozenset(entity for entity, quota in quotas.items() if quota.ledger is not None)
         - declared.entities

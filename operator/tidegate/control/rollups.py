@@ -16,7 +16,7 @@ import structlog
 from controller_logic.model import Usage
 from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Due, JobState, Wanted, Window, WindowJob, due
-from tidegate.errors import Conflict, TidegateError
+from tidegate.errors import Conflict, TidegateError, UserActionRequired
 from tidegate.kube.api import JsonObject, Kubernetes
 from tidegate.kube.rollup_jobs import (
     END,
@@ -33,14 +33,16 @@ from tidegate.kube.rollup_jobs import (
 from tidegate.prometheus.settings import PROXY_VARIABLE
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.rollup import Rollup
-from tidegate.settings import RollupOffer
+from tidegate.settings import UNBOUNDED, PolicyBounds, RollupOffer
 
 log = structlog.get_logger(__name__)
 
+# the label of a volume claim that rollup Jobs may mount
+TABLES_LABEL = "tidegate.io/usage-tables"
 SHORTEST_DEADLINE_SECONDS, LONGEST_DEADLINE_SECONDS = 1800, 6 * 3600
 
 
-def pod_of(spec: Rollup, offer: RollupOffer) -> JobPod:
+def pod_of(spec: Rollup, offer: RollupOffer, bounds: PolicyBounds = UNBOUNDED) -> JobPod:
     """The Pod of the policy's Jobs. Its deadline is the window's length, within 0.5 and 6 h."""
     driver, mount_path = spec.driver, spec.storage.mount_path
     claim = spec.storage.claim_name
@@ -60,6 +62,9 @@ def pod_of(spec: Rollup, offer: RollupOffer) -> JobPod:
         environment={
             "TIDEGATE_IMAGE": offer.image,
             "TIDEGATE_PULL_SECRETS": ",".join(offer.pull_secrets),
+            # the claim whose label was looked at: the policy may be edited before the Job reads it
+            "TIDEGATE_CLAIM": claim or "",
+            **bounds.environment(),
             **{name: os.environ[name] for name in (PROXY_VARIABLE,) if name in os.environ},
         },
     )
@@ -132,7 +137,9 @@ class RollupLook:
         may_write: Callable[[], bool],
         wall: Callable[[], float],
         count: Callable[[str], None] = lambda _: None,
+        bounds: PolicyBounds = UNBOUNDED,
     ) -> None:
+        self._bounds = bounds
         self._kubernetes = kubernetes
         self._offer = offer
         self._may_write = may_write
@@ -214,9 +221,10 @@ class RollupLook:
             or not self._may_write()
         ):
             return
+        self._refuse_other_claims(policy["metadata"]["namespace"], spec)
         body = job_body(
             policy,
-            pod_of(spec, self._offer),
+            pod_of(spec, self._offer, self._bounds),
             start_ms=found.start.start_ms,
             end_ms=found.start.end_ms,
         )
@@ -232,6 +240,21 @@ class RollupLook:
             "Rollup Job made",
             policy=f"{policy['metadata']['namespace']}/{policy['metadata']['name']}",
             job=body["metadata"]["name"],
+        )
+
+    def _refuse_other_claims(self, namespace: str, spec: Rollup) -> None:
+        """Raise for a volume that is not meant for tables: Pods with it change its owner."""
+        claim = spec.storage.claim_name
+        if (
+            claim is None
+            or self._kubernetes.claim_labels(namespace, claim).get(TABLES_LABEL) == "true"
+        ):
+            return
+        raise UserActionRequired(
+            Reason.CLAIM_NOT_ALLOWED,
+            f'PersistentVolumeClaim {namespace}/{claim} lacks the label {TABLES_LABEL}: "true", '
+            "without which no Job mounts it: its files would change their owner. If it is for "
+            f"usage tables: kubectl label pvc -n {namespace} {claim} {TABLES_LABEL}=true",
         )
 
     def _usage(self, now_seconds: float) -> Usage | None:

@@ -68,9 +68,8 @@ def group_of(namespaces: Collection[str]) -> str:
 class SharingTimes:
     """The times of sharing, in seconds.
 
-    A seat that was not renewed for `lapse_seconds` is free. A process that found seats, but none
-    that is free, makes another one after `join_seconds`: the one that it replaces may have been
-    killed. Who is alive counts as unknown when it was not read for `unknown_seconds`.
+    A seat that was not renewed for `lapse_seconds` is free. Who is alive counts as unknown when it
+    was not read for `unknown_seconds`.
 
     A free Lease is left to each replica with a better right for `turn_seconds`. Policies are handed
     over when the same replicas were alive for `calm_seconds`: one, and the next when that one has
@@ -81,7 +80,6 @@ class SharingTimes:
     look_seconds: float = 2.0
     renew_seconds: float = 4.0
     lapse_seconds: int = 12
-    join_seconds: float = 15.0
     unknown_seconds: float = 6.0
     turn_seconds: float = 3.0
     calm_seconds: float = 8.0
@@ -295,9 +293,8 @@ class Sharing:
         free = [seat for seat in self._seen if not self._is_alive(seat)]
         if free:
             return min(free)
-        waited_seconds = self._looked_at - (self._first_look_at or self._looked_at)
-        if self._seen and waited_seconds < self._times.join_seconds:
-            return None
+        if any(since == self._first_look_at for _, since in self._seen.values()):
+            return None  # not renewed since then: the process before this one may have been killed
         return next(number for number in range(len(self._seen) + 1) if number not in self._seen)
 
     def _is_alive(self, seat: int) -> bool:

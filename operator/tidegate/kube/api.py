@@ -65,6 +65,7 @@ class Secret(Mapping[str, bytes]):
     namespace: str
     name: str
     _data: Mapping[str, bytes]
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def __getitem__(self, key: str) -> bytes:
         return self._data[key]
@@ -170,6 +171,13 @@ class Kubernetes(Protocol):
         """
         ...
 
+    def annotate(self, ref: ObjectRef, name: str, value: str) -> JsonObject:
+        """Set one annotation and return the object; all others stay. For commands only.
+
+        InvalidResource when another object has taken the name.
+        """
+        ...
+
     def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:
         """Put `finalizer` on the object unless it is there, and return the object.
 
@@ -184,6 +192,14 @@ class Kubernetes(Protocol):
 
     def read_secret(self, namespace: str, name: str) -> Secret:
         """The Secret with its values decoded; NotFound carries the reason SECRET_UNREADABLE."""
+        ...
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        """The labels of a namespace; NotFound carries the reason NAMESPACES_UNREAD."""
+        ...
+
+    def claim_labels(self, namespace: str, name: str) -> Mapping[str, str]:
+        """Those of a PersistentVolumeClaim; NotFound carries the reason CLAIM_NOT_ALLOWED."""
         ...
 
     def create_event(self, event: Event) -> None:

@@ -273,7 +273,7 @@ class Transport:
 
 
 class CoreObjects:
-    """Objects of the core group (Secrets, ConfigMaps) as JSON.
+    """Objects of the core group (Secrets, ConfigMaps, namespaces, claims) as JSON.
 
     The library's interface for custom objects cannot address them.
 
@@ -295,6 +295,10 @@ class CoreObjects:
             None,
             **options,
         )
+
+    def read_namespace(self, name: str, **options: Any) -> Any:
+        """GET a namespace."""
+        return self._call("GET", "/api/v1/namespaces/{name}", {"name": name}, None, **options)
 
     def create(
         self, namespace: str, plural: str, *, body: Mapping[str, Any], **options: Any
@@ -540,6 +544,10 @@ _JSON_PATCH = "application/json-patch+json"
 _MERGE_PATCH = "application/merge-patch+json"
 
 
+def _labels(found: JsonObject) -> Mapping[str, str]:
+    return dict(found["metadata"].get("labels") or {})
+
+
 class KubernetesClient(JobCalls):
     """Implements `api.Kubernetes`, for several threads; `identity` names this process in Events."""
 
@@ -613,6 +621,17 @@ class KubernetesClient(JobCalls):
             reason=_NOT_AS_LISTED,
         )
 
+    def annotate(self, ref: ObjectRef, name: str, value: str) -> JsonObject:
+        return self._transport.write(
+            self._objects.patch_namespaced_custom_object,
+            *_address(ref),
+            # with the uid of another object the server answers 422
+            body={"metadata": {"uid": ref.uid, "annotations": {name: value}}},
+            _content_type=_MERGE_PATCH,
+            what=f"annotate {ref}",
+            reason=_NOT_AS_LISTED,
+        )
+
     def add_finalizer(self, ref: ObjectRef, finalizer: str) -> JsonObject:
         def addition(metadata: JsonObject) -> JsonObject | None:
             present = metadata.get("finalizers") or []
@@ -647,7 +666,26 @@ class KubernetesClient(JobCalls):
             namespace,
             name,
             {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()},
+            _labels(found),
         )
+
+    def namespace_labels(self, name: str) -> Mapping[str, str]:
+        what = f"read the labels of namespace {name}"
+        reason = Reason.NAMESPACES_UNREAD
+        return _labels(
+            self._transport.read(self._core.read_namespace, name, what=what, reason=reason)
+        )
+
+    def claim_labels(self, namespace: str, name: str) -> Mapping[str, str]:
+        claim = self._transport.read(
+            self._core.read,
+            namespace,
+            "persistentvolumeclaims",
+            name,
+            what=f"read PersistentVolumeClaim {namespace}/{name}",
+            reason=Reason.CLAIM_NOT_ALLOWED,
+        )
+        return _labels(claim)
 
     def create_event(self, event: Event) -> None:
         self._transport.write(

@@ -26,7 +26,8 @@ def ruled(*rules: Rule) -> tuple[Any, Any]:
         return value
 
     in_cel: list[Any] = [dict(rule.as_schema()) for rule in rules if rule.cel]
-    return AfterValidator(check), Field(json_schema_extra={"x-kubernetes-validations": in_cel})
+    schema: dict[str, Any] | None = {"x-kubernetes-validations": in_cel} if in_cel else None
+    return AfterValidator(check), Field(json_schema_extra=schema)
 
 
 def matching(expression: str, message: str) -> Rule:

@@ -54,8 +54,9 @@ class BusinessTier:
 
     @property
     def policy_key(self) -> str:
-        """namespace/name of the policy, which lives in the same namespace."""
-        return f"{self.metadata.namespace}/{self.spec.policy_ref.name}"
+        """namespace/name of the policy."""
+        reference = self.spec.policy_ref
+        return f"{reference.namespace or self.metadata.namespace}/{reference.name}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from tidegate.resources.access import MAX_RULES, AllowedEntities, AllowedTiers
 from tidegate.resources.authentication import (
     CERTIFICATE_NEEDS_TLS,
     KafkaAuthentication,
@@ -191,6 +192,11 @@ class Prometheus(SchemaModel):
     )
     authentication: PrometheusAuthentication | None = Field(
         default=None, description="Login to Prometheus. Unset means no login."
+    )
+    insecure: bool | None = Field(
+        default=None,
+        description="true: the login may go over plain http, where everybody on the way can read "
+        "it. Unset: false, and a login needs an https:// address.",
     )
 
     rules = (
@@ -684,6 +690,20 @@ class PolicySpec(SchemaModel):
         default=None,
         description="Limits of each single broker. Unset means that no broker is ever over its "
         "limit.",
+    )
+    allowed_tiers: AllowedTiers = Field(
+        default=AllowedTiers(),
+        description="In which namespaces BusinessTiers of this policy may live. Unset means the "
+        "defaults of its fields.",
+    )
+    allowed_entities: tuple[AllowedEntities, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MAX_RULES,
+        description="Users and client ids that tiers may name; an entity is allowed that any of "
+        "these allows. A member with another one is refused (reason EntityNotAllowed). Unset "
+        "means every one. Kafka's default entities are spec.defaults alone.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
     )
     leader_scaling: LeaderScaling = Field(
         default=LeaderScaling(),

@@ -253,6 +253,11 @@ class MemberStatus(SchemaModel):
         "throttled: namespace/name.",
     )
     message: StatusText | None = Field(default=None, description="Why, in a sentence for people.")
+    contended_until: Timestamp | None = Field(
+        default=None,
+        description="Until when its quota is left alone, because another writer keeps changing it. "
+        "Set while the state is Contended.",
+    )
     recommended: Recommendation | None = Field(
         default=None,
         description="The contract that fits its usage. Unset where there are no usage tables of "

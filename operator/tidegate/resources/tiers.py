@@ -9,10 +9,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from tidegate.resources.access import NamespaceName
 from tidegate.resources.fields import (
     KafkaName,
     MemberName,
     Moment,
+    ObjectName,
     PolicyRef,
     Sentence,
     TopicPattern,
@@ -129,10 +131,21 @@ def _rate(rates: Any, form: str, direction: str) -> int | None:
     return rate
 
 
+class TierPolicyRef(SchemaModel):
+    """A policy, in the same namespace or in another one that lets this tier in."""
+
+    name: ObjectName = Field(description="Name of a BrokerBandwidthPolicy.")
+    namespace: NamespaceName | None = Field(
+        default=None,
+        description="Its namespace. Unset means that of this object; a policy in another one must "
+        "let it in (spec.allowedTiers).",
+    )
+
+
 class TierSpec(SchemaModel):
     """The desired state of one group of businesses."""
 
-    policy_ref: PolicyRef = Field(
+    policy_ref: TierPolicyRef = Field(
         description="The policy, and so the Kafka cluster, that this tier belongs to. It may be "
         "created later."
     )

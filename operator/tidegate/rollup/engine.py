@@ -267,6 +267,7 @@ def _executors(policy: RollupPolicy, pod: Pod | None) -> Executors | None:
             "Executors are Pods of an image, and TIDEGATE_IMAGE does not name one. Set it as in "
             "the operator's own Jobs."
         )
+    pod.refuse_other_claim(policy.spec.storage.claim_name)
     return Executors(
         wanted.instances,
         wanted.cores,

@@ -60,7 +60,10 @@ _LEAST_HEAP_MIB = 512  # Spark refuses to start with less than 450
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """The Job's Pod; executors reach it at `address` and run `image`, pulled with the Secrets."""
+    """The Job's Pod; executors reach it at `address` and run `image`, pulled with the Secrets.
+
+    `claim` is the one that executors may mount; None = the Job is a person's, who chose it.
+    """
 
     name: str
     namespace: str
@@ -69,6 +72,16 @@ class Pod:
     image: str
     service_account: str
     pull_secrets: tuple[str, ...] = ()
+    claim: str | None = None
+
+    def refuse_other_claim(self, claim: str | None) -> None:
+        """Raise InvalidResource where the policy names another one since the Job was made."""
+        if self.claim not in (None, claim or ""):
+            raise InvalidResource(
+                f"spec.rollup.storage.claimName is {claim or 'unset'} now; this Job was made for "
+                f"{self.claim or 'no claim'}, and executors mount no other one. The next Job is "
+                "made for the policy as it is."
+            )
 
 
 def pod_of(environment: Mapping[str, str]) -> Pod | None:
@@ -93,6 +106,7 @@ def pod_of(environment: Mapping[str, str]) -> Pod | None:
             pull_secrets=tuple(
                 name for name in environment.get("TIDEGATE_PULL_SECRETS", "").split(",") if name
             ),
+            claim=environment.get("TIDEGATE_CLAIM"),
         )
     except ValueError:
         raise _incomplete(

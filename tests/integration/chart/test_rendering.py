@@ -94,6 +94,68 @@ def test_the_operator_may_do_what_the_documented_rights_allow_and_no_more(
     assert leases[0] == leases[1]
 
 
+_AGGREGATED = re.compile(r"rbac\.authorization\.k8s\.io/aggregate-to-(\w+)")
+
+
+@pytest.mark.parametrize(
+    ("values", "joins"),
+    [
+        ({}, {"view": [], "owner": [], "contracts": [], "overrides": []}),
+        (
+            {"rbac": {"aggregateRoles": True}},
+            {
+                "view": ["admin", "edit", "view"],
+                "owner": ["admin"],
+                "contracts": ["admin", "edit"],
+                "overrides": ["admin", "edit"],
+            },
+        ),
+    ],
+    ids=["by default", "aggregated"],
+)
+def test_people_have_a_role_for_each_duty_which_joins_others_only_when_asked(
+    helm: Helm, values: dict[str, Any], joins: dict[str, list[str]]
+) -> None:
+    found = objects(rendered(helm, **values))
+    roles = {duty: only(found, "ClusterRole", name=f"tidegate-{duty}") for duty in joins}
+    assert {
+        duty: sorted(_AGGREGATED.findall(str(role["metadata"]["labels"])))
+        for duty, role in roles.items()
+    } == joins
+    written = {
+        duty: [
+            kind
+            for rule in role["rules"]
+            if "create" in rule["verbs"]
+            for kind in rule["resources"]
+        ]
+        for duty, role in roles.items()
+    }
+    assert written == {
+        "view": [],
+        "owner": ["brokerbandwidthpolicies"],
+        "contracts": ["businesstiers"],
+        "overrides": ["quotaoverrides"],
+    }
+    bound = [item["roleRef"]["name"] for item in found if item["kind"].endswith("RoleBinding")]
+    assert not {f"tidegate-{duty}" for duty in joins} & set(bound)
+
+
+def test_which_secrets_and_hosts_policies_may_use_reaches_the_operator(helm: Helm) -> None:
+    def bounds(**values: Any) -> list[str]:
+        found = objects(rendered(helm, **values))
+        arguments = only(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]["args"]
+        return [one for one in arguments if "host" in one or "secret" in one]
+
+    assert bounds() == []
+    assert bounds(rbac={"secretNames": ["login"]}) == ["--unlabelled-secret=login"]
+    assert bounds(rbac={"requireSecretLabel": False}) == ["--unlabelled-secret=*"]
+    assert bounds(operator={"allowedHosts": ["*.example", "zk:2181"]}) == [
+        "--allowed-host=*.example",
+        "--allowed-host=zk:2181",
+    ]
+
+
 @pytest.mark.parametrize(
     ("watch", "granted", "arguments"),
     [
@@ -333,6 +395,7 @@ def test_the_operator_gets_no_more_than_jobs_and_their_result(helm: Helm) -> Non
     assert [(rule["resources"], rule["verbs"]) for rule in rules] == [
         (["jobs"], ["list", "create", "delete"]),
         (["configmaps"], ["get"]),
+        (["persistentvolumeclaims"], ["get"]),
     ]
 
 

@@ -125,7 +125,7 @@ def test_a_replica_set_may_create_its_pods_where_only_restricted_pods_are_let_in
     cluster: KubeApi, cluster_helm: Helm
 ) -> None:
     make_namespace(cluster, "pods")
-    with installed(cluster_helm, "pods", "--set=crds.enabled=false,rbac.aggregateRoles=false"):
+    with installed(cluster_helm, "pods", "--set=crds.enabled=false,rbac.roles=false"):
         pods = wait_until(
             lambda: pods_of(cluster, "pods", at_least=2), "two Pods", timeout_seconds=30
         )
@@ -283,7 +283,7 @@ def release(
 ) -> Iterator[Release]:
     kafka.create_topic(unique_name, assignment=[[1, 2], [2, 3], [3, 1]])
     helm = Helm(tmp_path, crds.kubeconfig)
-    sets = "crds.enabled=false,rbac.aggregateRoles=false,rbac.secretNames={login}"
+    sets = "crds.enabled=false,rbac.roles=false,rbac.secretNames={login}"
     helm.run("install", "tidegate", str(CHART), "--namespace", namespace, "--set", sets)
     with running(crds, helm, namespace, tmp_path) as started:
         crds.kubectl(

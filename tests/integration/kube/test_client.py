@@ -73,11 +73,30 @@ class RealPerson:
     def delete(self, ref: ObjectRef) -> None:
         self._tiers.delete_namespaced_custom_object(*self._place, ref.name, _request_timeout=30)
 
-    def put_secret(self, name: str, data: Mapping[str, bytes]) -> None:
+    def put_secret(
+        self, name: str, data: Mapping[str, bytes], labels: Mapping[str, str] | None = None
+    ) -> None:
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
-        secret = {"metadata": {"name": name}, "data": encoded}
+        secret = {"metadata": {"name": name, "labels": dict(labels or {})}, "data": encoded}
         kubernetes_client.CoreV1Api(self.api).create_namespaced_secret(
             self.namespace, secret, _request_timeout=30
+        )
+
+    def label_namespace(self, labels: Mapping[str, str]) -> None:
+        kubernetes_client.CoreV1Api(self.api).patch_namespace(
+            self.namespace, {"metadata": {"labels": dict(labels)}}, _request_timeout=30
+        )
+
+    def put_claim(self, name: str, labels: Mapping[str, str]) -> None:
+        claim = {
+            "metadata": {"name": name, "labels": dict(labels)},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        }
+        kubernetes_client.CoreV1Api(self.api).create_namespaced_persistent_volume_claim(
+            self.namespace, claim, _request_timeout=30
         )
 
     @property

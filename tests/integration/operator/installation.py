@@ -20,6 +20,7 @@ from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
 from lab.kafka import KafkaLab
 from lab.process import wait_until
 from tests.integration.conftest import SASL_USERS
+from tidegate.control.trust import CREDENTIALS
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ResourceKind
 
 TIERS, MEMBERS_PER_TIER = 5, 10
@@ -255,10 +256,14 @@ def one_leader_on_each_broker(kafka: KafkaLab, topic: str) -> None:
     kafka.create_topic(topic, assignment=[[1], [2], [3]])
 
 
-def one_of_each_kind(kafka: KafkaLab, namespace: str, topic: str) -> dict[str, object]:
+def one_of_each_kind(
+    kafka: KafkaLab, namespace: str, topic: str, *, labels: dict[str, str] | None = None
+) -> dict[str, Any]:
     """A List for `kubectl apply`: a login, a policy that uses it, a tier with one member, and an
-    override of its quota.
+    override of its quota. `labels` are those of the login's Secret, where not the right one.
     """
+    if labels is None:
+        labels = {CREDENTIALS: "true"}
     spec = {
         "mode": "Enforce",
         "kafka": {
@@ -291,7 +296,7 @@ def one_of_each_kind(kafka: KafkaLab, namespace: str, topic: str) -> dict[str, o
         {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": "login", "namespace": namespace},
+            "metadata": {"name": "login", "namespace": namespace, "labels": labels},
             "stringData": password,
         },
         {

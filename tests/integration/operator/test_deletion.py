@@ -304,6 +304,7 @@ def test_a_namespace_goes_when_every_quota_was_given_back_in_safe_steps(
             rates += [rate] if rate != rates[-1] else []
             assert time.monotonic() - began < STEPS_SECONDS + AFTER_THE_LAST_SECONDS, rates
             time.sleep(0.5)
+        print(f"gone after {time.monotonic() - began:.1f} s: {rates}")
         assert rates == [50_000_000, 25_000_000, 12_500_000, 10_000_000]
         assert rate_of_the_adopted(chroot_client) == 10_000_000
         assert chroot_client.exists("/tidegate/claim") is None

@@ -19,7 +19,7 @@ from lab.kubernetes.api import KubeApi
 from tests.goldens.golden import numbers
 from tests.integration.rollup.history_server import HistoryServer
 from tests.integration.rollup.known_history import END_MS, RATES, SCRAPE_MS, START_MS, moved
-from tests.unit.resources.documents import policy, tier
+from tests.unit.resources.documents import ABSENT, policy, tier
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
 from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, decode
@@ -82,6 +82,7 @@ def commands(
     crds.kubectl(
         "create", "secret", "generic", "prometheus", "-n", namespace, "--from-literal=token=unused"
     )
+    crds.kubectl("label", "secret", "prometheus", "-n", namespace, "tidegate.io/credentials=true")
     crds.kubectl(
         "apply",
         "-f",
@@ -102,11 +103,13 @@ def commands(
 
 
 def declared(namespace: str, url: str, folder: Path) -> list[dict[str, Any]]:
-    orders, gold = policy(), tier()
+    orders = policy({"allowedTiers": ABSENT, "allowedEntities": ABSENT})
+    gold = tier({"policyRef.namespace": ABSENT})
     spec = orders["spec"]
     spec["metrics"] = {
         "prometheus": {
             "url": url,
+            "insecure": True,
             "authentication": {
                 "type": "bearer",
                 "tokenSecret": {"secretName": "prometheus", "token": "token"},

@@ -18,7 +18,9 @@ from tests.goldens.golden import line_with, numbers
 from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
-from tidegate.kafka.zookeeper.tree import Create
+from tidegate.kafka.zookeeper.ledger import ledger_path
+from tidegate.kafka.zookeeper.tree import Create, SetData
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE
 ANY = Default.DEFAULT
@@ -248,6 +250,16 @@ def test_brokers_that_ignore_quotas_are_named(
     golden(warning)
 
 
+def test_a_member_that_is_not_allowed_is_named_for_its_own_client_only(
+    world: Any, policy: Any, tier: Any
+) -> None:
+    policy["spec"]["allowedEntities"] = [{"users": ["orders-*"]}]
+    files = world.write_files(policy, tier)
+    assert "does not allow user=alice" in explained(world, "-f", files)
+    answer = world.run("explain", "--user", "bob", "-f", files)
+    assert "does not allow" not in answer.out
+
+
 @pytest.fixture
 def throttled(managed: Any) -> Any:
     """The world under load: alice's 20 MB/s are throttled to 5."""
@@ -286,3 +298,136 @@ def test_a_throttle_is_shown_with_its_contract_and_where_to_see_why(
 def test_programs_learn_of_which_contract_it_is_a_throttle(throttled: Any) -> None:
     document = json.loads(explained(throttled, "--zookeeper", "zk-1:2181/kafka", "-o", "json"))
     assert '"throttleOfContract": 20000000' in json.dumps(document)
+
+
+# --- what another writer changed or removed -------------------------------------------------------
+
+
+def in_kubernetes(world: Any, policy: Any, tier: Any, until: str | None = None) -> None:
+    """The policy and its tier, whose status says until when the member is left alone."""
+    world.kubernetes.create(BROKER_BANDWIDTH_POLICIES, policy)
+    made = world.kubernetes.create(BUSINESS_TIERS, tier)
+    member = {"name": "shop", "state": "Contended", "contendedUntil": until}
+    if until is not None:
+        world.kubernetes.patch_status(
+            ObjectRef.of(BUSINESS_TIERS, made),
+            {"members": [member]},
+            resource_version=made["metadata"]["resourceVersion"],
+        )
+
+
+def test_a_quota_that_somebody_removed_is_not_called_unlimited_for_want_of_a_value(
+    managed: Any, policy: Any, tier: Any, golden: Callable[[str], None]
+) -> None:
+    managed.store.put(ALICE, {FETCH: None})
+    in_kubernetes(managed, policy, tier, "1970-01-12T13:49:13Z")
+    text = explained(managed)
+    (line,) = [line for line in text.splitlines() if line.startswith("Unlimited")]
+    assert "fetch" not in line
+    assert numbers(text) >= {20.0, 20000000, 60, 3}
+    for part in (
+        "streaming/core (L0), member shop",
+        "1970-01-12T13:49:13Z",
+        "tidegate resync streaming/orders --entity user=alice",
+    ):
+        assert part in text
+    golden(text)
+
+
+def test_programs_learn_what_is_missing_and_until_when_it_is_left_alone(
+    managed: Any, policy: Any, tier: Any
+) -> None:
+    managed.store.put(ALICE, {FETCH: None})
+    in_kubernetes(managed, policy, tier, "1970-01-12T13:49:13Z")
+    fetch = json.loads(explained(managed, "-o", "json"))["keys"]["consumer_byte_rate"]
+    assert fetch["limited"] is False
+    (missing,) = fetch["missing"]
+    assert (missing["level"], missing["entity"]) == (3, {"user": "alice"})
+    assert missing["ledger"]["written"] == "20000000"
+    assert missing["member"]["target"] == 20_000_000
+    assert missing["leftAloneUntil"] == "1970-01-12T13:49:13Z"
+
+
+@pytest.mark.parametrize(
+    ("until", "expected"),
+    [
+        ("1970-01-12T13:49:13Z", "until 1970-01-12T13:49:13Z"),
+        ("1970-01-12T13:40:00Z", "with its next pass."),
+        (None, "with its next pass."),
+    ],
+)
+def test_a_value_that_was_changed_has_its_contract_and_when_it_comes_back(
+    managed: Any, policy: Any, tier: Any, until: str | None, expected: str
+) -> None:
+    managed.store.put(ALICE, {FETCH: "50000000"})
+    in_kubernetes(managed, policy, tier, until)
+    text = explained(managed)
+    assert "Another writer changed it" in text
+    assert "20000000" in line_with(text, "Its contract is")
+    assert expected in line_with(text, "The operator")
+
+
+@pytest.mark.parametrize("frozen", ["suspend", "observe"])
+def test_an_operator_that_writes_nothing_now_is_not_promised_to(
+    managed: Any, policy: Any, tier: Any, frozen: str
+) -> None:
+    managed.store.put(ALICE, {FETCH: None})
+    policy["spec"] |= {"suspend": True} if frozen == "suspend" else {"mode": "Observe"}
+    in_kubernetes(managed, policy, tier)
+    line = line_with(explained(managed), "The operator does not write it now")
+    assert ("spec.suspend" if frozen == "suspend" else "Observe") in line
+
+
+def test_without_kubernetes_it_is_said_what_is_not_known(
+    managed: Any, policy: Any, tier: Any
+) -> None:
+    managed.store.put(ALICE, {FETCH: None})
+    files = managed.write_files(policy, tier)
+    assert "unless it leaves it alone" in explained(managed, "-f", files)
+    text = explained(managed, "--zookeeper", "zk-1:2181")
+    assert "add --policy streaming/orders" in text
+    assert "Somebody removed" in text
+
+
+def test_a_weaker_value_that_decides_in_place_of_a_removed_one_is_named(
+    managed: Any, policy: Any, tier: Any
+) -> None:
+    managed.store.put(ALICE, {FETCH: None})
+    managed.store.put(Entity(user=ANY), {FETCH: "90000000"})
+    in_kubernetes(managed, policy, tier)
+    text = explained(managed)
+    assert "level 6" in line_with(text, "Decided at")
+    assert "level 3" in line_with(text, "Somebody removed")
+
+
+def test_what_no_tier_names_any_more_is_not_promised_to_come_back(
+    managed: Any, policy: Any, tier: Any
+) -> None:
+    managed.store.put(ALICE, {FETCH: None})
+    tier["spec"]["members"][0]["user"] = "bob"
+    in_kubernetes(managed, policy, tier)
+    text = explained(managed)
+    assert "Somebody removed" in text
+    assert "only forgets about it" in text
+    assert "Its contract" not in text
+
+
+def test_a_contract_that_was_never_written_is_no_unlimited_client(
+    world: Any, policy: Any, tier: Any
+) -> None:
+    in_kubernetes(world, policy, tier)
+    text = explained(world)
+    assert "Nothing stands at level 3" in text
+    assert 10000000 in numbers(line_with(text, "Its contract is"))
+
+
+def test_an_unreadable_ledger_record_is_not_to_be_repaired_with_kafka_configs(
+    managed: Any, golden: Callable[[str], None]
+) -> None:
+    path = ledger_path(ALICE)
+    (node,) = managed.store.tree.read([path])
+    managed.store.tree.commit([SetData(path, b"{broken", node.version)])
+    warning = line_with(explained(managed, "--zookeeper", "zk-1:2181"), "warning: ")
+    assert "kafka-configs" not in warning
+    assert path in warning
+    golden(warning)

@@ -138,7 +138,13 @@ class Stage:
         return ref
 
     def tier(
-        self, name: str = "gold", *, user: str = "alice", rate: str = "10M", policy: str = "orders"
+        self,
+        name: str = "gold",
+        *,
+        user: str = "alice",
+        rate: str = "10M",
+        policy: str = "orders",
+        namespace: str = "streaming",
     ) -> ObjectRef:
         member = {
             "name": user,
@@ -146,9 +152,12 @@ class Stage:
             "topics": ["acc"],
             "contract": {"perPartition": {"produce": rate}},
         }
-        spec = {"policyRef": {"name": policy}, "level": "L0", "members": [member]}
+        reference = {"name": policy} | (
+            {} if namespace == "streaming" else {"namespace": "streaming"}
+        )
+        spec = {"policyRef": reference, "level": "L0", "members": [member]}
         made = self.kubernetes.create(
-            BUSINESS_TIERS, {"metadata": {"name": name, "namespace": "streaming"}, "spec": spec}
+            BUSINESS_TIERS, {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
         )
         return ObjectRef.of(BUSINESS_TIERS, made)
 

@@ -445,6 +445,21 @@ def test_a_claim_that_was_released_needs_no_annotation(stage: Stage) -> None:
     assert "ClaimTakenOver" not in twin.event_reasons()
 
 
+def test_a_replica_that_has_not_seen_the_deletion_writes_nothing_for_a_policy_that_is_gone(
+    stage: Stage,
+) -> None:
+    policy, _ = stage.policy(), stage.tier()
+    stage.run()
+    late = Stage(stage.kubernetes, stage.store, identity="late")
+    late.run()
+    stage.kubernetes.delete(policy)
+    stage.run()
+    left = stage.store.transactions
+    late.run(relisted=False)  # with the policy as it was, finalizer and all
+    assert (stage.store.transactions, stage.store.facts().claim) == (left, None)
+    assert stage.produce() is None
+
+
 def test_a_restarted_operator_keeps_its_claim_and_adopts_that_of_version_0_1(stage: Stage) -> None:
     policy, _ = stage.policy(), stage.tier()
     stage.run()

@@ -4,11 +4,13 @@ orderly end.
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from prometheus_client import generate_latest
+from structlog.testing import capture_logs
 
 from lab.process import wait_until
 from tests.unit.control.stage import AWAY, Stage
@@ -54,16 +56,42 @@ class HandLease:
         return True
 
 
+class HandShare:
+    """A Share that asks for one policy to be handed over when a test says so."""
+
+    def __init__(self) -> None:
+        self.wanted: str | None = None
+        self.attended = threading.Event()
+        self.released = 0
+
+    def attend(self) -> None:
+        self.attended.set()
+
+    def seconds_until_due(self) -> float:
+        return 0.0
+
+    def alive(self) -> dict[int, str]:
+        return {0: "this", 1: "other"}
+
+    def next_to_hand_over(self, held: Collection[str], _: Callable[[str], str]) -> str | None:
+        wanted, self.wanted = self.wanted, None
+        return wanted if wanted in held else None
+
+    def release(self) -> None:
+        self.released += 1
+
+
 class Replica:
     """A manager on a stage."""
 
     def __init__(self, stage: Stage, *, held: bool = True) -> None:
+        self.share = HandShare()
         self.stage = stage
         self.held = held
         self.leases: dict[str, HandLease] = {}
         clock = Clock(wall=lambda: stage.now, monotonic=lambda: stage.now)
         stage.world = replace(stage.world, clock=clock)
-        self.manager = Manager(stage.world, self._make_lease)
+        self.manager = Manager(stage.world, self._make_lease, share=self.share)
         stage.cache._changed = self.manager.changed
 
     def _make_lease(self, key: str) -> HandLease:
@@ -178,6 +206,30 @@ def test_a_policy_that_is_gone_gives_its_lease_up_after_its_loop_ended(
     eventually(lambda: _tick(replica) or lease.released, "the Lease to be given up")
     assert lease.obsolete
     assert (lease.running_at_release, policy_threads()) == ([], [])
+
+
+def test_a_policy_is_handed_over_when_its_loop_has_ended_and_its_lease_is_then_watched(
+    stage: Stage, start: Start
+) -> None:
+    stage.policy(mode="Observe"), stage.policy("payments", mode="Observe")
+    replica = start()
+    eventually(lambda: len(policy_threads()) == 2, "two loops")
+    given = replica.leases[KEY]
+    assert replica.share.attended.wait(10.0)
+    replica.held, replica.share.wanted = False, KEY
+    with capture_logs() as lines:
+        eventually(lambda: _tick(replica) or given.released, "the Lease to be given up")
+        assert f"policy {KEY}" not in given.running_at_release
+        assert not given.obsolete
+        eventually(lambda: _tick(replica) or replica.leases[KEY] is not given, "a new look")
+        assert replica.leases[KEY].attended.wait(10.0)
+    said = [line["event"] for line in lines if line["event"] != "Event"]
+    assert said == ["Policy handed over"]
+    assert policy_threads() == ["policy streaming/payments"]
+    replica.manager.stop()
+    assert (given.released, replica.share.released) == (1, 1)
+    page = generate_latest(stage.telemetry.registry).decode()
+    assert "tidegate_replicas_alive 2.0" in page
 
 
 def test_a_list_that_fails_drops_no_policy(stage: Stage, start: Start) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pytest
@@ -30,6 +30,7 @@ from tidegate.prometheus.settings import (
 from tidegate.resources.policy import MetricsSource
 
 URL = "http://prometheus:9090"
+TLS_URL = "https://prometheus:9090"
 
 
 class World:
@@ -99,10 +100,13 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     world.watch.close()
 
 
+_OF_SERVER = ("url", "tls", "authentication", "insecure")
+
+
 def spec(interval_seconds: int = 300, **more: Any) -> MetricsSource:
     prometheus = {
         "url": URL,
-        **{key: more.pop(key) for key in ("url", "tls", "authentication") if key in more},
+        **{key: more.pop(key) for key in _OF_SERVER if key in more},
     }
     return MetricsSource.model_validate(
         {"prometheus": prometheus, "scrapeIntervalSeconds": interval_seconds, **more}
@@ -221,14 +225,35 @@ def test_whatever_a_reader_raises_is_a_problem_of_that_reading_only(
 
 def test_a_secret_that_lacks_its_key_is_named_and_nothing_is_asked(world: World) -> None:
     world.kubernetes.put_secret("streaming", "login", {"password": b"ebb"})
-    (problem,) = world.reading(spec(authentication=bearer("login"))).problems
+    (problem,) = world.reading(spec(url=TLS_URL, authentication=bearer("login"))).problems
     assert problem.reason is Reason.SECRET_UNREADABLE
     assert "Secret streaming/login has no key token" in problem.message
     assert world.asked == []
 
 
+def test_a_login_does_not_go_over_plain_http_unless_the_policy_says_so(
+    world: World, golden: Callable[[str], None]
+) -> None:
+    world.kubernetes.put_secret("streaming", "login", {"token": b"swordfish"})
+    (problem,) = world.reading(spec(authentication=bearer("login"))).problems
+    assert problem.reason is Reason.INSECURE_LOGIN
+    assert world.opened == world.asked == []
+    golden(problem.message)
+
+    readings = world.reading(spec(authentication=bearer("login"), insecure=True), 2)
+    assert readings.problems == ()
+    assert [settings.server.login for settings in world.opened] == [BearerLogin("swordfish")]
+
+
+def test_a_secret_without_the_label_is_not_sent_to_prometheus(world: World) -> None:
+    world.kubernetes.put_secret("streaming", "login", {"token": b"swordfish"}, labels={})
+    (problem,) = world.reading(spec(url=TLS_URL, authentication=bearer("login"))).problems
+    assert problem.reason is Reason.SECRET_NOT_ALLOWED
+    assert world.opened == []
+
+
 def test_a_changed_secret_is_taken_up_within_a_minute(world: World) -> None:
-    declared = restless(authentication=bearer("login"))
+    declared = restless(authentication=bearer("login"), insecure=True)
     world.kubernetes.put_secret("streaming", "login", {"token": b"first\n"})
     world.reading(declared)
     world.kubernetes.put_secret("streaming", "login", {"token": b"second"})

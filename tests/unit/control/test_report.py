@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import Default, Entity, QuotaKey
+from controller_logic.model import Default, Direction, Entity, NicSpan, QuotaKey, Readings
 from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, AWAY, Stage
+from tests.unit.control.test_load import LIMITS, METRICS
 from tidegate.control.report.conditions import Truth, Verdict
 from tidegate.control.report.events import WARNING, EventDraft, condition_events
 from tidegate.errors import Unauthorized, Unreachable
@@ -347,3 +348,114 @@ def test_a_deleted_policy_goes_after_its_last_report(beside: Stage) -> None:
     assert not beside.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES).items
     assert beside.event_reasons()[-1] == Reason.GIVEN_BACK.value
     assert beside.produce() is None
+
+
+# --- another writer that does not stop ------------------------------------------------------------
+
+
+def contend(stage: Stage, *, rate: str = "5000000") -> tuple[ObjectRef, ObjectRef]:
+    """Somebody has changed alice's quota three times."""
+    policy, tier = stage.policy(), stage.tier()
+    stage.run()
+    for _ in range(3):
+        stage.now += 31
+        stage.store.put(ALICE, {PRODUCE: rate})
+        stage.run()
+    return policy, tier
+
+
+def test_a_contended_quota_makes_policy_and_tier_unready_and_says_until_when(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
+    policy, tier = contend(stage, rate="50000000")
+    assert stage.condition(policy) == ("False", "Contended")
+    assert stage.condition(policy, "Stalled")[0] == "False"
+    assert stage.condition(tier) == ("False", "Contended")
+    for ref in (policy, tier):
+        for part in (
+            "user=alice",
+            "50000000",
+            "10000000",
+            "13:48:13",
+            "13:49:13",
+            "tidegate resync",
+        ):
+            assert part in stage.message(ref), (part, stage.message(ref))
+    (member,) = stage.kubernetes.get(tier)["status"]["members"]
+    assert (member["state"], member["contendedUntil"]) == ("Contended", "1970-01-12T13:49:13Z")
+    warnings = [event for event in stage.kubernetes.events if event.reason == "Contended"]
+    assert {event.type for event in warnings} == {"Warning"}
+    assert all("13:49:13" in event.note for event in warnings)
+    golden(stage.message(policy) + "\n" + stage.message(tier))
+
+
+def test_the_next_time_it_is_left_alone_has_an_event_with_its_own_end(stage: Stage) -> None:
+    _, tier = contend(stage)
+    kubernetes = stage.kubernetes
+
+    def of_tier() -> list[str]:
+        return [
+            event.note
+            for event in kubernetes.events
+            if event.reason == "Contended" and event.regarding.name == tier.name
+        ]
+
+    assert len(of_tier()) == 1
+    stage.now += 30
+    stage.run()
+    assert len(of_tier()) == 1
+    stage.now += 31
+    stage.run()
+    assert stage.condition(tier) == ("True", "Contract")
+    (member,) = kubernetes.get(tier)["status"]["members"]
+    assert "contendedUntil" not in member
+    stage.store.put(ALICE, {PRODUCE: "5000000"})
+    stage.now += 31
+    stage.run()
+    assert len(of_tier()) == 2
+    assert "13:51:45" in of_tier()[-1]  # 120 s this time
+
+
+def test_a_resync_is_done_once_and_has_an_event(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
+    policy, tier = contend(stage)
+    stage.kubernetes.edit(
+        policy, lambda raw: raw["metadata"].update(annotations={"tidegate.io/resync": "1"})
+    )
+    stage.now += 1
+    stage.run()
+    assert stage.produce() == "10000000"
+    assert stage.condition(policy)[0] == stage.condition(tier)[0] == "True"
+    stage.run()
+    (event,) = [event for event in stage.kubernetes.events if event.reason == "Resynced"]
+    assert (event.type, event.regarding.name) == ("Normal", "orders")
+    assert "user=alice" in event.note
+    golden(event.note)
+
+
+def test_who_is_left_alone_on_a_broker_over_its_limit_is_named_also_of_level_l0(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
+    policy = stage.policy(metrics=METRICS, brokers=LIMITS)
+    stage.tier()
+    stage.run()
+    for _ in range(3):
+        stage.now += 31
+        stage.store.put(ALICE, {PRODUCE: "90000000"})
+        stage.run()
+    limited = {"ingress": {"limit": "10M"}}
+    stage.kubernetes.edit(policy, lambda raw: raw["spec"].update(brokers=limited))
+    spans = {
+        (broker, way): tuple(
+            NicSpan(stage.now - 1 - back * 15, 15, 3e7 if broker == 1 else 1e6)
+            for back in (2, 1, 0)
+        )
+        for broker in (1, 2, 3)
+        for way in Direction
+    }
+    stage.readings = Readings(stage.now, 15.0, spans)
+    stage.run()
+    assert stage.condition(policy, "Throttling") == ("False", "QuotaCannotHelp")
+    assert "user=alice (L0)" in stage.message(policy, "Throttling")
+    golden(stage.message(policy, "Throttling"))

@@ -447,3 +447,32 @@ class FixedProgress:
 
 def test_the_settings_of_a_process_offer_no_rollups_by_themselves() -> None:
     assert Settings(identity="").rollups is None
+
+
+# --- the volume of the tables ---------------------------------------------------------------------
+
+
+VOLUME = {"url": "file:///var/lib/usage", "claimName": "usage"}
+
+
+@pytest.mark.parametrize("labels", [None, {}, {"tidegate.io/usage-tables": "false"}])
+def test_no_job_mounts_a_volume_that_is_not_meant_for_tables(
+    labels: dict[str, str] | None,
+) -> None:
+    desk = Desk(storage=VOLUME)
+    if labels is not None:
+        desk.kubernetes.put_claim("streaming", "usage", labels)
+    trouble = desk.look().trouble
+    assert trouble is not None
+    assert trouble[0] is Reason.CLAIM_NOT_ALLOWED
+    assert "streaming/usage" in trouble[1]
+    assert desk.jobs() == []
+    desk.kubernetes.put_claim("streaming", "usage", {"tidegate.io/usage-tables": "true"})
+    assert desk.look().trouble is None
+    assert len(desk.jobs()) == 1
+
+
+def test_a_refused_volume_reads_like_this(golden: Callable[[str], None]) -> None:
+    desk = Desk(storage=VOLUME)
+    desk.kubernetes.put_claim("streaming", "usage", {})
+    golden(f"{(desk.look().trouble or ('', ''))[1]}")

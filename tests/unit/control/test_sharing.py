@@ -90,6 +90,7 @@ class Replica:
         )
         self.leases = {key: self._lease(key) for key in POLICIES}
         self.handed_over: list[tuple[float, str]] = []
+        self.joined_at = clock.now
 
     def _lease(self, key: str) -> SharedLease:
         address = LeaseAddress.of_policy(key, operator_namespace="tidegate")
@@ -105,6 +106,8 @@ class Replica:
     def step(self) -> None:
         with suppress(Unauthorized, Unreachable):
             self.sharing.attend()
+        if self.sharing.seat is None:
+            self.joined_at = self.clock.now
         for lease in self.leases.values():
             lease.attend()
         key = self.sharing.next_to_hand_over(self.held, lambda name: self.leases[name].holder)
@@ -194,8 +197,7 @@ def test_policies_are_handed_over_one_by_one_and_not_before_things_are_calm(
     handed = [each for replica in three.alive for each in replica.handed_over]
     assert len(handed) == len({key for _, key in handed})
     times = sorted(at for at, _ in handed)
-    joined_at = 1000.0 + 15
-    assert times[0] >= joined_at + 8
+    assert times[0] >= max(replica.joined_at for replica in three.alive) + 8
     assert min(later - earlier for earlier, later in pairwise(times)) >= 1
 
 
@@ -232,6 +234,14 @@ def test_a_killed_replicas_policies_are_held_again_within_15_seconds_by_those_ne
             for key in moved
             if by_right(key, left)[0] == replica.sharing.seat  # type: ignore[arg-type]
         }
+
+
+def test_a_further_replica_has_a_seat_as_soon_as_the_others_were_seen_to_be_alive(
+    three: Replicas,
+) -> None:
+    fourth = three.start("d")
+    assert three.until(lambda: fourth.sharing.seat is not None, at_most_seconds=7) > 0
+    assert fourth.sharing.seat == 3
 
 
 def test_a_process_that_is_killed_and_started_at_once_waits_for_its_seat(three: Replicas) -> None:

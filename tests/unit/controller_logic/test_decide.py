@@ -1,7 +1,6 @@
 """Whose entity it is, who writes it too, and how much may be written."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
@@ -22,7 +21,6 @@ from tests.unit.controller_logic.worlds import (
     BOB,
     FETCH,
     MB,
-    START_SECONDS,
     World,
     fixed_world,
     many_world,
@@ -98,30 +96,6 @@ def test_the_later_of_two_members_with_one_entity_changes_nothing() -> None:
         MemberState.CONTRACT,
         MemberState.OVERLAPPING,
     ]
-
-
-def test_a_fight_ends_after_two_repairs_and_begins_again_only_after_a_back_off() -> None:
-    world = fixed_world(10 * MB)
-    world.run()
-    repaired_at = []
-    for _ in range(4 * 60):
-        world.someone_sets(ALICE, "5000000")
-        decision = world.after(60)
-        if world.text(ALICE) == "10000000":
-            repaired_at.append(round((world.now_seconds - START_SECONDS) / 60))
-    assert repaired_at[:2] == [1, 2]
-    assert [later - earlier for earlier, later in pairwise(repaired_at[1:])][:3] == [16, 31, 61]
-    assert report_of(decision, ALICE).state is MemberState.CONTENDED
-
-
-def test_a_quiet_spell_forgives_earlier_repairs() -> None:
-    world = fixed_world(10 * MB)
-    world.run()
-    for _ in range(3):
-        world.someone_sets(ALICE, "5000000")
-        world.after(60)
-        assert world.text(ALICE) == "10000000"
-        world.after(16 * 60)
 
 
 def test_a_deleted_policy_gives_everything_back_uncapped_and_without_leaders() -> None:

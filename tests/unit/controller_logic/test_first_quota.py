@@ -40,7 +40,7 @@ def test_a_first_quota_is_what_its_keys_come_to_one_by_one(contract: Contract) -
     scaling = QuotaScalings(Leaders(TOPOLOGY), RULES.policy.scaling).under(alice)
     promise = promise_of(contract, scaling)
     write = first_write(stored(ALICE), contract, scaling, RULES)
-    _, planned = plan_entity(stored(ALICE), promise, RULES, may_give_back=True, contended=False)
+    _, planned = plan_entity(stored(ALICE), promise, RULES, may_give_back=True)
     steps = tuple(
         follow(KeyState(key, None, None), target, RULES.keys)
         for key, target in promise.targets.items()
@@ -66,5 +66,5 @@ def test_leaders_that_are_not_known_in_full_set_no_first_quota() -> None:
     scaling = QuotaScalings(Leaders(TOPOLOGY), RULES.policy.scaling).under(alice)
     promise = promise_of(alice.contract, scaling)
     assert first_write(stored(ALICE), alice.contract, scaling, RULES) is None
-    _, write = plan_entity(stored(ALICE), promise, RULES, may_give_back=True, contended=False)
+    _, write = plan_entity(stored(ALICE), promise, RULES, may_give_back=True)
     assert write is None

@@ -49,6 +49,15 @@ def test_giving_back_a_smaller_quota_goes_down_in_steps() -> None:
     assert run_to_the_end(world) == ["5000000", "2500000", "2000000"]
 
 
+def test_on_the_way_to_less_than_1024_no_step_is_one_that_the_store_refuses() -> None:
+    world = fixed_world(16_114, max_removal_percent=100)
+    world.quotas = {ALICE: stored(ALICE, {FETCH: "1007"})}
+    world.run()
+    world.tiers = ()
+    world.now_seconds += 60
+    assert run_to_the_end(world) == ["8057", "4029", "2015", "1024", "1007"]
+
+
 def test_a_key_that_left_the_contract_is_given_back_and_the_other_stays() -> None:
     world = World(
         (tier(member(ALICE, per_broker(MB, 2 * MB))),), policy=policy(max_removal_percent=100)
@@ -101,6 +110,25 @@ def test_a_confirmation_is_for_these_members_and_no_others() -> None:
     confirm(world, token)
     decision = world.after(60)
     assert (decision.writes, asked_for(decision) != token) == ((), True)
+
+
+def test_a_confirmation_of_one_key_is_none_of_the_other_that_leaves_before_it_is_given_back() -> (
+    None
+):
+    world = World(
+        (tier(member(ALICE, per_broker(10 * MB, 10 * MB))),), policy=policy(max_removal_percent=20)
+    )
+    world.quotas = {ALICE: stored(ALICE, {FETCH: "6000000"})}
+    world.run()
+    world.tiers = (tier(member(ALICE, per_broker(None, 10 * MB))),)
+    confirm(world, asked_for(world.after(5)))
+    world.after(1)  # the next lowering has to wait
+    world.tiers = ()
+    decision = world.after(60)
+    assert (world.text(ALICE, FETCH), world.text(ALICE, PRODUCE)) == ("10000000", "10000000")
+    confirm(world, asked_for(decision))
+    world.after(1)
+    assert (world.text(ALICE, FETCH), world.text(ALICE, PRODUCE)) == ("6000000", None)
 
 
 @pytest.mark.parametrize("restarted", [False, True])

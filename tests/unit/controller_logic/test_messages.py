@@ -159,9 +159,9 @@ def another_writer() -> World:
     world.run()
     for _ in range(3):
         world.someone_sets(ALICE, "5000000")
-        world.after(60)
+        world.after(15)
     world.someone_sets(ALICE, "5000000")
-    world.now_seconds += 60
+    world.now_seconds += 15
     return world
 
 

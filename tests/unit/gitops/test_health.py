@@ -235,6 +235,15 @@ def test_a_quota_on_its_way_down_is_progressing_and_its_policy_healthy(stage: St
     assert shown_all(stage, *refs) == ["Healthy", "Progressing"]
 
 
+def test_another_writer_that_does_not_stop_degrades_policy_and_tier(stage: Stage) -> None:
+    refs = stage.policy(), stage.tier()
+    stage.run()
+    for _ in range(3):
+        stage.store.put(ALICE, {QuotaKey.PRODUCER_BYTE_RATE: "5000000"})
+        stage.run()
+    assert shown_all(stage, *refs) == ["Degraded", "Degraded"]
+
+
 def test_an_outage_degrades_the_policy_and_leaves_its_tiers_in_suspense(stage: Stage) -> None:
     refs = stage.policy(), stage.tier()
     stage.run()

@@ -36,8 +36,16 @@ class MemoryPerson:
     def delete(self, ref: ObjectRef) -> None:
         self.kubernetes.delete(ref)
 
-    def put_secret(self, name: str, data: Mapping[str, bytes]) -> None:
-        self.kubernetes.put_secret(self.namespace, name, data)
+    def put_secret(
+        self, name: str, data: Mapping[str, bytes], labels: Mapping[str, str] | None = None
+    ) -> None:
+        self.kubernetes.put_secret(self.namespace, name, data, labels or {})
+
+    def label_namespace(self, labels: Mapping[str, str]) -> None:
+        self.kubernetes.put_namespace(self.namespace, labels)
+
+    def put_claim(self, name: str, labels: Mapping[str, str]) -> None:
+        self.kubernetes.put_claim(self.namespace, name, labels)
 
 
 class TestInMemoryKubernetes(KubernetesContract):

@@ -195,6 +195,11 @@ NAMES = (
         f"{MEMBER}.topics[0]",
         server_says="may not be more than 249",
     ),
+    BadInput(
+        "policy in a namespace of capitals",
+        tier({"policyRef.namespace": "Streaming"}),
+        "spec.policyRef.namespace",
+    ),
     BadInput("upper case policy name", tier({"policyRef.name": "Orders"}), "spec.policyRef.name"),
 )
 
@@ -654,6 +659,79 @@ MOTION = (
 )
 
 
+_ALLOWED = "spec.allowedEntities[0]"
+_PATTERN = "should match '^[^*"
+ACCESS = (
+    BadInput(
+        "a pattern with a * inside",
+        policy({"allowedEntities": [{"users": ["a*b"]}]}),
+        f"{_ALLOWED}.users[0]",
+        server_says=_PATTERN,
+    ),
+    BadInput(
+        "a pattern with two *",
+        policy({"allowedEntities": [{"clientIds": ["a**"]}]}),
+        f"{_ALLOWED}.clientIds[0]",
+        server_says=_PATTERN,
+    ),
+    BadInput(
+        "a pattern with a newline",
+        policy({"allowedEntities": [{"users": ["a\nb"]}]}),
+        f"{_ALLOWED}.users[0]",
+        server_says=_PATTERN,
+    ),
+    BadInput(
+        "an empty pattern",
+        policy({"allowedEntities": [{"users": [""]}]}),
+        f"{_ALLOWED}.users[0]",
+        server_says="at least 1 chars long",
+    ),
+    BadInput(
+        "neither users nor client ids",
+        policy({"allowedEntities": [{"namespaces": ["streaming"]}]}),
+        _ALLOWED,
+    ),
+    BadInput(
+        "no allowed entities at all",
+        policy({"allowedEntities": []}),
+        "spec.allowedEntities",
+        server_says="should have at least 1 items",
+    ),
+    BadInput(
+        "a namespace in capitals",
+        policy({"allowedEntities": [{"users": ["a"], "namespaces": ["Streaming"]}]}),
+        f"{_ALLOWED}.namespaces[0]",
+    ),
+    BadInput(
+        "a selector that is missing",
+        policy({"allowedTiers": {"namespaces": "Selector"}}),
+        "spec.allowedTiers.selector",
+    ),
+    BadInput(
+        "a selector for the same namespace",
+        policy({"allowedTiers": {"selector": {}}}),
+        "spec.allowedTiers.selector",
+    ),
+    BadInput(
+        "all namespaces",
+        policy({"allowedTiers": {"namespaces": "All"}}),
+        "spec.allowedTiers.namespaces",
+        server_says="supported values",
+    ),
+    BadInput(
+        "an expression without values",
+        policy(
+            {
+                "allowedTiers.selector": {
+                    "matchExpressions": [{"key": "team", "operator": "NotIn"}],
+                }
+            }
+        ),
+        "spec.allowedTiers.selector.matchExpressions[0].values",
+    ),
+)
+
+
 def _long_policy_name() -> Document:
     document = policy()
     document["metadata"]["name"] = "p" * 64
@@ -662,7 +740,7 @@ def _long_policy_name() -> Document:
 
 NAME_OF_POLICY = (BadInput("policy name over 63", _long_policy_name(), ""),)
 
-BAD_POLICIES = (*KAFKA, *LOGINS, *METRICS_AND_BROKERS, *MOTION, *NAME_OF_POLICY)
+BAD_POLICIES = (*KAFKA, *LOGINS, *METRICS_AND_BROKERS, *MOTION, *ACCESS, *NAME_OF_POLICY)
 
 
 # --- the rollup of a BrokerBandwidthPolicy --------------------------------------------------------

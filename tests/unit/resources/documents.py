@@ -54,6 +54,7 @@ _POLICY: Document = {
         "metrics": {
             "prometheus": {
                 "url": "https://prometheus:9090",
+                "insecure": False,
                 "tls": {
                     "trustedCertificates": [{"secretName": "authority", "certificate": "ca.crt"}]
                 },
@@ -75,6 +76,16 @@ _POLICY: Document = {
             "ingress": {"limit": "1250M", "capacity": "3125M"},
             "overrides": [{"ids": [7, 8], "egress": {"limit": "3125M"}}],
         },
+        "allowedTiers": {
+            "namespaces": "Selector",
+            "selector": {
+                "matchLabels": {"kafka": "orders"},
+                "matchExpressions": [{"key": "team", "operator": "In", "values": ["a", "b"]}],
+            },
+        },
+        "allowedEntities": [
+            {"users": ["reports", "CN=*"], "clientIds": ["*"], "namespaces": ["streaming"]},
+        ],
         "leaderScaling": {"method": "Max", "minimumChangePercent": 10},
         "escalation": {
             "speed": "Ladder",
@@ -109,7 +120,7 @@ _TIER: Document = {
     "kind": "BusinessTier",
     "metadata": {"name": "reporting", "namespace": "streaming"},
     "spec": {
-        "policyRef": {"name": "orders"},
+        "policyRef": {"name": "orders", "namespace": "streaming"},
         "level": "L3",
         "throttledRates": {"perPartition": {"fetch": "1Mi", "produce": "1Mi"}},
         "members": [

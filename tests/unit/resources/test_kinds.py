@@ -126,7 +126,7 @@ def test_a_foreign_document_reads_like_this(golden: Callable[[str], None]) -> No
 
 
 def test_an_object_from_a_file_lands_in_the_default_namespace() -> None:
-    document = tier()
+    document = tier({"policyRef.namespace": ABSENT})
     del document["metadata"]["namespace"]
     assert parse_tier(document, strict=True).policy_key == "default/orders"
 

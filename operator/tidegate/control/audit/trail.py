@@ -15,7 +15,7 @@ from math import isfinite
 
 import structlog
 
-from controller_logic.contracts.desired import MemberReport, MemberState
+from controller_logic.contracts.desired import MemberReport
 from controller_logic.contracts.overrides import Overridden
 from controller_logic.decision import Decision
 from controller_logic.model import (
@@ -542,11 +542,7 @@ class PolicyTrail:
         self._would = would
         if not fates:
             return
-        owners = {
-            report.entity: report
-            for report in decision.members
-            if report.state is not MemberState.OVERLAPPING
-        }
+        owners = {report.entity: report for report in decision.members if report.counts}
         for write, fate in fates:
             if fate.outcome == _APPLIED:
                 self._mark_written(write)

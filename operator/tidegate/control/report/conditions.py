@@ -1,7 +1,8 @@
 """The conditions of a BrokerBandwidthPolicy after a pass.
 
-Ready: the cluster answers, nothing is held and no write failed. A quota on its way down in steps,
-or one contended entity, is in QuotasInSync and in the tier and does not make the policy unready.
+Ready: the cluster answers, nothing is held, no write failed and no other writer keeps changing a
+quota. A quota on its way down in steps is in QuotasInSync and in the tier and does not make the
+policy unready.
 Ready does not depend on MetricsFresh, the condition of the brokers' load.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 from controller_logic.contracts.desired import MemberState
 from controller_logic.decision import Decision, LevelReport, LevelState
 from controller_logic.model import Direction, Hold, Mode, ReadingProblem
+from controller_logic.quotas.contention import resync_command
 from controller_logic.reasons import STALLED, Reason
 from controller_logic.rollup_schedule import Due, Window
 from controller_logic.throttle.nic_status import NicStatus, Pressure
@@ -199,6 +201,7 @@ def throttling(result: PassResult, *, measured: bool) -> Verdict:
     text = "; ".join(
         [*(_level_words(one) for one in reversed(below)), *([unmeasured] if unmeasured else [])]
     )
+    text += _contended_words(decision)
     reason = Reason.RELEASED_UNMEASURED if unmeasured else reason
     exhausted = _brokers_with(decision, Reason.QUOTA_EXHAUSTED)
     if exhausted:
@@ -254,7 +257,7 @@ def _no_one(decision: Decision, *, measured: bool) -> Verdict:
             "Throttling",
             Truth.FALSE,
             Reason.QUOTA_CANNOT_HELP,
-            f"{text}; {helpless} is over its limit by {why}",
+            f"{text}; {helpless} is over its limit by {why}{_contended_words(decision)}",
         )
     if any(one.pressure is Pressure.OVER for one in decision.watched or ()):
         return Verdict(
@@ -264,6 +267,18 @@ def _no_one(decision: Decision, *, measured: bool) -> Verdict:
             f"{text}; a broker is over its limit since a moment ago",
         )
     return Verdict("Throttling", Truth.FALSE, Reason.WITHIN_CONTRACT, text)
+
+
+def _contended_words(decision: Decision) -> str:
+    """Who gives nothing where a broker is over its limit: members that are left alone."""
+    rounds = decision.throttle.rounds if decision.throttle is not None else ()
+    said = {
+        finding.message
+        for one in rounds
+        for finding in one.findings
+        if finding.reason is Reason.CONTENDED
+    }
+    return f"; {listed(sorted(said))}" if said else ""
 
 
 def _brokers_with(decision: Decision, reason: Reason) -> str:
@@ -417,11 +432,12 @@ _NOT_REACHED = frozenset(
         Reason.CONTROLLER_ABSENT,
         Reason.WRONG_CLUSTER,
         Reason.NOT_AUTHORIZED,
+        Reason.SECRET_NOT_ALLOWED,
         Reason.SECRET_UNREADABLE,
     }
 )
 # notes that mean a person has to do something before the rest is done
-_BLOCKING_NOTES = (Reason.REMOVAL_HELD, Reason.WRITE_BUDGET_SPENT)
+_BLOCKING_NOTES = (Reason.REMOVAL_HELD, Reason.CONTENDED, Reason.WRITE_BUDGET_SPENT)
 _REPORTED_STATES = (
     MemberState.FOREIGN_CONTENT,
     MemberState.CONTENDED,
@@ -450,6 +466,9 @@ def _ready(result: PassResult) -> Verdict:
         return ready(Truth.FALSE, result.error.reason, result.error.message)
     for reason in _BLOCKING_NOTES:
         notes = [note.message for note in decision.notes if note.reason is reason]
+        if notes and reason is Reason.CONTENDED:
+            text = _contended_text(notes, result.seen.observation.policy.key)
+            return ready(Truth.FALSE, reason, text)
         if notes:
             return ready(Truth.FALSE, reason, listed(notes))
     if result.seen.observation.policy.mode is Mode.OBSERVE:
@@ -476,6 +495,15 @@ def _ready(result: PassResult) -> Verdict:
         Truth.TRUE,
         reason,
         "; but ".join([text, *(warning.message for warning in result.seen.warnings)]),
+    )
+
+
+def _contended_text(notes: Sequence[str], policy_key: str) -> str:
+    """What ends it comes before the list, which may be cut."""
+    return (
+        f"Another writer keeps changing {counted(len(notes), 'quota')}, left alone for some "
+        f"minutes; all others follow their contracts. Kafka does not record who. To end it at "
+        f"once: {resync_command(policy_key)}. {listed(notes)}"
     )
 
 

@@ -30,6 +30,7 @@ _TROUBLED = frozenset(
         MemberState.FOREIGN_CONTENT,
         MemberState.CONTENDED,
         MemberState.OVERLAPPING,
+        MemberState.NOT_ALLOWED,
         MemberState.TOPIC_NOT_FOUND,
         MemberState.HELD,
     }
@@ -118,17 +119,29 @@ def _type_of(verdict: Verdict) -> str:
     return NORMAL if good or verdict.reason in _EXPECTED else WARNING
 
 
+_NONE_ALONE: Mapping[str, str | None] = {}
+
+
 def member_events(
-    previous: Mapping[str, Any], members: Sequence[MemberReport]
+    previous: Mapping[str, Any],
+    members: Sequence[MemberReport],
+    contended_until: Mapping[str, str | None] = _NONE_ALONE,
 ) -> tuple[EventDraft, ...]:
-    """One Event for each trouble that members newly have, naming the first few of them."""
-    earlier = {entry["name"]: entry.get("state") for entry in previous.get("members") or ()}
+    """One Event for each trouble that members newly have, naming the first few of them.
+
+    Being left alone once more, until `contended_until` (by member), is news too.
+    """
+    earlier = {
+        entry["name"]: (entry.get("state"), entry.get("contendedUntil"))
+        for entry in previous.get("members") or ()
+    }
     fresh: dict[Reason, list[str]] = defaultdict(list)
     for member in members:
         if (
             member.state in _TROUBLED
             and member.reason not in _QUIET
-            and earlier.get(member.member_name) != member.state.value
+            and earlier.get(member.member_name)
+            != (member.state.value, contended_until.get(member.member_name))
         ):
             fresh[member.reason].append(f"{member.member_name}: {member.message}")
     return tuple(
@@ -222,9 +235,7 @@ def writes_by_tier(
 ) -> Mapping[str | None, list[QuotaWrite]]:
     """The writes by the tier whose member they are for; None = defaults and what is given back."""
     tier_of: dict[Entity, str] = {
-        member.entity: member.tier_key
-        for member in members
-        if member.state is not MemberState.OVERLAPPING
+        member.entity: member.tier_key for member in members if member.counts
     }
     sorted_out: dict[str | None, list[QuotaWrite]] = defaultdict(list)
     for write in writes:

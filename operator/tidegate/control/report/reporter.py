@@ -20,7 +20,7 @@ from controller_logic.model import Advice, Hold, Mode, QuotaWrite
 from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared, object_key
 from tidegate.control.reconcile import PassResult
-from tidegate.control.report.conditions import Verdict, stalled
+from tidegate.control.report.conditions import Verdict, shortened, stalled
 from tidegate.control.report.events import (
     NORMAL,
     WARNING,
@@ -79,10 +79,12 @@ class PassReport:
     written: tuple[QuotaWrite, ...]
     overrides: tuple[JsonObject, ...] = ()
     rollups: RollupProgress | None = None
+    resynced: str = ""  # what a person's resync did
 
     def after(self, earlier: "PassReport") -> "PassReport":
         """This report in place of both: the objects as they are now, and the writes of both."""
-        return replace(self, written=earlier.written + self.written)
+        resynced = self.resynced or earlier.resynced
+        return replace(self, written=earlier.written + self.written, resynced=resynced)
 
 
 class ReportQueue:
@@ -210,6 +212,8 @@ class Reporter:
             *broker_events(previous, result.decision.watched),
             *level_events(previous, result.decision.levels),
         )
+        if report.resynced:
+            loads = (*loads, EventDraft(NORMAL, Reason.RESYNCED, shortened(report.resynced)))
         reports.append(_of_policy(report.policy, policy_status, ownerless, loads))
         unchanged = self._publisher.publish(reports)
         self._reported[declared.policy.key] = {
@@ -232,7 +236,11 @@ class Reporter:
             f"until it is fixed: {error.message}"
         )
         reports = [_of_policy(policy, unread_policy(error.reason, error.message))]
-        reports += [_of_tier(tier, unread_tier(error.reason, text)) for tier in tiers]
+        reports += [  # what is in a policy is nothing for namespaces that it may not let in
+            _of_tier(tier, unread_tier(error.reason, text))
+            for tier in tiers
+            if tier["metadata"]["namespace"] == policy["metadata"]["namespace"]
+        ]
         reports += [
             _of_override(override, unread_override(error.reason, text)) for override in overrides
         ]
@@ -301,8 +309,11 @@ def _of_tier(
 ) -> Report:
     changed = condition_events(_status(raw), verdict.verdicts)
     reasons = {event.reason for event in changed}
+    until = {one.name: one.contended_until for one in verdict.status.members or ()}
     troubles = [
-        event for event in member_events(_status(raw), members) if event.reason not in reasons
+        event
+        for event in member_events(_status(raw), members, until)
+        if event.reason not in reasons
     ]
     return Report(
         BUSINESS_TIERS,
@@ -324,9 +335,10 @@ def _with_stalled(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
 
 
 def _broken_tiers(declared: Declared, tiers: Iterable[JsonObject]) -> list[Report]:
-    broken = {tier.key: tier.message for tier in declared.broken}
+    broken = {tier.key: (Reason.INVALID_SPEC, tier.message) for tier in declared.broken}
+    broken |= {key: (Reason.TIER_NOT_ALLOWED, why) for key, why in declared.not_let_in.items()}
     return [
-        _of_tier(raw, unread_tier(Reason.INVALID_SPEC, broken[key]))
+        _of_tier(raw, unread_tier(*broken[key]))
         for raw in tiers
         if (key := object_key(raw)) in broken
     ]

@@ -15,6 +15,7 @@ from controller_logic.contracts.overrides import NotApplicable, Overridden
 from controller_logic.decision import Decision, LevelReport, LevelState
 from controller_logic.model import Advice, BrokerLimit, Entity, Hold, Mode, Override, QuotaKey
 from controller_logic.quota_values import KEY_WORDS
+from controller_logic.quotas.contention import Contention
 from controller_logic.reasons import Reason
 from controller_logic.throttle.nic_status import Pressure
 from tidegate.control.declared import Declared, object_key
@@ -111,6 +112,7 @@ def _first_reason(advice: Sequence[Advice]) -> Reason:
 _WORST_FIRST = (
     MemberState.FOREIGN_CONTENT,
     MemberState.CONTENDED,
+    MemberState.NOT_ALLOWED,
     MemberState.OVERLAPPING,
     MemberState.TOPIC_NOT_FOUND,
     MemberState.HELD,
@@ -136,7 +138,11 @@ def tier_verdict(members: Sequence[MemberReport], decision: Decision, mode: Mode
     """The status of a tier that was read and decided on. `members` are its own reports."""
     status = TierStatus(
         members=tuple(
-            member_status(member, decision.advice.get((member.tier_key, member.member_name), ()))
+            member_status(
+                member,
+                decision.advice.get((member.tier_key, member.member_name), ()),
+                decision.contended.get(member.entity),
+            )
             for member in members
         ),
         summary=TierStatusSummary(members=len(members), state=_worst(members)),
@@ -162,8 +168,13 @@ def starting_tier() -> TierVerdict:
     )
 
 
-def member_status(member: MemberReport, advice: Sequence[Advice] = ()) -> MemberStatus:
+def member_status(
+    member: MemberReport, advice: Sequence[Advice] = (), contention: Contention | None = None
+) -> MemberStatus:
     """One member's report as a part of the status; the message only where it adds something."""
+    until = None
+    if contention is not None and member.state is MemberState.CONTENDED:
+        until = rfc3339(contention.until_seconds)
     return MemberStatus(
         name=member.member_name,
         leaders=member.leaders,
@@ -175,6 +186,7 @@ def member_status(member: MemberReport, advice: Sequence[Advice] = ()) -> Member
         state=member.state.value,
         override=member.member.override,
         message=_message(member),
+        contended_until=until,
         recommended=recommendation(advice),
     )
 
@@ -430,7 +442,7 @@ def _counts(decision: Decision) -> QuotaCounts:
     return QuotaCounts(
         managed=decision.managed,
         in_sync=decision.in_sync,
-        contended=decision.contended,
+        contended=len(decision.contended),
         largest_leader_skew=skew_text(decision.largest_leader_skew),
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controller_logic import model
+from controller_logic.contracts.allowed import allowed_tiers
 from controller_logic.contracts.leader_scaling import share_scale
 from controller_logic.decision import LevelState
 from controller_logic.model import (
@@ -94,7 +95,8 @@ class PolicyTerms:
             for key, status in (statuses or {}).items()
             for name, rates in _from_status(status)
         }
-        return cls(policy.key, tuple(tiers), policy.limits, policy.window, from_status)
+        allowed = allowed_tiers(policy, tuple(tiers))
+        return cls(policy.key, allowed, policy.limits, policy.window, from_status)
 
     @cached_property
     def members(self) -> Sequence[PolicyMember]:
@@ -252,7 +254,9 @@ def _members(
         direction = _DIRECTIONS.get(one.labels.get("direction", ""))
         if direction is None:
             continue
-        key = f"{namespace}/{one.labels.get('tier', '')}", one.labels.get("member", ""), direction
+        tier = one.labels.get("tier", "")  # with its namespace where that is not the policy's
+        tier_key = tier if "/" in tier else f"{namespace}/{tier}"
+        key = tier_key, one.labels.get("member", ""), direction
         row = rows.setdefault(key, np.full(len(times_ms), np.nan))
         row[np.searchsorted(times_ms, one.times_ms)] = one.values
     return rows

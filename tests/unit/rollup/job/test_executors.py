@@ -128,6 +128,30 @@ def test_a_pod_is_known_by_its_environment_and_outside_of_one_there_is_none() ->
 
 
 @pytest.mark.parametrize(
+    ("made_for", "named_now", "refused"),
+    [
+        (None, "usage", False),  # a person's own Job
+        ("usage", "usage", False),
+        ("", None, False),
+        ("usage", "other", True),
+        ("usage", None, True),
+        ("", "other", True),
+    ],
+)
+def test_executors_mount_no_claim_but_that_of_their_job(
+    made_for: str | None, named_now: str | None, *, refused: bool
+) -> None:
+    given = {} if made_for is None else {"TIDEGATE_CLAIM": made_for}
+    pod = pod_of({**ENVIRONMENT, **given})
+    assert pod is not None
+    if not refused:
+        pod.refuse_other_claim(named_now)
+        return
+    with pytest.raises(InvalidResource, match="executors mount no other one"):
+        pod.refuse_other_claim(named_now)
+
+
+@pytest.mark.parametrize(
     ("change", "named"),
     [
         ({"POD_IP": None}, "POD_IP"),

@@ -1,0 +1,187 @@
+"""Which namespaces' tiers a policy lets in (spec.allowedTiers), by the labels of the namespaces.
+
+Namespaces are read only for tiers of another namespace that name a policy with a selector. While
+labels are not known, it is not known either whether those tiers are the policy's: then nothing is
+changed.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from controller_logic.reasons import Reason
+from tidegate.errors import NotFound, RetryLater, TidegateError
+from tidegate.kube.api import BUSINESS_TIERS, Kubernetes
+from tidegate.resources.access import AllowedTiers
+
+# a new label is seen within this
+LABELS_AGE_SECONDS = 15.0
+
+Labels = Mapping[str, str]
+# the labels of a namespace; NotFound when there is none, another TidegateError when that is unknown
+NamespaceLabels = Callable[[str], Labels]
+
+
+def unknown_labels(namespace: str) -> Labels:
+    """The labels where Kubernetes is not asked."""
+    raise RetryLater(
+        Reason.NAMESPACES_UNREAD,
+        f"The labels of namespace {namespace} are not known without Kubernetes",
+    )
+
+
+class KnownLabels:
+    """Labels of namespaces, each read anew after 15 s. For one caller at a time.
+
+    A pass waits only for labels that are not known at all: else they are read beside it, and those
+    read last count for `keep_seconds` while Kubernetes does not answer. `beside` False = every
+    reading is waited for.
+    """
+
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        monotonic: Callable[[], float],
+        *,
+        keep_seconds: float,
+        beside: bool = True,
+    ) -> None:
+        self._kubernetes = kubernetes
+        self._monotonic = monotonic
+        self._keep_seconds = keep_seconds
+        self._beside = beside
+        # when labels were read, and what came: None = there is no such namespace
+        self._known: dict[str, tuple[float, Labels | None]] = {}
+        self._failed: tuple[float, TidegateError] | None = None
+        self._wanted: deque[str] = deque()
+        self._reading: threading.Thread | None = None
+
+    def __call__(self, namespace: str) -> Labels:
+        """See NamespaceLabels."""
+        if self._age_seconds(namespace) >= LABELS_AGE_SECONDS:
+            self._read_anew(namespace)
+        read_at_seconds, labels = self._known.get(namespace, (float("-inf"), None))
+        if self._monotonic() - read_at_seconds >= self._keep_seconds:
+            failed = self._failed
+            why = "" if failed is None else f": {failed[1].message}"
+            raise RetryLater(
+                Reason.NAMESPACES_UNREAD,
+                f"The labels of namespace {namespace} could not be read{why}",
+            )
+        if labels is None:
+            raise NotFound(Reason.NAMESPACES_UNREAD, f"Namespace {namespace} does not exist")
+        return labels
+
+    def _age_seconds(self, namespace: str) -> float:
+        read_at_seconds = self._known.get(namespace, (float("-inf"), None))[0]
+        return self._monotonic() - read_at_seconds
+
+    def _read_anew(self, namespace: str) -> None:
+        """Read the labels, or have them read; not soon after a failure, which took its time."""
+        if self._failed is not None and self._monotonic() - self._failed[0] < LABELS_AGE_SECONDS:
+            return
+        if not self._beside or self._age_seconds(namespace) >= self._keep_seconds:
+            self._read(namespace)
+            return
+        if namespace not in self._wanted:
+            self._wanted.append(namespace)
+        if self._reading is None or not self._reading.is_alive():
+            self._reading = threading.Thread(target=self._read_wanted, name="labels", daemon=True)
+            self._reading.start()
+
+    def _read_wanted(self) -> None:
+        """Read what passes have asked for; after a failure they ask for the rest again."""
+        before = self._failed
+        while self._wanted:
+            namespace = self._wanted.popleft()
+            if (
+                self._age_seconds(namespace) >= LABELS_AGE_SECONDS
+            ):  # not read since it was asked for
+                self._read(namespace)
+            if self._failed is not before and self._failed is not None:
+                self._wanted.clear()
+
+    def _read(self, namespace: str) -> None:
+        labels: Labels | None = None
+        try:
+            labels = self._kubernetes.namespace_labels(namespace)
+        except NotFound:
+            pass
+        except TidegateError as error:
+            self._failed = (self._monotonic(), error)
+            return
+        self._failed = None
+        self._known[namespace] = (self._monotonic(), labels)
+
+
+class TierDoor:
+    """Lets tiers of the policy's own namespace in, and of others as spec.allowedTiers says.
+
+    `not_let_in` has why, by tier; `unread` why it is not known of some, "" = it is known of all.
+    """
+
+    def __init__(self, policy_key: str, allowed: AllowedTiers, labels: NamespaceLabels) -> None:
+        self.not_let_in: dict[str, str] = {}
+        self.unread = ""
+        self._policy_key = policy_key
+        self._allowed = allowed
+        self._labels = labels
+        self._answers: dict[str, bool] = {}
+
+    def is_at_home(self, raw: Mapping[str, Any]) -> bool:
+        """Whether the object lives in the policy's namespace."""
+        return bool(raw["metadata"]["namespace"] == self._policy_key.partition("/")[0])
+
+    def lets_in(self, raw: Mapping[str, Any]) -> bool:
+        """Whether the tier is the policy's; not while that is unknown."""
+        if self.is_at_home(raw):
+            return True
+        namespace, name = raw["metadata"]["namespace"], raw["metadata"]["name"]
+        answer = self._answer(namespace)
+        if answer is False:
+            self.not_let_in[f"{namespace}/{name}"] = (
+                f"Policy {self._policy_key} does not let in BusinessTiers of namespace "
+                f"{namespace} (spec.allowedTiers); this changes nothing and becomes Ready by "
+                "itself when it does"
+            )
+        return answer is True
+
+    def _answer(self, namespace: str) -> bool | None:
+        if self._allowed.selector is None:
+            return False
+        if self.unread:
+            return None  # nothing is changed anyway, and each further question may take seconds
+        if namespace not in self._answers:
+            try:
+                self._answers[namespace] = self._allowed.lets_in(self._labels(namespace))
+            except NotFound:
+                self._answers[namespace] = False
+            except TidegateError as error:
+                self.unread = (
+                    f"{error.message.removesuffix('.')}, so it is not known whether "
+                    "spec.allowedTiers lets in its BusinessTiers; every quota stays as it is until "
+                    "it is"
+                )
+                return None
+        return self._answers[namespace]
+
+
+def with_tiers_elsewhere(
+    kubernetes: Kubernetes | None,
+    policy: Mapping[str, Any],
+    tiers: Sequence[Mapping[str, Any]],
+    listed: str | None,
+) -> tuple[Sequence[Mapping[str, Any]], str]:
+    """Tiers of all namespaces where the policy may let them in, and only `listed` was listed.
+
+    With why they are not known, "" = they are.
+    """
+    allowed = (policy.get("spec") or {}).get("allowedTiers") or {}
+    if kubernetes is None or not listed or allowed.get("namespaces") != "Selector":
+        return tiers, ""
+    try:
+        return list(kubernetes.list_all(BUSINESS_TIERS)), ""
+    except TidegateError as error:
+        what = "BusinessTiers of other namespaces, which spec.allowedTiers may let in,"
+        return tiers, f"{what} are not known: {error.message}"

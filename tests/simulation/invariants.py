@@ -1,0 +1,479 @@
+"""What must hold at every moment of a run, and what must be so when the weather is fair again.
+
+Everything is judged from outside: from znodes, objects and calls, never from the operator's own
+decisions. Only the bound of a mute is the operator's own formula.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from controller_logic.contracts.targets import is_override_only
+from controller_logic.model import QuotaWindow
+from controller_logic.quotas.mute import predicted_mute_seconds
+from tests.simulation.plan import BROKERS, MB, NAMESPACE, TOPICS
+from tests.simulation.systems import QUOTA_KEYS, Kafka
+from tests.simulation.virtual_time import VirtualTime
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    QUOTA_OVERRIDES,
+    JsonObject,
+    ObjectRef,
+    ResourceKind,
+)
+from tidegate.resources.fields import parse_moment
+
+if TYPE_CHECKING:
+    from tests.simulation.process import Process
+    from tests.simulation.world import World
+
+CLAIM = "/tidegate/claim"
+USERS = "/config/users/"
+LEDGER = "/tidegate/ledger/"
+OURS = (USERS, "/config/clients/", "/config/changes/", "/tidegate")
+KEYS = frozenset(QUOTA_KEYS.values())
+# a list may be this old before nothing is decided on it any more, and some seconds for the pass
+KNOWN_SECONDS = 960.0
+REMOVAL_WINDOW_SECONDS = 900.0
+NO_MUTE_BELOW = 1024
+
+Nodes = Mapping[str, Any]
+Rates = dict[str, dict[str, int]]  # by user and quota key
+Written = tuple[str, str, str, float]  # user, quota key, value, and when
+
+
+def config_of(nodes: Nodes, user: str) -> dict[str, Any]:
+    node = nodes.get(USERS + user)
+    return json.loads(node.data)["config"] if node is not None and node.data else {}
+
+
+def entries_of(nodes: Nodes, user: str) -> dict[str, Any]:
+    node = nodes.get(f"{LEDGER}users%2F{user}")
+    return json.loads(node.data)["entries"] if node is not None else {}
+
+
+def ledger_users(nodes: Nodes) -> set[str]:
+    prefix = f"{LEDGER}users%2F"
+    return {path.removeprefix(prefix) for path in nodes if path.startswith(prefix)}
+
+
+def claim_of(nodes: Nodes) -> dict[str, Any]:
+    node = nodes.get(CLAIM)
+    return json.loads(node.data) if node is not None else {}
+
+
+class Invariants:
+    """Judges one run; each finding goes to `world.violated`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        # what others than the operator ever set, None = no quota: what may stand there without us
+        self._foreign: dict[str, dict[tuple[str, str], set[str | None]]] = {}
+        for name, before in world.plan.before.items():
+            self._foreign[name] = defaultdict(lambda: {None})
+            for user, quotas in before.items():
+                for key, rate in quotas.items():
+                    self._foreign[name][user, QUOTA_KEYS[key]] = {str(rate)}
+        self._owner: dict[str, str] = {}
+        self._may_take_over: set[tuple[str, str]] = set()
+        # when the operator changed a quota, from what to what: a window still knows both
+        self._changes: dict[tuple[str, str, str], list[tuple[float, int]]] = defaultdict(list)
+        self._has_true_clocks = all(act.kind != "clock jump" for act in world.plan.acts)
+        self._l0: dict[tuple[str, str], list[tuple[float, Rates]]] = defaultdict(list)
+        self._left: dict[str, list[tuple[float, str]]] = defaultdict(list)
+        self._managed: dict[str, list[tuple[float, int]]] = defaultdict(list)
+        self._loop: dict[str, Any] = {}
+        # the quotas that a person confirmed for removal, each as it was written
+        self._confirmed: dict[tuple[str, str], set[Written]] = defaultdict(set)
+
+    # --- at each change of an object ----------------------------------------------------------------
+
+    def declared(self, where: str, event: str, kind: ResourceKind, raw: JsonObject) -> None:
+        """Keep what L0 was promised when, and forget confirmations of what came back."""
+        world = self._world
+        if kind == BROKER_BANDWIDTH_POLICIES:
+            names = [raw["metadata"]["name"]]
+            if event == "DELETED" and raw["spec"].get("deletionPolicy") == "Retain":
+                self._stays_as_it_is(raw)
+        else:
+            names = [raw["spec"]["policyRef"]["name"]]
+        if event == "PUT" and "status" in raw and kind != QUOTA_OVERRIDES:
+            generation, seen = (
+                raw["metadata"]["generation"],
+                raw["status"].get("observedGeneration"),
+            )
+            if generation == seen and kind == BUSINESS_TIERS:
+                return  # our own report changes nothing that was promised
+        for name in names:
+            now = world.scheduler.now
+            self._l0[where, name].append((now, self._promised_to_l0(where, name)))
+
+    def _stays_as_it_is(self, policy: JsonObject) -> None:
+        kafka = self._kafka_of(policy)
+        nodes = kafka.tree._nodes
+        for user in {path.removeprefix(USERS) for path in nodes if path.startswith(USERS)}:
+            for key, text in config_of(nodes, user).items():
+                self._foreign[kafka.name][user, key].add(text)
+
+    def _kafka_of(self, policy: JsonObject) -> Kafka:
+        name = policy["spec"]["kafka"]["zookeeper"]["connect"].partition("-zk")[0]
+        return self._world.kafkas[name]
+
+    def foreign_write(self, kafka: str, user: str, key: str, text: str | None) -> None:
+        """Note what another writer set."""
+        self._foreign[kafka][user, key].add(text)
+
+    def _objects(self, where: str, kind: ResourceKind, policy: str) -> list[JsonObject]:
+        return [
+            raw
+            for (of, _, _), raw in self._world.kubernetes[where]._objects.items()
+            if of == kind
+            and raw["spec"]["policyRef"]["name"] == policy
+            and "deletionTimestamp" not in raw["metadata"]
+        ]
+
+    def _policy(self, where: str, name: str) -> JsonObject | None:
+        return self._world.kubernetes[where]._objects.get(
+            (BROKER_BANDWIDTH_POLICIES, NAMESPACE, name)
+        )
+
+    def wanted(
+        self, where: str, name: str, leaders: Callable[[Iterable[str]], int], *, level: str = ""
+    ) -> Rates:
+        """The quotas as the tiers and overrides of a policy have them now."""
+        found: Rates = {}
+        now = self._world.scheduler.now + VirtualTime.EPOCH_SECONDS
+        overrides = {
+            raw["spec"]["target"]["user"]: raw["spec"]["rates"]["perBroker"]
+            for raw in self._objects(where, QUOTA_OVERRIDES, name)
+            if parse_moment(raw["spec"]["expiresAt"]) > now
+        }
+        for tier in self._objects(where, BUSINESS_TIERS, name):
+            if level and tier["spec"]["level"] != level:
+                continue
+            for member in tier["spec"]["members"]:
+                (form, rates), times = next(iter(member["contract"].items())), 1
+                if form == "perPartition":
+                    times = leaders(member["topics"])
+                quotas = {QUOTA_KEYS[key]: _bytes(text) * times for key, text in rates.items()}
+                over = overrides.get(member["user"], {})
+                quotas |= {QUOTA_KEYS[key]: _bytes(text) for key, text in over.items()}
+                found[member["user"]] = quotas
+        return found
+
+    def _wanted_keys(self, where: str, name: str) -> dict[str, set[str]]:
+        return {user: set(quotas) for user, quotas in self.wanted(where, name, lambda _: 1).items()}
+
+    def _promised_to_l0(self, where: str, name: str) -> Rates:
+        policy = self._policy(where, name)
+        if policy is None or "deletionTimestamp" in policy["metadata"]:
+            return {}
+        return self.wanted(where, name, _fewest_leaders, level="L0")
+
+    # --- at each transaction ------------------------------------------------------------------------
+
+    def committed(
+        self, kafka: Kafka, process: Process, writer: str, before: Nodes, after: Nodes
+    ) -> None:
+        """Judge one transaction of the operator by the znodes before and after it."""
+        changed = [
+            path for path in before.keys() | after.keys() if before.get(path) is not after.get(path)
+        ]
+        changed.sort()
+        for path in changed:
+            is_parent = path in ("/", "/config/users", "/config/changes", "/config/clients")
+            if not is_parent and not path.startswith(OURS):
+                self._world.violated(
+                    f"{process.name} changed {path}, which is none of its business"
+                )
+        users = [path.removeprefix(USERS) for path in changed if path.startswith(USERS)]
+        has_ledger = any(path.startswith(LEDGER) for path in changed)
+        if users or has_ledger:
+            self._judge_owner(kafka, process, writer, before)
+        if CLAIM in before and CLAIM not in after:
+            self._owner.pop(kafka.name, None)
+        for user in users:
+            self._judge_user(kafka, process, writer, user, before, after)
+        self._judge_removals(kafka, process, writer, before, after)
+
+    def _judge_owner(self, kafka: Kafka, process: Process, writer: str, before: Nodes) -> None:
+        claim = claim_of(before)
+        key, uid = claim.get("policy_key", ""), claim.get("policy_uid", "")
+        if not writer.endswith(key) or not uid.startswith(process.where):
+            self._world.violated(
+                f"{process.name} ({writer}) wrote quotas of {kafka.name}, claimed by {key} with uid {uid or 'nobody'}"
+            )
+        owner = self._owner.setdefault(kafka.name, uid)
+        if owner != uid and (kafka.name, uid) in self._may_take_over:
+            self._may_take_over.discard((kafka.name, uid))  # good once
+            self._owner[kafka.name] = uid
+        elif owner != uid:
+            self._world.violated(
+                f"quotas of {kafka.name} were written for policy uid {uid} while {owner} had not let go of them"
+            )
+            self._owner[kafka.name] = uid
+
+    def _judge_user(
+        self, kafka: Kafka, process: Process, writer: str, user: str, before: Nodes, after: Nodes
+    ) -> None:
+        was, now = config_of(before, user), config_of(after, user)
+        strange = {key: text for key, text in was.items() if key not in KEYS}
+        if list(strange.items()) != [(key, text) for key, text in now.items() if key not in KEYS]:
+            self._world.violated(f"{process.name} changed foreign bytes of {user}: {was} -> {now}")
+        records, records_before = entries_of(after, user), entries_of(before, user)
+        for key in KEYS:
+            old, new = was.get(key), now.get(key)
+            if old == new:
+                continue
+            entry, left = records.get(key), records_before.get(key, {})
+            if entry is None and new != left.get("before", "no record"):
+                self._world.violated(f"{user} {key} {old} -> {new} without a ledger record")
+            if entry is not None and entry["written"] != new:
+                self._world.violated(f"{user} {key} is {new}, the ledger says {entry['written']}")
+            is_throttled = entry is not None and "of_contract" in entry
+            exposure = self._exposure(kafka, user, key, old, is_throttled)
+            if not left:  # whoever takes over what stands there knows nothing of before
+                exposure = float(old or 0.0)
+            self._remember(kafka, user, key, old, new)
+            self._judge_mute(process, writer, user, key, old, new, exposure)
+            self._judge_l0(process, writer, user, key, new=new, entry=entry)
+
+    def _exposure(
+        self, kafka: Kafka, user: str, key: str, old: str | None, is_throttled: bool
+    ) -> float:
+        """What a broker's window may hold: the quota in force, or for a throttle what was sent."""
+        in_force = float(old or 0.0)
+        load = self._world.loads.get(kafka.name)
+        if load is None or not is_throttled:
+            recent = self._changes[kafka.name, user, key] if self._has_true_clocks else ()
+            since = self._world.scheduler.now - QuotaWindow().seconds
+            return max([in_force, *(rate for at, rate in recent if at > since)])
+        if self._world.scheduler.now - load.changed_at < 90.0:
+            return 0.0  # nobody could know it yet
+        return min(in_force, load.exposure(user, key))
+
+    def _remember(
+        self, kafka: Kafka, user: str, key: str, old: str | None, new: str | None
+    ) -> None:
+        now, known = self._world.scheduler.now, self._changes[kafka.name, user, key]
+        known[:] = [*known[-4:], *((now, int(text)) for text in (old, new) if text is not None)]
+
+    def _judge_mute(
+        self,
+        process: Process,
+        writer: str,
+        user: str,
+        key: str,
+        old: str | None,
+        new: str | None,
+        exposure: float,
+    ) -> None:
+        if old is None or new is None or int(new) >= int(old) or exposure <= NO_MUTE_BELOW:
+            return
+        policy = self._policy(process.where, writer.rpartition("/")[2])
+        allowed = 12.0
+        if policy is not None:
+            allowed = policy["spec"].get("escalation", {}).get("maxMuteSeconds", 12.0)
+        predicted = predicted_mute_seconds(int(exposure), int(new), QuotaWindow())
+        if predicted > allowed + 0.01:
+            self._world.violated(
+                f"{user} {key} {old} -> {new} may mute for {predicted:.1f} s, {allowed} s are allowed"
+            )
+
+    def _judge_l0(
+        self, process: Process, writer: str, user: str, key: str, *, new: str | None, entry: Any
+    ) -> None:
+        if new is None or entry is None:
+            return
+        now = self._world.scheduler.now
+        history = self._l0[process.where, writer.rpartition("/")[2]]
+        recent = [rates for at, rates in history if at >= now - KNOWN_SECONDS]
+        older = [rates for at, rates in history if at < now - KNOWN_SECONDS]
+        known = [*older[-1:], *recent]
+        if not known or not all(user in rates and key in rates[user] for rates in known):
+            return
+        least = min(rates[user][key] for rates in known)
+        if int(new) < least:
+            self._world.violated(
+                f"{user} is of L0 and got {key} {new}, below its contract of {least}"
+            )
+
+    def _judge_removals(
+        self, kafka: Kafka, process: Process, writer: str, before: Nodes, after: Nodes
+    ) -> None:
+        """A share of the quotas at most leaves within a quarter of an hour, as one loop can see."""
+        name = writer.rpartition("/")[2]
+        policy = self._policy(process.where, name)
+        if policy is None or "deletionTimestamp" in policy["metadata"]:
+            return
+        now, loop = self._world.scheduler.now, self._world.scheduler.current
+        if self._loop.get(kafka.name) is not loop:
+            self._loop[kafka.name] = loop
+            self._left[kafka.name].clear()
+            self._managed[kafka.name].clear()
+        managed = self._managed[kafka.name]
+        managed += [(now, len(ledger_users(before))), (now, len(ledger_users(after)))]
+        managed[:] = [one for one in managed if one[0] > now - REMOVAL_WINDOW_SECONDS]
+        left = self._left[kafka.name]
+        left[:] = [one for one in left if one[0] > now - REMOVAL_WINDOW_SECONDS]
+        confirmed, staying = (
+            self._confirmed[process.where, name],
+            self._wanted_keys(process.where, name),
+        )
+        leaving = {
+            user: _let_go(before, after, user, is_member=user in staying)
+            for user in sorted(ledger_users(before))
+        }
+        gone = [user for user, quotas in leaving.items() if quotas - confirmed]
+        for quotas in leaving.values():
+            confirmed -= quotas  # good once
+        left += [(now, user) for user in gone]
+        percent = policy["spec"].get("removal", {}).get("maxPercent", 50)
+        most = max(count for _, count in managed)
+        users = {user for _, user in left}
+        if gone and len(users) * 100 > percent * most:
+            self._world.violated(
+                f"{len(users)} of {most} quotas of {kafka.name} were given back within a quarter of an hour, "
+                f"{percent} % are allowed and nobody confirmed it: {', '.join(sorted(users))}"
+            )
+
+    def confirm(self, where: str, name: str) -> bool:
+        """Set the annotation that the message of Ready asks for; whether it asks."""
+        policy = self._policy(where, name)
+        if policy is None:
+            return False
+        message = _condition(policy, "Ready").get("message", "")
+        asked = re.search(r"confirm-removal=(\S+) --overwrite", message)
+        annotations = policy["metadata"].get("annotations") or {}
+        if asked is None or annotations.get("tidegate.io/confirm-removal") == asked[1]:
+            return False
+        kafka, wanted = self._kafka_of(policy), self._wanted_keys(where, name)
+        self._left[kafka.name].clear()  # the message has named what left before
+        nodes = kafka.tree._nodes
+        for user in ledger_users(nodes):
+            for key, entry in entries_of(nodes, user).items():
+                if key not in wanted.get(user, set()):
+                    self._confirmed[where, name].add(_written(user, key, entry))
+        self._annotate(where, policy, "tidegate.io/confirm-removal", asked[1])
+        return True
+
+    def replace_claim(self, where: str, name: str) -> None:
+        """Let a person name the claim that is replaced, where the message of Ready asks for it."""
+        policy = self._policy(where, name)
+        message = _condition(policy, "Ready").get("message", "") if policy is not None else ""
+        asked = re.search(r"replace-claim=(\S+) --overwrite", message)
+        if policy is not None and asked is not None:
+            self._may_take_over.add((self._kafka_of(policy).name, policy["metadata"]["uid"]))
+            self._annotate(where, policy, "tidegate.io/replace-claim", asked[1])
+
+    def _annotate(self, where: str, policy: JsonObject, name: str, value: str) -> None:
+        def change(raw: JsonObject) -> None:
+            raw["metadata"].setdefault("annotations", {})[name] = value
+
+        self._world.kubernetes[where].edit(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, policy), change)
+
+    # --- when the weather is fair again -------------------------------------------------------------
+
+    def problems(self) -> list[str]:
+        """What is not as it should be in the end; empty = all is well."""
+        return [
+            problem for kafka in self._world.kafkas.values() for problem in self._problems_of(kafka)
+        ]
+
+    def _problems_of(self, kafka: Kafka) -> Iterable[str]:
+        world, nodes = self._world, kafka.tree._nodes
+        name = next(plan.name for plan in world.plan.policies if plan.kafka == kafka.name)
+        living: dict[str, str] = {}
+        for where in world.kubernetes:
+            policy = self._policy(where, name)
+            if policy is None:
+                continue
+            if "deletionTimestamp" in policy["metadata"]:
+                yield f"policy {name} in {where} is deleted and does not go"
+            living[policy["metadata"]["uid"]] = where
+        claim = claim_of(nodes)
+        owner = living.get(claim.get("policy_uid", ""))
+        if living and owner is None:
+            yield f"{kafka.name} is claimed by {claim.get('policy_uid', 'nobody')}, and {sorted(living)} exist"
+            return
+        if not living and claim:
+            yield f"the claim of {claim['policy_uid']} on {kafka.name} is left, and its policy is gone"
+        rates = self.wanted(owner, name, kafka.largest_leaders) if owner is not None else {}
+        yield from self._wrong_quotas(kafka, rates)
+        for where in living.values():
+            yield from self._wrong_status(where, name, rates if where == owner else None)
+
+    def _wrong_quotas(self, kafka: Kafka, rates: Rates) -> Iterable[str]:
+        nodes = kafka.tree._nodes
+        users = {path.removeprefix(USERS) for path in nodes if path.startswith(USERS)}
+        for user in sorted(users | ledger_users(nodes) | rates.keys()):
+            config, entries = config_of(nodes, user), entries_of(nodes, user)
+            for key in sorted(KEYS):
+                text, rate = config.get(key), rates.get(user, {}).get(key)
+                if rate is not None and (text != str(rate) or key not in entries):
+                    yield f"{kafka.name}: {user} {key} is {text}, its contract is {rate}"
+                if rate is None and key in entries:
+                    yield f"{kafka.name}: the ledger still has {user} {key}"
+                if rate is None and text not in self._foreign[kafka.name][user, key]:
+                    yield f"{kafka.name}: {user} {key} is {text}, which nobody but the operator wrote"
+            if not rates.get(user) and entries == {} and user in ledger_users(nodes):
+                yield f"{kafka.name}: an empty ledger record of {user} is left"
+
+    def _wrong_status(self, where: str, name: str, rates: Rates | None) -> Iterable[str]:
+        policy = self._policy(where, name)
+        if policy is None or "deletionTimestamp" in policy["metadata"]:
+            return
+        ready = _condition(policy, "Ready")
+        if rates is None:
+            if (ready.get("status"), ready.get("reason")) != ("False", "ClaimedElsewhere"):
+                yield f"policy {name} in {where} does not own its Kafka cluster, and is Ready={ready}"
+            return
+        tiers = self._objects(where, BUSINESS_TIERS, name)
+        if ready.get("status") != "True" and tiers:
+            yield f"policy {name} in {where} is Ready={ready.get('status')}: {ready.get('message')}"
+        for raw in (policy, *tiers):
+            if (raw.get("status") or {}).get("observedGeneration") != raw["metadata"]["generation"]:
+                yield f"the status of {raw['metadata']['name']} in {where} is of an older spec"
+        for tier in tiers:
+            for told in (tier.get("status") or {}).get("members") or ():
+                quota = {QUOTA_KEYS[key]: rate for key, rate in (told.get("quota") or {}).items()}
+                if quota != rates.get(told["name"]):
+                    yield f"the status in {where} says {told['name']} has {quota}, Kafka has {rates.get(told['name'])}"
+
+
+def _let_go(before: Nodes, after: Nodes, user: str, *, is_member: bool) -> set[Written]:
+    """The quotas of the user that begin to be given back.
+
+    A throttle that ends takes nothing away from one who stays a member: it may be without contract.
+    """
+    was, now = entries_of(before, user), entries_of(after, user)
+    return {
+        _written(user, key, entry)
+        for key, entry in was.items()
+        if entry["reason"] != "GivenBack"
+        and not is_override_only(entry["basis"])
+        and not (is_member and "of_contract" in entry)
+        and now.get(key, {"reason": "GivenBack"})["reason"] == "GivenBack"
+    }
+
+
+def _written(user: str, key: str, entry: JsonObject) -> Written:
+    return user, key, entry["written"], entry["written_at_seconds"]
+
+
+def _fewest_leaders(topics: Iterable[str]) -> int:
+    return -(-sum(TOPICS[topic] for topic in topics) // len(BROKERS))
+
+
+def _bytes(text: str) -> int:
+    return int(text.removesuffix("M")) * MB
+
+
+def _condition(raw: JsonObject, kind: str) -> JsonObject:
+    conditions = (raw.get("status") or {}).get("conditions") or ()
+    return next((one for one in conditions if one["type"] == kind), {})

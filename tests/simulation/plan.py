@@ -1,0 +1,356 @@
+"""A bad day as a value: what is installed, what people do, and what goes wrong, all from a seed.
+
+Nothing here runs. A run plays a plan; the plan with one act less is another run, by which a failing
+day is made smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+USERS = (
+    "alice",
+    "bob",
+    "carol",
+    "dave",
+    "erin",
+    "frank",
+    "grace",
+    "heidi",
+    "ivan",
+    "judy",
+    "ken",
+    "lea",
+)
+TOPICS = {"acc": 4, "pay": 6}
+KEYS = ("fetch", "produce")
+BROKERS = (1, 2, 3)
+NAMESPACE = "streaming"
+LEVELS = ("L0", "L0", "L1", "L2", "L3")
+MB = 1_000_000
+
+
+@dataclass(frozen=True)
+class Act:
+    """One thing that happens, `at` seconds after the begin. `is_fault`: nobody wants it."""
+
+    at: float
+    kind: str
+    args: dict[str, Any] = field(default_factory=dict)
+    is_fault: bool = False
+
+    def __str__(self) -> str:
+        told = " ".join(f"{name}={value}" for name, value in self.args.items())
+        return f"{self.at:7.1f} s  {self.kind} {told}"
+
+
+@dataclass(frozen=True)
+class PolicyPlan:
+    """One policy, the same in every Kubernetes cluster, with its tiers."""
+
+    name: str
+    kafka: str
+    spec: dict[str, Any]
+    tiers: dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All of one day. `before` are quotas from before the operator, by Kafka cluster and user."""
+
+    seed: int
+    clusters: tuple[str, ...]
+    replicas: int
+    policies: tuple[PolicyPlan, ...]
+    before: dict[str, dict[str, dict[str, int]]]
+    latency_seconds: float
+    poll_seconds: float
+    relist_seconds: float
+    storm_seconds: float
+    has_login: bool
+    has_audit: bool
+    acts: tuple[Act, ...]
+    deletes_namespace: bool = False
+
+    def without(self, dropped: Collection[int]) -> Plan:
+        """The same day without the acts of these numbers."""
+        kept = tuple(act for number, act in enumerate(self.acts) if number not in dropped)
+        return replace(self, acts=kept)
+
+    @property
+    def slots(self) -> list[str]:
+        """The places of operator processes: `blue-1` is the first replica in Kubernetes blue."""
+        return [f"{name}-{n + 1}" for name in self.clusters for n in range(self.replicas)]
+
+
+def contract(random: Random) -> dict[str, Any]:
+    """A contract with one direction or both."""
+    names = random.choice((("fetch",), ("produce",), KEYS))
+    rates = {name: f"{random.randint(1, 40)}M" for name in names}
+    return {random.choice(("perBroker", "perPartition")): rates}
+
+
+def member(user: str, random: Random) -> dict[str, Any]:
+    topics = random.choice((["acc"], ["pay"], ["acc", "pay"]))
+    return {"name": user, "user": user, "topics": topics, "contract": contract(random)}
+
+
+def tier(policy: str, users: Collection[str], level: str, random: Random) -> dict[str, Any]:
+    spec: dict[str, Any] = {
+        "policyRef": {"name": policy},
+        "level": level,
+        "members": [member(user, random) for user in users],
+    }
+    if level != "L0":
+        spec["throttledRates"] = {"perBroker": {"fetch": "200k", "produce": "200k"}}
+    return spec
+
+
+def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
+    """The day of this seed."""
+    random = Random(f"bad day {seed}")
+    clusters = ("blue", "green") if random.random() < 0.25 else ("blue",)
+    replicas = random.choice((1, 1, 2, 2, 3)) if len(clusters) == 1 else random.choice((1, 1, 2))
+    names = ("orders", "ledger", "audit")[: random.choice((1, 1, 1, 1, 1, 1, 2, 3))]
+    policies = tuple(_policy(name, f"kafka-{number}", random) for number, name in enumerate(names))
+    storm_seconds = random.choice((20.0, 30.0, 45.0, 60.0, 120.0, 400.0))
+    plan = Plan(
+        seed=seed,
+        clusters=clusters,
+        replicas=replicas,
+        policies=policies,
+        before={policy.kafka: _before(random) for policy in policies},
+        latency_seconds=random.choice((0.0, 0.002, 0.02, 0.1)),
+        poll_seconds=random.choice((20.0, 40.0, 60.0)),
+        relist_seconds=random.choice((60.0, 300.0)),
+        storm_seconds=storm_seconds,
+        has_login=random.random() < 0.3,
+        has_audit=random.random() < 0.2,
+        acts=(),
+        deletes_namespace=with_namespaces and random.random() < 0.25,
+    )
+    acts = [*_people(plan, random), *_weather(plan, random)]
+    return replace(plan, acts=tuple(sorted(acts, key=lambda act: act.at)))
+
+
+def _policy(name: str, kafka: str, random: Random) -> PolicyPlan:
+    users = list(USERS[: random.choice((2, 4, 4, 6, 12))])
+    random.shuffle(users)
+    count = random.randint(1, min(len(users), random.choice((2, 4, 10))))
+    tiers = {}
+    for number in range(count):
+        share = users[number::count]
+        tiers[f"{name}-tier-{number}"] = tier(name, share, random.choice(LEVELS), random)
+    spec: dict[str, Any] = {"mode": "Enforce"}
+    if random.random() < 0.3:
+        spec["writeBudget"] = {"changes": 10, "periodSeconds": random.choice((60, 600, 900))}
+    if random.random() < 0.5:
+        spec["removal"] = {"maxPercent": random.choice((20, 50, 100, 100))}
+    if random.random() < 0.2:
+        spec["escalation"] = {"maxMuteSeconds": random.choice((4, 30))}
+    if random.random() < 0.15:
+        spec["deletionPolicy"] = "Retain"
+    if random.random() < 0.35:
+        url = f"http://{kafka}-prometheus:9090"
+        spec["metrics"] = {
+            "prometheus": {"url": url},
+            "scrapeIntervalSeconds": random.choice((10, 15, 30)),
+        }
+        spec["brokers"] = {
+            way: {"limit": f"{random.choice((30, 60, 120))}M"} for way in ("egress", "ingress")
+        }
+        spec["escalation"] = {**spec.get("escalation", {}), "holdSeconds": random.choice((5, 45))}
+    return PolicyPlan(name, kafka, spec, tiers)
+
+
+def _before(random: Random) -> dict[str, dict[str, int]]:
+    """Quotas that stand there before the operator; none ends in 000, as all of ours do."""
+    share = random.choice((0.0, 0.2, 0.6))
+    return {
+        user: {name: _rate_before(random) for name in KEYS if random.random() < 0.6}
+        for user in (*USERS, "zoe")
+        if random.random() < share
+    }
+
+
+def _rate_before(random: Random) -> int:
+    """Now and then so small that giving it back takes more than ten steps."""
+    return (
+        random.choice((1, 2, 50)) * 1000 + 7
+        if random.random() < 0.2
+        else random.randint(1, 100) * MB + 7
+    )
+
+
+# --- what people do -------------------------------------------------------------------------------
+
+
+def _people(plan: Plan, random: Random) -> list[Act]:
+    acts = []
+    for _ in range(random.randint(0, 5) + 4 * (len(plan.clusters) - 1)):
+        acts.append(_edit(plan, random, random.uniform(5.0, plan.storm_seconds)))
+    for measured in (one for one in plan.policies if "metrics" in one.spec):
+        for _ in range(random.randint(1, 3)):
+            args = {"kafka": measured.kafka, "factor": random.choice((0.1, 0.5, 1.0, 3.0))}
+            args["other"] = random.choice((0.0, 0.0, 20e6))
+            acts.append(Act(random.uniform(0.0, plan.storm_seconds / 2), "load", args))
+    policy = random.choice(plan.policies)
+    where = random.choice(plan.clusters)
+    chance = random.random()
+    if chance < 0.15:  # somebody deletes all tiers, one after the other
+        at, step = random.uniform(20.0, plan.storm_seconds), random.choice((0.5, 5.0, 30.0))
+        for name in policy.tiers:
+            acts.append(Act(at, "delete tier", {"where": where, "tier": name}))
+            at += step
+    elif chance < 0.35:
+        at = random.uniform(10.0, plan.storm_seconds)
+        acts.append(Act(at, "delete policy", {"where": where, "policy": policy.name}))
+        if random.random() < 0.5:
+            again = at + random.choice((1.0, 30.0, 120.0))
+            acts.append(Act(again, "create policy", {"where": where, "policy": policy.name}))
+    elif chance < 0.45:  # the same removal twice, confirmed by a person the first time
+        acts += _confirmed_removals(policy, where, random)
+    if len(plan.clusters) > 1 and random.random() < 0.3:
+        at = random.uniform(20.0, plan.storm_seconds)
+        acts.append(Act(at, "replace claim", {"where": where, "policy": policy.name}))
+    if random.random() < 0.3:
+        at = random.uniform(5.0, plan.storm_seconds)
+        acts.append(Act(at, "confirm removal", {"where": where, "policy": policy.name}))
+    return acts
+
+
+def _confirmed_removals(policy: PolicyPlan, where: str, random: Random) -> list[Act]:
+    """All tiers go, a person confirms that, they come back, and go again by mistake."""
+    acts, at = [], 20.0
+    for _ in range(2):
+        for name in policy.tiers:
+            acts.append(Act(at, "delete tier", {"where": where, "tier": name}))
+        acts.append(
+            Act(at + 5.0, "confirm removal", {"where": where, "policy": policy.name, "once": True})
+        )
+        for name in policy.tiers:
+            acts.append(
+                Act(at + 40.0, "create tier", {"where": where, "tier": name, "policy": policy.name})
+            )
+        at += random.choice((60.0, 120.0))
+    return acts
+
+
+def _edit(plan: Plan, random: Random, at: float) -> Act:
+    policy, where = random.choice(plan.policies), random.choice(plan.clusters)
+    name = random.choice(list(policy.tiers))
+    user = random.choice(policy.tiers[name]["members"])["user"]
+    kind = random.choice(
+        ("edit contract",) * 4
+        + (
+            "delete tier",
+            "create tier",
+            "delete member",
+            "create override",
+            "delete override",
+            "touch tier",
+        )
+    )
+    args: dict[str, Any] = {"where": where, "tier": name, "policy": policy.name}
+    if kind in ("edit contract", "delete member", "create override"):
+        args["user"] = user
+    if kind == "edit contract":
+        args["contract"] = contract(random)
+    if kind == "create override":
+        args["rates"] = f"{random.randint(1, 60)}M"
+        args["lasts"] = random.choice((30.0, 90.0, 600.0))
+    return Act(at, kind, args)
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+# at a call: what happens to it, and to which system it goes
+_AT_CALLS = ("crash before", "crash after", "lost", "lost answer", "late", "hang")
+_SYSTEMS = ("zookeeper",) * 4 + ("kubernetes",) * 3 + ("lease",) * 2 + ("brokers", "prometheus")
+
+
+def _weather(plan: Plan, random: Random) -> list[Act]:
+    acts = []
+    for _ in range(random.choice((0, 1, 2, 4, 6, 9))):
+        acts.append(_fault(plan, random, random.uniform(0.0, plan.storm_seconds)))
+    return acts
+
+
+def _fault(plan: Plan, random: Random, at: float) -> Act:
+    if random.random() < 0.45:
+        return _at_call(plan, random, at)
+    slot, kafka = random.choice(plan.slots), random.choice(plan.policies).kafka
+    policy, where = random.choice(plan.policies), random.choice(plan.clusters)
+    span = round(random.choice((1.0, 5.0, 15.0, 60.0)) * random.uniform(0.5, 1.5), 1)
+    kind = random.choice(
+        (
+            *(
+                "kill",
+                "restart",
+                "pause",
+                "clock jump",
+                "session loss",
+                "watch gap",
+                "outage",
+                "outage",
+            ),
+            *("broker dies", "broker dies", "no controller", "second writer", "second writer"),
+            *("lease stolen", "lease deleted", "slow lease", "newer version", "frozen samples"),
+            *(("credentials expire",) if plan.has_login else ()),
+        )
+    )
+    args: dict[str, Any] = {}
+    match kind:
+        case "kill" | "restart":
+            args = {"slot": slot, "back_in": random.choice((0.5, 3.0, 20.0))}
+        case "pause" | "session loss" | "watch gap" | "newer version":
+            args = {"slot": slot, "seconds": span}
+        case "clock jump":
+            args = {
+                "slot": slot,
+                "by": random.choice((-600.0, -60.0, -5.0, 5.0, 60.0, 600.0)),
+                "seconds": span,
+            }
+        case "outage":
+            args = {
+                "slot": slot,
+                "system": random.choice(("zookeeper", "kubernetes", "brokers", "prometheus")),
+                "seconds": span,
+            }
+        case "broker dies":
+            args = {"kafka": kafka, "broker": random.choice(BROKERS), "seconds": span}
+        case "frozen samples":
+            args = {"kafka": kafka, "seconds": 2 * span}
+        case "no controller":
+            args = {"kafka": kafka, "seconds": min(span, 20.0)}
+        case "second writer":
+            args = {"kafka": kafka, "user": random.choice(USERS), "key": random.choice(KEYS)}
+            args["value"] = random.choice((None, random.randint(1, 200) * MB + 7))
+        case "lease stolen" | "lease deleted":
+            args = {"where": where, "policy": policy.name}
+        case "slow lease":
+            args = {
+                "where": where,
+                "policy": policy.name,
+                "seconds": span,
+                "by": random.choice((0.05, 1.0, 10.0)),
+            }
+        case "credentials expire":
+            args = {"kafka": kafka, "where": where, "seconds": span}
+    return Act(at, kind, args, is_fault=True)
+
+
+def _at_call(plan: Plan, random: Random, at: float) -> Act:
+    writes_only = random.random() < 0.6
+    args = {
+        "what": random.choice(_AT_CALLS),
+        "slot": random.choice(plan.slots),
+        "system": random.choice(_SYSTEMS),
+        "skip": random.choice((0, 0, 0, 1, 2) if writes_only else (0, 0, 1, 2, 3, 5, 8)),
+        "seconds": round(random.choice((0.5, 3.0, 9.0, 30.0)) * random.uniform(0.5, 1.5), 1),
+        "writes_only": writes_only,
+    }
+    return Act(at, "at a call", args, is_fault=True)

@@ -1,0 +1,509 @@
+"""Virtual time: threads, locks and pools of the operator under one scheduler that a seed decides.
+
+Each thread of the operator is a real thread here, but exactly one runs at any moment: it gives the
+turn away when it waits for something, and the clock jumps to whatever is due next. Ties are broken
+by the seed. So a run of a quarter of an hour takes milliseconds, and the same seed gives the same
+run, step by step.
+
+`VirtualThreading` and the pools have the names and the arguments of `threading` and
+`concurrent.futures` that the operator uses.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from random import Random
+from typing import Any, ClassVar
+
+
+class Killed(BaseException):
+    """The process is gone. Nothing may catch this."""
+
+
+class Stuck(Exception):
+    """The run takes too many steps: something goes round in circles without waiting."""
+
+
+class Group:
+    """The threads of one operating system process. `is_dead`: they unwind and do nothing more."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_dead = False
+        self.threads: list[VirtualThread] = []
+        self.wall_offset_seconds = 0.0
+        self.paused_until = 0.0
+
+
+class _Hand:
+    """A real thread that runs one virtual thread after the other, so that few are started."""
+
+    idle: ClassVar[list[_Hand]] = []
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()
+        self._turn.acquire()
+        self._work: Callable[[], None] = lambda: None
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def start(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._turn.release()
+
+    def _run(self) -> None:
+        while True:
+            self._turn.acquire()
+            self._work()
+
+
+class Scheduler:
+    """The clock, the order of all that happens, and whose turn it is.
+
+    `now` are monotonic seconds. The thread that makes it is the world's own, without a group.
+    """
+
+    def __init__(self, seed: int, *, most_steps: int = 200_000) -> None:
+        self.random = Random(seed)
+        self.now = 1_000.0
+        self.steps = 0
+        self.errors: list[BaseException] = []
+        self._most_steps = most_steps
+        self._due: list[tuple[float, float, int, Any, int]] = []
+        self._count = 0
+        self.world = VirtualThread(lambda: None, name="world", scheduler=self, group=Group("world"))
+        self.current: VirtualThread = self.world
+
+    @property
+    def group(self) -> Group:
+        return self.current.group
+
+    def at(self, seconds: float, what: Callable[[], None] | VirtualThread, token: int = 0) -> None:
+        """Have `what` run at this time: a call that waits for nothing, or the turn of a thread."""
+        self._count += 1
+        entry = (max(seconds, self.now), self.random.random(), self._count, what, token)
+        heapq.heappush(self._due, entry)
+
+    def after(self, seconds: float, what: Callable[[], None]) -> None:
+        self.at(self.now + seconds, what)
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass for the present thread, and others run meanwhile."""
+        self.park(seconds)
+
+    def park(self, seconds: float | None) -> bool:
+        """Give the turn away until `unpark` (True), or until the time is over (False)."""
+        me = self.current
+        me.require_alive()
+        me.token += 1
+        me.is_unparked = False
+        if seconds is not None:
+            self.at(self.now + seconds, me, me.token)
+        me.is_parked = True
+        self._give_turn(me)
+        me.is_parked = False
+        me.require_alive()
+        return me.is_unparked
+
+    def unpark(self, thread: VirtualThread) -> None:
+        if thread.is_parked and not thread.is_unparked:
+            thread.is_unparked = True
+            thread.token += 1
+            self.at(self.now, thread, thread.token)
+
+    def kill(self, group: Group) -> None:
+        """End a process: each thread of it ends where it is, and nothing that it asks for is done."""
+        group.is_dead = True
+        for thread in group.threads:
+            thread.token += 1
+            if thread.is_parked:
+                self.at(self.now, thread, thread.token)
+
+    def pause(self, group: Group, seconds: float) -> None:
+        """Let no thread of a process have a turn for a while, as when its machine stands still."""
+        group.paused_until = self.now + seconds
+
+    def run_until(self, seconds: float) -> None:
+        """Let everything run that is due until then. For the world's own thread."""
+        if seconds > self.now:
+            self.park(seconds - self.now)
+
+    def ended(self, thread: VirtualThread) -> None:
+        """Pass the turn on from a thread that is over."""
+        following = self._next(thread)
+        if following is not None:
+            following.turn.release()
+
+    def _give_turn(self, me: VirtualThread) -> None:
+        following = self._next(me)
+        if following is me or following is None:
+            return
+        following.turn.release()
+        me.turn.acquire()
+
+    def _next(self, me: VirtualThread) -> VirtualThread | None:
+        """Run the calls that are due, up to the next thread's turn."""
+        while self._due:
+            at, _, _, what, token = heapq.heappop(self._due)
+            if isinstance(what, VirtualThread):
+                if what.token != token or what.is_over:
+                    continue
+                if what.group.paused_until > at and not what.group.is_dead:
+                    self.at(what.group.paused_until, what, token)
+                    continue
+                self._advance(at)
+                self.current = what
+                return what
+            self._advance(at)
+            before, self.current = self.current, self.world
+            try:
+                what()
+            except BaseException as error:
+                self.errors.append(error)
+            finally:
+                self.current = before
+        raise Stuck(f"nothing is due any more, and {me.name} waits")
+
+    def _advance(self, at: float) -> None:
+        self.now = at
+        self.steps += 1
+        if self.steps > self._most_steps and self.world.is_parked:
+            self._due = [(self.now, 0.0, 0, self.world, self.world.token)]
+            self._most_steps *= 2
+
+
+class VirtualThread:
+    """One thread: of the operator, or of the world."""
+
+    def __init__(
+        self,
+        target: Callable[..., Any],
+        *,
+        name: str,
+        scheduler: Scheduler,
+        group: Group,
+        args: tuple[Any, ...] = (),
+    ) -> None:
+        self.name = name
+        self.group = group
+        self.turn = threading.Lock()
+        self.turn.acquire()
+        self.token = 0
+        self.is_parked = False
+        self.is_unparked = False
+        self.is_over = False
+        self._is_started = False
+        self._target, self._args = target, args
+        self._scheduler = scheduler
+        self._joining: list[VirtualThread] = []
+
+    def require_alive(self) -> None:
+        if self.group.is_dead:
+            raise Killed
+
+    def start(self) -> None:
+        self._scheduler.current.require_alive()
+        self.group.threads.append(self)
+        self._is_started = True
+        self.is_parked = True
+        hand = _Hand.idle.pop() if _Hand.idle else _Hand()
+        hand.start(lambda: self._run(hand))
+        self._scheduler.at(self._scheduler.now, self, self.token)
+
+    def join(self, timeout: float | None = None) -> None:
+        scheduler = self._scheduler
+        scheduler.current.require_alive()
+        ends = None if timeout is None else scheduler.now + max(0.0, timeout)
+        while self.is_alive() and (ends is None or scheduler.now < ends):
+            self._joining.append(scheduler.current)
+            scheduler.park(None if ends is None else ends - scheduler.now)
+
+    def is_alive(self) -> bool:
+        return self._is_started and not self.is_over
+
+    def _run(self, hand: _Hand) -> None:
+        self.turn.acquire()
+        self.is_parked = False
+        try:
+            if not self.group.is_dead:
+                self._target(*self._args)
+        except Killed:
+            pass
+        except BaseException as error:
+            self._scheduler.errors.append(error)
+        self.is_over = True
+        self.group.threads.remove(self)
+        for waiting in self._joining:
+            self._scheduler.unpark(waiting)
+        _Hand.idle.append(hand)
+        self._scheduler.ended(self)
+
+
+# --- what the operator's modules know as `threading`, `time` and `concurrent.futures` -------------
+
+_scheduler: Scheduler | None = None
+
+
+def use(scheduler: Scheduler) -> None:
+    """Let all virtual threads, locks and clocks from now on belong to this run."""
+    global _scheduler
+    _scheduler = scheduler
+
+
+def running() -> Scheduler:
+    assert _scheduler is not None
+    return _scheduler
+
+
+class _Waiters:
+    def __init__(self) -> None:
+        self._threads: deque[VirtualThread] = deque()
+
+    def wait(self, ends_at: float | None) -> bool:
+        scheduler = running()
+        me = scheduler.current
+        self._threads.append(me)
+        try:
+            return scheduler.park(None if ends_at is None else max(0.0, ends_at - scheduler.now))
+        finally:
+            if me in self._threads:
+                self._threads.remove(me)
+
+    def wake(self) -> None:
+        while self._threads:
+            running().unpark(self._threads.popleft())
+
+
+def _end_of(timeout: float | None) -> float | None:
+    return None if timeout is None else running().now + timeout
+
+
+class Lock:
+    """`threading.Lock` and `RLock`."""
+
+    def __init__(self) -> None:
+        self._owner: VirtualThread | None = None
+        self._depth = 0
+        self._waiters = _Waiters()
+
+    def acquire(self) -> bool:
+        me = running().current
+        while self._owner is not None and self._owner is not me:
+            if self._owner.group.is_dead and self._owner.is_over:
+                break
+            self._waiters.wait(None)
+        self._owner, self._depth = me, self._depth + 1
+        return True
+
+    def release(self) -> None:
+        self._depth -= 1
+        if self._depth <= 0:
+            self._owner, self._depth = None, 0
+            self._waiters.wake()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+class Event:
+    def __init__(self) -> None:
+        self._is_set = False
+        self._waiters = _Waiters()
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        self._waiters.wake()
+
+    def clear(self) -> None:
+        self._is_set = False
+
+    def wait(self, timeout: float | None = None) -> bool:
+        ends_at = _end_of(timeout)
+        while not self._is_set:
+            if not self._waiters.wait(ends_at) and not self._is_set:
+                return False
+        return True
+
+
+class Condition:
+    def __init__(self) -> None:
+        self._waiters = _Waiters()
+
+    def __enter__(self) -> Condition:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing: only one thread runs, and it gives its turn away in `wait_for` only."""
+
+    def notify_all(self) -> None:
+        self._waiters.wake()
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        ends_at = _end_of(timeout)
+        while not predicate():
+            if not self._waiters.wait(ends_at) and not predicate():
+                return False
+        return True
+
+
+class Thread(VirtualThread):
+    """`threading.Thread`, of the process that makes it."""
+
+    def __init__(
+        self,
+        target: Callable[..., Any],
+        name: str = "",
+        args: tuple[Any, ...] = (),
+        daemon: bool = True,
+    ) -> None:
+        super().__init__(target, name=name, scheduler=running(), group=running().group, args=args)
+
+
+class Timer:
+    def __init__(self, interval: float, function: Callable[[], None]) -> None:
+        self._interval, self._function = interval, function
+        self._cancelled = Event()
+        self._thread: Thread | None = None
+        self._is_over = False
+        self.daemon = True
+
+    def start(self) -> None:
+        # a thread only once it is due: nearly all are cancelled
+        running().after(self._interval, self._begin)
+        self._group = running().group
+
+    def _begin(self) -> None:
+        if not self._cancelled.is_set() and not self._group.is_dead:
+            self._thread = Thread(self._function, "timer")
+            self._thread.group = self._group
+            self._thread.start()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+
+    def join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+
+class Future:
+    def __init__(self) -> None:
+        self._done = Event()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def run(self, work: Callable[[], Any]) -> None:
+        try:
+            self._value = work()
+        except Exception as error:
+            self._error = error
+        self._done.set()
+
+    def cancel(self) -> None:
+        self._error = RuntimeError("cancelled")
+        self._done.set()
+
+    def wait(self, timeout: float | None) -> bool:
+        return self._done.wait(timeout)
+
+    def result(self) -> Any:
+        self._done.wait()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class ThreadPoolExecutor:
+    """Threads for work that waits; one ends when there is none left, so that few are alive."""
+
+    def __init__(self, max_workers: int, thread_name_prefix: str = "") -> None:
+        self._most, self._name = max_workers, thread_name_prefix
+        self._group = running().group
+        self._waiting: deque[tuple[Future, Callable[[], Any]]] = deque()
+        self._threads: list[Thread] = []
+
+    def submit(self, work: Callable[..., Any], *args: Any) -> Future:
+        running().current.require_alive()
+        future = Future()
+        self._waiting.append((future, lambda: work(*args)))
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        if len(self._threads) < self._most:
+            thread = Thread(self._work, self._name)
+            thread.group = self._group
+            self._threads.append(thread)
+            thread.start()
+        return future
+
+    def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        futures = [self.submit(work, item) for item in items]
+        return iter([future.result() for future in futures])
+
+    def shutdown(self, wait: bool = True, cancel_futures: bool = False) -> None:
+        if cancel_futures:
+            while self._waiting:
+                self._waiting.popleft()[0].cancel()
+        if wait:
+            for thread in list(self._threads):
+                thread.join()
+
+    def _work(self) -> None:
+        while self._waiting:
+            future, work = self._waiting.popleft()
+            future.run(work)
+
+
+def wait_for_all(futures: Iterable[Future], timeout: float | None = None) -> None:
+    """`concurrent.futures.wait`."""
+    ends_at = _end_of(timeout)
+    for future in futures:
+        future.wait(None if ends_at is None else max(0.0, ends_at - running().now))
+
+
+class VirtualThreading:
+    """The parts of `threading` that the operator uses."""
+
+    Thread = Thread
+    Lock = Lock
+    RLock = Lock
+    Event = Event
+    Condition = Condition
+    Timer = Timer
+
+
+class VirtualTime:
+    """The parts of `time` that the operator uses."""
+
+    EPOCH_SECONDS = 1_767_225_600.0  # 2026-01-01T00:00:00Z, when the monotonic clock is at 0
+
+    @staticmethod
+    def monotonic() -> float:
+        return running().now
+
+    @classmethod
+    def time(cls) -> float:
+        scheduler = running()
+        return cls.EPOCH_SECONDS + scheduler.now + scheduler.group.wall_offset_seconds
+
+    @staticmethod
+    def sleep(seconds: float) -> None:
+        running().sleep(seconds)
+
+
+@contextmanager
+def as_group(group: Group) -> Iterator[None]:
+    """Let what the world's thread makes belong to this process."""
+    world = running().world
+    before, world.group = world.group, group
+    try:
+        yield
+    finally:
+        world.group = before
