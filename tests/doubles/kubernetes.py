@@ -128,7 +128,7 @@ class MemoryJobs:
 
 
 _Key = tuple[ResourceKind, str, str]
-# told of every change: "PUT" or "DELETED", the kind, and the object after it
+# hears of every change: "PUT" or "DELETED", the kind, and the object after it
 Watcher = Callable[[str, ResourceKind, JsonObject], None]
 
 

@@ -206,7 +206,7 @@ class Invariants:
         key, uid = claim.get("policy_key", ""), claim.get("policy_uid", "")
         if not writer.endswith(key) or not uid.startswith(process.where):
             self._world.violated(
-                f"{process.name} ({writer}) wrote quotas of {kafka.name}, claimed by {key} with uid {uid or 'nobody'}"
+                f"{process.name} ({writer}) wrote quotas of {kafka.name}, claimed by {key} with uid {uid or 'no one'}"
             )
         owner = self._owner.setdefault(kafka.name, uid)
         if owner != uid and (kafka.name, uid) in self._may_take_over:
@@ -254,7 +254,7 @@ class Invariants:
             since = self._world.scheduler.now - QuotaWindow().seconds
             return max([in_force, *(rate for at, rate in recent if at > since)])
         if self._world.scheduler.now - load.changed_at < 90.0:
-            return 0.0  # nobody could know it yet
+            return 0.0  # no one could know it yet
         return min(in_force, load.exposure(user, key))
 
     def _remember(
@@ -339,7 +339,7 @@ class Invariants:
         if gone and len(users) * 100 > percent * most:
             self._world.violated(
                 f"{len(users)} of {most} quotas of {kafka.name} were given back within a quarter of an hour, "
-                f"{percent} % are allowed and nobody confirmed it: {', '.join(sorted(users))}"
+                f"{percent} % are allowed and no one confirmed it: {', '.join(sorted(users))}"
             )
 
     def confirm(self, where: str, name: str) -> bool:
@@ -399,7 +399,7 @@ class Invariants:
         claim = claim_of(nodes)
         owner = living.get(claim.get("policy_uid", ""))
         if living and owner is None:
-            yield f"{kafka.name} is claimed by {claim.get('policy_uid', 'nobody')}, and {sorted(living)} exist"
+            yield f"{kafka.name} is claimed by {claim.get('policy_uid', 'no one')}, and {sorted(living)} exist"
             return
         if not living and claim:
             yield f"the claim of {claim['policy_uid']} on {kafka.name} is left, and its policy is gone"
@@ -420,7 +420,7 @@ class Invariants:
                 if rate is None and key in entries:
                     yield f"{kafka.name}: the ledger still has {user} {key}"
                 if rate is None and text not in self._foreign[kafka.name][user, key]:
-                    yield f"{kafka.name}: {user} {key} is {text}, which nobody but the operator wrote"
+                    yield f"{kafka.name}: {user} {key} is {text}, which no one but the operator wrote"
             if not rates.get(user) and entries == {} and user in ledger_users(nodes):
                 yield f"{kafka.name}: an empty ledger record of {user} is left"
 
@@ -440,10 +440,10 @@ class Invariants:
             if (raw.get("status") or {}).get("observedGeneration") != raw["metadata"]["generation"]:
                 yield f"the status of {raw['metadata']['name']} in {where} is of an older spec"
         for tier in tiers:
-            for told in (tier.get("status") or {}).get("members") or ():
-                quota = {QUOTA_KEYS[key]: rate for key, rate in (told.get("quota") or {}).items()}
-                if quota != rates.get(told["name"]):
-                    yield f"the status in {where} says {told['name']} has {quota}, Kafka has {rates.get(told['name'])}"
+            for shown in (tier.get("status") or {}).get("members") or ():
+                quota = {QUOTA_KEYS[key]: rate for key, rate in (shown.get("quota") or {}).items()}
+                if quota != rates.get(shown["name"]):
+                    yield f"the status in {where} says {shown['name']} has {quota}, Kafka has {rates.get(shown['name'])}"
 
 
 def _let_go(before: Nodes, after: Nodes, user: str, *, is_member: bool) -> set[Written]:

@@ -35,7 +35,7 @@ MB = 1_000_000
 
 @dataclass(frozen=True)
 class Act:
-    """One thing that happens, `at` seconds after the begin. `is_fault`: nobody wants it."""
+    """One thing that happens, `at` seconds after the begin. `is_fault`: no one wants it."""
 
     at: float
     kind: str
@@ -43,8 +43,8 @@ class Act:
     is_fault: bool = False
 
     def __str__(self) -> str:
-        told = " ".join(f"{name}={value}" for name, value in self.args.items())
-        return f"{self.at:7.1f} s  {self.kind} {told}"
+        shown = " ".join(f"{name}={value}" for name, value in self.args.items())
+        return f"{self.at:7.1f} s  {self.kind} {shown}"
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
         clusters=clusters,
         replicas=replicas,
         policies=policies,
-        before={policy.kafka: _before(random) for policy in policies},
+        before={policy.kafka: _before(policy, random) for policy in policies},
         latency_seconds=random.choice((0.0, 0.002, 0.02, 0.1)),
         poll_seconds=random.choice((20.0, 40.0, 60.0)),
         relist_seconds=random.choice((60.0, 300.0)),
@@ -133,6 +133,7 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
         deletes_namespace=with_namespaces and random.random() < 0.25,
     )
     acts = [*_people(plan, random), *_weather(plan, random)]
+    acts += _policy_edits(plan, acts, Random(f"policy edits {seed}"))
     return replace(plan, acts=tuple(sorted(acts, key=lambda act: act.at)))
 
 
@@ -166,14 +167,21 @@ def _policy(name: str, kafka: str, random: Random) -> PolicyPlan:
     return PolicyPlan(name, kafka, spec, tiers)
 
 
-def _before(random: Random) -> dict[str, dict[str, int]]:
+def _before(policy: PolicyPlan, random: Random) -> dict[str, dict[str, int]]:
     """Quotas that stand there before the operator; none ends in 000, as all of ours do."""
     share = random.choice((0.0, 0.2, 0.6))
-    return {
+    found = {
         user: {name: _rate_before(random) for name in KEYS if random.random() < 0.6}
         for user in (*USERS, "zoe")
         if random.random() < share
     }
+    if policy.spec.get("writeBudget", {}).get("periodSeconds", 60) > 60:
+        # a dozen steps of a dozen users, ten in a quarter of an hour, would take a day
+        return {
+            user: {name: max(rate, MB + 7) for name, rate in quotas.items()}
+            for user, quotas in found.items()
+        }
+    return found
 
 
 def _rate_before(random: Random) -> int:
@@ -220,6 +228,22 @@ def _people(plan: Plan, random: Random) -> list[Act]:
         at = random.uniform(5.0, plan.storm_seconds)
         acts.append(Act(at, "confirm removal", {"where": where, "policy": policy.name}))
     return acts
+
+
+def _policy_edits(plan: Plan, acts: list[Act], random: Random) -> list[Act]:
+    """Other limits in the middle of an episode, and a freeze that ends again.
+
+    A policy that is deleted while it is frozen leaves everything as it is, so that is not played.
+    """
+    policy, where = random.choice(plan.policies), random.choice(plan.clusters)
+    at, edits = random.uniform(5.0, plan.storm_seconds), []
+    args: dict[str, Any] = {"where": where, "policy": policy.name}
+    if "brokers" in policy.spec and random.random() < 0.5:
+        edits.append(Act(at, "edit limit", {**args, "limit": f"{random.choice((20, 200))}M"}))
+    if random.random() < 0.15 and all(act.kind != "delete policy" for act in acts):
+        kind = random.choice(("suspend", "observe"))
+        edits.append(Act(at, kind, {**args, "seconds": random.choice((5.0, 40.0))}))
+    return edits
 
 
 def _confirmed_removals(policy: PolicyPlan, where: str, random: Random) -> list[Act]:

@@ -256,9 +256,9 @@ def know(process: Process) -> None:
 def _errors_only(_logger: Any, _name: str, event: dict[str, Any]) -> Any:
     error = event.get("exc_info")
     if error:
-        told = sys.exc_info()[1]
+        shown = sys.exc_info()[1]
         for process in _by_group.values():
             if process.name == running().group.name:
-                process.world.violated(f"a bug in the operator: {event['event']}: {told!r}")
-                process.world.tracebacks.append(told)
+                process.world.violated(f"a bug in the operator: {event['event']}: {shown!r}")
+                process.world.tracebacks.append(shown)
     raise structlog.DropEvent

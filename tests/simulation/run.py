@@ -59,7 +59,11 @@ def _play(world: World) -> None:
         return
     world.fair_weather()
     world.note("FAIR WEATHER")
-    if not _settle(world, SETTLES_WITHIN_SECONDS, "the weather is fair again"):
+    slow = any(
+        one.spec.get("writeBudget", {}).get("periodSeconds", 0) > 60 for one in plan.policies
+    )
+    settles_within_seconds = SETTLES_WITHIN_SECONDS * (4 if slow else 1)
+    if not _settle(world, settles_within_seconds, "the weather is fair again"):
         return
     world.note("EVERYTHING IS DELETED")
     for where, kubernetes in world.kubernetes.items():

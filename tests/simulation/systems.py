@@ -142,7 +142,7 @@ class Link:
         return Unreachable(_UNREACHABLE[self.system], f"No answer came to {what}.")
 
     def _late(self, what: str, effect: Callable[[], Any]) -> None:
-        """The request arrives after all, when nobody waits for its answer any more."""
+        """The request arrives after all, when no one waits for its answer any more."""
         try:
             effect()
             self.world.note(f"{self.process.name}: {what}, late")

@@ -287,6 +287,22 @@ class World:
             if raw["spec"]["policyRef"]["name"] == policy:
                 self.kubernetes[where].delete(ObjectRef.of(QUOTA_OVERRIDES, raw))
 
+    def _edit_policy(self, where: str, policy: str, **fields: Any) -> None:
+        ref = self.ref(where, BROKER_BANDWIDTH_POLICIES, policy)
+        if ref is not None:
+            self.kubernetes[where].edit(ref, lambda raw: raw["spec"].update(fields))
+
+    def _edit_limit(self, where: str, policy: str, limit: str) -> None:
+        self._edit_policy(where, policy, brokers={"egress": {"limit": limit}})
+
+    def _suspend(self, where: str, policy: str, seconds: float) -> None:
+        self._edit_policy(where, policy, suspend=True)
+        self.scheduler.after(seconds, lambda: self._edit_policy(where, policy, suspend=False))
+
+    def _observe(self, where: str, policy: str, seconds: float) -> None:
+        self._edit_policy(where, policy, mode="Observe")
+        self.scheduler.after(seconds, lambda: self._edit_policy(where, policy, mode="Enforce"))
+
     def _confirm_removal(self, where: str, policy: str, once: bool = False) -> None:
         self.confirm_removal(where, policy)
 

@@ -598,7 +598,7 @@ def take_ownership(
     changed: JsonObject | None = None
     if ours is None or not has_finalizer(raw):
         # also where the cache shows it: the cache may be late, and another replica may have given
-        # everything back and let the policy go; what is written then nobody would give back
+        # everything back and let the policy go; what is written then no one would give back
         changed = _held_by_finalizer(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw), kubernetes)
     if ours is not None and ours.epoch and ours.lease_namespace == lease_namespace:
         return Ownership(ours, changed)
