@@ -39,6 +39,7 @@ from tidegate.errors import (
     TidegateError,
     Unauthorized,
     Unreachable,
+    refused_certificate,
 )
 from tidegate.prometheus.answer import EndsEarly, NotJson, NotSamples, own_error, read_answer
 from tidegate.prometheus.series import Series
@@ -177,6 +178,8 @@ def innermost_message(error: Exception) -> str:
         )
     if isinstance(error, IncompleteRead):
         return f"the answer broke off after {error.partial} bytes"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return refused_certificate(error)
     if not isinstance(error, OSError | NewConnectionError):
         return "what answers there does not speak HTTP"  # the error would quote it
     # urllib3 puts the connection in front: "HTTPConnection(host='10.0.0.1', port=9090): Failed ..."
@@ -189,7 +192,7 @@ def innermost_message(error: Exception) -> str:
 
 MEANWHILE = "Nothing is throttled further or given back on load meanwhile."
 _CHECK_ADDRESS = "Check metrics.prometheus.url and the network policy."
-_CHECK_TRUST = "Check metrics.prometheus.tls.trustedCertificates."
+_CHECK_TRUST = "Check metrics.prometheus.url and tls.trustedCertificates."
 _BAD_ADDRESS = (exceptions.InvalidURL, exceptions.MissingSchema, exceptions.InvalidSchema)
 _TOO_SLOW = (exceptions.Timeout, ReadTimeoutError)
 
@@ -217,11 +220,8 @@ def broken(error: Exception, address: str) -> TidegateError:
                 f"http://host:port in metrics.prometheus.url."
             )
         case exceptions.SSLError():
-            return unreachable(
-                address,
-                f"the encrypted connection failed: {innermost_message(error)}",
-                "Check metrics.prometheus.tls.trustedCertificates.",
-            )
+            why = f"the encrypted connection failed: {innermost_message(error)}"
+            return unreachable(address, why, _CHECK_TRUST)
         case exceptions.ConnectTimeout():
             return unreachable(address, "no connection came about in time", _CHECK_ADDRESS)
         case _ if isinstance(error, _TOO_SLOW):
