@@ -167,37 +167,24 @@ class Lease(Protocol):
         ...
 
     def release(self, *, is_obsolete: bool = False) -> bool:
-        """Give it up, so that no replica need wait for its end; whether it was ours to give.
-
-        `is_obsolete`: its policy is gone, so it is of no use any more.
-        """
+        """Give it up for others, or for good where it `is_obsolete`; whether it was ours."""
         ...
 
 
 class Share(Protocol):
-    """Which policies this replica should hold; `control.sharing.Sharing` is the real one."""
+    """Which policies this replica should hold: see `control.sharing.Sharing`."""
 
-    def attend(self) -> None:
-        """Look which replicas are alive, if that is due, and say that this one is."""
-        ...
+    def attend(self) -> None: ...
 
-    def seconds_until_due(self) -> float:
-        """When `attend` has something to do again; 0 when it has now."""
-        ...
+    def seconds_until_due(self) -> float: ...
 
-    def alive(self) -> Mapping[int, str] | None:
-        """The living replicas; None when they are not known."""
-        ...
+    def alive(self) -> Mapping[int, str] | None: ...
 
     def next_to_hand_over(
         self, held: Collection[str], holder_of: Callable[[str], str]
-    ) -> str | None:
-        """The policy to give up now, for the replica that should hold it."""
-        ...
+    ) -> str | None: ...
 
-    def release(self) -> None:
-        """Leave the others, so that they take this replica's policies."""
-        ...
+    def release(self) -> None: ...
 
 
 class Manager:
@@ -439,11 +426,10 @@ class Manager:
                 leases = dict(self._leases)
                 self._held &= leases.keys()
             for key, lease in leases.items():
-                self._note_held(key, lease)  # a turn may run out while nothing is due
+                self._note_held(key)  # a turn may run out while nothing is due
                 if lease.seconds_until_due() == 0.0 and self._begin_call(key):
                     self._lease_calls.submit(self._attend, key, lease)
-            share = self._share
-            if share is not None:
+            if (share := self._share) is not None:
                 if share.seconds_until_due() == 0.0 and self._begin_call(_OTHERS):
                     self._lease_calls.submit(self._attend, _OTHERS, share)
                 self._context.telemetry.replicas.set(len(share.alive() or ()))
@@ -472,14 +458,13 @@ class Manager:
             with self._lock:
                 self._under_way.discard(key)
             self._context.vital_signs.forget(sign)
-        self._note_held(key, lease)
+        self._note_held(key)
 
-    def _note_held(self, key: str, lease: Lease | Share) -> None:
+    def _note_held(self, key: str) -> None:
         with self._lock:
-            known = self._leases.get(key)
-            if known is None or known is not lease:
+            lease = self._leases.get(key)
+            if lease is None:
                 return
-            lease = known
             is_held, was_held = lease.remaining_seconds() > 0, key in self._held
             (self._held.add if is_held else self._held.discard)(key)
         if is_held != was_held:
