@@ -25,6 +25,7 @@ from controller_logic.model import (
 OVER_SAMPLES: Final = 2
 OF_SAMPLES: Final = 3  # n
 SEVERE: Final = 1.10  # one sample so far above the limit is enough: a step load
+FAR_OVER: Final = 1.25  # so far above the limit nothing is waited for that may make needs smaller
 PLAUSIBLE: Final = 1.2  # a NIC that says more than this times its capacity is not believed
 # nor one that says less than this share of what clients move there (zeros when an exporter returns)
 LYING: Final = 0.5
@@ -45,7 +46,7 @@ SMALL_GIVER: Final = 0.01
 GROWTH: Final = 1.25  # what an unthrottled client may have grown between the reading and the write
 # a cut to more than this share of what is in force is not worth a write
 WORTH_CUTTING: Final = 0.97
-WORTH_STRIDING: Final = 0.8  # nor, between two rounds, a cut to more than this share
+WORTH_STRIDING: Final = 0.9  # nor, between two rounds, a cut to more than this share
 WORTH_RAISING: Final = 1.1  # nor a raise by a smaller factor
 # no binding cap grows by more in one raise, which measured headroom bounds anyway ...
 LEAP: Final = 8.0
@@ -56,6 +57,7 @@ FREE: Final = 1.3  # a cap this much above the highest rate of late does not bin
 RELEASED: Final = 0.995
 
 LONGEST_HOLD_SECONDS: Final = 480.0
+_STRIDE_DWELLS = 1.5  # for so long after a round its targets are still good
 _APPLIED_WITHIN_SECONDS = 2  # from our write until every broker obeys, slow ones too
 
 # --- floors ---
@@ -88,6 +90,7 @@ class ThrottleSettings:
       follows a mute, and no clean sample.
     - `stride_seconds`: between two steps of one client to a target that is known: its window then
       holds nothing from before the first, also where a broker took that 2 s later.
+    - `strides_end_seconds`: no such step later than that after the round that set the target.
     - `replan_seconds`: from such a step to the next round: readings must not show its mutes.
     - `spread_seconds`: how long the writes of one round may take, so that many clients do not burst
       in step.
@@ -110,6 +113,7 @@ class ThrottleSettings:
     nic_mean_seconds: int = field(init=False, compare=False)
     dwell_seconds: float = field(init=False, compare=False)
     stride_seconds: float = field(init=False, compare=False)
+    strides_end_seconds: float = field(init=False, compare=False)
     replan_seconds: float = field(init=False, compare=False)
     spread_seconds: float = field(init=False, compare=False)
     peak_seconds: float = field(init=False, compare=False)
@@ -138,6 +142,7 @@ class ThrottleSettings:
             "nic_mean_seconds": 2 * window.sawtooth_period_seconds,
             "dwell_seconds": distance_seconds,
             "stride_seconds": float(window.sawtooth_period_seconds + _APPLIED_WITHIN_SECONDS),
+            "strides_end_seconds": _STRIDE_DWELLS * distance_seconds,
             "replan_seconds": float(2 * window.sawtooth_period_seconds + window.sample_seconds),
             "spread_seconds": float(window.seconds),
             "peak_seconds": 2 * distance_seconds,

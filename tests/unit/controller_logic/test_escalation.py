@@ -54,9 +54,8 @@ def test_a_severe_overload_is_cut_at_once() -> None:
 
 def test_lower_tiers_step_first_and_l1_waits_while_they_have_more_to_give() -> None:
     played = four_tiers()
-    cuts = [sorted(steps_of(decision, StepKind.CUT)) for decision in run_for(played, 90)]
-    assert cuts[:3] == [["three", "two"], ["three", "two"], []]
-    assert [names for names in cuts if "one" in names] == [["one", "three", "two"]]
+    cuts = [sorted(steps_of(decision, StepKind.CUT)) for decision in run_for(played, 75)]
+    assert cuts == [["three", "two"], ["three", "two"], ["three", "two"], [], ["one", "three"]]
 
 
 def rounds(seconds: int, **settings: object) -> list[int]:

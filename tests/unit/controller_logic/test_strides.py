@@ -35,9 +35,42 @@ def after(played: SimulatedCluster, seconds: int) -> ThrottleDecision:
 
 def test_a_known_target_is_stepped_to_each_14_s_and_a_new_round_waits_25_s_after_that() -> None:
     played = cluster()
-    times = times_of_cuts(played, 100)["low"]
-    assert times[:3] == [1, 15, 29]
-    assert times[3] >= 29 + 25  # on readings of what the strides did
+    want(played, low=100, high=1, zero=80)
+    assert times_of_cuts(played, 40) == {"low": [1, 15, 29]}
+    played.other[1, OUT] = 14 * MB
+    assert times_of_cuts(played, 20) == {"low": [54 - 40]}
+
+
+def test_far_over_the_limit_a_new_round_waits_for_no_readings_of_the_strides() -> None:
+    played = cluster()  # L3 at its throttled rate is not enough
+    times = times_of_cuts(played, 60)
+    assert times["low"][:3] == [1, 15, 29]
+    assert times["high"][:2] == [1, 31]
+
+
+def test_just_over_the_limit_a_round_waits_until_its_reading_began_after_the_last_lowering() -> (
+    None
+):
+    played = cluster()
+    low, high = played.actors[0].key, played.actors[1].key
+    want(played, low=1, high=1, zero=100)
+    after(played, 30)
+    want(played, low=20)
+    step = None
+    while step is None:
+        played.pass_time(1)
+        step = played.decide().steps.get(low)
+    began_seconds = played.now_seconds
+    for _ in range(12):  # its turn among the writes comes late
+        played.pass_time(1)
+        step = played.decide().steps[low]
+    played.apply(low, step.value)
+    written_seconds = played.now_seconds
+    want(played, high=8)
+    while "high" not in steps_of(played.run(1), StepKind.CUT):
+        assert played.now_seconds < began_seconds + 90
+    assert played.now_seconds >= written_seconds + 24 > began_seconds + 30
+    assert high in played.memory.held
 
 
 def test_a_stride_goes_as_far_as_a_window_allows_that_holds_only_the_last_step() -> None:
