@@ -41,6 +41,7 @@ from bench.rollup.speed import (
 from bench.throttling.episodes import EPISODES
 from bench.throttling.reaction import far_over_rarely_read, short_bursts, slightly_over
 from bench.throttling.special import backlog, thirty
+from bench.throttling.strides import strides
 from lab.kafka import KafkaLab
 from lab.load import ProcessorShare, ProcessorTimes
 from tidegate.main import tune_collector
@@ -199,6 +200,7 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "throttle-short-bursts": short_bursts,
         "throttle-thirty": thirty,
         "throttle-backlog": backlog,
+        "throttle-strides": strides,
         **EPISODES,
     },
     "In a cluster": {"in-cluster": in_cluster},

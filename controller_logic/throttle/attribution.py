@@ -15,6 +15,7 @@ from controller_logic.throttle.input import (
     MIN_RELIEF,
     RAMP,
     SATURATED,
+    SEVERE,
     ThrottleInput,
     ThrottleSettings,
 )
@@ -155,6 +156,19 @@ def _muted_seconds(
     return max(0.0, end_seconds - max(until_seconds - span_seconds, change.at_seconds))
 
 
+def _shows_last_lowering(scene: DirectionSnapshot, broker: int) -> bool:
+    """Whether the NIC's reading began when the last of the clients there had been lowered."""
+    nic = scene.nics[broker]
+    began_seconds = (nic.at_seconds or 0.0) - (nic.span_seconds or 0.0)
+    return not any(
+        began_seconds < change.at_seconds <= scene.now_seconds
+        and change.previous is not None
+        and change.previous > bucket.cap
+        for bucket in scene.throttled
+        if broker in bucket.rate.leads and (change := bucket.rate.last_change) is not None
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Need:
     """What must go from one broker, and which levels may be asked for it, lowest first."""
@@ -191,12 +205,16 @@ class Needs:
     def shown_since(self, since_seconds: float | None, scene: DirectionSnapshot) -> "Needs":
         """Only what was measured after that moment, the last cut.
 
-        An older reading does not know of it and must not cut twice.
+        An older reading does not know of it and must not cut twice. Nor may a mean over a time in
+        which clients still sent what was taken from them since, unless it is far above the limit.
         """
         if since_seconds is None:
             return self
         fresh = {
-            broker for broker in self.all if (scene.nics[broker].at_seconds or 0.0) > since_seconds
+            broker
+            for broker in self.all
+            if (scene.nics[broker].at_seconds or 0.0) > since_seconds
+            and (scene.nics[broker].above(SEVERE) > 0 or _shows_last_lowering(scene, broker))
         }
         over = {broker: need for broker, need in self.over.items() if broker in fresh}
         return replace(

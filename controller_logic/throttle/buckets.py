@@ -5,7 +5,7 @@ not measured is never taken for zero: its exposure is its cap, and its cap is ta
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 from controller_logic.model import MIN_BYTE_RATE, ClientRate, Direction, Level, RateKey
@@ -150,7 +150,8 @@ class Bucket:
 
     `unmeasured` are the brokers that lead for it and report no client rates. `cap` is what is in
     force; without a quota the contract, for the arithmetic. `wanted` is what the throttle decided
-    so far: the held fraction of today's contract, never below the floor.
+    so far: the held fraction of today's contract, never below the floor. `rests_seconds` is how
+    long it stays where a lowering left it; None = a dwell.
     """
 
     rate: ManagedRate
@@ -160,6 +161,7 @@ class Bucket:
     seen: RateHistory = field(default_factory=RateHistory)
     unmeasured: frozenset[int] = frozenset()
     window_seconds: float = 0.0
+    rests_seconds: float | None = None
     key: RateKey = field(init=False, repr=False, compare=False)
     level: Level = field(init=False, repr=False, compare=False)
     contract: int = field(init=False, repr=False, compare=False)
@@ -247,6 +249,17 @@ class Bucket:
             return highest
         return min(highest, likely)
 
+    def in_stride(self, settings: ThrottleSettings, now_seconds: float) -> "Bucket":
+        """The same where it may be lowered again a stride after it was lowered, not a dwell."""
+        caps = [
+            (at, cap) for at, cap in self.seen.caps if now_seconds - at < settings.stride_seconds
+        ]
+        return replace(
+            self,
+            seen=replace(self.seen, caps=tuple(caps)),
+            rests_seconds=settings.stride_seconds,
+        )
+
     def safe_step(self, settings: ThrottleSettings) -> int:
         """The lowest value in bytes/s that mutes no client for longer than allowed."""
         return largest_safe_step(self.exposure, settings.max_mute_seconds, settings.window)
@@ -283,9 +296,10 @@ class Bucket:
     def seconds_until_lowered_again(self, settings: ThrottleSettings, now_seconds: float) -> float:
         """How long it must still stay where the last lowering left it; 0 = it may go lower now."""
         change = self.rate.last_change
-        if change is None or not self.was_lowered_within(settings.dwell_seconds, now_seconds):
+        rests_seconds = settings.dwell_seconds if self.rests_seconds is None else self.rests_seconds
+        if change is None or not self.was_lowered_within(rests_seconds, now_seconds):
             return 0.0
-        return settings.dwell_seconds - (now_seconds - change.at_seconds)
+        return rests_seconds - (now_seconds - change.at_seconds)
 
 
 def buckets_of(

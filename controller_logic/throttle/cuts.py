@@ -20,7 +20,9 @@ from controller_logic.throttle.input import (
     FEW_ENTITIES,
     MATTERS,
     SEVERE,
+    SMALL_GIVER,
     WORTH_CUTTING,
+    WORTH_STRIDING,
     DirectionMemory,
     Draining,
 )
@@ -208,6 +210,40 @@ def cut_step(
     )
 
 
+def strides(scene: DirectionSnapshot, memory: DirectionMemory) -> tuple[ThrottleStep, ...]:
+    """The next steps towards what the last round decided, before a new round can be made.
+
+    Only while one of their brokers is over its limit, and as far as a window allows that holds
+    nothing from before the last step. Not for L1, which lower levels may yet spare. Nor where many
+    of a level give: their writes are spread over a whole sawtooth period, and each saves little.
+    """
+    settings, now_seconds = scene.settings, scene.now_seconds
+    steps: list[ThrottleStep] = []
+    since_seconds = max(memory.cut_at_seconds or 0.0, memory.strode_at_seconds or 0.0)
+    full = frozenset(
+        broker
+        for broker, nic in scene.nics.items()
+        if nic.is_full and (nic.at_seconds or 0.0) > since_seconds
+    )
+    for level in CUT_ORDER[:2]:
+        giving = [bucket for bucket in scene.tiers[level] if bucket.key in memory.goals]
+        if len(giving) > FEW_ENTITIES:
+            continue
+        for bucket in giving:
+            if not bucket.is_throttled or not bucket.rate.leads & full:
+                continue
+            late = bucket.in_stride(settings, now_seconds)
+            wait_seconds = late.seconds_until_lowered_again(settings, now_seconds)
+            if wait_seconds > settings.spread_seconds:
+                continue
+            goal = max(bucket.floor.value, memory.goals[bucket.key].of(bucket.contract))
+            step = late.safe_step_later(settings) if wait_seconds else late.safe_step(settings)
+            value = max(goal, step)
+            if value < WORTH_STRIDING * min(bucket.cap, bucket.contract):
+                steps.append(replace(cut_step(late, value, goal, full, scene), in_stride=True))
+    return tuple(sorted(steps, key=lambda step: (-step.relief, step.entity.sort_key)))
+
+
 # Where each entity of one tier should end: a water-fill, weighted by contracts.
 #
 # On each broker the largest givers come down to a common share of their contracts; over all brokers
@@ -237,17 +273,21 @@ def targets_of(tier: Sequence[Bucket], needs: Mapping[int, float]) -> dict[RateK
 def largest_givers(tier: Sequence[Bucket], broker: int, need: float) -> list[Bucket]:
     """Those who can give FEW times the need, at least twelve.
 
-    Few are cut deep rather than all a little, because writes are dear.
+    Few are cut deep rather than all a little, because writes are dear. Whoever gives next to
+    nothing of the need is spared, unless the others of the level cannot give it all.
     """
+    givers = sorted(
+        [(gives, bucket) for bucket in tier if (gives := bucket.gives(broker)) > 0],
+        key=lambda one: -one[0],
+    )
+    large = [one for one in givers if one[0] >= SMALL_GIVER * need]
     chosen: list[Bucket] = []
     given = 0.0
-    for bucket in sorted(
-        (one for one in tier if one.gives(broker) > 0), key=lambda one: -one.gives(broker)
-    ):
+    for gives, bucket in large if sum(gives for gives, _ in large) >= need else givers:
         if given >= FEW * need and len(chosen) >= FEW_ENTITIES:
             break
         chosen.append(bucket)
-        given += bucket.gives(broker)
+        given += gives
     return chosen
 
 

@@ -71,6 +71,7 @@ class ThrottleStep:
     predicted_mute_seconds: float = 0.0
     headroom: Mapping[int, float] = field(default_factory=dict)
     draining: bool = False
+    in_stride: bool = False
     due_in_seconds: float | None = None
     key: RateKey = field(init=False, repr=False, compare=False)
     entity: Entity = field(init=False, repr=False, compare=False)

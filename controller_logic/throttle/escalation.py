@@ -2,11 +2,12 @@
 
 NORMAL -> CUTTING while a broker is over its limit; EXHAUSTED where every tier gives what it can and
 it is not enough; UNHELPABLE where cuts would not help; after a hold without any change RELAXING,
-until nothing is throttled. A raise that was followed by too much load doubles the hold. Nothing
-usable at all: HELD. Who gives how much is decided in `cuts.py`, who gets it back in `raises.py`.
+until nothing is throttled. A raise that was followed by too much load doubles the hold, and until
+that is forgiven raises at most double a quota. Nothing usable at all: HELD. Who gives how much is
+decided in `cuts.py`, who gets it back in `raises.py`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controller_logic.model import Direction, RateKey
@@ -19,9 +20,13 @@ from controller_logic.throttle.cuts import (
     cut_step,
     plan_cuts,
     second_write,
+    strides,
 )
 from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleStep
 from controller_logic.throttle.input import (
+    FAR_OVER,
+    LEAP,
+    RAMP,
     RELEASED,
     ActiveThrottle,
     DirectionMemory,
@@ -49,20 +54,36 @@ def escalate(
     memory = _backed_off(was, scene, is_over=bool(needs.over))
     ended, going = _second_writes(scene, drains)
     plan = plan_cuts(scene, needs.shown_since(memory.cut_at_seconds, scene))
-    cuts = (
-        plan.steps
-        if not going and _is_past(memory.cut_at_seconds, scene.settings.dwell_seconds, scene)
-        else ()
-    )
+    cuts = () if going else _cuts(scene, plan, memory)
     cuts = (*ended, *(step for step in cuts if step.key not in {one.key for one in ended}))
     raises = _raises(scene, needs, memory, cuts)
     begun = {
         key: drain for key, drain in plan.drains.items() if any(cut.key == key for cut in cuts)
     }
     # the end of a drain belongs to the round that began it, so it starts no second dwell
-    after = _after(memory, scene, cuts=len(cuts) > len(ended), raises=bool(raises))
+    after = _after(memory, scene, plan, cuts=cuts[len(ended) :], raises=bool(raises))
     phase = _phase(scene, needs, plan, after, moving=bool(cuts) or plan.moving)
     return Outcome(phase, needs, plan, after, (*cuts, *raises), {**going, **begun})
+
+
+def _cuts(
+    scene: DirectionSnapshot, plan: CutPlan, memory: DirectionMemory
+) -> tuple[ThrottleStep, ...]:
+    """A round where one is due, else strides towards the goals of the last one.
+
+    Far over the limit, where L1 will have to give, a round waits for no readings of the strides.
+    """
+    settings = scene.settings
+    is_far_over = any(nic.above(FAR_OVER) > 0 for nic in scene.nics.values())
+    rests_seconds = 0.0 if is_far_over else settings.replan_seconds
+    may_cut = _is_past(memory.cut_at_seconds, settings.dwell_seconds, scene)
+    if may_cut and _is_past(memory.strode_at_seconds, rests_seconds, scene) and plan.steps:
+        return plan.steps
+    may_stride = not _is_past(memory.cut_at_seconds, settings.strides_end_seconds, scene) and all(
+        _is_past(at, settings.stride_seconds, scene)
+        for at in (memory.cut_at_seconds, memory.strode_at_seconds)
+    )
+    return strides(scene, memory) if may_stride else ()
 
 
 def _within(hold_seconds: float | None, settings: ThrottleSettings) -> float:
@@ -155,19 +176,41 @@ def _raises(
     hold_seconds = memory.hold_seconds or scene.settings.hold_seconds
     calm = all(
         _is_past(at, hold_seconds, scene)
-        for at in (memory.cut_at_seconds, memory.raised_at_seconds, memory.since_seconds)
+        for at in (
+            memory.cut_at_seconds,
+            memory.strode_at_seconds,
+            memory.raised_at_seconds,
+            memory.since_seconds,
+        )
     )
-    return plan_raises(scene, {cut.key for cut in cuts}) if calm and not needs.over else ()
+    if not calm or needs.over:
+        return ()
+    regretted = hold_seconds > scene.settings.hold_seconds
+    return plan_raises(scene, {cut.key for cut in cuts}, most=RAMP if regretted else LEAP)
 
 
 def _after(
-    memory: DirectionMemory, scene: DirectionSnapshot, *, cuts: bool, raises: bool
+    memory: DirectionMemory,
+    scene: DirectionSnapshot,
+    plan: CutPlan,
+    *,
+    cuts: Sequence[ThrottleStep],
+    raises: bool,
 ) -> DirectionMemory:
-    return replace(
-        memory,
-        cut_at_seconds=scene.now_seconds if cuts else memory.cut_at_seconds,
-        raised_at_seconds=scene.now_seconds if raises else memory.raised_at_seconds,
-    )
+    now_seconds = scene.now_seconds
+    if raises:
+        memory = replace(memory, raised_at_seconds=now_seconds, goals={})
+    if any(step.in_stride for step in cuts):
+        return replace(memory, strode_at_seconds=now_seconds)
+    if not cuts:
+        return memory
+    goals = {
+        bucket.key: ActiveThrottle(plan.targets[bucket.key], bucket.contract, now_seconds)
+        for tier in scene.tiers.values()
+        for bucket in tier
+        if bucket.key in plan.targets
+    }
+    return replace(memory, cut_at_seconds=now_seconds, goals=goals)
 
 
 def _phase(
@@ -197,7 +240,9 @@ def settle(
 ) -> tuple[dict[RateKey, ThrottleStep], dict[RateKey, ActiveThrottle]]:
     """Every step of this direction, old and new, and what is held from now on."""
     holds = {
-        step.key: ActiveThrottle(step.value, step.contract, scene.now_seconds)
+        step.key: ActiveThrottle(
+            step.value, step.contract, scene.now_seconds, in_stride=step.in_stride
+        )
         for step in outcome.steps
     }
     steps = {step.key: _when_due(step, scene) for step in outcome.steps}
@@ -266,6 +311,9 @@ def _is_groundless(
 def _standing(
     bucket: Bucket, held: ActiveThrottle, scene: DirectionSnapshot, outcome: Outcome
 ) -> ThrottleStep:
+    if held.in_stride and not held.applied:
+        # its turn among the writes of its round has not come yet
+        bucket = bucket.in_stride(scene.settings, scene.now_seconds)
     wanted = min(bucket.contract, max(bucket.floor.value, held.of(bucket.contract)))
     value = _safe_now(bucket, held, wanted, scene, drains=outcome.drains)
     limited = LimitedBy.MAX_MUTE if value > wanted else LimitedBy.NOTHING
@@ -317,7 +365,7 @@ def _safe_now(
         return wanted
     if not held.applied and (bucket.rate.leads & scene.blind or scene.all_blind):
         return in_force
-    if bucket.was_lowered_within(scene.settings.dwell_seconds, scene.now_seconds):
+    if bucket.seconds_until_lowered_again(scene.settings, scene.now_seconds):
         return in_force
     return min(in_force, max(wanted, bucket.safe_step(scene.settings)))
 

@@ -25,6 +25,7 @@ from controller_logic.model import (
 OVER_SAMPLES: Final = 2
 OF_SAMPLES: Final = 3  # n
 SEVERE: Final = 1.10  # one sample so far above the limit is enough: a step load
+FAR_OVER: Final = 1.25  # so far above the limit nothing is waited for that may make needs smaller
 PLAUSIBLE: Final = 1.2  # a NIC that says more than this times its capacity is not believed
 # nor one that says less than this share of what clients move there (zeros when an exporter returns)
 LYING: Final = 0.5
@@ -38,19 +39,26 @@ MATTERS: Final = 0.01
 # only the largest givers are cut, until they can give so many times the need: writes are dear
 FEW: Final = 1.5
 FEW_ENTITIES: Final = 12  # but at least so many
+# who gives less than this share of the need is spared while others of the level give it all
+SMALL_GIVER: Final = 0.01
 
 # --- how far ---
 GROWTH: Final = 1.25  # what an unthrottled client may have grown between the reading and the write
 # a cut to more than this share of what is in force is not worth a write
 WORTH_CUTTING: Final = 0.97
+WORTH_STRIDING: Final = 0.9  # nor, between two rounds, a cut to more than this share
 WORTH_RAISING: Final = 1.1  # nor a raise by a smaller factor
-RAMP: Final = 2.0  # no binding cap grows by more in one raise
+# no binding cap grows by more in one raise, which measured headroom bounds anyway ...
+LEAP: Final = 8.0
+RAMP: Final = 2.0  # ... nor by more than this after a raise that was followed by too much load
 SMALL: Final = 0.1  # a raise within this share of the headroom is given whole, in one write
 FREE: Final = 1.3  # a cap this much above the highest rate of late does not bind
 # from this share of the contract on, a raise is a release to exactly the contract
 RELEASED: Final = 0.995
 
 LONGEST_HOLD_SECONDS: Final = 480.0
+_STRIDE_DWELLS = 1.5  # for so long after a round its targets are still good
+_APPLIED_WITHIN_SECONDS = 2  # from our write until every broker obeys, slow ones too
 
 # --- floors ---
 _JAVA_BUFFER_BYTES: Final = 32 * 1024 * 1024  # buffer.memory of the Java producer
@@ -80,6 +88,10 @@ class ThrottleSettings:
     - `nic_mean_seconds`: two of those, since shorter means made false cuts.
     - `dwell_seconds`: between two cuts of a direction. A second step sooner meets the burst that
       follows a mute, and no clean sample.
+    - `stride_seconds`: between two steps of one client to a target that is known: its window then
+      holds nothing from before the first, also where a broker took that 2 s later.
+    - `strides_end_seconds`: no such step later than that after the round that set the target.
+    - `replan_seconds`: from such a step to the next round: readings must not show its mutes.
     - `spread_seconds`: how long the writes of one round may take, so that many clients do not burst
       in step.
     - `peak_seconds`: how long a client's highest rate counts: 60 s with 11 x 1.
@@ -100,6 +112,9 @@ class ThrottleSettings:
     sawtooth_period_seconds: int = field(init=False, compare=False)
     nic_mean_seconds: int = field(init=False, compare=False)
     dwell_seconds: float = field(init=False, compare=False)
+    stride_seconds: float = field(init=False, compare=False)
+    strides_end_seconds: float = field(init=False, compare=False)
+    replan_seconds: float = field(init=False, compare=False)
     spread_seconds: float = field(init=False, compare=False)
     peak_seconds: float = field(init=False, compare=False)
     raise_backoff_seconds: float = field(init=False, compare=False)
@@ -126,6 +141,9 @@ class ThrottleSettings:
             "sawtooth_period_seconds": window.sawtooth_period_seconds,
             "nic_mean_seconds": 2 * window.sawtooth_period_seconds,
             "dwell_seconds": distance_seconds,
+            "stride_seconds": float(window.sawtooth_period_seconds + _APPLIED_WITHIN_SECONDS),
+            "strides_end_seconds": _STRIDE_DWELLS * distance_seconds,
+            "replan_seconds": float(2 * window.sawtooth_period_seconds + window.sample_seconds),
             "spread_seconds": float(window.seconds),
             "peak_seconds": 2 * distance_seconds,
             "raise_backoff_seconds": 3 * distance_seconds,
@@ -191,13 +209,15 @@ class ActiveThrottle:
     """What was decided for one rate: `value` of a contract that was `contract` then.
 
     So the fraction survives leader moves exactly. A value equal to the contract is a release that
-    is not in force yet. `applied` turns true once it was seen in force.
+    is not in force yet. `applied` turns true once it was seen in force; `in_stride` = it is a step
+    between two rounds.
     """
 
     value: int
     contract: int
     decided_at_seconds: float
     applied: bool = False
+    in_stride: bool = False
 
     @property
     def fraction(self) -> float:
@@ -247,7 +267,8 @@ class DirectionMemory:
     """When one direction last cut, raised, and raised too early; rounds so far.
 
     `hold_seconds` is how long it holds now, None = as set. `since_seconds` is when this memory
-    began: what was measured before is not remembered.
+    began: what was measured before is not remembered. `goals` is where the last round of cuts wants
+    each rate to end, and `strode_at_seconds` when the last step went there between two rounds.
     """
 
     cut_at_seconds: float | None = None
@@ -256,6 +277,8 @@ class DirectionMemory:
     hold_seconds: float | None = None
     since_seconds: float | None = None
     rounds: int = 0
+    strode_at_seconds: float | None = None
+    goals: Mapping[RateKey, ActiveThrottle] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

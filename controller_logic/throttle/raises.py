@@ -13,14 +13,19 @@ from controller_logic.model import Level, RateKey
 from controller_logic.throttle.attribution import RAISE_ORDER, DirectionSnapshot
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleStep
-from controller_logic.throttle.input import RAMP, RELEASED, SMALL, WORTH_RAISING
+from controller_logic.throttle.input import RELEASED, SMALL, WORTH_RAISING
 
 _HALVINGS = 25
 
 
-def plan_raises(scene: DirectionSnapshot, busy: Collection[RateKey]) -> tuple[ThrottleStep, ...]:
-    """The round as it could be made now, releases first; `busy` are cut in the same round."""
-    raiser = _Raiser(scene, busy)
+def plan_raises(
+    scene: DirectionSnapshot, busy: Collection[RateKey], *, most: float
+) -> tuple[ThrottleStep, ...]:
+    """The round as it could be made now, releases first; `busy` are cut in the same round.
+
+    No cap that binds grows by a larger factor than `most`.
+    """
+    raiser = _Raiser(scene, busy, most)
     for level in RAISE_ORDER:
         if not raiser.raise_tier(level):
             break
@@ -57,9 +62,10 @@ def headroom_of(scene: DirectionSnapshot) -> dict[int, float]:
 class _Raiser:
     """Spends the headroom, tier after tier."""
 
-    def __init__(self, scene: DirectionSnapshot, busy: Collection[RateKey]) -> None:
+    def __init__(self, scene: DirectionSnapshot, busy: Collection[RateKey], most: float) -> None:
         self._scene = scene
         self._busy = busy
+        self._most = most
         self._room = headroom_of(scene)
         self.steps: dict[RateKey, ThrottleStep] = {}
 
@@ -129,17 +135,17 @@ class _Raiser:
             if value >= RELEASED * bucket.contract:
                 self._release(bucket)
             elif value > bucket.cap:
-                limited = LimitedBy.RAMP if factor >= RAMP else LimitedBy.HEADROOM
+                limited = LimitedBy.RAMP if factor >= self._most else LimitedBy.HEADROOM
                 self.steps[bucket.key] = _raise_step(
                     bucket, value, limited, self._seen_room(bucket.binding)
                 )
                 self._spend(bucket, value)
 
     def _common_factor(self, binding: Sequence[Bucket]) -> float:
-        """The largest factor up to RAMP that fits on every broker where a cap binds."""
-        if self._fits(binding, RAMP):
-            return RAMP
-        low, high = 1.0, RAMP
+        """The largest factor that fits on every broker where a cap binds."""
+        if self._fits(binding, self._most):
+            return self._most
+        low, high = 1.0, self._most
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             low, high = (middle, high) if self._fits(binding, middle) else (low, middle)

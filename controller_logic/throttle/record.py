@@ -57,11 +57,7 @@ def round_of(
             *_of_contended(scene, rates),
             *_of_entities(steps.values()),
         ),
-        next_cut_at_seconds=_after(
-            outcome.memory.cut_at_seconds, scene.settings.dwell_seconds, scene
-        )
-        if outcome.needs.over
-        else None,
+        next_cut_at_seconds=_next_round(scene, outcome) if outcome.needs.over else None,
         next_raise_at_seconds=_next_raise(scene, outcome)
         if any(step.fraction < 1 for step in steps.values())
         else None,
@@ -99,9 +95,18 @@ def _after(since_seconds: float | None, seconds: float, scene: DirectionSnapshot
     )
 
 
+def _next_round(scene: DirectionSnapshot, outcome: Outcome) -> float:
+    memory, settings = outcome.memory, scene.settings
+    return max(
+        _after(memory.cut_at_seconds, settings.dwell_seconds, scene),
+        _after(memory.strode_at_seconds, settings.replan_seconds, scene),
+    )
+
+
 def _next_raise(scene: DirectionSnapshot, outcome: Outcome) -> float:
-    times = (outcome.memory.cut_at_seconds, outcome.memory.raised_at_seconds)
-    return max(_after(at, (outcome.memory.hold_seconds or 0.0), scene) for at in times)
+    memory = outcome.memory
+    times = (memory.cut_at_seconds, memory.strode_at_seconds, memory.raised_at_seconds)
+    return max(_after(at, (memory.hold_seconds or 0.0), scene) for at in times)
 
 
 def _not_done(

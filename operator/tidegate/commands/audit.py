@@ -28,7 +28,7 @@ _LIMITED_BY = {
     "floor": "as far as its clients bear",
     "headroom": "as far as there is room",
     "contract": "the whole contract",
-    "ramp": "no more than double at a time",
+    "ramp": "no more than eightfold at a time, double after a raise that was too much",
 }
 _ENDS = {"applied": "", "wouldWrite": " (mode Observe: not written)"}
 

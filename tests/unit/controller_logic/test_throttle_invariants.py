@@ -267,7 +267,9 @@ def test_no_lowering_mutes_anybody_for_longer_than_allowed(
 
 @SEARCH
 @given(simulated_clusters(), stories(restarts=False))
-def test_two_cuts_of_one_rate_are_a_dwell_apart(made: SimulatedCluster, story: list[Turn]) -> None:
+def test_two_cuts_of_one_rate_are_a_dwell_apart_or_a_stride_to_a_known_target(
+    made: SimulatedCluster, story: list[Turn]
+) -> None:
     """A cut lowers the share of the contract. A rate that falls because leaders moved away, at the
     same share, is none.
     """
@@ -279,7 +281,11 @@ def test_two_cuts_of_one_rate_are_a_dwell_apart(made: SimulatedCluster, story: l
             share = frame.rates[key].contract / contracts[key]  # below 1: leaders moved away
             same_share = frame.before[key] if share >= 1 else frame.before[key] * share - 1
             if step.value < same_share and not frame.turn.refused:
-                assert now_seconds - lowered.get(key, -inf) >= made.settings.dwell_seconds
+                held = frame.memory.held[key]
+                apart = (
+                    made.settings.stride_seconds if held.in_stride else made.settings.dwell_seconds
+                )
+                assert now_seconds - lowered.get(key, -inf) >= apart
                 lowered[key] = now_seconds
         contracts = {key: rate.contract for key, rate in frame.rates.items()}
 
@@ -291,7 +297,12 @@ def test_a_tier_is_cut_only_where_the_lower_ones_cannot_give_enough(
 ) -> None:
     for frame in played(made, story):
         for one in frame.decision.rounds:
+            goals = frame.memory.directions[one.direction].goals
             for step in (step for step in one.steps if step.kind is StepKind.CUT):
+                if step.in_stride:  # what a round decided, for which this held
+                    assert step.level is not Level.L1
+                    assert step.value >= goals[step.key].of(step.contract)
+                    continue
                 lower = CUT_ORDER[: CUT_ORDER.index(step.level)]
                 needy = [view for view in one.brokers if view.need > 0]
                 assert any(

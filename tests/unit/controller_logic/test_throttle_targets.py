@@ -1,6 +1,8 @@
 """Where the givers of one tier should end."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from controller_logic.model import ClientRate, Entity, Level
 from controller_logic.throttle.buckets import Bucket, Floor
@@ -67,3 +69,42 @@ def test_where_no_one_reports_rates_the_tier_that_leads_there_goes_to_its_floors
     rate = ManagedRate(Entity("a"), OUT, Level.L3, 50 * MB, MB, 50 * MB, frozenset({1}))
     silent = Bucket(rate, Floor(MB), {}, unmeasured=frozenset({1}))
     assert blind_targets([silent, bucket("elsewhere", 50, 50)], frozenset({1})) == {silent.key: MB}
+
+
+def test_who_gives_next_to_nothing_of_the_need_is_spared_while_others_can_give_it() -> None:
+    """A user of 0.3 MB/s is not put to its floor for a need of 19.5 MB/s."""
+    tier = [bucket("report", 60, 25), bucket("probe", 1, 0.3, floor_mb=0.15)]
+    assert targets_mb(tier, b1=19.5) == pytest.approx({"report": 5.5})
+
+
+def test_it_joins_where_the_others_of_its_level_are_not_enough() -> None:
+    tier = [bucket("report", 60, 19), bucket("probe", 1, 0.3, floor_mb=0.15)]
+    assert targets_mb(tier, b1=19.5) == {"report": 1, "probe": 0.15}
+
+
+MEMBERS = st.lists(
+    st.tuples(st.floats(0.1, 100), st.floats(0, 100), st.floats(0.001, 0.1)),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(MEMBERS, st.floats(0.1, 500))
+def test_a_level_gives_what_is_needed_or_all_it_has_whoever_is_spared(
+    members: list[tuple[float, float, float]], need_mb: float
+) -> None:
+    tier = [
+        bucket(f"user-{number}", contract_mb, sends_mb, floor_mb=floor_mb)
+        for number, (contract_mb, sends_mb, floor_mb) in enumerate(members)
+    ]
+    need = need_mb * MB
+    found = targets_of(tier, {1: need})
+    given_up = sum(
+        one.sends(1) - max(one.floor.value, found[one.key]) for one in tier if one.key in found
+    )
+    can_give = sum(one.gives(1) for one in tier)
+    assert given_up >= min(need, can_give) - 1
+    large = sum(one.gives(1) for one in tier if one.gives(1) >= need / 100)
+    for one in tier:
+        if one.gives(1) < need / 100 and one.key in found:
+            assert large < need

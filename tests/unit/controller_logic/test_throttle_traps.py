@@ -71,7 +71,7 @@ def test_c_a_throttled_entity_whose_rate_is_missing_is_not_released_as_idle() ->
     played.run(40)
     decision = played.run(40)
     assert decision.steps[key].kind is StepKind.RAISE
-    assert decision.steps[key].value <= 40 * MB
+    assert decision.steps[key].value < 65 * MB  # 45 MB/s of headroom, as if all of it came
 
 
 def test_d_a_fraction_of_a_smaller_contract_is_lowered_in_safe_steps() -> None:

@@ -1,0 +1,161 @@
+"""Strides: steps towards what a round of cuts decided, before the next round can be made."""
+
+from dataclasses import replace
+
+from controller_logic.model import QuotaWindow
+from controller_logic.throttle.decision import StepKind, ThrottleDecision
+from controller_logic.throttle.input import ThrottleMemory, ThrottleSettings
+from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster, steps_of, want
+from tools.simulate.model import SimulatedCluster, decided
+
+
+def cluster(others_mb: float = 60) -> SimulatedCluster:
+    """An L3 and an L1 user that want 100 MB/s each of a limit of 100, and another 60 of an L0."""
+    played = simulated_cluster(
+        actor("low", "L3", 200, 1), actor("high", "L1", 200, 1), actor("zero", "L0", 200)
+    )
+    played.scrape_seconds = 1.0
+    want(played, low=100, high=100, zero=others_mb)
+    return played
+
+
+def times_of_cuts(played: SimulatedCluster, seconds: int) -> dict[str, list[int]]:
+    times: dict[str, list[int]] = {}
+    for second in range(1, seconds + 1):
+        for name in steps_of(played.run(1), StepKind.CUT):
+            times.setdefault(name, []).append(second)
+    return times
+
+
+def after(played: SimulatedCluster, seconds: int) -> ThrottleDecision:
+    for _ in range(seconds - 1):
+        played.run(1)
+    return played.run(1)
+
+
+def test_a_known_target_is_stepped_to_each_14_s_and_a_new_round_waits_25_s_after_that() -> None:
+    played = cluster()
+    want(played, low=100, high=1, zero=80)
+    assert times_of_cuts(played, 40) == {"low": [1, 15, 29]}
+    played.other[1, OUT] = 14 * MB
+    assert times_of_cuts(played, 20) == {"low": [54 - 40]}
+
+
+def test_far_over_the_limit_a_new_round_waits_for_no_readings_of_the_strides() -> None:
+    played = cluster()  # L3 at its throttled rate is not enough
+    times = times_of_cuts(played, 60)
+    assert times["low"][:3] == [1, 15, 29]
+    assert times["high"][:2] == [1, 31]
+
+
+def test_just_over_the_limit_a_mean_from_before_the_last_lowering_asks_for_nothing() -> None:
+    played = simulated_cluster(actor("one", "L1", 200, 1), actor("zero", "L0", 200))
+    played.scrape_seconds = 1.0
+    want(played, one=30, zero=60)
+    after(played, 30)
+    want(played, one=60)
+    played.pass_time(1)
+    one = played.actors[0].key
+    step = played.decide().steps[one]
+    for _ in range(11):  # its turn among the writes comes late
+        played.pass_time(1)
+        step = played.decide().steps[one]
+    played.apply(one, step.value)
+    assert step.value == 37_500_000  # with which the broker is within its limit
+    assert not times_of_cuts(played, 60)
+
+
+def test_a_stride_goes_as_far_as_a_window_allows_that_holds_only_the_last_step() -> None:
+    played = cluster()
+    first = steps_of(after(played, 1), StepKind.CUT)["low"]
+    stride = steps_of(after(played, 14), StepKind.CUT)["low"]
+    assert (first.in_stride, stride.in_stride) == (False, True)
+    assert stride.value == first.value // 2
+    assert (stride.target, stride.predicted_mute_seconds) == (first.target, 12.0)
+
+
+def test_no_stride_goes_below_the_target_of_its_round() -> None:
+    played = cluster(others_mb=20)  # 220 of 100: 97 is aimed at
+    first = steps_of(after(played, 1), StepKind.CUT)["low"]
+    played.other[1, OUT] = 50 * MB  # more came since, which only a new round may answer
+    values = [
+        step.value
+        for _ in range(40)
+        for step in steps_of(played.run(1), StepKind.CUT).values()
+        if step.in_stride
+    ]
+    assert values
+    assert min(values) >= first.target
+
+
+def test_l1_never_strides() -> None:
+    played = simulated_cluster(actor("high", "L1", 200, 1), actor("zero", "L0", 200))
+    played.scrape_seconds = 1.0
+    want(played, high=100, zero=60)
+    assert times_of_cuts(played, 60)["high"][:2] == [1, 31]
+
+
+def test_no_stride_once_the_broker_is_within_its_limit() -> None:
+    played = cluster()
+    played.run(1)
+    want(played, high=1, zero=1)
+    # a mean of 24 s forgets within 14 s only because the whole load went
+    want(played, low=1)
+    assert "low" not in times_of_cuts(played, 29)
+
+
+def test_no_stride_on_a_reading_from_before_the_last_step() -> None:
+    played = cluster()
+    played.run(1)
+    old = played.given().readings
+    for _ in range(28):
+        played.now_seconds += 1
+        given = replace(played.given(), readings=old)
+        decision, played.memory = decided(given, played.memory)
+        assert not [step for step in decision.steps.values() if step.in_stride]
+
+
+def test_where_more_than_twelve_of_a_level_give_none_strides() -> None:
+    many = [actor(f"user-{number:02}", "L3", 50, 1) for number in range(13)]
+    played = simulated_cluster(*many)
+    played.scrape_seconds = 1.0
+    want(played, **{f"user-{number:02}": 25 for number in range(13)})
+    assert times_of_cuts(played, 40)["user-00"] == [1, 31]
+    few = simulated_cluster(*many[:12])
+    few.scrape_seconds = 1.0
+    want(few, **{f"user-{number:02}": 25 for number in range(12)})
+    assert times_of_cuts(few, 40)["user-00"] == [1, 15]
+
+
+def test_whose_step_was_written_late_strides_late() -> None:
+    played = cluster()
+    low = played.actors[0].key
+    want(played, low=50, high=1, zero=40)
+    after(played, 30)
+    want(played, low=100, zero=70)
+    step = None
+    while step is None:  # two of three readings have to agree
+        played.pass_time(1)
+        step = played.decide().steps.get(low)
+    for _ in range(9):  # its turn among the writes comes 9 s after the round
+        played.pass_time(1)
+        step = played.decide().steps[low]
+    played.apply(low, step.value)
+    seconds = 0
+    while played.decide().steps[low].value >= step.value:
+        played.pass_time(1)
+        seconds += 1
+    assert seconds == 14
+
+
+def test_strides_follow_the_brokers_window() -> None:
+    assert ThrottleSettings().stride_seconds == 14
+    assert ThrottleSettings(window=QuotaWindow(2, 1)).stride_seconds == 5
+    assert ThrottleSettings().replan_seconds == 25
+
+
+def test_a_restarted_operator_waits_for_its_next_round() -> None:
+    played = cluster()
+    played.run(1)
+    played.memory = ThrottleMemory()
+    assert times_of_cuts(played, 40)["low"] == [30]
