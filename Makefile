@@ -96,8 +96,8 @@ docs: setup ## Build the site of docs/ into out/site; a link that leads nowhere 
 	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 
 .PHONY: audit
-audit: $(UV) ## Ask a public source of advisories about every locked package (skipped where none can be reached)
-	tools/audit $(UV)
+audit: setup ## Ask OSV about every locked package, and every Debian package and jar of the images that were built
+	$(PYTHON) -m tools.audit
 
 ##@ Change
 .PHONY: generate

@@ -25,6 +25,7 @@ from bench.control.latency import (
 )
 from bench.control.many_policies import many_policies
 from bench.control.ownership import deletion, two_owners
+from bench.control.readings import reading_figures
 from bench.control.world import TOPIC, two_worlds, world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
 from bench.results import Figure, Record, Records, median_of, page
@@ -182,6 +183,7 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "change": _changes,
         "rest": _rest,
         "rest-of-two": _rest_of_two,
+        "readings": reading_figures,
         "peers": lambda: peers(1000, 5),
     },
     "Ownership and the way out": {

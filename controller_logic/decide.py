@@ -87,11 +87,8 @@ def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     decision, memory = _decide(replace(observation, tiers=overridden.tiers), flows, memory)
     judged = decision.throttle.judged_by_newest if decision.throttle is not None else {}
     watched = watch(observation, flows, memory.pressures, judged)
-    levels = level_reports(decision, memory.causes)
-    if not decision.holds:
-        memory = replace(
-            memory, causes={one.level: one.because for one in levels if one.below_contract}
-        )
+    levels, causes = level_reports(decision, memory.causes, now_seconds=observation.now_seconds)
+    memory = replace(memory, causes=causes)
     decision = replace(
         decision,
         members=(*decision.members, *admission.refused),

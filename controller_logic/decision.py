@@ -17,7 +17,21 @@ from controller_logic.quotas.contention import Contention, Repairs
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
 from controller_logic.throttle.input import ThrottleMemory
-from controller_logic.throttle.nic_status import Pressure, Watched
+from controller_logic.throttle.nic_status import NicKey, Pressure, Watched
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a level was throttled first: the words of it, when, and for which NICs.
+
+    `seen` is what each of these NICs carried when that was known last: bytes/s, and the sample's
+    time.
+    """
+
+    words: str
+    at_seconds: float
+    nics: tuple[NicKey, ...]
+    seen: Mapping[NicKey, tuple[float, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +54,7 @@ class Memory:
     pressures: Mapping[int, Pressure] = field(default_factory=dict)
     throttle: ThrottleMemory | None = None
     pace: WritePace | None = None
-    causes: Mapping[Level, str] = field(default_factory=dict)
+    causes: Mapping[Level, Cause] = field(default_factory=dict)
     adaptations: Adaptations = field(default_factory=dict)
     advised: Recommendations | None = None
     resync: str | None = None
@@ -59,13 +73,15 @@ class LevelState(StrEnum):
 class LevelReport:
     """One level with members, of which `below_contract` are throttled now.
 
-    `because` says which broker's load began the throttling; empty = not throttled, or not
-    remembered.
+    `because` says which broker's load began the throttling, and at what time; `now` what these
+    brokers carry now, or when that was known last. Empty = not throttled, or not remembered.
     """
 
     level: Level
     state: LevelState
     because: str = ""
+    since_seconds: float | None = None
+    now: str = ""
     members: int = 0
     below_contract: int = 0
 

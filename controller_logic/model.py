@@ -165,7 +165,7 @@ class NicSpan:
     bytes_per_second: float
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ClientRate:
     """What Kafka says of one quota entity on one broker, in one direction.
 

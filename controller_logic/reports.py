@@ -6,48 +6,61 @@ they carry rates and distances, never a countdown.
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
 
 from controller_logic.contracts.desired import MemberReport, MemberState
 from controller_logic.contracts.targets import HeldKeys, Promise, Target, ThrottledTargets
-from controller_logic.decision import Decision, LevelReport, LevelState
+from controller_logic.decision import Cause, Decision, LevelReport, LevelState
 from controller_logic.model import Entity, Hold, Level, Policy, QuotaKey, QuotaWrite, StoredQuota
 from controller_logic.quota_values import KEY_WORDS, number_of, quota_words, rate_words
 from controller_logic.quotas.entity_plan import AS_PROMISED, EntityPlan
 from controller_logic.quotas.steps import KeyStep, MuteGuard
 from controller_logic.reasons import Reason
-from controller_logic.throttle.decision import Round, ThrottleDecision
-from controller_logic.throttle.nic_status import NicStatus
+from controller_logic.throttle.decision import BrokerView, Round, StepKind, ThrottleDecision
+from controller_logic.throttle.nic_status import NicKey, NicStatus
 
-# What the policy says of each level: its state, and which broker's load began its throttling.
+# What the policy says of each level: its state, which broker's load began its throttling, and what
+# that broker carries now.
 #
 # The cause is noted when a level is first throttled and stays until it is back at its contracts, so
-# that it names what began the episode and does not change with every reading.
+# that it names what began the episode.
 
 
-def level_reports(decision: Decision, before: Mapping[Level, str]) -> tuple[LevelReport, ...]:
-    """Every level that has members, L0 first; none while the pass is held: it is not known then.
+_NAMED_NICS = 3  # of a cause; the worst come first
+_MEGABYTE = 1e6
 
-    `before` is what each throttled level was said to be throttled for.
+
+def level_reports(
+    decision: Decision, before: Mapping[Level, Cause], *, now_seconds: float
+) -> tuple[tuple[LevelReport, ...], Mapping[Level, Cause]]:
+    """Every level that has members, L0 first, and the causes of those that are throttled.
+
+    None while the pass is held: it is not known then. `before` are the causes of the last pass.
     """
     if decision.holds:
-        return ()
+        return (), before
     counts: dict[Level, Counter[tuple[MemberState, Reason]]] = {level: Counter() for level in Level}
     for tier, members in groupby(decision.members, key=_TIER):
         counts[tier.level].update(map(_STATE, members))
-    causes = causes_of(decision.throttle)
-    return tuple(
-        _report(level, counts[level], before.get(level) or causes)
-        for level in Level
-        if counts[level]
-    )
+    reports: list[LevelReport] = []
+    causes: dict[Level, Cause] = {}
+    for level in Level:
+        if not counts[level]:
+            continue
+        one = _report(level, counts[level])
+        if one.below_contract:
+            cause = before.get(level) or cause_of(decision.throttle, level, now_seconds=now_seconds)
+            if cause is not None:
+                causes[level] = cause = _seen_again(cause, decision.throttle)
+                one = replace(one, because=cause.words, since_seconds=cause.at_seconds)
+            one = replace(one, now=_now_words(cause, decision.throttle))
+        reports.append(one)
+    return tuple(reports), causes
 
 
-def _report(
-    level: Level, states: Mapping[tuple[MemberState, Reason], int], because: str
-) -> LevelReport:
+def _report(level: Level, states: Mapping[tuple[MemberState, Reason], int]) -> LevelReport:
     """One level, from how many of its members are in each state for each reason."""
     members = sum(states.values())
     throttled = {
@@ -57,29 +70,117 @@ def _report(
         state = (
             LevelState.RELAXING if throttled.keys() == {Reason.RELAXING} else LevelState.THROTTLED
         )
-        return LevelReport(level, state, because, members, sum(throttled.values()))
+        return LevelReport(level, state, members=members, below_contract=sum(throttled.values()))
     stepping = any(state is MemberState.STEPPING for state, _ in states)
-    return LevelReport(level, LevelState.STEPPING if stepping else LevelState.CONTRACT, "", members)
+    state = LevelState.STEPPING if stepping else LevelState.CONTRACT
+    return LevelReport(level, state, members=members)
 
 
-def causes_of(throttle: ThrottleDecision | None) -> str:
-    """`broker 2 egress 58.1 of 50.0 MB/s` per broker in need, the worst first; empty = none."""
-    rounds = throttle.rounds if throttle is not None else ()
-    found = [(view.need, one, view.nic) for one in rounds for view in one.brokers if view.need > 0]
-    return ", ".join(
-        load_words(one, nic)
-        for _, one, nic in sorted(found, key=lambda each: (-each[0], each[2].broker))
-    )
+def cause_of(
+    throttle: ThrottleDecision | None, level: Level, *, now_seconds: float
+) -> Cause | None:
+    """The brokers in need for which this level is cut, the worst first; None = there is none."""
+    needy = [(one, view) for one in _rounds(throttle) for view in one.brokers if view.need > 0]
+    cut_for = {
+        (broker, step.direction)
+        for one in _rounds(throttle)
+        for step in one.steps
+        if step.level is level and step.kind is StepKind.CUT
+        for broker in step.brokers
+    }
+    chosen = [found for found in needy if _nic_key(*found) in cut_for] or [
+        (one, view) for one, view in needy if view.room_for is None or view.room_for < level
+    ]
+    if not chosen:
+        return None
+    chosen.sort(key=lambda found: (-found[1].need, found[1].nic.broker))
+    words = [_need_words(one, view) for one, view in chosen[:_NAMED_NICS]]
+    more = len(chosen) - len(words)
+    words += [f"{more} more"] if more else []
+    nics = tuple(_nic_key(one, view) for one, view in chosen[:_NAMED_NICS])
+    return Cause(", ".join(words), now_seconds, nics)
 
 
-def load_words(one: Round, nic: NicStatus) -> str:
-    """A NIC against its limit, for people."""
-    if nic.bytes_per_second is None or nic.limit is None:
-        return f"broker {nic.broker} {one.direction.value} unknown"
+def _need_words(one: Round, view: BrokerView) -> str:
+    """`broker 2 egress 58.1 of 50.0 MB/s`; for a broker within its limit, who needs the room."""
+    if view.room_for is None:
+        return _load_words(_nic_key(one, view), view.nic)
+    broker, way = _nic_key(one, view)
     return (
-        f"broker {nic.broker} {one.direction.value} {nic.bytes_per_second / 1e6:.1f} of "
-        f"{nic.limit / 1e6:.1f} MB/s"
+        f"room for {view.need / _MEGABYTE:.1f} MB/s of {view.room_for.value}, which is below its "
+        f"contract, on broker {broker} {way.value} ({_of_limit(view.nic)})"
     )
+
+
+def _load_words(key: NicKey, nic: NicStatus) -> str:
+    broker, way = key
+    if nic.bytes_per_second is None or nic.limit is None:
+        return f"broker {broker} {way.value} unknown"
+    return f"broker {broker} {way.value} {_of_limit(nic)}"
+
+
+def _of_limit(nic: NicStatus) -> str:
+    carries, limit = nic.bytes_per_second or 0.0, nic.limit or 0
+    return f"{carries / _MEGABYTE:.1f} of {limit / _MEGABYTE:.1f} MB/s"
+
+
+def _seen_again(cause: Cause, throttle: ThrottleDecision | None) -> Cause:
+    """The cause with what its NICs carry now, and of those that are unknown what they did."""
+    nics = _nics(throttle)
+    seen = {
+        key: (nic.bytes_per_second, nic.at_seconds)
+        for key in cause.nics
+        if (nic := nics.get(key)) is not None
+        and nic.bytes_per_second is not None
+        and nic.at_seconds is not None
+    }
+    return replace(cause, seen={**cause.seen, **seen})
+
+
+def _now_words(cause: Cause | None, throttle: ThrottleDecision | None) -> str:
+    """`now 9.3`, a number for each NIC of the cause; `as of 14:05 UTC` where it is not known now.
+
+    Without a cause (the operator was restarted): the NIC that is nearest to its limit.
+    """
+    nics = _nics(throttle)
+    if cause is not None:
+        words = [_carries_words(nics.get(key), cause.seen.get(key)) for key in cause.nics]
+        return f"now {', '.join(words)}"
+    shares = {
+        key: nic.bytes_per_second / nic.limit
+        for key, nic in nics.items()
+        if nic.limit and nic.bytes_per_second is not None
+    }
+    if not shares:
+        return "now unknown"
+    nearest = max(shares, key=lambda key: shares[key])
+    return f"now {_load_words(nearest, nics[nearest])}"
+
+
+def _carries_words(nic: NicStatus | None, seen: tuple[float, float] | None) -> str:
+    if nic is not None and nic.bytes_per_second is not None:
+        return f"{nic.bytes_per_second / _MEGABYTE:.1f}"
+    if seen is None:
+        return "unknown"
+    return f"unknown ({seen[0] / _MEGABYTE:.1f} as of {clock_words(seen[1])})"
+
+
+def clock_words(seconds: float) -> str:
+    """`14:05 UTC`."""
+    hour, minute = divmod(int(seconds // 60) % (24 * 60), 60)
+    return f"{hour:02d}:{minute:02d} UTC"
+
+
+def _rounds(throttle: ThrottleDecision | None) -> tuple[Round, ...]:
+    return throttle.rounds if throttle is not None else ()
+
+
+def _nic_key(one: Round, view: BrokerView) -> NicKey:
+    return view.nic.broker, one.direction
+
+
+def _nics(throttle: ThrottleDecision | None) -> Mapping[NicKey, NicStatus]:
+    return {_nic_key(one, view): view.nic for one in _rounds(throttle) for view in one.brokers}
 
 
 _TIER, _STATE = attrgetter("tier"), attrgetter("state", "reason")

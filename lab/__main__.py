@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from lab import cache, doctor
 from lab.errors import LabError
 from lab.kubernetes.tools import HELM, KUBE_NODE, kube_binary
-from lab.packages import PROMETHEUS, kafka_jars, unpacked
+from lab.packages import CLOCK, PROMETHEUS, kafka_jars, unpacked
 
 # What parts of the lab are made of, downloaded and built before any of them starts: from nothing
 # that takes many minutes.
@@ -32,6 +32,7 @@ def prepare(cluster: str | None = None) -> None:
 
     record_archives(kafka_jars())
     unpacked(PROMETHEUS)
+    unpacked(CLOCK)
     HELM.binary()
     match cluster:
         case None:

@@ -121,6 +121,7 @@ def start_java(
     jars: Path,
     directory: Path,
     namespace: str | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Process:
     """Run `main_class` with its working files in `directory`.
 
@@ -143,6 +144,7 @@ def start_java(
         log_path=directory / f"{name}.log",
         working_directory=directory,
         namespace=namespace,
+        environment=environment,
     )
 
 

@@ -202,11 +202,14 @@ class Broker:
             "listener.security.protocol.map": "INTERNAL:PLAINTEXT,PLAIN:PLAINTEXT,"
             "SASL:SASL_PLAINTEXT",
             "inter.broker.listener.name": "INTERNAL",
-            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
             "listener.name.sasl.plain.sasl.jaas.config": f"{_LOGIN}.plain.PlainLoginModule "
             f"required {users};",
-            "listener.name.sasl.scram-sha-256.sasl.jaas.config": f"{_LOGIN}.scram.ScramLoginModule "
-            "required;",
+            **{
+                f"listener.name.sasl.{mechanism}.sasl.jaas.config": f"{_LOGIN}.scram."
+                "ScramLoginModule required;"
+                for mechanism in ("scram-sha-256", "scram-sha-512")
+            },
             **plan.extra_properties,
         }
 
@@ -337,9 +340,12 @@ class KafkaAdmin:
         finally:
             client.close()
 
-    def create_scram_user(self, user: str, password: str) -> None:
-        """Give `user` a SCRAM-SHA-256 credential, or a new one."""
-        credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, _SCRAM_ITERATIONS)
+    def create_scram_user(
+        self, user: str, password: str, *, mechanism: str = "SCRAM-SHA-256"
+    ) -> None:
+        """Give `user` a credential of this mechanism, or a new one; those of others stay."""
+        kind = ScramMechanism[mechanism.replace("-", "_")]
+        credential = ScramCredentialInfo(kind, _SCRAM_ITERATIONS)
         upsertion = UserScramCredentialUpsertion(user, credential, password.encode())
         client = self._client()
         client.alter_user_scram_credentials([upsertion])[user].result(_TIMEOUT_SECONDS)
@@ -608,7 +614,8 @@ class KafkaLab:
     It leaves nothing behind. `users` can log in by SASL PLAIN with `password(user)`; further ones
     can be made with `create_scram_user`. `server_properties` are added to every broker's settings.
     With `zookeeper_logins`, the brokers log in to ZooKeeper as the first of them and keep everybody
-    else from writing. `chroot` is a path such as "/kafka". Namespaces need root.
+    else from writing; `zookeeper_settings` are added to ZooKeeper's own. Its clock may be behind:
+    its nodes are old at once then. `chroot` is a path such as "/kafka". Namespaces need root.
     """
 
     def __init__(
@@ -619,6 +626,8 @@ class KafkaLab:
         users: Sequence[str] = (),
         server_properties: Mapping[str, str] | None = None,
         zookeeper_logins: tuple[DigestLogin, ...] = (),
+        zookeeper_settings: Mapping[str, str] | None = None,
+        zookeeper_behind_minutes: int = 0,
         chroot: str = "",
     ) -> None:
         self._broker_ids = range(1, brokers + 1)
@@ -626,6 +635,8 @@ class KafkaLab:
         self._users = tuple(users)
         self._server_properties = dict(server_properties or {})
         self._zookeeper_logins = zookeeper_logins
+        self._zookeeper_settings = zookeeper_settings
+        self._zookeeper_behind_minutes = zookeeper_behind_minutes
         self._chroot = chroot
         self._brokers: dict[int, Broker] = {}
         self._stack = ExitStack()
@@ -642,7 +653,11 @@ class KafkaLab:
             host = self.network.gateway if self.network else "127.0.0.1"
             self.zookeeper = stack.enter_context(
                 ZooKeeperLab(
-                    host=host, logins=self._zookeeper_logins, directory=self._run.path / "zookeeper"
+                    host=host,
+                    logins=self._zookeeper_logins,
+                    settings=self._zookeeper_settings,
+                    clock_behind_minutes=self._zookeeper_behind_minutes,
+                    directory=self._run.path / "zookeeper",
                 )
             )
             stack.callback(self._kill_brokers)
@@ -748,9 +763,11 @@ class KafkaLab:
             poll_seconds=0.5,
         )
 
-    def create_scram_user(self, user: str, password: str) -> None:
+    def create_scram_user(
+        self, user: str, password: str, *, mechanism: str = "SCRAM-SHA-256"
+    ) -> None:
         """As `KafkaAdmin.create_scram_user`."""
-        self.admin.create_scram_user(user, password)
+        self.admin.create_scram_user(user, password, mechanism=mechanism)
 
     def can_log_in(self, user: str, password: str, *, mechanism: str = "SCRAM-SHA-256") -> bool:
         """Whether the brokers accept this login on the SASL listener."""

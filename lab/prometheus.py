@@ -5,8 +5,10 @@ It holds no queries of the product; it only scrapes and answers.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import ssl
 import threading
 import urllib.error
 import urllib.parse
@@ -105,10 +107,47 @@ class ScrapeTarget:
     broker_id: int | None = None
 
 
+@dataclass(frozen=True)
+class WebAccess:
+    """What a Prometheus asks of everybody: TLS with a certificate by `authority`, and a login.
+
+    Its own certificate is the lab's as well. `password_bcrypt` is what `web.yml` has.
+    """
+
+    authority: Path
+    certificate: Path
+    key: Path
+    user: str
+    password: str
+    password_bcrypt: str
+
+    def web_yml(self) -> str:
+        """Its `web.yml`; JSON is YAML."""
+        tls = {
+            "cert_file": str(self.certificate),
+            "key_file": str(self.key),
+            "client_auth_type": "RequireAndVerifyClientCert",
+            "client_ca_file": str(self.authority),
+        }
+        users = {self.user: self.password_bcrypt}
+        return json.dumps({"tls_server_config": tls, "basic_auth_users": users})
+
+    def context(self) -> ssl.SSLContext:
+        """The lab's own TLS."""
+        context = ssl.create_default_context(cafile=self.authority)
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+    def header(self) -> dict[str, str]:
+        """The lab's own login."""
+        login = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return {"Authorization": f"Basic {login}"}
+
+
 class PrometheusLab:
     """A Prometheus on a free port of `host`, scraping `targets`.
 
-    A context manager that returns once each was scraped once.
+    A context manager that returns once each was scraped once. With `access` it lets in no one else.
     """
 
     def __init__(
@@ -118,8 +157,12 @@ class PrometheusLab:
         scrape_interval_seconds: int = 1,
         directory: Path | None = None,
         host: str = "127.0.0.1",
+        start_timeout_seconds: int = _START_TIMEOUT_SECONDS,
+        access: WebAccess | None = None,
     ) -> None:
+        self._start_timeout_seconds = start_timeout_seconds
         self.targets = tuple(targets)
+        self._access = access
         self._host = host
         self.scrape_interval_seconds = scrape_interval_seconds
         self._directory = directory
@@ -136,13 +179,13 @@ class PrometheusLab:
             wait_until(
                 self._is_ready,
                 "Prometheus to be ready",
-                timeout_seconds=_START_TIMEOUT_SECONDS,
+                timeout_seconds=self._start_timeout_seconds,
                 processes=[self.process],
             )
             wait_until(
                 self._scrapes_all,
                 "a first scrape of each target",
-                timeout_seconds=_START_TIMEOUT_SECONDS,
+                timeout_seconds=self._start_timeout_seconds,
                 processes=[self.process],
             )
             self._stack = stack.pop_all()
@@ -154,7 +197,15 @@ class PrometheusLab:
     @property
     def url(self) -> str:
         """The address of its web interface and API."""
-        return f"http://{self._host}:{self._port}"
+        scheme = "http" if self._access is None else "https"
+        return f"{scheme}://{self._host}:{self._port}"
+
+    def admit(self, access: WebAccess) -> None:
+        """Let in only who comes with this, from now on: it reads its `web.yml` at every request."""
+        self._access = access
+        # replaced in one step, so that it never reads half of it
+        (self._place / "web.new").write_text(access.web_yml())
+        (self._place / "web.new").replace(self._place / "web.yml")
 
     def query(self, expression: str, at_unix_seconds: float | None = None) -> list[dict[str, Any]]:
         """The result of an instant query, as its API gives it; empty when nothing matches."""
@@ -190,7 +241,7 @@ class PrometheusLab:
         wait_until(
             self._is_ready,
             "Prometheus to be ready",
-            timeout_seconds=_START_TIMEOUT_SECONDS,
+            timeout_seconds=self._start_timeout_seconds,
             processes=[self.process],
         )
 
@@ -205,6 +256,9 @@ class PrometheusLab:
             f"--storage.tsdb.path={directory}/data",
             f"--web.listen-address={self._host}:{self._port}",
         ]
+        if self._access is not None:
+            self.admit(self._access)
+            argv.append(f"--web.config.file={directory}/web.yml")
         return process.start(
             "prometheus", argv, log_path=directory / "prometheus.log", working_directory=directory
         )
@@ -231,7 +285,7 @@ class PrometheusLab:
 
     def _is_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1) as answer:
+            with self._open("/-/ready", timeout_seconds=1) as answer:
                 return bool(answer.status == 200)
         except (urllib.error.URLError, OSError):
             return False
@@ -240,10 +294,19 @@ class PrometheusLab:
         return len(self.query("up == 1")) == len(self.targets)
 
     def _get(self, path: str, parameters: dict[str, str]) -> dict[str, Any]:
-        address = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
-        with urllib.request.urlopen(address, timeout=_QUERY_TIMEOUT_SECONDS) as answer:
+        asked = f"{path}?{urllib.parse.urlencode(parameters)}"
+        with self._open(asked, timeout_seconds=_QUERY_TIMEOUT_SECONDS) as answer:
             body: dict[str, Any] = json.load(answer)
         return body
+
+    def _open(self, path: str, *, timeout_seconds: float) -> Any:
+        access = self._access
+        request = urllib.request.Request(
+            f"{self.url}{path}", headers=access.header() if access else {}
+        )
+        return urllib.request.urlopen(
+            request, timeout=timeout_seconds, context=access.context() if access else None
+        )
 
 
 @contextmanager

@@ -1,7 +1,11 @@
-"""One ZooKeeper server, alone or under the lab's brokers. It knows nothing of Kafka's znodes."""
+"""A ZooKeeper server, alone or under the lab's brokers, and ensembles of three.
+
+It knows nothing of Kafka's znodes.
+"""
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -13,7 +17,7 @@ from lab.cache import RunDirectory
 from lab.doctor import refuse_missing
 from lab.java import properties, start_java
 from lab.network import free_port
-from lab.packages import kafka_jars
+from lab.packages import clock_behind, kafka_jars
 from lab.process import Process, wait_until
 
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -41,8 +45,9 @@ class ZooKeeperLab:
 
     Session timeouts from 2 to 20 s are granted. With `logins`, clients may log in by SASL
     DIGEST-MD5 as one of them; others are served still, and ACLs decide what they may do. `settings`
-    are added to its own, such as those of a secure port; `java_options` to those of its JVM.
-    Without `directory` it makes, and removes, a run directory of its own.
+    are added to its own, such as those of a secure port; `java_options` to those of its JVM. Its
+    clock may be behind, so that its nodes are old at once. Without `directory` it makes, and
+    removes, a run directory of its own.
     """
 
     def __init__(
@@ -52,10 +57,12 @@ class ZooKeeperLab:
         logins: tuple[DigestLogin, ...] = (),
         settings: Mapping[str, str] | None = None,
         java_options: Sequence[str] = (),
+        clock_behind_minutes: int = 0,
         directory: Path | None = None,
     ) -> None:
         self.host = host
         self.logins = logins
+        self._clock_behind_minutes = clock_behind_minutes
         self.port = free_port(host)
         self._extra_settings = dict(settings or {})
         self._java_options = tuple(java_options)
@@ -100,6 +107,9 @@ class ZooKeeperLab:
             options=["-Xmx128m", *self._java_options, *self._login_options(directory)],
             jars=kafka_jars(),
             directory=directory,
+            environment=(
+                clock_behind(self._clock_behind_minutes) if self._clock_behind_minutes else {}
+            ),
         )
         wait_until(
             self._answers,
@@ -158,9 +168,70 @@ class ZooKeeperLab:
         return [f"-Djava.security.auth.login.config={jaas}"]
 
     def _answers(self) -> bool:
+        return self.said("ruok") == "imok"
+
+    def said(self, command: str) -> str:
+        """Its answer to a command of four letters; empty while nothing answers."""
         try:
             with socket.create_connection((self.host, self.port), timeout=1) as connection:
-                connection.sendall(b"ruok")
-                return connection.recv(4) == b"imok"
+                connection.sendall(command.encode())
+                return b"".join(iter(lambda: connection.recv(4096), b"")).decode()
         except OSError:
-            return False
+            return ""
+
+    def mode(self) -> str:
+        """standalone, leader, follower or read-only; empty while it serves no one."""
+        found = re.search(r"^Mode: (\S+)$", self.said("srvr"), re.MULTILINE)
+        return found[1] if found else ""
+
+
+class ZooKeeperEnsemble:
+    """Three servers on loopback that agree with each other; a context manager.
+
+    It returns once one of them leads. A server without a majority of them answers only clients that
+    take what may be out of date (`readonlymode.enabled`).
+    """
+
+    def __init__(self) -> None:
+        self.servers: list[ZooKeeperLab] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        ports = {number: (free_port(), free_port()) for number in (1, 2, 3)}
+        members = {f"server.{n}": f"127.0.0.1:{a}:{b}" for n, (a, b) in ports.items()}
+        settings = {"initLimit": "10", "syncLimit": "5", **members}
+        with ExitStack() as stack:
+            run = stack.enter_context(RunDirectory()).path
+            for number in ports:
+                home = run / f"zookeeper-{number}"
+                (home / "data").mkdir(parents=True)
+                (home / "data" / "myid").write_text(f"{number}")
+                server = ZooKeeperLab(
+                    settings=settings,
+                    java_options=["-Dreadonlymode.enabled=true"],
+                    directory=home,
+                )
+                self.servers.append(stack.enter_context(server))
+            self.wait_for({"leader": 1, "follower": 2})
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def connect(self) -> str:
+        """The connect string that names all three."""
+        return ",".join(server.connect for server in self.servers)
+
+    def those(self, mode: str) -> list[ZooKeeperLab]:
+        """The servers in this mode."""
+        return [server for server in self.servers if server.mode() == mode]
+
+    def wait_for(self, modes: Mapping[str, int]) -> None:
+        """Return once as many servers as given are in each mode."""
+        wait_until(
+            lambda: all(len(self.those(mode)) == count for mode, count in modes.items()),
+            f"the modes {dict(modes)} of an ensemble",
+            timeout_seconds=_START_TIMEOUT_SECONDS,
+        )

@@ -134,7 +134,7 @@ class _Late(Proxy):
 
 
 @dataclass
-class Estate:
+class World:
     """The running parts; `policies` are names, each that of its cluster and chroot too."""
 
     policies: list[str]
@@ -167,7 +167,7 @@ class Estate:
         return bool(quotas.get("inSync") == _TIERS * _MEMBERS)
 
     def raise_first_member(self, policy: str, rate: int) -> Callable[[], float | None]:
-        """Send the change; the answer tells when it was committed, None while it is not."""
+        """Send the change; the answer is when it was committed, None while it is not."""
         path = f"/{policy}/config/users/user-0"
         before = self.zookeeper.exists(path).mzxid
         patch = [
@@ -199,7 +199,7 @@ class Estate:
 
 def many_policies(policies: int = 100) -> list[Figure]:
     """Figures of `policies` policies of 500 entities each."""
-    with _estate(policies) as on:
+    with _world(policies) as on:
         began = time.time()
         _declare(on)
         _wait(on, lambda: all(on.is_in_sync(policy) for policy in on.policies), "every status")
@@ -238,7 +238,7 @@ def many_policies(policies: int = 100) -> list[Figure]:
     ]
 
 
-def _declare(on: Estate) -> None:
+def _declare(on: World) -> None:
     for policy in on.policies:
         for number in range(_TIERS):
             members = [
@@ -257,7 +257,7 @@ def _declare(on: Estate) -> None:
         _create(on, "BrokerBandwidthPolicy", "brokerbandwidthpolicies", policy, spec)
 
 
-def _create(on: Estate, kind: str, plural: str, name: str, spec: dict[str, Any]) -> None:
+def _create(on: World, kind: str, plural: str, name: str, spec: dict[str, Any]) -> None:
     resource = {
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": kind,
@@ -267,7 +267,7 @@ def _create(on: Estate, kind: str, plural: str, name: str, spec: dict[str, Any])
     on.objects.create_namespaced_custom_object(GROUP, VERSION, _NAMESPACE, plural, resource)
 
 
-def _change(on: Estate, number: int) -> float:
+def _change(on: World, number: int) -> float:
     """Seconds from before the change is sent to its commit."""
     policy = random.Random(number).choice(on.policies)  # the same policies each time
     sent = time.time()
@@ -275,7 +275,7 @@ def _change(on: Estate, number: int) -> float:
     return float(_wait(on, committed_at, "the changed quota")) - sent
 
 
-def _rest(on: Estate) -> list[tuple[str, float, str, float]]:
+def _rest(on: World) -> list[tuple[str, float, str, float]]:
     busy = [_processor_seconds(replica) for replica in on.replicas]
     time.sleep(_REST_SECONDS)
     cores = [
@@ -294,7 +294,7 @@ def _processor_seconds(replica: Process) -> float:
     return times.user + times.system
 
 
-def _take_over(on: Estate) -> float:
+def _take_over(on: World) -> float:
     """Kill a replica and change a contract of each of its policies; seconds until all are in
     ZooKeeper.
     """
@@ -307,7 +307,7 @@ def _take_over(on: Estate) -> float:
     return max(float(_wait(on, wait, "a quota after the take-over")) for wait in waits) - killed_at
 
 
-def _wait(on: Estate, condition: Callable[[], Any], what: str) -> Any:
+def _wait(on: World, condition: Callable[[], Any], what: str) -> Any:
     return wait_until(
         condition,
         what,
@@ -318,7 +318,7 @@ def _wait(on: Estate, condition: Callable[[], Any], what: str) -> Any:
 
 
 @contextmanager
-def _estate(policies: int) -> Iterator[Estate]:
+def _world(policies: int) -> Iterator[World]:
     names = [f"cluster-{number:03}" for number in range(policies)]
     with ExitStack() as stack:
         server = stack.enter_context(ZooKeeperLab())
@@ -350,7 +350,7 @@ def _estate(policies: int) -> Iterator[Estate]:
             }
             for name in names
         }
-        yield Estate(
+        yield World(
             names,
             connections,
             replicas,

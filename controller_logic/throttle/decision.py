@@ -111,10 +111,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """One broker in one direction: its NIC, its need (0 = none), and what each level could give."""
+    """One broker in one direction: its NIC, its need (0 = none), and what each level could give.
+
+    `room_for` is the level that lower ones make room for there; None = it is over its limit.
+    """
 
     nic: NicStatus
     need: float = 0.0
+    room_for: Level | None = None
     cuttable: Mapping[Level, float] = field(default_factory=dict)
 
 

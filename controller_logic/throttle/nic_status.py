@@ -377,6 +377,16 @@ def _pressure(nics: Mapping[Direction, NicStatus], *, swings: bool) -> Pressure:
     return Pressure.OVER if swings else Pressure.WITHIN
 
 
+def over_count_words(watched: Watched | None) -> str:
+    """How many brokers are over their limit: `1`; `1?` or `?` while the load of others is not
+    known.
+    """
+    over = sum(one.pressure is Pressure.OVER for one in watched or ())
+    if watched is not None and not any(one.pressure is Pressure.UNKNOWN for one in watched):
+        return str(over)
+    return f"{over or ''}?"
+
+
 # When to read again: soon after the next sample is due, so that nothing waits a whole scrape.
 
 

@@ -5,7 +5,7 @@ from math import isfinite
 
 from controller_logic.model import Level, RateKey
 from controller_logic.reasons import Reason
-from controller_logic.throttle.attribution import CUT_ORDER, DirectionSnapshot
+from controller_logic.throttle.attribution import CUT_ORDER, DirectionSnapshot, Need
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.cuts import Outcome
 from controller_logic.throttle.decision import (
@@ -79,10 +79,16 @@ def _views(scene: DirectionSnapshot, outcome: Outcome) -> tuple[BrokerView, ...]
         BrokerView(
             nic,
             needs.get(broker, 0.0),
+            _next_above(outcome.needs.swaps.get(broker)),
             {level: scene.can_give(broker, (level,)) for level in CUT_ORDER},
         )
         for broker, nic in scene.nics.items()
     )
+
+
+def _next_above(swap: Need | None) -> Level | None:
+    """The level for which those that are asked make room."""
+    return None if swap is None else CUT_ORDER[len(swap.levels)]
 
 
 def _after(since_seconds: float | None, seconds: float, scene: DirectionSnapshot) -> float:

@@ -17,6 +17,8 @@
 Only `main.py` turns these into kopf's errors; only `control/` turns them into conditions.
 """
 
+import ssl
+
 from controller_logic.reasons import Reason
 
 
@@ -99,3 +101,28 @@ class ForeignContent(UserActionRequired):
 
 class WriteRefused(UserActionRequired):
     """Writing to this cluster would be wrong as a whole: other cluster, migration, other owner."""
+
+
+_ANOTHER_NAME = (62, 64)  # OpenSSL's codes of a refused certificate: a host's name, an address
+_EXPIRED, _NOT_YET_VALID = 10, 9
+_UNKNOWN_SIGNER = (2, 18, 19, 20, 21)
+
+
+def refused_certificate(error: ssl.SSLCertVerificationError) -> str:
+    """Why the certificate that a server showed was refused, and what to do about it."""
+    match error.verify_code:
+        case code if code in _ANOTHER_NAME:
+            name = error.verify_message.rpartition(" for ")[2].strip("'.")
+            return (
+                f"its certificate is valid, but not for {name}. Use a name that the certificate "
+                f"has, or have {name} added to its subject alternative names"
+            )
+        case code if code in _UNKNOWN_SIGNER:
+            return (
+                "its certificate is signed by none of trustedCertificates (where these are unset: "
+                "by no authority of this machine)"
+            )
+        case code if code in (_EXPIRED, _NOT_YET_VALID):
+            when = "has expired" if code == _EXPIRED else "is not valid yet"
+            return f"its certificate {when}, or the clock of this machine is wrong"
+    return f"its certificate is refused: {error.verify_message}"

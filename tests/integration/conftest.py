@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,11 @@ from kubernetes import config as kubernetes_config
 
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
+from lab.network import free_port
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab, monitoring
-from lab.zookeeper import ZooKeeperLab
+from lab.zookeeper import DigestLogin, ZooKeeperLab
+from tests.integration.kafka.certificates import Certificates, make_certificates
 from tests.unit.resources.documents import override, policy, tier
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES
 
@@ -82,6 +85,58 @@ def kafka() -> Iterator[KafkaLab]:
     """Three brokers on loopback. A test that kills one starts it again before it ends."""
     with KafkaLab(brokers=3, users=SASL_USERS) as cluster:
         yield cluster
+
+
+@dataclass(frozen=True)
+class SecuredKafka:
+    """A broker and its ZooKeeper that let no one in without TLS and a login, but over the lab's own
+    plain ports.
+    """
+
+    kafka: KafkaLab
+    zookeeper_connect: str
+    certificates: Certificates
+    operator: DigestLogin
+    stranger: DigestLogin
+
+
+# After this time brokers hang up on a client that does not log in again, as with
+# `connections.max.reauth.ms`: so a changed password counts soon.
+LOGIN_LASTS_SECONDS = 3
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """One broker with `zookeeper.set.acl`, SASL and TLS everywhere. ZooKeeper's clock is 20 minutes
+    behind, so that a broker takes every notification for older than the 15 minutes it keeps them.
+    """
+    certificates = make_certificates(tmp_path_factory.mktemp("certificates"), minutes_ago=30)
+    operator, stranger = DigestLogin("kafka", "kafka-secret"), DigestLogin("mallory", "hers")
+    port = free_port()
+    secure_port = {
+        "secureClientPort": str(port),
+        "secureClientPortAddress": "127.0.0.1",
+        "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+        **certificates.server_settings(key_store="ssl.keyStore", trust_store="ssl.trustStore"),
+    }
+    listener = "listener.name.sasl"
+    encrypted = {
+        "listener.security.protocol.map": "INTERNAL:PLAINTEXT,PLAIN:PLAINTEXT,SASL:SASL_SSL",
+        f"{listener}.ssl.client.auth": "required",
+        f"{listener}.scram-sha-512.connections.max.reauth.ms": f"{LOGIN_LASTS_SECONDS * 1000}",
+        **certificates.server_settings(
+            key_store=f"{listener}.ssl.keystore", trust_store=f"{listener}.ssl.truststore"
+        ),
+    }
+    with KafkaLab(
+        brokers=1,
+        users=SASL_USERS,
+        server_properties=encrypted,
+        zookeeper_logins=(operator, stranger),
+        zookeeper_settings=secure_port,
+        zookeeper_behind_minutes=20,
+    ) as kafka:
+        yield SecuredKafka(kafka, f"127.0.0.1:{port}", certificates, operator, stranger)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import typer
 from controller_logic.contracts.desired import MemberState
 from controller_logic.model import Observation
 from controller_logic.quota_values import KEY_WORDS, rate_words
-from controller_logic.throttle.nic_status import Pressure
+from controller_logic.throttle.nic_status import over_count_words
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import STANDARD_INPUT, PolicySource, find_policy
@@ -35,7 +35,7 @@ from tidegate.errors import InvalidResource, TidegateError
 
 
 _UNKNOWN = "unknown"
-_LONGEST_NAME, _LONGEST_WHY, _LONGEST_CAUSE = 18, 22, 30
+_LONGEST_NAME, _LONGEST_WHY = 18, 22
 _EXPLAINED = 5
 _QUIET = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
 
@@ -49,7 +49,11 @@ def show_view(page: Page, view: View, *, most_members: int) -> None:
     page.say()
     page.sheet(_broker_sheet(broker_rows(view)))
     page.say()
-    page.sheet(_level_sheet(level_rows(view, rates)))
+    levels = level_rows(view, rates)
+    page.sheet(_level_sheet(levels))
+    for row in levels:
+        if row.word is not None and row.word.because:
+            page.say(f"{row.level.value}: {row.word.because}")
     shown = rates[:most_members] if most_members else rates
     page.say()
     page.sheet(_rate_sheet(shown, view.observation))
@@ -63,9 +67,7 @@ def _headline(view: View) -> str:
     observation, watched = view.observation, view.watched
     moment = datetime.fromtimestamp(observation.now_seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     over = (
-        f"{sum(one.pressure is Pressure.OVER for one in watched)} of {len(watched)} brokers over"
-        if watched is not None
-        else ""
+        f"{over_count_words(watched)} of {len(watched)} brokers over" if watched is not None else ""
     )
     mode = "paused" if observation.policy.paused else f"mode {observation.policy.mode.value}"
     return "  ".join(
@@ -125,15 +127,11 @@ def _level_sheet(rows: Sequence[LevelRow]) -> Sheet:
         Column("Level"),
         *(Column(title, right=True) for title in titles),
         Column("State"),
-        Column("Because", fold=True),
     )
     return Sheet(columns, [_level_cells(row) for row in rows])
 
 
 def _level_cells(row: LevelRow) -> Sequence[str]:
-    word = (
-        ("", "") if row.word is None else (row.word.state, _cut(row.word.because, _LONGEST_CAUSE))
-    )
     return (
         row.level.value,
         str(row.members),
@@ -141,7 +139,7 @@ def _level_cells(row: LevelRow) -> Sequence[str]:
         _rate(row.fetch),
         _rate(row.produce),
         _delay(row.delay_seconds),
-        *word,
+        "" if row.word is None else row.word.state,
     )
 
 

@@ -68,6 +68,7 @@ class MetricsWatch:
         self._namespace = namespace
         self._dependencies = dependencies
         self._round: _Round | None = None
+        self._sign = _SignOfLife(dependencies)
 
     def latest(
         self, spec: MetricsSource | None, brokers: Collection[int] | None
@@ -81,7 +82,9 @@ class MetricsWatch:
             self._round.ask_to_stop()
             self._round = None
         if self._round is None and spec is not None and brokers:
-            self._round = _Round(self._namespace, spec, frozenset(brokers), self._dependencies)
+            self._round = _Round(
+                self._namespace, spec, frozenset(brokers), self._dependencies, self._sign
+            )
             self._round.start()
         if self._round is None:
             return None
@@ -97,6 +100,30 @@ class MetricsWatch:
             ended.wait(_STOP_SECONDS)
 
 
+class _SignOfLife:
+    """The sign of life of the newest round: one before it, which ends later, does not end it."""
+
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
+        self._lock = threading.Lock()
+        self._newest: _Round | None = None
+
+    def begin(self, one: "_Round") -> None:
+        with self._lock:
+            self._newest = one
+            self._dependencies.beat()
+
+    def beat(self, one: "_Round") -> None:
+        with self._lock:
+            if one is self._newest:
+                self._dependencies.beat()
+
+    def end(self, one: "_Round") -> None:
+        with self._lock:
+            if one is self._newest:
+                self._dependencies.forget()
+
+
 class _Round:
     """Readings by one set of settings, in a thread of its own."""
 
@@ -106,12 +133,14 @@ class _Round:
         spec: MetricsSource,
         brokers: frozenset[int],
         dependencies: Dependencies,
+        sign: _SignOfLife,
     ) -> None:
         self.spec = spec
         self.brokers = brokers
         self.newest: Readings | None = None
         self._namespace = namespace
         self._dependencies = dependencies
+        self._sign = sign
         self._ended = threading.Event()
         self._source = _Source(namespace, spec, dependencies)
         self._thread = threading.Thread(
@@ -119,6 +148,7 @@ class _Round:
         )
 
     def start(self) -> None:
+        self._sign.begin(self)
         self._thread.start()
 
     def ask_to_stop(self) -> None:
@@ -131,7 +161,7 @@ class _Round:
         shortest_seconds = min(SHORTEST_INTERVAL_SECONDS, self.spec.stale_after_seconds / 2)
         try:
             while not self._ended.is_set():
-                self._dependencies.beat()
+                self._sign.beat(self)
                 self.newest = readings = self._read()
                 self._dependencies.wake()
                 now_seconds = self._dependencies.wall()
@@ -142,11 +172,11 @@ class _Round:
                 )
         finally:
             self._source.close()
-            self._dependencies.forget()
+            self._sign.end(self)
 
     def _rest(self, seconds: float) -> None:
         while seconds > 0 and not self._ended.wait(min(seconds, _BEAT_SECONDS)):
-            self._dependencies.beat()
+            self._sign.beat(self)
             seconds -= _BEAT_SECONDS
 
     def _read(self) -> Readings:

@@ -152,15 +152,16 @@ class Sharing:
             self._next_look_at = self._monotonic() + self._times.look_seconds
             try:
                 self._look()
+                self._note_alive()
                 if self._seat is None or self._monotonic() >= self._renew_at:
                     self._sit()
+                    self._note_alive()
             except RetryLater:
                 raise
             except TidegateError:
                 self._is_refused = True
                 self._next_look_at = self._monotonic() + self._times.refused_seconds
                 raise
-            self._note_alive()
 
     def release(self) -> None:
         """Leave the seat, so that others take this replica's policies as they become free."""

@@ -23,8 +23,9 @@ from tidegate.errors import (
     TidegateError,
     Unauthorized,
     Unreachable,
+    refused_certificate,
 )
-from tidegate.kafka.settings import KafkaConnection, SaslLogin, TlsFiles
+from tidegate.kafka.settings import KafkaConnection, SaslLogin
 
 # kafka-python's message classes. The library is imported here only: its classes are not a stable
 # API, and its import uses a deprecated function of the standard library.
@@ -171,7 +172,7 @@ class BrokerConnection:
         self._socket = socket.create_connection((host, port), timeout=timeout_seconds)
         try:
             if settings.tls is not None:
-                self._socket = _tls_context(settings.tls).wrap_socket(
+                self._socket = settings.tls.context().wrap_socket(
                     self._socket, server_hostname=host
                 )
             if settings.sasl is not None:
@@ -256,14 +257,6 @@ class BrokerConnection:
                     "password for the brokers."
                 )
             mechanism.receive(answer.auth_bytes)
-
-
-def _tls_context(tls: TlsFiles) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls.ca_file)
-    context.check_hostname = tls.check_hostname
-    if tls.certificate_file is not None:
-        context.load_cert_chain(tls.certificate_file, tls.key_file, tls.key_password)
-    return context
 
 
 _CONNECT_TIMEOUT_SECONDS = 3.0
@@ -356,7 +349,11 @@ class KafkaTopology:
                         _metadata_request(topics), share_seconds
                     )
                 except OSError as error:
-                    tried[":".join(map(str, self._servers[0]))] = str(error)
+                    tried[":".join(map(str, self._servers[0]))] = (
+                        refused_certificate(error)
+                        if isinstance(error, ssl.SSLCertVerificationError)
+                        else str(error)
+                    )
                     self._hang_up()
                     if not was_kept:
                         self._servers = [*self._servers[1:], self._servers[0]]

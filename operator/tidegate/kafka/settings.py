@@ -4,6 +4,7 @@ The reader of Secrets and files fills them in. Passwords are left out of `repr`,
 object in a log line or a traceback shows none.
 """
 
+import ssl
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -38,6 +39,17 @@ class TlsFiles:
     key_file: str | None = None
     key_password: str | None = field(default=None, repr=False)
     check_hostname: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """The context of a connection. With a CA it trusts no other, whatever the machine does.
+
+        Raises OSError where a file cannot be used.
+        """
+        context = ssl.create_default_context(cafile=self.ca_file)
+        context.check_hostname = self.check_hostname
+        if self.certificate_file is not None:
+            context.load_cert_chain(self.certificate_file, self.key_file, self.key_password)
+        return context
 
 
 @dataclass(frozen=True, slots=True)

@@ -347,13 +347,10 @@ def _container(policy_key: str, pod: JobPod, window: Mapping[str, str]) -> JsonO
         ],
         "env": [
             *_own_fields(),
+            *(bucket_environment(policy_key.partition("/")[2]) if pod.mount is None else ()),
             *({"name": name, "value": value} for name, value in sorted(pod.environment.items())),
         ],
-        **(
-            {"ports": [{"name": name, "containerPort": port} for name, port in ports]}
-            if ports
-            else {}
-        ),
+        "ports": [{"name": name, "containerPort": port} for name, port in ports],
         "resources": {
             "requests": {"cpu": f"{pod.requested_millicores}m", "memory": pod.memory},
             "limits": {"cpu": str(pod.cores), "memory": pod.memory},
@@ -383,6 +380,16 @@ def _own_fields() -> list[JsonObject]:
     ]
     limit = {"containerName": CONTAINER, "resource": "limits.memory", "divisor": "1Mi"}
     return [*variables, {"name": "MEMORY_LIMIT_MIB", "valueFrom": {"resourceFieldRef": limit}}]
+
+
+def bucket_environment(policy_name: str) -> list[JsonObject]:
+    """Endpoint and login of an S3 bucket, from the Secret that is there for this policy alone."""
+    secret = {"name": f"{policy_name}-bucket", "optional": True}
+    names = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "DEFAULT_REGION", "ENDPOINT_URL")
+    return [
+        {"name": f"AWS_{name}", "valueFrom": {"secretKeyRef": {**secret, "key": f"AWS_{name}"}}}
+        for name in names
+    ]
 
 
 # --- the ConfigMap of the result: Jobs add to it, the operator reads it ---------------------------

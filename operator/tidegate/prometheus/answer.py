@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 from tidegate.prometheus.series import Series
@@ -241,20 +240,20 @@ def _warnings(envelope: dict[str, object]) -> list[str]:
 
 
 def _series(item: Any) -> Series:
-    # Written for speed: a large answer has 100,000 of them.
+    # Written for speed: a reading of 50 brokers with 5000 clients each has a million of them.
     try:
         labels, values = item["metric"], item.get("values", ())  # native histograms have none
         samples = tuple([(float(at), float(amount)) for at, amount in values])
-        labels_are_text = set(map(type, labels.values())) <= _TEXT
+        kinds = {*map(type, labels.values())}
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
         raise NotSamples(
             "a series in it has no labels, or a sample that is not a time with a value"
         ) from None
-    if not labels_are_text:
+    if kinds != _TEXT and kinds:
         raise NotSamples("a label in it is no text")
-    if samples and not (math.isfinite(samples[0][0]) and math.isfinite(samples[-1][0])):
-        raise NotSamples("a sample in it has no time")
-    for earlier, later in pairwise(samples):
-        if not later[0] > earlier[0]:
+    before = -math.inf
+    for at, _ in samples:
+        if not before < at < math.inf:
             raise NotSamples("the samples of a series in it do not follow each other in time")
+        before = at
     return Series(labels, samples)

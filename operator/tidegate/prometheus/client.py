@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -29,7 +30,6 @@ from urllib3.exceptions import (
     ReadTimeoutError,
 )
 
-from controller_logic.model import ReadingProblem
 from controller_logic.reasons import Reason
 from tidegate import __version__
 from tidegate.errors import (
@@ -39,9 +39,9 @@ from tidegate.errors import (
     TidegateError,
     Unauthorized,
     Unreachable,
+    refused_certificate,
 )
 from tidegate.prometheus.answer import EndsEarly, NotJson, NotSamples, own_error, read_answer
-from tidegate.prometheus.queries import over_last
 from tidegate.prometheus.series import Series
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts
 from tidegate.retry import retry
@@ -178,6 +178,8 @@ def innermost_message(error: Exception) -> str:
         )
     if isinstance(error, IncompleteRead):
         return f"the answer broke off after {error.partial} bytes"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return refused_certificate(error)
     if not isinstance(error, OSError | NewConnectionError):
         return "what answers there does not speak HTTP"  # the error would quote it
     # urllib3 puts the connection in front: "HTTPConnection(host='10.0.0.1', port=9090): Failed ..."
@@ -189,7 +191,8 @@ def innermost_message(error: Exception) -> str:
 
 
 MEANWHILE = "Nothing is throttled further or given back on load meanwhile."
-_CHECK_TRUST = "Check metrics.prometheus.tls.trustedCertificates."
+_CHECK_ADDRESS = "Check metrics.prometheus.url and the network policy."
+_CHECK_TRUST = "Check metrics.prometheus.url and tls.trustedCertificates."
 _BAD_ADDRESS = (exceptions.InvalidURL, exceptions.MissingSchema, exceptions.InvalidSchema)
 _TOO_SLOW = (exceptions.Timeout, ReadTimeoutError)
 
@@ -217,38 +220,37 @@ def broken(error: Exception, address: str) -> TidegateError:
                 f"http://host:port in metrics.prometheus.url."
             )
         case exceptions.SSLError():
-            return unreachable(
-                address,
-                f"the encrypted connection failed: {innermost_message(error)}",
-                "Check metrics.prometheus.tls.trustedCertificates.",
-            )
+            why = f"the encrypted connection failed: {innermost_message(error)}"
+            return unreachable(address, why, _CHECK_TRUST)
+        case exceptions.ConnectTimeout():
+            return unreachable(address, "no connection came about in time", _CHECK_ADDRESS)
         case _ if isinstance(error, _TOO_SLOW):
             return too_slow(address)
         case exceptions.RequestException() | HTTPError():
             where = "its proxy: " if isinstance(error, exceptions.ProxyError) else ""
-            return unreachable(
-                address,
-                f"{where}{innermost_message(error)}",
-                "Check metrics.prometheus.url and the network policy.",
-            )
+            return unreachable(address, f"{where}{innermost_message(error)}", _CHECK_ADDRESS)
     return unreachable(
         address, f"its certificate authorities cannot be read: {error}", _CHECK_TRUST
     )
 
 
+class TooSlow(Unreachable):
+    """An answer that did not come within its time. Another question may be answered in time."""
+
+
 def too_slow(address: str) -> TidegateError:
     """The error for an answer that did not come within its time."""
-    return unreachable(
-        address, "it took too long", "Look at its load, and at how many series the queries match."
-    )
+    hint = "Look at its load, and at how many series the queries match."
+    return TooSlow(Reason.PROMETHEUS_UNREACHABLE, _not_answered(address, "it took too long", hint))
 
 
 def unreachable(address: str, why: str, hint: str) -> TidegateError:
     """The error for a server that did not answer."""
-    return Unreachable(
-        Reason.PROMETHEUS_UNREACHABLE,
-        f"Prometheus at {address} did not answer: {why}. {MEANWHILE} {hint}",
-    )
+    return Unreachable(Reason.PROMETHEUS_UNREACHABLE, _not_answered(address, why, hint))
+
+
+def _not_answered(address: str, why: str, hint: str) -> str:
+    return f"Prometheus at {address} did not answer: {why}. {MEANWHILE} {hint}"
 
 
 def refusal(answer: requests.Response, said: str, address: str) -> TidegateError:
@@ -282,13 +284,17 @@ def refusal(answer: requests.Response, said: str, address: str) -> TidegateError
     )
 
 
+class TooLarge(Incomplete):
+    """An answer above the size limit. One for fewer brokers may be below it."""
+
+
 def too_large(limit_bytes: int, address: str) -> TidegateError:
     """The error for an answer above the size limit."""
     why = (
         f"The answer of Prometheus at {address} is larger than {limit_bytes / 1e6:g} MB and "
         f"was not read to its end. {MEANWHILE}"
     )
-    return Incomplete(
+    return TooLarge(
         Reason.METRICS_INCOMPLETE, f"{why} Narrow the queries, for instance to one Kafka cluster."
     )
 
@@ -353,6 +359,15 @@ class PrometheusClient:
         self._monotonic = monotonic
         self._pause = pause
         self._session: Session | None = None
+        self._dated: tuple[float, float] | None = None  # its clock, and ours without a date
+
+    @property
+    def server_seconds(self) -> float | None:
+        """The server's clock now, by the date of its last answer; None = no answer had one."""
+        if self._dated is None:
+            return None
+        date_seconds, monotonic_seconds = self._dated
+        return date_seconds + self._monotonic() - monotonic_seconds
 
     def query(
         self, promql: str, each: Callable[[Series], Item], *, until_monotonic_seconds: float
@@ -384,6 +399,7 @@ class PrometheusClient:
     def _once(self, promql: str, each: Callable[[Series], Item], until: float) -> list[Item]:
         try:
             with self._asked(promql, until) as answer:
+                self._note_date(answer)
                 return self._read(answer, each, until)
         except (OSError, HTTPError) as error:  # the errors of requests are OSErrors
             raise broken(error, self.address) from error
@@ -405,6 +421,12 @@ class PrometheusClient:
         if len(form) <= _LONGEST_ADDRESS:
             return self._session.get(f"{url}?{form}", timeout=timeouts)
         return self._session.post(url, data=form, headers=_FORM, timeout=timeouts)
+
+    def _note_date(self, answer: requests.Response) -> None:
+        with suppress(KeyError, TypeError, ValueError):  # none, or one that cannot be read
+            date = parsedate_to_datetime(answer.headers["Date"])
+            # whole seconds, so half a second is missing on the mean
+            self._dated = date.timestamp() + 0.5, self._monotonic()
 
     def _read(
         self, answer: requests.Response, each: Callable[[Series], Item], until: float
@@ -442,58 +464,3 @@ class _Body:
     """How many bytes of an answer have come."""
 
     size: int = 0
-
-
-# The queries of one reading. They share one time limit. After a server did not answer or refused
-# the login, it gets no further query. Failures are kept as problems.
-
-
-_WHOLE_SERVER = (Unreachable, Unauthorized, NotFound)
-
-
-class Asking:
-    """Sends the queries of one reading, until `until_monotonic_seconds`."""
-
-    def __init__(self, client: PrometheusClient, *, until_monotonic_seconds: float) -> None:
-        self._client = client
-        self._until = until_monotonic_seconds
-        self._given_up = False
-        self._problems: list[ReadingProblem] = []
-
-    @property
-    def problems(self) -> tuple[ReadingProblem, ...]:
-        """The failures, each kind once."""
-        return tuple(dict.fromkeys(self._problems))
-
-    @property
-    def given_up(self) -> bool:
-        """Whether the server did not answer, and is asked nothing more."""
-        return self._given_up
-
-    def ask(
-        self, query: str | None, each: Callable[[Series], Item], *, what: str, seconds: float
-    ) -> list[Item] | None:
-        """Return what `each` makes of every series with a sample in the last `seconds`.
-
-        None = not asked, or no usable answer. `what` names the query in problems.
-        """
-        if query is None or self._given_up:
-            return None
-        try:
-            return self._client.query(
-                over_last(query, seconds), each, until_monotonic_seconds=self._until
-            )
-        except TidegateError as error:
-            self._given_up = isinstance(error, _WHOLE_SERVER)
-            self._problems.append(ReadingProblem(error.reason, _message(error, what, query)))
-            return None
-
-
-def _message(error: TidegateError, what: str, query: str) -> str:
-    if error.reason is not Reason.METRICS_QUERY_REFUSED:
-        return error.message
-    advice = (
-        "A query must be a plain selector, without function, range or aggregation, so that "
-        "samples keep their times."
-    )
-    return f"{error.message} The query for {what} is {query}. {advice}"

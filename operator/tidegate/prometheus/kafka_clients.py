@@ -10,12 +10,12 @@ trusted.
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes
 
 from controller_logic.model import Entity
 from controller_logic.reasons import Reason
-from tidegate.prometheus.nics import FUTURE_SECONDS, without_broker
+from controller_logic.value import value
+from tidegate.prometheus.nics import FUTURE_SECONDS, SET_CLOCKS, without_broker
 from tidegate.prometheus.queries import BrokerOf
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount
 
@@ -86,7 +86,7 @@ def _client_id(tag: str) -> str | None:
 Who = tuple[Entity, int]  # on which broker
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class ClientSample:
     """The newest sample of one series, and when the series began in the time that was asked for."""
 
@@ -108,14 +108,15 @@ class ReadClient:
         self._nan_is_zero = nan_is_zero
 
     def __call__(self, series: Series) -> ClientSample | SeriesProblem:
-        broker, entity = self._broker_of(series.labels), entity_of(series.labels, self._names)
+        labels, samples = series.labels, series.samples
+        broker, entity = self._broker_of(labels), entity_of(labels, self._names)
         if broker is None:
             return without_broker(series, self._what)
         if entity is None:
             hint = "The labels user and client_id must hold Kafka's tags as the brokers spell them."
             what = f"the query for {self._what} gave a series that does not name its client"
             return SeriesProblem(Reason.METRICS_AMBIGUOUS, what, str(series), broker, hint)
-        at_seconds, amount = series.samples[-1]
+        at_seconds, amount = samples[-1]
         if self._nan_is_zero and math.isnan(amount):
             amount = 0.0
         if not is_amount(amount):
@@ -127,7 +128,7 @@ class ReadClient:
                 broker,
                 "Look at the exporter.",
             )
-        return ClientSample((entity, broker), series.first_at_seconds, at_seconds, amount)
+        return ClientSample((entity, broker), samples[0][0], at_seconds, amount)
 
 
 def newest_of_each(
@@ -165,14 +166,10 @@ def overlap(one: ClientSample, other: ClientSample) -> bool:
 
 def _from_the_future(sample: ClientSample, read_at_seconds: float) -> SeriesProblem:
     entity, broker = sample.who
-    ahead = f"{entity}, by {sample.at_seconds - read_at_seconds:.0f} s"
-    hint = "Set the clocks of Prometheus and of Tidegate's node."
+    behind = f"{sample.at_seconds - read_at_seconds:.0f} s"
+    what = "Tidegate's clock is behind that of a client's samples"
     return SeriesProblem(
-        Reason.METRICS_STALE,
-        "a client's samples are ahead of Tidegate's clock",
-        ahead,
-        broker,
-        hint,
+        Reason.METRICS_STALE, what, f"{entity}, at least {behind}", broker, SET_CLOCKS
     )
 
 

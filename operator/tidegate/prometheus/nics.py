@@ -113,6 +113,10 @@ def _scrapes(series: Iterable[Series]) -> Mapping[float, _Scrape]:
 # Clocks of machines that keep time differ by less. A sample from further ahead would look fresh for
 # as long as it is ahead.
 FUTURE_SECONDS = 5.0
+SET_CLOCKS = (
+    "Set the clocks of Prometheus and of Tidegate's node; with clocks apart the age of a reading "
+    "is not known."
+)
 
 NicSpans = dict[int, tuple[NicSpan, ...]]
 
@@ -125,7 +129,7 @@ def nic_spans(
     spans: NicSpans = {}
     for broker, nics in by_broker.items():
         problems += _no_amounts(broker, direction, nics)
-        if ahead := _from_the_future(broker, nics, read_at_seconds):
+        if ahead := _from_the_future(broker, direction, nics, read_at_seconds):
             problems.append(ahead)
             continue
         try:
@@ -177,19 +181,14 @@ def _no_amounts(
 
 
 def _from_the_future(
-    broker: int, nics: Iterable[Series], read_at_seconds: float
+    broker: int, direction: Direction, nics: Iterable[Series], read_at_seconds: float
 ) -> SeriesProblem | None:
     newest = max(one.last_at_seconds for one in nics)
     if newest <= read_at_seconds + FUTURE_SECONDS:
         return None
-    ahead = f"{newest - read_at_seconds:.0f} s"
-    hint = (
-        "Set the clocks of Prometheus and of Tidegate's node; with clocks apart the age of a "
-        "reading is not known."
-    )
-    return SeriesProblem(
-        Reason.METRICS_STALE, "samples are ahead of Tidegate's clock", ahead, broker, hint
-    )
+    behind = f"{newest - read_at_seconds:.0f} s"
+    what = f"Tidegate's clock is at least {behind} behind that of its samples"
+    return SeriesProblem(Reason.METRICS_STALE, what, f"{direction}", broker, SET_CLOCKS)
 
 
 def _two_sources(broker: int, direction: Direction, two: Ambiguous) -> SeriesProblem:

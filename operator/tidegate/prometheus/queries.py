@@ -17,7 +17,7 @@ own, so the names of three well-known sets are asked for: this project's
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields
 from functools import lru_cache
 
@@ -133,7 +133,19 @@ def broker_matcher(identity: BrokerLabel | BrokerInstances) -> str:
             if identity.name in POD_LABELS
             else is_not(identity.name, "")
         )
-    hosts = sorted({_host(instance) for instance in identity.ids})
+    return _of_hosts(identity.ids)
+
+
+def these_brokers(identity: BrokerLabel | BrokerInstances, brokers: Collection[int]) -> str:
+    """The matcher that, of the series that `broker_of` recognizes, leaves those of some brokers."""
+    if isinstance(identity, BrokerInstances):
+        return _of_hosts(at for at, broker in identity.ids.items() if broker in brokers)
+    numbers = "|".join(str(broker) for broker in sorted(brokers))
+    return matches(identity.name, f"{'(.+-)?' if identity.name in POD_LABELS else ''}0*({numbers})")
+
+
+def _of_hosts(instances: Iterable[str]) -> str:
+    hosts = sorted({_host(instance) for instance in instances})
     return matches("instance", *(literally(host) + "(:[0-9]+)?" for host in hosts))
 
 

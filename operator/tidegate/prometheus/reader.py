@@ -1,6 +1,7 @@
 """One reading: rates of NICs and clients from a policy's Prometheus, a problem for each gap.
 
-Load is not judged here. Nothing is kept from one reading to the next but where readings came from.
+Load is not judged here. From one reading to the next it is kept where readings came from, and rates
+of clients, for as long as they are fresh.
 """
 
 import time
@@ -17,11 +18,18 @@ from controller_logic.model import (
     Readings,
 )
 from controller_logic.reasons import Reason
-from tidegate.prometheus.client import Asking, PrometheusClient
-from tidegate.prometheus.kafka_clients import ClientSample, EntityNames, ReadClient, newest_of_each
-from tidegate.prometheus.nics import nic_spans
+from tidegate.prometheus.client import PrometheusClient
+from tidegate.prometheus.kafka_clients import (
+    ClientSample,
+    EntityNames,
+    ReadClient,
+    Who,
+    newest_of_each,
+)
+from tidegate.prometheus.nics import FUTURE_SECONDS, SET_CLOCKS, nic_spans
 from tidegate.prometheus.queries import broker_of, identity_of, queries_of
-from tidegate.prometheus.series import Series, SeriesProblem, problems_of
+from tidegate.prometheus.questions import Asking, Group, Groups
+from tidegate.prometheus.series import Series, SeriesProblem, is_amount, problems_of
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.prometheus.sources import Found, Key, SourceOf, Sources, Target, source_labels
 
@@ -63,14 +71,27 @@ def absent_nics(
 
 
 def stale_nics(
-    nics: Nics, brokers: Collection[int], *, read_at_seconds: float, stale_after_seconds: float
+    nics: Nics,
+    brokers: Collection[int],
+    *,
+    read_at_seconds: float,
+    stale_after_seconds: float,
+    clock_ahead_seconds: float = 0.0,
 ) -> Iterable[ReadingProblem]:
-    """Live brokers whose newest span is older than it may be."""
+    """Live brokers whose newest span is older than it may be.
+
+    Samples that are new by Prometheus' clock, which is so far behind ours, are a problem of clocks.
+    """
+    ahead_seconds = clock_ahead_seconds if clock_ahead_seconds > FUTURE_SECONDS else 0.0
+
+    def is_old(key: tuple[int, Direction], at_seconds: float) -> bool:
+        return bool(nics.get(key)) and at_seconds - nics[key][-1].at_seconds > stale_after_seconds
 
     def is_stale(key: tuple[int, Direction]) -> bool:
-        return (
-            bool(nics.get(key)) and read_at_seconds - nics[key][-1].at_seconds > stale_after_seconds
-        )
+        return is_old(key, read_at_seconds - ahead_seconds)
+
+    def looks_stale(key: tuple[int, Direction]) -> bool:
+        return is_old(key, read_at_seconds) and not is_stale(key)
 
     def message(which: str, ways: str) -> str:
         hint = "Look at the exporters and at Prometheus' targets."
@@ -78,9 +99,15 @@ def stale_nics(
             f"{which} with no sample of {ways} that is newer than {stale_after_seconds:g} s. {hint}"
         )
 
-    return _for_each_or_all(
-        Reason.METRICS_STALE, _ways_by_broker(brokers, Direction, is_stale), brokers, message
-    )
+    def clocks(which: str, ways: str) -> str:
+        return (
+            f"{which} with samples of {ways} that look older than {stale_after_seconds:g} s, "
+            f"because Tidegate's clock is {ahead_seconds:.0f} s ahead of Prometheus'. {SET_CLOCKS}"
+        )
+
+    for is_so, words in ((is_stale, message), (looks_stale, clocks)):
+        ways = _ways_by_broker(brokers, Direction, is_so)
+        yield from _for_each_or_all(Reason.METRICS_STALE, ways, brokers, words)
 
 
 def absent_clients(
@@ -141,8 +168,9 @@ def _for_each_or_all(
         )
 
 
-Clients = Mapping[tuple[Entity, int, Direction], ClientRate]
-_ClientAnswers = Mapping[Direction, list[ClientSample | SeriesProblem]]
+ClientKey = tuple[Entity, int, Direction]
+Clients = Mapping[ClientKey, ClientRate]
+Unread = dict[Direction, set[int]]  # the brokers whose clients could not be asked for
 
 _SCRAPES = (
     5  # four spans: three for "two of three over the limit", and one for a scrape that failed
@@ -170,6 +198,8 @@ class PrometheusReader:
         self._names = EntityNames()
         self._queries = queries_of(settings)
         self._broker_of = broker_of(identity_of(settings))
+        self._groups = Groups(identity_of(settings))
+        self._clients: Clients = {}  # of the last reading
         # with matchers every series is of the policy's own cluster
         self._source_labels = source_labels(identity_of(settings))
         self._sources = (
@@ -188,31 +218,34 @@ class PrometheusReader:
         """Read everything that Prometheus has now, with problems for gaps of the live `brokers`.
 
         Nothing is raised: a server that does not answer, refuses or sends nonsense becomes
-        `problems`, and its part is absent. Brokers beyond `brokers` have readings where there are
-        any. A call lasts `reading_timeout_seconds` and one read timeout at most, but for the lookup
-        of a host name and a server that sends its headers slowly, which are not bounded here.
+        `problems`, and its part is absent; of clients that could not be asked for, rates of the
+        last reading stay as long as they are fresh. Brokers beyond `brokers` have readings where
+        there are any. A call lasts `reading_timeout_seconds` and one read timeout at most, but for
+        the lookup of a host name and a server that sends its headers slowly, which are not bounded
+        here.
         """
         self._names = EntityNames()
         asking = Asking(
             self._client,
-            until_monotonic_seconds=self._monotonic()
-            + self._settings.server.reading_timeout_seconds,
+            question_seconds=self._settings.server.question_timeout_seconds,
+            reading_seconds=self._settings.reading_timeout_seconds,
+            monotonic=self._monotonic,
         )
         sources = SourceOf(self._source_labels, self._broker_of)
         nics = self._ask_nics(asking, sources)
-        queries = self._queries
-        rates = self._ask_clients(
-            asking, sources, _RATE, (queries.fetch_rate, queries.produce_rate)
-        )
-        throttles = self._ask_clients(
-            asking, sources, _THROTTLE, (queries.fetch_throttle, queries.produce_throttle)
-        )
+        busiest_first = self._busiest_first(brokers, nics)
+        clients, odd, unread = self._ask_clients(asking, sources, busiest_first)
         changed = self._changed(asking, sources.found)
         read_at = self._clock()
         nic, nic_problems = self._nic(nics, brokers, read_at, changed)
-        clients, client_problems = self._rates(rates, throttles, brokers, read_at, changed)
-        problems = (*asking.problems, *nic_problems, *client_problems)
-        return Readings(read_at, self._settings.scrape_interval_seconds, nic, clients, problems)
+        known = self._clients = self._known_clients(clients, unread, read_at, changed)
+        problems = (
+            *asking.problems,
+            *nic_problems,
+            *problems_of(odd),
+            *self._unmetered(known, unread, brokers, changed),
+        )
+        return Readings(read_at, self._settings.scrape_interval_seconds, nic, known, problems)
 
     def close(self) -> None:
         """Hang up."""
@@ -236,30 +269,71 @@ class PrometheusReader:
         self._is_first = self._is_first and asking.given_up
         return answers
 
+    def _busiest_first(
+        self, brokers: Collection[int], nics: Mapping[Direction, list[Series]]
+    ) -> list[int]:
+        """The brokers in the order in which their clients are asked for: the time may run out."""
+        rates: dict[int | None, float] = {}
+        for one in (one for series in nics.values() for one in series if len(one.samples) > 1):
+            (before_at, before), (at, now) = one.samples[-2:]
+            if is_amount(now - before):
+                broker = self._broker_of(one.labels)
+                rates[broker] = rates.get(broker, 0.0) + (now - before) / (at - before_at)
+        return sorted(brokers, key=lambda broker: (-rates.get(broker, 0.0), broker))
+
     def _ask_clients(
-        self, asking: Asking, sources: SourceOf, what: str, queries: tuple[str | None, str | None]
-    ) -> _ClientAnswers:
-        answers: dict[Direction, list[ClientSample | SeriesProblem]] = {}
-        for way, query in zip((Direction.EGRESS, Direction.INGRESS), queries, strict=True):
-            named = f"{_RESOURCE[way]} {what}"
-            client = ReadClient(
-                named,
-                broker_of=self._broker_of,
-                names=self._names,
-                nan_is_zero=what is _THROTTLE,
-            )
+        self, asking: Asking, sources: SourceOf, brokers: list[int]
+    ) -> tuple[dict[ClientKey, ClientRate], list[SeriesProblem], Unread]:
+        """Rates with throttle times, what is odd, and the brokers that got no answer."""
+        queries = self._queries
+        of_ways = (
+            (Direction.EGRESS, queries.fetch_rate, queries.fetch_throttle),
+            (Direction.INGRESS, queries.produce_rate, queries.produce_throttle),
+        )
+        clients: dict[ClientKey, ClientRate] = {}
+        odd: list[SeriesProblem] = []
+        unread: Unread = {}
+        for group in self._groups.of(brokers):
+            for way, rate, throttle in of_ways:
+                if rate is None:
+                    continue
+                rates = self._samples(asking, sources, rate, _RATE, way, group)
+                if rates is None:
+                    unread.setdefault(way, set()).update(group.brokers)
+                    continue
+                throttles = self._samples(asking, sources, throttle, _THROTTLE, way, group)
+                delays = throttles[0] if throttles is not None else {}
+                odd += rates[1] + (throttles[1] if throttles is not None else [])
+                for who, sample in rates[0].items():
+                    clients[(*who, way)] = _client_rate(sample, delays.get(who))
+            self._groups.learn(group)
+        return clients, odd, unread
 
-            def each(
-                series: Series, client: ReadClient = client, named: str = named
-            ) -> ClientSample | SeriesProblem:
-                if self._sources is not None:
-                    sources.note(series, named, counts=False)
-                return client(series)
+    def _samples(
+        self,
+        asking: Asking,
+        sources: SourceOf,
+        query: str | None,
+        what: str,
+        way: Direction,
+        group: Group,
+    ) -> tuple[Mapping[Who, ClientSample], list[SeriesProblem]] | None:
+        """The newest sample of each client of the group; None = not asked, or no answer."""
+        named = f"{_RESOURCE[way]} {what}"
+        client = ReadClient(
+            named, broker_of=self._broker_of, names=self._names, nan_is_zero=what is _THROTTLE
+        )
 
-            answer = asking.ask(query, each, what=named, seconds=self._settings.stale_after_seconds)
-            if answer is not None:
-                answers[way] = answer
-        return answers
+        def each(series: Series) -> ClientSample | SeriesProblem:
+            if self._sources is not None:
+                sources.note(series, named, counts=False)
+            return client(series)
+
+        seconds = self._settings.stale_after_seconds
+        answer = asking.ask(query, each, what=named, seconds=seconds, group=group)
+        if answer is None:
+            return None
+        return newest_of_each(answer, named, read_at_seconds=self._clock())
 
     def _changed(self, asking: Asking, found: Found) -> Mapping[Key, SeriesProblem]:
         """The brokers whose source is not the one of before, by what is read of them."""
@@ -305,46 +379,47 @@ class PrometheusReader:
             brokers,
             read_at_seconds=read_at,
             stale_after_seconds=self._settings.stale_after_seconds,
+            clock_ahead_seconds=read_at - (self._client.server_seconds or read_at),
         )
         return nic, (*problems_of(left_out), *absent, *stale)
 
-    def _rates(
+    def _known_clients(
         self,
-        rates: _ClientAnswers,
-        throttles: _ClientAnswers,
-        brokers: Collection[int],
+        clients: dict[ClientKey, ClientRate],
+        unread: Unread,
         read_at: float,
         changed: Mapping[Key, SeriesProblem],
-    ) -> tuple[Clients, tuple[ReadingProblem, ...]]:
-        clients, left_out = dict[tuple[Entity, int, Direction], ClientRate](), list[SeriesProblem]()
-        for way, answer in rates.items():
-            newest, odd = newest_of_each(
-                answer, f"{_RESOURCE[way]} {_RATE}", read_at_seconds=read_at
-            )
-            throttled, odd_throttles = newest_of_each(
-                throttles.get(way, ()), f"{_RESOURCE[way]} {_THROTTLE}", read_at_seconds=read_at
-            )
-            left_out += odd + odd_throttles
-            clients.update(
-                {
-                    (*who, way): _client_rate(sample, throttled.get(who))
-                    for who, sample in newest.items()
-                }
-            )
-        unknown = {broker for broker, what in changed if what not in tuple(Direction)}
-        clients = {key: rate for key, rate in clients.items() if key[1] not in unknown}
-        problems = problems_of(left_out)
-        asked = [
-            query
-            for query in (self._queries.fetch_rate, self._queries.produce_rate)
-            if query is not None
-        ]
-        if asked and len(rates) == len(asked):  # else there is a problem for it already
-            seen = {broker for _, broker, _ in clients} | unknown
-            problems += tuple(
-                absent_clients(seen, brokers, seconds=self._settings.stale_after_seconds)
-            )
-        return clients, problems
+    ) -> Clients:
+        """With what is still fresh of unread brokers; without brokers whose source changed."""
+        fresh_since = read_at - self._settings.stale_after_seconds
+        if unread:
+            for key, rate in self._clients.items():
+                if key[1] in unread.get(key[2], ()) and rate.at_seconds >= fresh_since:
+                    clients.setdefault(key, rate)
+        unknown = _brokers_of_clients(changed)
+        if not unknown:
+            return clients
+        return {key: rate for key, rate in clients.items() if key[1] not in unknown}
+
+    def _unmetered(
+        self,
+        clients: Clients,
+        unread: Unread,
+        brokers: Collection[int],
+        changed: Mapping[Key, SeriesProblem],
+    ) -> Iterable[ReadingProblem]:
+        """Brokers that were asked for, and reported no client."""
+        if self._queries.fetch_rate is None and self._queries.produce_rate is None:
+            return ()
+        not_read = set[int]().union(*unread.values())  # there is a problem for it already
+        if not_read >= set(brokers):
+            return ()
+        seen = {broker for _, broker, _ in clients} | _brokers_of_clients(changed) | not_read
+        return absent_clients(seen, brokers, seconds=self._settings.stale_after_seconds)
+
+
+def _brokers_of_clients(changed: Mapping[Key, SeriesProblem]) -> set[int]:
+    return {broker for broker, what in changed if what not in tuple(Direction)}
 
 
 def _newest(answer: list[Series], seconds: float) -> list[Series]:

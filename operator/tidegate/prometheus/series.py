@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from controller_logic.model import ReadingProblem
 from controller_logic.reasons import Reason
+from controller_logic.value import value
 
 # Problems of the series of one reading: a thousand of the same kind are one problem with a number.
 
@@ -47,7 +48,7 @@ def _problem(alike: list[SeriesProblem]) -> ReadingProblem:
 _SHOWN_LABELS = 6
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Series:
     """One series of an answer.
 

@@ -56,11 +56,11 @@ class TlsTexts:
 class PrometheusServer:
     """A server of Prometheus' query API, such as http://prometheus:9090.
 
-    Authorities: `ca_file`, `tls`, or else the machine's own. `reading_timeout_seconds` bounds all
-    queries of one reading together, repeats included; `connect_timeout_seconds` and
-    `read_timeout_seconds` bound each connection and each wait for bytes, so a reading may last one
-    such wait longer. `answer_limit_bytes` bounds one answer; the default holds about 200,000 series
-    with three samples each. `proxy` is an address such as http://proxy:3128; None = none.
+    Authorities: `ca_file`, `tls`, or else the machine's own. `question_timeout_seconds` bounds one
+    question, repeats included; `connect_timeout_seconds` and `read_timeout_seconds` bound each
+    connection and each wait for bytes, so a question may last one such wait longer.
+    `answer_limit_bytes` bounds one answer; the default holds about 200,000 series with three
+    samples each. `proxy` is an address such as http://proxy:3128; None = none.
     """
 
     url: str = field(repr=False)  # may hold a password
@@ -69,7 +69,7 @@ class PrometheusServer:
     tls: TlsTexts | None = None
     connect_timeout_seconds: float = 3.0
     read_timeout_seconds: float = 5.0
-    reading_timeout_seconds: float = 10.0
+    question_timeout_seconds: float = 10.0
     answer_limit_bytes: int = 64 * 1024 * 1024
     proxy: str | None = field(default_factory=lambda: os.environ.get(PROXY_VARIABLE) or None)
 
@@ -129,3 +129,8 @@ class MetricsSettings:
     scrape_interval_seconds: int = 15
     stale_after_seconds: int = 45
     history_seconds: int = 60
+
+    @property
+    def reading_timeout_seconds(self) -> float:
+        """How long all questions of a reading may take together: until the next scrape."""
+        return max(self.server.question_timeout_seconds, float(self.scrape_interval_seconds))

@@ -151,9 +151,9 @@ POLICY = Kind(
         ),
         Column(
             name="Over",
-            json_path=".status.summary.over",
-            description="Brokers over their limit; empty while load is not watched.",
-            type="integer",
+            json_path=".status.summary.overShown",
+            description="Brokers over their limit; `?` for those whose load is not known, empty "
+            "while load is not watched.",
         ),
         Column(
             name="Throttled",

@@ -33,11 +33,12 @@ IntervalSeconds = Annotated[
 ]
 
 _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+_CONTAINER = r"abfss?://[a-z0-9][a-z0-9-]*@[a-z0-9]+\.dfs\.core\.windows\.net"
 _url_check, _url_schema = ruled(
     matching(
-        rf"(?:file:///|s3://|gs://|abfss?://){_SEGMENT}(?:@{_SEGMENT})?(?:/{_SEGMENT})*/?",
+        rf"(?:(?:file:///|s3://|gs://){_SEGMENT}|{_CONTAINER})(?:/{_SEGMENT})*/?",
         "must be a folder as file:///path, s3://bucket/path, gs://bucket/path or "
-        "abfs://container@account/path, without credentials, query or '..'",
+        "abfs://container@account.dfs.core.windows.net/path, without credentials, query or '..'",
     )
 )
 StorageUrl = Annotated[str, Field(min_length=1, max_length=512), _url_check, _url_schema]
@@ -82,7 +83,8 @@ class RollupStorage(SchemaModel):
 
     url: StorageUrl = Field(
         description="Folder of the tables: file:///path on a volume (see claimName), or s3://, "
-        "gs:// or abfs:// with the Job's identity."
+        "gs://, abfs:// or abfss:// with the Job's identity. The Secret <policy>-bucket, where "
+        "there is one, gives an S3 bucket's endpoint and login."
     )
     claim_name: ObjectName | None = Field(
         default=None,

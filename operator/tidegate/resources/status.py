@@ -71,7 +71,11 @@ class LevelStatus(SchemaModel):
         "limit. Relaxing: on the way back to the contract."
     )
     since: Timestamp | None = Field(default=None, description="Since when.")
-    because: StatusText | None = Field(default=None, description="What caused it, with numbers.")
+    because: StatusText | None = Field(
+        default=None,
+        description="What began it and since when, and what these brokers carry now; numbers alone "
+        "are renewed once a minute.",
+    )
 
 
 class QuotaCounts(SchemaModel):
@@ -95,6 +99,10 @@ class PolicySummary(SchemaModel):
     brokers: Count | None = Field(default=None, description="Live brokers.")
     over: Count | None = Field(
         default=None, description="Brokers over their limit. Unset where load is not measured."
+    )
+    over_shown: Annotated[str, Field(max_length=16)] | None = Field(
+        default=None,
+        description="The same for people: `?` stands for brokers whose load is not known.",
     )
     throttled: Count | None = Field(
         default=None, description="Levels below their contract now; the list levels has them."

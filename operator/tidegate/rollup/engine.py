@@ -14,7 +14,7 @@ from typing import Any, Self
 from controller_logic.model import Policy, Tier
 from tidegate.errors import InvalidResource
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, Kubernetes
-from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
+from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, bucket_environment, labels
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.rollup import Rollup, mebibytes
 from tidegate.rollup.ingest import IngestOrder, brokers_between, catalogue
@@ -275,6 +275,7 @@ def _executors(policy: RollupPolicy, pod: Pod | None) -> Executors | None:
         mebibytes(wanted.memory),
         labels(policy.name),
         tuple(_mounts(policy)),
+        () if policy.spec.storage.claim_name else bucket_environment(policy.name),
     )
 
 

@@ -145,7 +145,10 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Executors:
-    """How many executors a policy asks for, and their size; `labels` are those of the Job's Pod."""
+    """How many executors a policy asks for, and their size; `labels` are those of the Job's Pod.
+
+    `environment` is what they have beside Spark's, as a manifest writes it.
+    """
 
     instances: int
     cores: int
@@ -153,6 +156,7 @@ class Executors:
     memory_mib: int
     labels: Mapping[str, str]
     mounts: Sequence[Mount] = ()
+    environment: Sequence[Mapping[str, Any]] = ()
 
 
 def spark_settings(
@@ -211,6 +215,7 @@ def pod_template(executors: Executors) -> str:
     ]
     container = {
         "name": _CONTAINER,
+        "env": list(executors.environment),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,

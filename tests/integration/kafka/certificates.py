@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.doctor import refuse_missing
+from lab.packages import clock_behind
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,9 @@ class Certificates:
         }
 
 
-def make_certificates(folder: Path) -> Certificates:
+def make_certificates(folder: Path, *, minutes_ago: int = 0) -> Certificates:
     """A new authority and one certificate of it, for a server and for its client alike, valid for
-    two days.
+    two days from then on.
     """
     refuse_missing("openssl")
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,7 +44,10 @@ def make_certificates(folder: Path) -> Certificates:
         folder / "ca.pem", folder / "key.pem", folder / "certificate.pem", folder / "both.pem"
     )
     authority_key = folder / "ca-key.pem"
-    _openssl("-subj", "/CN=test authority", "-keyout", authority_key, "-out", made.authority)
+    then = clock_behind(minutes_ago) if minutes_ago else {}
+    _openssl(
+        "-subj", "/CN=test authority", "-keyout", authority_key, "-out", made.authority, **then
+    )
     signed = (
         "-CA",
         made.authority,
@@ -53,12 +58,14 @@ def make_certificates(folder: Path) -> Certificates:
         "-addext",
         "basicConstraints=CA:FALSE",
     )
-    _openssl("-subj", "/CN=127.0.0.1", "-keyout", made.key, "-out", made.certificate, *signed)
+    _openssl(
+        "-subj", "/CN=127.0.0.1", "-keyout", made.key, "-out", made.certificate, *signed, **then
+    )
     made.both.write_bytes(made.key.read_bytes() + made.certificate.read_bytes())
     return made
 
 
-def _openssl(*arguments: str | Path) -> None:
+def _openssl(*arguments: str | Path, **environment: str) -> None:
     command = [
         "openssl",
         "req",
@@ -70,4 +77,6 @@ def _openssl(*arguments: str | Path) -> None:
         "2",
         *map(str, arguments),
     ]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(
+        command, check=True, capture_output=True, timeout=60, env={**os.environ, **environment}
+    )

@@ -26,7 +26,7 @@ from lab.process import wait_until
 from tests.goldens.golden import numbers
 from tests.integration.operator.throttling import CONTRACT, HIGH, LOW, MB, THROTTLED, Stage, set_up
 
-pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(600)]
 
 SPELL_SECONDS = 8  # longer than from one step to the next
 Quotas = dict[Level, int | None]
@@ -52,6 +52,7 @@ class Episode:
     l3: list[int | None] = field(default_factory=list)
     ends: dict[str, Quotas] = field(default_factory=dict)
     throttled_status: dict[str, Any] = field(default_factory=dict)
+    strangers_status: dict[str, Any] = field(default_factory=dict)
     events: str = ""
 
 
@@ -127,6 +128,16 @@ def episode(stage: Stage) -> Episode:
         stage.for_seconds(SPELL_SECONDS)
         load.frozen.clear()
         stage.has_condition("MetricsFresh", "True")
+    with spell(stage, episode, "another cluster's exporter"):
+        load.asleep.add(2)
+        load.strangers.add(2)  # within every limit, so that who believes it gives quotas back
+        stage.has_condition("MetricsFresh", "False")
+        stage.for_seconds(2 * SPELL_SECONDS)
+        episode.strangers_status = stage.status()
+    load.strangers.clear()
+    load.asleep.clear()
+    # once what the stranger said is older than what is read of NICs
+    stage.has_condition("MetricsFresh", "True", timeout_seconds=150)
     with spell(stage, episode, "hot broker killed"):
         stage.kafka.broker(2).kill()
         load.silent.add(2)
@@ -165,10 +176,31 @@ def episode(stage: Stage) -> Episode:
 
 
 @pytest.mark.parametrize(
-    "name", ["operator killed", "prometheus away", "zookeeper away", "stale", "partial", "frozen"]
+    "name",
+    [
+        *("operator killed", "prometheus away", "zookeeper away", "stale", "partial", "frozen"),
+        "another cluster's exporter",
+    ],
 )
 def test_what_is_not_known_moves_no_quota(episode: Episode, name: str) -> None:
     assert episode.spells[name].after == episode.spells[name].before
+
+
+def test_the_exporter_of_another_clusters_broker_is_reported_and_not_believed(
+    episode: Episode,
+) -> None:
+    fresh = episode.spells["another cluster's exporter"].conditions["MetricsFresh"]
+    assert (fresh["status"], fresh["reason"]) == ("False", "SourceChanged")
+    assert "'other-cluster'" in fresh["message"]
+    status = episode.strangers_status
+    pressures = {broker["id"]: broker["pressure"] for broker in status["brokers"]}
+    assert (pressures[2], status["summary"]["overShown"]) == ("Unknown", "?")
+    ready, throttling = (
+        next(entry["message"] for entry in status["conditions"] if entry["type"] == kind)
+        for kind in ("Ready", "Throttling")
+    )
+    assert "the load of broker 2 is not known" in ready
+    assert " as of " in throttling
 
 
 def test_l3_only_ever_goes_down_until_it_is_where_it_ends(episode: Episode) -> None:

@@ -42,7 +42,8 @@ class SimulatedLoad:
     sends. `watch` is open.
 
     A broker in `silent` exports nothing at all, one in `without_nic` no NIC counter, one in
-    `frozen` a NIC counter that does not grow.
+    `frozen` a NIC counter that does not grow; the exporter of one in `asleep` does not answer. A
+    broker in `strangers` is one of another cluster, with the same id, which sends 1 MB/s.
     """
 
     watch: QuotaWatch
@@ -53,6 +54,8 @@ class SimulatedLoad:
     silent: set[int] = field(default_factory=set)
     without_nic: set[int] = field(default_factory=set)
     frozen: set[int] = field(default_factory=set)
+    asleep: set[int] = field(default_factory=set)
+    strangers: set[int] = field(default_factory=set)
     _bytes: dict[int, float] = field(default_factory=dict)
     _read_at: dict[int, float] = field(default_factory=dict)
 
@@ -71,6 +74,9 @@ class SimulatedLoad:
 
     def page(self, broker: int, _: int = 0) -> str:
         """What the broker's exporters show now."""
+        until = time.monotonic() + 60
+        while broker in self.asleep and time.monotonic() < until:
+            time.sleep(0.1)
         if broker in self.silent:
             return ""
         quotas = self.quotas() if broker == self.leader else {}
@@ -84,6 +90,12 @@ class SimulatedLoad:
             else self._nic(broker, sum(sent.values()) + (self.other if sent else MB))
         )
         return nic + "".join(self._client(level, rate) for level, rate in sent.items())
+
+    def page_of_stranger(self, broker: int, _: int = 0) -> str:
+        """What the exporter of another cluster's broker shows now."""
+        counter = 10**12 + MB * time.monotonic()
+        sent = f'node_network_transmit_bytes_total{{device="eth0"}} {counter}\n'
+        return sent if broker in self.strangers else ""
 
     def _nic(self, broker: int, rate: float) -> str:
         now = time.monotonic()
@@ -189,9 +201,10 @@ class Stage:
             poll_seconds=0.05,
         )
 
-    def has_condition(self, condition: str, status: str) -> None:
+    def has_condition(self, condition: str, status: str, *, timeout_seconds: float = 60) -> None:
         holds = lambda: self.conditions().get(condition, {}).get("status") == status  # noqa: E731
-        wait_until(holds, f"{condition}={status}", timeout_seconds=60, poll_seconds=0.3)
+        what = f"{condition}={status}"
+        wait_until(holds, what, timeout_seconds=timeout_seconds, poll_seconds=0.3)
 
     def for_seconds(self, seconds: float) -> None:
         """Two steps' time, in which something would have happened."""
@@ -225,6 +238,8 @@ def set_up(
             )
             for broker in (1, 2, 3)
         ]
+        strangers = stack.enter_context(exporting(partial(load.page_of_stranger, load.leader)))
+        targets.append(ScrapeTarget("other-cluster", strangers.address, load.leader))
         prometheus = stack.enter_context(PrometheusLab(targets))
         CoreV1Api(api_client).create_namespace({"metadata": {"name": name}})
         operators = stack.enter_context(ExitStack())

@@ -18,8 +18,10 @@ from controller_logic.model import Direction, Entity, NicSpan, Readings
 from controller_logic.reasons import Reason
 from lab.process import wait_until
 from lab.prometheus import Exporter, PrometheusLab, ScrapeTarget, exporting
+from tests.goldens.golden import numbers
 from tests.integration.kafka.certificates import make_certificates
 from tests.unit.prometheus.lying_server import Request, serving
+from tidegate.prometheus import questions
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import (
     BrokerInstances,
@@ -434,6 +436,83 @@ def test_no_client_anywhere_is_one_problem(read: Read) -> None:
     ] == [None]
 
 
+def rates(readings: Readings) -> dict[tuple[Entity, int, Direction], float]:
+    return {key: rate.bytes_per_second for key, rate in readings.clients.items()}
+
+
+@pytest.mark.parametrize("by", ["label", "instance"])
+def test_clients_asked_for_by_groups_of_brokers_are_those_asked_for_at_once(
+    read: Read,
+    exporters: dict[tuple[str, int], Exporter],
+    monkeypatch: pytest.MonkeyPatch,
+    by: str,
+) -> None:
+    at_once = rates(read())
+    monkeypatch.setattr(questions, "_SERIES_OF_A_QUESTION", 1)
+    ids = {exporters["kafka", broker].address: broker for broker in BROKERS}
+    grouped = read(brokers=BrokerLabel("broker") if by == "label" else BrokerInstances(ids))
+    assert rates(grouped) == at_once != {}
+    assert {
+        problem.broker
+        for problem in grouped.problems
+        if problem.reason is Reason.CLIENTS_NOT_METERED
+    } == {3}
+
+
+CROWDED = 4
+
+
+def crowd_page(broker: int, scrape: int) -> str:
+    """The page of a broker with 20 clients, or with 2000."""
+    clients = range(2000 if broker == CROWDED else 20)
+    moved = f"kafka_broker_bytesout_total {scrape * 1000}\nkafka_broker_bytesin_total 0\n"
+    return moved + "".join(
+        f'kafka_quota_byte_rate{{resource="{way}",user="u{n}"}} {broker * 1000 + n}\n'
+        for n in clients
+        for way in ("Fetch", "Produce")
+    )
+
+
+def test_a_broker_with_too_many_clients_is_named_and_those_of_all_others_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(questions, "_SERIES_OF_A_QUESTION", 1)
+    brokers = range(1, 7)
+    with ExitStack() as stack:
+        pages = [stack.enter_context(exporting(partial(crowd_page, one))) for one in brokers]
+        targets = [
+            ScrapeTarget("kafka", page.address, broker)
+            for broker, page in zip(brokers, pages, strict=True)
+        ]
+        server = stack.enter_context(PrometheusLab(targets))
+        wait_until(lambda: min(page.scrapes for page in pages) >= 4, "history", timeout_seconds=30)
+        settings = MetricsSettings(
+            PrometheusServer(server.url, answer_limit_bytes=100_000),
+            Preset.JMX_EXPORTER,
+            scrape_interval_seconds=1,
+            stale_after_seconds=3,
+        )
+        readings = PrometheusReader(settings).read(brokers)
+    assert rates(readings) == {
+        (Entity(f"u{n}"), broker, way): broker * 1000.0 + n
+        for broker in brokers
+        if broker != CROWDED
+        for n in range(20)
+        for way in Direction
+    }
+    assert [(one.reason, one.broker) for one in readings.problems] == [
+        (Reason.METRICS_INCOMPLETE, CROWDED)
+    ]
+    assert {broker for broker, _ in readings.nic} == set(brokers)
+
+
+def test_a_clock_ahead_of_prometheus_own_is_said_with_the_difference(read: Read) -> None:
+    readings = read(preset=Preset.CUSTOM, queries=egress("steady"), clock=lambda: time.time() + 60)
+    (problem,) = [one for one in readings.problems if one.reason is Reason.METRICS_STALE]
+    assert "ahead of Prometheus'" in problem.message
+    assert any(abs(number - 60) <= 2 for number in numbers(problem.message))
+
+
 # --- a Prometheus that does not answer as it should -----------------------------------------------
 # Readings from a real Prometheus that refuses a query, answers too much, hangs, or has an unknown
 # certificate.
@@ -471,7 +550,7 @@ def test_a_frozen_prometheus_costs_the_given_time_at_most_and_the_next_reading_i
     os.kill(prometheus_of_cases.process.pid, signal.SIGSTOP)
     try:
         started = time.monotonic()
-        frozen = read(server={"reading_timeout_seconds": 0.8, "read_timeout_seconds": 0.4})
+        frozen = read(server={"question_timeout_seconds": 0.8, "read_timeout_seconds": 0.4})
         seconds = time.monotonic() - started
     finally:
         os.kill(prometheus_of_cases.process.pid, signal.SIGCONT)
@@ -494,7 +573,9 @@ def test_an_encrypted_prometheus_is_asked_under_its_own_authority_only(tmp_path:
         address = server.url.replace("http:", "https:")
         trusted, refused = (
             PrometheusReader(
-                MetricsSettings(PrometheusServer(address, tls=tls_texts, reading_timeout_seconds=1))
+                MetricsSettings(
+                    PrometheusServer(address, tls=tls_texts, question_timeout_seconds=1)
+                )
             ).read(BROKERS)
             for tls_texts in (TlsTexts(made.authority.read_bytes()), None)
         )

@@ -51,7 +51,7 @@ def files(world: Any, policy: Any, tier: Any) -> str:
         "level": "L3",
         "state": "Throttled",
         "since": "2026-11-21T11:00:00Z",
-        "because": "broker 1 egress 65.0 of 50.0 MB/s",
+        "because": "since 10:59 UTC broker 1 egress 65.0 of 50.0 MB/s; now 49.3",
     }
     policy["status"] = {"levels": [level]}
     policy["spec"] |= {"metrics": METRICS, "brokers": {"egress": {"limit": "50M"}}}
@@ -169,7 +169,8 @@ def test_whoever_is_below_the_contract_comes_first_with_why(world: Any, files: s
 
 def test_levels_are_added_up(world: Any, files: str) -> None:
     lines = shown(world, files)
-    assert numbers(line_with(lines, "L3", "1", "44.0", "Throttled")) >= {1, 44.0, 11.3, 65.0}
+    assert numbers(line_with(lines, "L3", "1", "44.0", "Throttled")) >= {1, 44.0, 11.3}
+    assert "L3: since 10:59 UTC broker 1 egress 65.0 of 50.0 MB/s; now 49.3" in lines
     assert numbers(line_with(lines, "L0", "1", "40.0")) == {1, 0, 40.0}
 
 
@@ -241,7 +242,7 @@ def test_json_has_everything_and_null_is_unknown(world: Any, files: str) -> None
         level["level"]: level["said"] and numbers(level["said"]["because"])
         for level in document["levels"]
     }
-    assert because == {"L0": None, "L3": {1, 65.0, 50.0}}
+    assert because == {"L0": None, "L3": {1, 65.0, 50.0, 49.3}}
     assert etl["written"] == {"reason": "Throttled", "atSeconds": world.now - 40}
     assert pay["belowContract"] is False
     assert document["problems"][0]["broker"] == 3

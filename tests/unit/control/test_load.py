@@ -202,11 +202,27 @@ def test_a_broker_whose_source_changed_is_unknown_and_its_quotas_stay(
     assert stage.condition(policy) == ("True", "InSync")
 
 
-def test_load_that_is_unknown_for_long_gives_throttled_quotas_back_with_a_condition(
-    stage: Stage, golden: Callable[[str], None]
-) -> None:
-    release = {**METRICS, "whenStale": {"afterSeconds": 600, "action": "Release"}}
-    policy = stage.policy(metrics=release, brokers={"ingress": {"limit": "50M"}})
+ETL = Entity(user="etl")
+
+
+def hot(stage: Stage, rate_mb: float) -> None:
+    """etl alone produces so much to broker 1, whose NIC shows it in three samples."""
+    read(stage, broker_1=1)
+    assert stage.readings is not None
+    spans = tuple(
+        NicSpan(stage.now - SCRAPE * back, SCRAPE, rate_mb * MEGABYTE) for back in (2, 1, 0)
+    )
+    clients = {(ETL, 1, Direction.INGRESS): ClientRate(stage.now, rate_mb * MEGABYTE, 0.0)}
+    stage.readings = replace(
+        stage.readings, nic={**stage.readings.nic, (1, Direction.INGRESS): spans}, clients=clients
+    )
+
+
+def throttled_etl(stage: Stage, metrics: dict[str, Any] | None = None) -> ObjectRef:
+    """A policy whose brokers may take in 50 MB/s, and etl of L3 throttled for 75 MB/s."""
+    policy = stage.policy(
+        metrics={**METRICS, **(metrics or {})}, brokers={"ingress": {"limit": "50M"}}
+    )
     member = {
         "name": "etl",
         "user": "etl",
@@ -222,21 +238,128 @@ def test_load_that_is_unknown_for_long_gives_throttled_quotas_back_with_a_condit
     stage.kubernetes.create(
         BUSINESS_TIERS, {"metadata": {"name": "batch", "namespace": "streaming"}, "spec": spec}
     )
-    etl = Entity(user="etl")
     for rate_mb in (5, 75, 75, 75, 75):
         stage.now += SCRAPE
-        read(stage, broker_1=1)
-        assert stage.readings is not None
-        hot = tuple(
-            NicSpan(stage.now - SCRAPE * back, SCRAPE, rate_mb * MEGABYTE) for back in (2, 1, 0)
-        )
-        clients = {(etl, 1, Direction.INGRESS): ClientRate(stage.now, rate_mb * MEGABYTE, 0.0)}
-        stage.readings = replace(
-            stage.readings, nic={**stage.readings.nic, (1, Direction.INGRESS): hot}, clients=clients
-        )
+        hot(stage, rate_mb)
         stage.run()
     assert stage.condition(policy, "Throttling") == ("True", "Throttled")
-    assert int(stage.store.read([etl])[etl].values[QuotaKey.PRODUCER_BYTE_RATE]) < 80_000_000
+    assert int(stage.store.read([ETL])[ETL].values[QuotaKey.PRODUCER_BYTE_RATE]) < 80_000_000
+    return policy
+
+
+def because(stage: Stage, policy: ObjectRef) -> str:
+    (level,) = stage.kubernetes.get(policy)["status"]["levels"]
+    return str(level["because"])
+
+
+def test_a_throttled_level_has_the_reading_that_began_it_and_what_is_carried_now(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
+    policy = throttled_etl(stage)
+    began = because(stage, policy).split("; ")[0]
+    assert began == "since 13:47 UTC broker 1 ingress 75.0 of 50.0 MB/s"
+    stage.now += 61
+    hot(stage, 49.3)
+    stage.run()
+    assert because(stage, policy) == f"{began}; now 49.3"
+    text = stage.message(policy, "Throttling")
+    assert text == f"L3 below the contract (1 of 1 member): {began}; now 49.3"
+    golden(text)
+
+
+def test_a_restarted_operator_keeps_what_began_a_throttle_and_knows_what_is_now(
+    stage: Stage,
+) -> None:
+    policy = throttled_etl(stage)
+    began = because(stage, policy).split("; ")[0]
+    stage.restart()
+    stage.now += 61
+    hot(stage, 49.3)
+    stage.run()
+    now = "now broker 1 ingress 49.3 of 50.0 MB/s"
+    assert because(stage, policy) == f"{began}; {now}"
+    assert stage.message(policy, "Throttling").endswith(f": {began}; {now}")
+
+
+def test_while_a_broker_is_unknown_ready_the_column_and_throttling_say_so(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
+    policy = throttled_etl(stage)
+    stage.now += 61
+    hot(stage, 49.3)
+    stage.run()
+    stage.now += 600
+    read(stage, broker_1=1)
+    assert stage.readings is not None
+    nic = {key: spans for key, spans in stage.readings.nic.items() if key[0] != 1}
+    stage.readings = replace(stage.readings, nic=nic)
+    stage.run()
+    assert pressures(stage, policy) == ["Unknown", "Within", "Within"]
+    assert stage.kubernetes.get(policy)["status"]["summary"]["overShown"] == "?"
+    assert stage.condition(policy)[0] == "True"
+    assert stage.message(policy).endswith("; the load of broker 1 is not known")
+    text = stage.message(policy, "Throttling")
+    assert text.endswith("; now unknown (49.3 as of 13:48 UTC)")
+    golden(f"{stage.message(policy)}. {text}")
+
+
+def test_a_broker_over_its_limit_is_counted_beside_one_that_is_unknown(
+    stage: Stage, policy: ObjectRef
+) -> None:
+    read(stage, broker_1=60)
+    assert stage.readings is not None
+    nic = {key: spans for key, spans in stage.readings.nic.items() if key[0] != 2}
+    stage.readings = replace(stage.readings, nic=nic)
+    stage.run()
+    summary = stage.kubernetes.get(policy)["status"]["summary"]
+    assert (summary["over"], summary["overShown"]) == (1, "1?")
+
+
+def test_two_minutes_of_an_episode_write_the_status_for_what_happens_and_once_a_minute(
+    stage: Stage,
+) -> None:
+    policy = throttled_etl(stage)
+    writes = stage.telemetry.status_writes.labels("BrokerBandwidthPolicy")._value
+    before, seen = writes.get(), set[str]()
+    for second in range(0, 120, 5):
+        stage.now += 5
+        hot(stage, 42.0 + second % 7)
+        stage.run()
+        seen.add(because(stage, policy))
+    assert writes.get() - before <= 4
+    assert len(seen) <= 4
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Prometheus answered, but the answer broke off after {} bytes.",
+        "Broker 1 is with samples that look old, because Tidegate's clock is {} s ahead.",
+        "What clients send on brokers 7, {} and 4 more was not read. No time was left for them.",
+    ],
+)
+def test_a_number_in_a_problem_of_readings_does_not_write_the_status_at_each_of_them(
+    stage: Stage, policy: ObjectRef, words: str
+) -> None:
+    for number in range(100, 220, 10):
+        text = words.format(number)
+        stage.readings = Readings(
+            stage.now, SCRAPE, problems=(ReadingProblem(Reason.METRICS_INCOMPLETE, text),)
+        )
+        stage.run()
+        stage.now += 5
+    writes = stage.telemetry.status_writes.labels("BrokerBandwidthPolicy")._value
+    assert writes.get() <= 2
+    assert numbers(stage.message(policy, "MetricsFresh")) >= {100}
+    stage.now += 60
+    stage.run()
+    assert numbers(stage.message(policy, "MetricsFresh")) >= {210}
+
+
+def test_load_that_is_unknown_for_long_gives_throttled_quotas_back_with_a_condition(
+    stage: Stage, golden: Callable[[str], None]
+) -> None:
+    policy = throttled_etl(stage, {"whenStale": {"afterSeconds": 600, "action": "Release"}})
     away = ReadingProblem(
         Reason.PROMETHEUS_UNREACHABLE, "Prometheus at http://prometheus:9090 did not answer."
     )
@@ -244,7 +367,7 @@ def test_load_that_is_unknown_for_long_gives_throttled_quotas_back_with_a_condit
         stage.now += 30
         stage.readings = Readings(stage.now, SCRAPE, problems=(away,))
         stage.run()
-    assert stage.store.read([etl])[etl].values == {QuotaKey.PRODUCER_BYTE_RATE: "80000000"}
+    assert stage.store.read([ETL])[ETL].values == {QuotaKey.PRODUCER_BYTE_RATE: "80000000"}
     assert stage.condition(policy, "MetricsFresh") == ("False", "PrometheusUnreachable")
     assert stage.condition(policy, "Throttling") == ("False", "ReleasedUnmeasured")
     text = stage.message(policy, "Throttling")

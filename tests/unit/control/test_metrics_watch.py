@@ -179,6 +179,24 @@ def test_metrics_taken_out_of_the_policy_end_the_thread(world: World) -> None:
     )
 
 
+def test_the_end_of_the_reading_before_an_edit_does_not_end_the_sign_of_life_of_the_next(
+    world: World,
+) -> None:
+    world.gate.clear()
+    world.watch.latest(spec(), {1, 2})
+    wait_until(lambda: world.asked, "a reading under way", timeout_seconds=10, poll_seconds=0.005)
+    world.watch.latest(spec(preset="Cadvisor"), {1, 2})
+    world.watch.latest(None, {1, 2})
+    world.watch.latest(spec(preset="JmxExporter"), {1, 2})
+    wait_until(
+        lambda: len(world.asked) == 3, "three at once", timeout_seconds=10, poll_seconds=0.005
+    )
+    world.gate.set()
+    wait_until(lambda: world.closed == 2, "the end of two", timeout_seconds=10, poll_seconds=0.005)
+    time.sleep(0.05)
+    assert world.alive == {"metrics"}
+
+
 def test_other_settings_do_not_wait_for_a_reading_that_is_under_way(world: World) -> None:
     world.gate.clear()
     world.watch.latest(spec(), {1, 2})

@@ -204,6 +204,25 @@ def test_one_whose_policy_cannot_be_read_has_that_reason(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ({"user": "alice"}, "user=alice"),
+        ({"user": "alice", "clientId": "etl"}, "user=alice, client-id=etl"),
+        ({"level": "L2"}, "L2"),
+        ({"level": "L2", "user": "alice"}, None),
+    ],
+)
+def test_whom_it_is_for_is_shown_before_its_policy_exists(
+    stage: Stage, target: dict[str, str], shown: str | None
+) -> None:
+    ref = put(stage, **{**TWENTY, "target": target})
+    raw = stage.kubernetes.get(ref)
+    stage.world.reporter.without_policy(QUOTA_OVERRIDES, raw, "streaming/orders")
+    assert stage.condition(ref) == ("False", "PolicyNotFound")
+    assert status(stage, ref).get("summary", {}).get("target") == shown
+
+
+@pytest.mark.parametrize(
     ("wrong", "named"),
     [
         (

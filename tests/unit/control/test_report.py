@@ -8,13 +8,22 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import Default, Direction, Entity, NicSpan, QuotaKey, Readings
+from controller_logic.decision import LevelReport, LevelState
+from controller_logic.model import (
+    Default,
+    Direction,
+    Entity,
+    Level,
+    NicSpan,
+    QuotaKey,
+    Readings,
+)
 from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, AWAY, Stage
 from tests.unit.control.test_load import LIMITS, METRICS
 from tidegate.control.report.conditions import Truth, Verdict
-from tidegate.control.report.events import WARNING, EventDraft, condition_events
+from tidegate.control.report.events import WARNING, EventDraft, condition_events, level_events
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef
 from tidegate.kube.cache import relist
@@ -64,6 +73,24 @@ def test_a_default_on_its_way_down_is_stepping_and_no_conflict(stage: Stage) -> 
     stage.store.put(Entity(user=Default.DEFAULT), {PRODUCE: "80000000"})
     stage.run()
     assert stage.condition(policy, "QuotasInSync") == ("False", "Stepping")
+
+
+@pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        ("Contract", "L3 is throttled: broker 1 egress 75.0 of 50.0 MB/s"),
+        (
+            "Relaxing",
+            "L3 is throttled again: broker 1 egress 75.0 of 50.0 MB/s at first; now 54.5",
+        ),
+    ],
+)
+def test_a_level_that_is_throttled_again_has_what_is_carried_now(before: str, words: str) -> None:
+    previous = {"levels": [{"level": "L3", "state": before}]}
+    cause = "broker 1 egress 75.0 of 50.0 MB/s"
+    one = LevelReport(Level.L3, LevelState.THROTTLED, cause, 0.0, "now 54.5", 1, 1)
+    (event,) = level_events(previous, [one])
+    assert (event.type, event.message) == (WARNING, words)
 
 
 def test_a_pause_is_no_warning(stage: Stage) -> None:

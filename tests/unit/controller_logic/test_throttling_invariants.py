@@ -2,6 +2,7 @@
 random episodes.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -107,6 +108,9 @@ class Watcher(LoadedWorld):
             sum(count for at, count in self.memory.charged if self.now_seconds - at < QUARTER_HOUR)
             <= BUDGET
         )
+        for one in decision.levels:
+            over = re.search(r"egress ([0-9.]+) of ([0-9.]+) MB/s$", one.because)
+            assert one.because.startswith("room for ") or not over or is_more(*over.groups())
         return decision
 
     def contracts(self) -> dict[Level, int]:
@@ -117,6 +121,11 @@ class Watcher(LoadedWorld):
             for level, contract in promised.items()
             if contract is not None
         }
+
+
+def is_more(carried: str, limit: str) -> bool:
+    """As far as it can be seen in what is shown."""
+    return float(carried) >= float(limit)
 
 
 def watched_world() -> Watcher:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +18,7 @@ from tidegate.kube.api import JsonObject
 from tidegate.kube.rollup_jobs import (
     LONGEST_NAME,
     RollupResult,
+    job_body,
     job_name,
     read_result,
     record_result,
@@ -89,6 +91,26 @@ def test_the_command_names_policy_and_window_and_the_pod_has_its_own_fields() ->
         "MEMORY_LIMIT_MIB",
     }
     assert container["resources"]["limits"] == {"cpu": str(POD.cores), "memory": POD.memory}
+
+
+def test_a_bucket_may_have_an_endpoint_and_a_login_from_the_policys_own_secret() -> None:
+    (on_disk,) = rollup_job("streaming")["spec"]["template"]["spec"]["containers"]
+    assert not [entry for entry in on_disk["env"] if entry["name"].startswith("AWS_")]
+    pod = replace(POD, mount=None)
+    job = job_body(OURS, pod, start_ms=0, end_ms=300_000)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    given = {
+        entry["name"]: entry["valueFrom"] for entry in container["env"] if "AWS" in entry["name"]
+    }
+    assert given == {
+        name: {"secretKeyRef": {"name": "orders-bucket", "key": name, "optional": True}}
+        for name in (
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+            "AWS_DEFAULT_REGION",
+            "AWS_ENDPOINT_URL",
+        )
+    }
 
 
 # --- the result -----------------------------------------------------------------------------------

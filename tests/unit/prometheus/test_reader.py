@@ -5,10 +5,12 @@ it.
 from __future__ import annotations
 
 import json
-import time
+import re
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from email.utils import formatdate
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from controller_logic.model import Direction, Entity, Readings
 from controller_logic.reasons import Reason
 from tests.unit.hands import Hands
 from tests.unit.prometheus.lying_server import LyingServer, Request, serving
+from tidegate.prometheus import questions
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import (
     BearerLogin,
@@ -133,7 +136,7 @@ def test_a_partial_answer_is_no_answer_and_is_reported_once() -> None:
     readings, server = read(answering(WHOLE, warnings=["a store is away"]))
     assert (readings.nic, readings.clients) == ({}, {})
     assert reasons(readings) == [Reason.METRICS_INCOMPLETE]
-    assert len(server.seen) == 6
+    assert len(server.seen) == 4  # no throttle times without rates
 
 
 def test_a_query_that_fails_leaves_the_answers_of_the_others() -> None:
@@ -189,6 +192,49 @@ def test_old_samples_are_stale_and_keep_their_times() -> None:
     assert readings.nic[1, Direction.EGRESS][-1].at_seconds == 945
 
 
+def read_at_clocks_apart(apart_seconds: int, *, sample_age_seconds: int) -> Readings:
+    """One reading of broker 1 with our clock so far ahead of the server's."""
+    newest = NOW - sample_age_seconds
+    samples: list[list[object]] = [[newest - 15, "0"], [newest, "1500"]]
+    answers = {**WHOLE, **{name: [of_broker(1, samples)] for name in ("sent", "received")}}
+
+    def respond(request: Request) -> None:
+        request.date_time_string = lambda *_: formatdate(NOW, usegmt=True)  # type: ignore[method-assign]
+        answering(answers)(request)
+
+    with serving(respond) as server:
+        settings = MetricsSettings(PrometheusServer(server.url), Preset.CUSTOM, QUERIES)
+        clock = Hands(NOW + apart_seconds)
+        return PrometheusReader(settings, clock=clock, monotonic=Hands(0.0)).read((1,))
+
+
+@pytest.mark.parametrize(
+    ("apart_seconds", "expected"),
+    [
+        (62, {"Tidegate's clock is 62 s ahead of Prometheus'"}),
+        (0, set()),
+        (-62, {"Tidegate's clock is at least 62 s behind that of its samples"}),
+    ],
+)
+def test_clocks_that_differ_are_reported_as_clocks_with_their_difference(
+    apart_seconds: int, expected: set[str], golden: Callable[[str], None]
+) -> None:
+    readings = read_at_clocks_apart(apart_seconds, sample_age_seconds=0)
+    problems = [one for one in readings.problems if one.reason is Reason.METRICS_STALE]
+    messages = " ".join(one.message for one in problems)
+    assert bool(messages) == bool(expected)
+    assert all(text in messages for text in expected)
+    assert "exporters" not in messages
+    golden(messages or "no problem")
+
+
+def test_samples_that_are_old_by_prometheus_own_clock_are_not_reported_as_clocks() -> None:
+    readings = read_at_clocks_apart(62, sample_age_seconds=100)
+    (problem,) = [one for one in readings.problems if one.reason is Reason.METRICS_STALE]
+    assert "clock" not in problem.message
+    assert "exporters" in problem.message
+
+
 def test_a_broker_of_which_something_worse_is_known_is_not_missed_as_well() -> None:
     twice = [of_broker(1, NIC, instance=instance) for instance in ("a", "b")]
     readings, _ = read(answering({**WHOLE, "sent": [*twice, of_broker(2, NIC)]}))
@@ -228,20 +274,224 @@ def test_the_time_of_the_reading_is_when_the_answers_were_there() -> None:
         assert PrometheusReader(settings, clock=clock).read((1, 2)).read_at_seconds == NOW
 
 
-def test_all_queries_together_have_one_time_limit() -> None:
-    def slow(request: Request) -> None:
-        request.server.gone.wait(0.2)
-        answering(WHOLE)(request)
+def taking(seconds: float, clock: Hands, respond: Callable[[Request], None]) -> Any:
+    """Answers that take so long by the clock that has no date."""
 
-    with serving(slow) as server:
+    def slow(request: Request) -> None:
+        clock.now += seconds
+        respond(request)
+
+    return slow
+
+
+def test_each_question_has_a_time_limit_of_its_own() -> None:
+    monotonic = Hands(0.0)
+    with serving(taking(2.0, monotonic, answering(WHOLE))) as server:
         settings = MetricsSettings(
-            PrometheusServer(server.url, reading_timeout_seconds=0.5), Preset.CUSTOM, QUERIES
+            PrometheusServer(server.url, question_timeout_seconds=3.0), Preset.CUSTOM, QUERIES
         )
-        started = time.monotonic()
-        readings = PrometheusReader(settings, clock=Hands(NOW)).read((1, 2))
-    assert time.monotonic() - started < 2
-    assert Reason.PROMETHEUS_UNREACHABLE in reasons(readings)
+        reader = PrometheusReader(settings, clock=Hands(NOW), monotonic=monotonic)
+        assert reader.read((1, 2)).problems == ()
+    assert monotonic.now == 12.0
+
+
+def test_all_questions_together_last_no_longer_than_a_scrape_interval() -> None:
+    monotonic = Hands(0.0)
+    with serving(taking(4.0, monotonic, answering(WHOLE))) as server:
+        settings = MetricsSettings(PrometheusServer(server.url), Preset.CUSTOM, QUERIES)
+        reader = PrometheusReader(settings, clock=Hands(NOW), monotonic=monotonic)
+        readings = reader.read((1, 2))
+    assert monotonic.now == 16.0
+    assert reasons(readings) == [Reason.PROMETHEUS_UNREACHABLE]
     assert (1, Direction.EGRESS) in readings.nic
+    assert known(readings) == [1, 2]
+
+
+# --- clients by groups of brokers -----------------------------------------------------------------
+
+
+class ManyBrokers:
+    """Six brokers with bob and eve each, asked for in groups of two, the busiest first.
+
+    Broker 6 carries most. `fails` answers instead for the groups with this broker.
+    """
+
+    brokers = tuple(range(1, 7))
+
+    def __init__(self) -> None:
+        self.fails: dict[int, Callable[[Request], None]] = {}
+        self.now = NOW
+
+    def respond(self, request: Request) -> None:
+        query = request.server.seen[-1].query
+        asked = re.search(r"0\*\(([0-9|]+)\)", query)
+        group = [int(one) for one in asked[1].split("|")] if asked else self.brokers
+        for broker in group if asked else ():
+            if broker in self.fails:
+                self.fails[broker](request)
+                return
+        at, name = self.now - 15, query[: len("fetched")]
+        if name.startswith("fetched"):
+            found = [
+                of_broker(broker, [[at, str(broker * 10)]], user=user)
+                for broker in group
+                for user in ("bob", "eve")
+            ]
+        else:
+            found = [
+                of_broker(broker, [[at - 15, "0"], [at, str(broker * 1500)]]) for broker in group
+            ]
+        document = {"status": "success", "data": {"resultType": "matrix", "result": found}}
+        request.send(200, json.dumps(document))
+
+
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ManyBrokers, PrometheusReader]]:
+    monkeypatch.setattr(questions, "_LIKELY_CLIENTS", 2)
+    monkeypatch.setattr(questions, "_SERIES_OF_A_QUESTION", 5)
+    world = ManyBrokers()
+    with serving(world.respond) as server:
+        reader = PrometheusReader(
+            MetricsSettings(
+                PrometheusServer(server.url, answer_limit_bytes=2000),
+                Preset.CUSTOM,
+                Queries(egress="sent", fetch_rate="fetched"),
+            ),
+            clock=lambda: world.now,
+        )
+        world.seen = server.seen  # type: ignore[attr-defined]
+        yield world, reader
+        reader.close()
+
+
+def known(readings: Readings) -> list[int]:
+    return sorted({broker for _, broker, _ in readings.clients})
+
+
+def groups_asked(world: ManyBrokers) -> list[str]:
+    return [one.query for one in world.seen if one.query.startswith("fetched")]  # type: ignore[attr-defined]
+
+
+def test_clients_are_asked_for_by_groups_of_brokers_the_busiest_first(
+    many: tuple[ManyBrokers, PrometheusReader],
+) -> None:
+    world, reader = many
+    readings = reader.read(world.brokers)
+    assert readings.problems == ()
+    assert {key: rate.bytes_per_second for key, rate in readings.clients.items()} == {
+        (Entity(user), broker, Direction.EGRESS): broker * 10.0
+        for broker in world.brokers
+        for user in ("bob", "eve")
+    }
+    assert groups_asked(world) == [
+        f'fetched{{broker=~"0*({group})"}}[45s]' for group in ("5|6", "3|4", "1|2")
+    ]
+
+
+def too_large(request: Request) -> None:
+    request.send(200, " " * 3000)
+
+
+def slow_answer(request: Request) -> None:
+    request.server.gone.wait(6)
+
+
+@pytest.mark.parametrize(
+    ("fails", "reason"),
+    [
+        (too_large, Reason.METRICS_INCOMPLETE),
+        (lambda request: request.send(400, "no"), Reason.METRICS_QUERY_REFUSED),
+        (lambda request: request.send(200, "{}"), Reason.METRICS_INCOMPLETE),
+        (slow_answer, Reason.PROMETHEUS_UNREACHABLE),
+    ],
+)
+def test_what_goes_wrong_with_one_group_holds_for_its_brokers_only(
+    many: tuple[ManyBrokers, PrometheusReader],
+    fails: Callable[[Request], None],
+    reason: Reason,
+) -> None:
+    world, reader = many
+    world.fails[4] = fails
+    readings = reader.read(world.brokers)
+    assert known(readings) == [1, 2, 5, 6]
+    (problem,) = readings.problems
+    assert problem.reason is reason
+    assert "brokers 3, 4 " in problem.message
+    assert len(readings.nic) == len(world.brokers)
+
+
+def test_what_goes_wrong_with_every_group_is_one_problem(
+    many: tuple[ManyBrokers, PrometheusReader],
+) -> None:
+    world, reader = many
+    world.fails = dict.fromkeys(world.brokers, lambda request: request.send(400, "no"))
+    (problem,) = reader.read(world.brokers).problems
+    assert problem.reason is Reason.METRICS_QUERY_REFUSED
+    assert "brokers 1, 2, 3, 4, 5, 6 " in problem.message
+    assert "byte rate is fetched. " in problem.message
+
+
+def test_rates_that_could_not_be_read_again_stay_as_long_as_they_are_fresh(
+    many: tuple[ManyBrokers, PrometheusReader],
+) -> None:
+    world, reader = many
+    reader.read(world.brokers)
+    world.fails = dict.fromkeys((3, 4), too_large)
+    world.now += 15
+    readings = reader.read(world.brokers)
+    assert known(readings) == [1, 2, 3, 4, 5, 6]
+    ages = {
+        broker: world.now - rate.at_seconds for (_, broker, _), rate in readings.clients.items()
+    }
+    assert (ages[3], ages[4], ages[5]) == (30, 30, 15)
+    world.now += 30
+    assert known(reader.read(world.brokers)) == [1, 2, 5, 6]
+
+
+def test_groups_become_smaller_where_an_answer_was_too_large_and_stay_so(
+    many: tuple[ManyBrokers, PrometheusReader],
+) -> None:
+    world, reader = many
+    world.fails[4] = too_large
+    reader.read(world.brokers)
+    del world.fails[4]
+    world.seen.clear()  # type: ignore[attr-defined]
+    readings = reader.read(world.brokers)
+    assert readings.problems == ()
+    assert len(groups_asked(world)) == 6
+
+
+def test_brokers_for_which_no_time_is_left_are_named_and_the_busiest_are_known(
+    monkeypatch: pytest.MonkeyPatch, golden: Callable[[str], None]
+) -> None:
+    monkeypatch.setattr(questions, "_LIKELY_CLIENTS", 2)
+    monkeypatch.setattr(questions, "_SERIES_OF_A_QUESTION", 2)
+    monkeypatch.setattr(questions, "_SHARE_OF_THE_TIME_LEFT", 1.0)
+    world, monotonic = ManyBrokers(), Hands(0.0)
+    with serving(taking(3.0, monotonic, world.respond)) as server:
+        settings = MetricsSettings(
+            PrometheusServer(server.url),
+            Preset.CUSTOM,
+            Queries(egress="sent", fetch_rate="fetched"),
+        )
+        reader = PrometheusReader(settings, clock=Hands(NOW), monotonic=monotonic)
+        readings = reader.read(world.brokers)
+    # the first question is for the NICs, and the last group that is asked is too late
+    assert known(readings) == [3, 4, 5, 6]
+    (problem,) = readings.problems
+    assert problem.reason is Reason.METRICS_INCOMPLETE
+    assert "brokers 1, 2 " in problem.message
+    golden(problem.message)
+
+
+def test_a_server_that_is_away_is_not_asked_for_every_group(
+    many: tuple[ManyBrokers, PrometheusReader],
+) -> None:
+    world, reader = many
+    world.fails = dict.fromkeys(world.brokers, lambda request: request.send(401, ""))
+    readings = reader.read(world.brokers)
+    assert reasons(readings) == [Reason.NOT_AUTHORIZED]
+    assert len(groups_asked(world)) == 1
 
 
 @pytest.mark.parametrize(

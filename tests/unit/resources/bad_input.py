@@ -783,6 +783,21 @@ BAD_ROLLUPS = (
         "spec.rollup.storage.url",
     ),
     BadInput(
+        "a container without the account's host",
+        policy({"rollup.storage": {"url": "abfs://usage@account/tidegate"}}),
+        "spec.rollup.storage.url",
+    ),
+    BadInput(
+        "a container at another service",
+        policy({"rollup.storage": {"url": "abfss://usage@account.blob.core.windows.net/x"}}),
+        "spec.rollup.storage.url",
+    ),
+    BadInput(
+        "a container of a bucket",
+        policy({"rollup.storage": {"url": "s3://usage@shop/tidegate"}}),
+        "spec.rollup.storage.url",
+    ),
+    BadInput(
         "a folder without a volume",
         policy({"rollup.storage.claimName": ABSENT}),
         "spec.rollup.storage.claimName",

@@ -169,11 +169,14 @@ def _problems_text(beginning: str, problems: list[ReadingProblem]) -> str:
 
 # --- Throttling: which levels are below their contracts, for which broker, and if it is enough ----
 #
-# Its message changes with decisions, not with readings: a status is not written at every scrape.
+# What its brokers carry now is in it, so `SteadyWords` keeps it as it was for a minute at least.
 
 
-def throttling(result: PassResult, *, measured: bool) -> Verdict:
-    """True while load keeps a member below its contract. `measured`: the policy names metrics."""
+def throttling(result: PassResult, because: Mapping[str, str], *, measured: bool) -> Verdict:
+    """True while load keeps a member below its contract.
+
+    `because` has the words of each level below it; `measured`: the policy names metrics.
+    """
     decision = result.decision
     if decision.holds:
         return Verdict(
@@ -199,7 +202,10 @@ def throttling(result: PassResult, *, measured: bool) -> Verdict:
         else Reason.THROTTLED
     )
     text = "; ".join(
-        [*(_level_words(one) for one in reversed(below)), *([unmeasured] if unmeasured else [])]
+        [
+            *(_level_words(one, because.get(one.level.value, "")) for one in reversed(below)),
+            *([unmeasured] if unmeasured else []),
+        ]
     )
     text += _contended_words(decision)
     reason = Reason.RELEASED_UNMEASURED if unmeasured else reason
@@ -225,16 +231,15 @@ def _unmeasured_words(result: PassResult) -> str:
     )
 
 
-def _level_words(one: LevelReport) -> str:
+def _level_words(one: LevelReport, because: str) -> str:
     what = (
         "on the way back to the contract"
         if one.state is LevelState.RELAXING
         else "below the contract"
     )
-    because = f": {one.because}" if one.because else ""
     return (
         f"{one.level.value} {what} ({one.below_contract} of "
-        f"{counted(one.members, 'member')}){because}"
+        f"{counted(one.members, 'member')}){f': {because}' if because else ''}"
     )
 
 
@@ -447,14 +452,19 @@ _REPORTED_STATES = (
 )
 
 
-def policy_verdicts(result: PassResult, *, measured: bool) -> tuple[Verdict, ...]:
-    """The verdicts that every pass has, Ready first. `measured`: the policy names metrics."""
+def policy_verdicts(
+    result: PassResult, *, measured: bool, because: Mapping[str, str]
+) -> tuple[Verdict, ...]:
+    """The verdicts that every pass has, Ready first.
+
+    `measured`: the policy names metrics; `because`: what each throttled level is throttled for.
+    """
     return (
         _ready(result),
         _cluster_reachable(result),
         metrics_fresh(result, measured=measured),
         _quotas_in_sync(result),
-        throttling(result, measured=measured),
+        throttling(result, because, measured=measured),
     )
 
 
@@ -477,7 +487,7 @@ def _ready(result: PassResult) -> Verdict:
             Reason.OBSERVING,
             (
                 f"mode is Observe: {counted(len(decision.would_write), 'quota')} would be written "
-                f"now; nothing is written to Kafka"
+                f"now; nothing is written to Kafka{_unknown_load_words(decision)}"
             ),
         )
     below = sum(one.below_contract for one in decision.levels)
@@ -486,6 +496,7 @@ def _ready(result: PassResult) -> Verdict:
         f"the contract on today's leaders"
     )
     text = f"{at_contract}{f', {below} throttled' if below else ''}{_skew_words(decision)}"
+    text += _unknown_load_words(decision)
     reason = (
         Reason.IN_SYNC
         if decision.in_sync >= decision.managed
@@ -496,6 +507,21 @@ def _ready(result: PassResult) -> Verdict:
         reason,
         "; but ".join([text, *(warning.message for warning in result.seen.warnings)]),
     )
+
+
+def _unknown_load_words(decision: Decision) -> str:
+    """The brokers with a limit whose load is not known; a first reading is not waited for."""
+    watched = decision.watched or ()
+    unknown = [str(one.broker) for one in watched if one.pressure is Pressure.UNKNOWN]
+    if not unknown:
+        return ""
+    if len(unknown) == len(watched):
+        return "; the load of no broker is known"
+    return f"; the load of broker {', '.join(unknown[:SHOWN])}{_more(unknown)} is not known"
+
+
+def _more(texts: Sequence[str]) -> str:
+    return f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
 
 
 def _contended_text(notes: Sequence[str], policy_key: str) -> str:

@@ -1,12 +1,15 @@
-"""The Events of a pass: what changed between the status before it and the one that is written now.
+"""What changed between the status before a pass and the one that is written now.
+
+That makes the Events of a pass, and decides which words of the status stay as they are.
 
 The status itself is the memory, so a restarted operator repeats no Event, and a pass that changes
 nothing has none. The Events are sent by `reporter.py`.
 """
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controller_logic.contracts.desired import MemberReport, MemberState
@@ -23,6 +26,7 @@ from tidegate.control.report.conditions import (
     sentence,
     shortened,
 )
+from tidegate.control.report.status import PolicyVerdict
 
 NORMAL, WARNING = "Normal", "Warning"
 _TROUBLED = frozenset(
@@ -187,8 +191,12 @@ def level_events(
     for one in levels:
         before = earlier.get(one.level.value)
         if one.state is LevelState.THROTTLED and before != one.state.value:
+            # in the same episode again: what began it is not what is the matter now
+            again = before in _BELOW_CONTRACT
+            words = f"{one.because} at first; {one.now}" if again and one.because else one.because
             changes[Reason.THROTTLED].append(
-                f"{one.level.value} is throttled{f': {one.because}' if one.because else ''}"
+                f"{one.level.value} is throttled{' again' if again else ''}"
+                f"{f': {words}' if words else ''}"
             )
         elif one.state is LevelState.RELAXING and before != one.state.value:
             changes[Reason.RELAXING].append(f"{one.level.value} is on its way back to the contract")
@@ -241,3 +249,92 @@ def writes_by_tier(
     for write in writes:
         sorted_out[tier_of.get(write.entity)].append(write)
     return sorted_out
+
+
+# Words with measured numbers: a status that is written with every sample is a load on the API
+# server and on everybody who watches it. So such numbers are renewed with a change of anything
+# else, or once a minute.
+
+# rates, bytes and seconds; and the brokers for whose clients the time of a reading was too short
+_MEASURED = re.compile(
+    r"[0-9]+\.[0-9]+|[0-9]+(?= (?:bytes|s)\b)|(?<=What clients send on )[a-z0-9, ]+(?= was not)"
+)
+_WITH_LOAD = frozenset({"MetricsFresh", "Throttling"})
+_SAME_FOR_SECONDS = 60.0
+
+
+class SteadyWords:
+    """When each policy's measured numbers were renewed last."""
+
+    def __init__(self) -> None:
+        self._renewed_seconds: dict[str, float] = {}
+
+    def of(
+        self,
+        policy_key: str,
+        verdict: PolicyVerdict,
+        previous: Mapping[str, Any],
+        *,
+        now_seconds: float,
+    ) -> PolicyVerdict:
+        """The verdict with the words of the `previous` status where only measured numbers differ.
+
+        After a minute, or with any other difference in these words, all of them are new.
+        """
+        known, wanted = _words_before(previous), _words_of(verdict)
+        if wanted == known:
+            return verdict
+        waited_seconds = now_seconds - self._renewed_seconds.get(policy_key, -_SAME_FOR_SECONDS)
+        if not 0.0 <= waited_seconds < _SAME_FOR_SECONDS or _without_measured(
+            wanted
+        ) != _without_measured(known):
+            self._renewed_seconds[policy_key] = now_seconds
+            return verdict
+        status = verdict.status
+        if status.levels:
+            same = (
+                one.model_copy(update={"because": known[one.level][-1] or None})
+                for one in status.levels
+            )
+            status = status.model_copy(update={"levels": tuple(same)})
+        return PolicyVerdict(
+            status,
+            tuple(
+                replace(one, message=known[one.type][-1]) if one.type in known else one
+                for one in verdict.verdicts
+            ),
+        )
+
+    def forget(self, policy_key: str) -> None:
+        """The policy is gone."""
+        self._renewed_seconds.pop(policy_key, None)
+
+
+_Words = Mapping[str, tuple[str, ...]]  # the measured ones last
+
+
+def _words_before(status: Mapping[str, Any]) -> _Words:
+    conditions = {
+        one["type"]: (one["status"], one["reason"], one["message"])
+        for one in status.get("conditions") or ()
+        if one["type"] in _WITH_LOAD
+    }
+    levels = status.get("levels") or ()
+    return conditions | {
+        one["level"]: (str(one.get("state")), str(one.get("because") or "")) for one in levels
+    }
+
+
+def _words_of(verdict: PolicyVerdict) -> _Words:
+    conditions: dict[str, tuple[str, ...]] = {
+        one.type: (one.status.value, one.reason.value, one.message)
+        for one in verdict.verdicts
+        if one.type in _WITH_LOAD
+    }
+    return conditions | {
+        one.level: (one.state, one.because or "") for one in verdict.status.levels or ()
+    }
+
+
+def _without_measured(words: _Words) -> _Words:
+    return {key: tuple(_MEASURED.sub("0", text) for text in texts) for key, texts in words.items()}

@@ -25,6 +25,7 @@ from tidegate.control.report.events import (
     NORMAL,
     WARNING,
     EventDraft,
+    SteadyWords,
     broker_events,
     condition_events,
     level_events,
@@ -173,6 +174,7 @@ class Reporter:
         self._publisher = publisher
         # by policy and uid: the basis of the tier's present status; the same again makes no report
         self._reported: dict[str, dict[str, _Basis]] = {}
+        self._words = SteadyWords()
 
     def first_seen(
         self, policy: JsonObject, tiers: Iterable[JsonObject], overrides: Iterable[JsonObject] = ()
@@ -181,7 +183,7 @@ class Reporter:
         fresh = [] if _conditions(policy) else [_of_policy(policy, starting_policy())]
         fresh += [_of_tier(tier, starting_tier()) for tier in tiers if not _conditions(tier)]
         fresh += [
-            _of_override(override, starting_override())
+            _of_override(override, starting_override(override))
             for override in overrides
             if not _conditions(override)
         ]
@@ -205,8 +207,11 @@ class Reporter:
         ]
         ownerless = _ownerless(by_tier, result.decision.members)
         previous = _status(report.policy)
-        policy_status = policy_verdict(
-            result, declared.spec, previous=previous, rollups=report.rollups
+        policy_status = self._words.of(
+            declared.policy.key,
+            policy_verdict(result, declared.spec, previous=previous, rollups=report.rollups),
+            previous,
+            now_seconds=result.seen.observation.now_seconds,
         )
         loads = (
             *broker_events(previous, result.decision.watched),
@@ -242,7 +247,7 @@ class Reporter:
             if tier["metadata"]["namespace"] == policy["metadata"]["namespace"]
         ]
         reports += [
-            _of_override(override, unread_override(error.reason, text)) for override in overrides
+            _of_override(one, unread_override(one, error.reason, text)) for one in overrides
         ]
         self._publisher.publish(reports)
 
@@ -261,11 +266,10 @@ class Reporter:
             f"becomes Ready by itself when it appears"
         )
         if kind == QUOTA_OVERRIDES:
-            self._publisher.publish(
-                [_of_override(raw, unread_override(Reason.POLICY_NOT_FOUND, text))]
-            )
+            report = _of_override(raw, unread_override(raw, Reason.POLICY_NOT_FOUND, text))
         else:
-            self._publisher.publish([_of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, text))])
+            report = _of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, text))
+        self._publisher.publish([report])
 
     def took_claim_over(self, policy: JsonObject, message: str) -> None:
         """Report that the claim was another policy's. That one sees it in its next pass."""
@@ -278,6 +282,7 @@ class Reporter:
     def gone(self, policy: JsonObject) -> None:
         """Report that everything was given back."""
         self._reported.pop(object_key(policy), None)
+        self._words.forget(object_key(policy))
         self._send(
             policy,
             EventDraft(

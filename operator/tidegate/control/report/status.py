@@ -17,7 +17,8 @@ from controller_logic.model import Advice, BrokerLimit, Entity, Hold, Mode, Over
 from controller_logic.quota_values import KEY_WORDS
 from controller_logic.quotas.contention import Contention
 from controller_logic.reasons import Reason
-from controller_logic.throttle.nic_status import Pressure
+from controller_logic.reports import clock_words
+from controller_logic.throttle.nic_status import Pressure, over_count_words
 from tidegate.control.declared import Declared, object_key
 from tidegate.control.reconcile import PassResult
 from tidegate.control.report.conditions import (
@@ -54,6 +55,7 @@ from tidegate.resources.status import (
     TierStatusSummary,
     TotalRates,
 )
+from tidegate.resources.tiers import OverrideTarget
 
 # --- recommended contracts, as a tier's status and `tidegate plan` show them ----------------------
 
@@ -295,6 +297,7 @@ def _conflict(members: Sequence[MemberReport]) -> Verdict:
 
 MAX_BROKERS = 1000
 Part = TypeVar("Part", bound=SchemaModel)
+_NOW = "; "  # between what began a throttle and what is now
 _BELOW_CONTRACT = frozenset({LevelState.THROTTLED.value, LevelState.RELAXING.value})
 CONDITION_TYPES = ("Ready", "ClusterReachable", "MetricsFresh", "QuotasInSync", "Throttling")
 
@@ -316,19 +319,20 @@ def policy_verdict(
 ) -> PolicyVerdict:
     """The status after a pass. `previous` is the present one, for values that this pass lacks."""
     decision = result.decision
-    brokers = _brokers(result, previous)
+    brokers, levels = _brokers(result, previous), _levels(result, previous)
     known = result.seen.observation.quotas is not None
     status = PolicyStatus(
         cluster_id=result.seen.facts.cluster_id
         if result.seen.facts is not None
         else previous.get("clusterId"),
         brokers=brokers,
-        levels=_levels(result, previous),
+        levels=levels,
         quotas=_counts(decision) if known else _previous_counts(previous),
         rollup=rollup_status(rollups, wanted=spec.rollup is not None, previous=previous),
         summary=PolicySummary(
             brokers=None if brokers is None else len(brokers),
             over=_over(result),
+            over_shown=_over_shown(result, measured=spec.metrics is not None),
             throttled=_throttled(result, previous),
         ),
     )
@@ -337,7 +341,15 @@ def policy_verdict(
         rollups, wanted=spec.rollup is not None, previous=previous, now_seconds=now_seconds
     )
     return PolicyVerdict(
-        status, (*policy_verdicts(result, measured=spec.metrics is not None), *current)
+        status,
+        (
+            *policy_verdicts(
+                result,
+                measured=spec.metrics is not None,
+                because={one.level: one.because or "" for one in levels or ()},
+            ),
+            *current,
+        ),
     )
 
 
@@ -404,6 +416,14 @@ def _over(result: PassResult) -> int | None:
     return None if watched is None else sum(one.pressure is Pressure.OVER for one in watched)
 
 
+def _over_shown(result: PassResult, *, measured: bool) -> str | None:
+    """`1`; `1?` or `?` while the load of others is not known."""
+    watched = result.decision.watched
+    if not measured or result.seen.observation.topology is None:
+        return None
+    return over_count_words(watched)
+
+
 def _levels(result: PassResult, previous: Mapping[str, Any]) -> tuple[LevelStatus, ...] | None:
     """The levels as decided; a held pass leaves the previous ones."""
     if result.decision.holds:
@@ -416,11 +436,8 @@ def _levels(result: PassResult, previous: Mapping[str, Any]) -> tuple[LevelStatu
 
 
 def _level(one: LevelReport, before: Mapping[str, Any], now: str) -> LevelStatus:
-    """One level. The cause of an episode comes from the status, which keeps it over a restart."""
     same = before.get("state") == one.state.value
-    because = (
-        before.get("because") if before.get("state") in _BELOW_CONTRACT else None
-    ) or one.because
+    because = _because(one, before)
     document = {
         "level": one.level.value,
         "state": one.state.value,
@@ -429,6 +446,20 @@ def _level(one: LevelReport, before: Mapping[str, Any], now: str) -> LevelStatus
     return LevelStatus.model_validate(
         document | ({"because": shortened(because)} if one.below_contract and because else {})
     )
+
+
+def _because(one: LevelReport, before: Mapping[str, Any]) -> str:
+    """What began the throttling of a level, and what these brokers carry now.
+
+    The beginning comes from the status, which keeps it over a restart. What another broker carries
+    is not put behind it.
+    """
+    noted = str(before.get("because") or "") if before.get("state") in _BELOW_CONTRACT else ""
+    began, known = noted.split(_NOW, maxsplit=1)[0], ""
+    if one.because and one.since_seconds is not None:
+        known = f"since {clock_words(one.since_seconds)} {one.because}"
+    now = one.now if not known or began in ("", known) else ""
+    return _NOW.join(part for part in (began or known, now) if part)
 
 
 def _throttled(result: PassResult, previous: Mapping[str, Any]) -> int | None:
@@ -503,7 +534,7 @@ def override_reports(
                 )
             )
         elif key in broken:
-            reports.append((raw, unread_override(Reason.INVALID_SPEC, broken[key])))
+            reports.append((raw, unread_override(raw, Reason.INVALID_SPEC, broken[key])))
     return reports
 
 
@@ -537,16 +568,28 @@ def override_report(
     )
 
 
-def unread_override(reason: Reason, message: str) -> OverrideVerdict:
+def unread_override(raw: JsonObject, reason: Reason, message: str) -> OverrideVerdict:
     """The status of an override without effect: it or its policy cannot be read or found."""
-    status = OverrideStatus(state="Pending", members=None, since=None)
+    status = OverrideStatus(state="Pending", members=None, since=None, summary=_target_of(raw))
     return OverrideVerdict(status, (ready(Truth.FALSE, reason, message),))
 
 
-def starting_override() -> OverrideVerdict:
+def starting_override(raw: JsonObject) -> OverrideVerdict:
     """The status of an object that was just created, before any pass has ended."""
     message = "Seen; the first pass over its policy has not ended yet"
-    return OverrideVerdict(OverrideStatus(), (ready(Truth.UNKNOWN, Reason.STARTING, message),))
+    status = OverrideStatus(summary=_target_of(raw))
+    return OverrideVerdict(status, (ready(Truth.UNKNOWN, Reason.STARTING, message),))
+
+
+def _target_of(raw: JsonObject) -> OverrideStatusSummary:
+    """Whom an override that no pass has read is for, as far as its spec says."""
+    target = (raw.get("spec") or {}).get("target")
+    try:
+        asked = OverrideTarget.model_validate(target)
+    except ValueError:
+        return OverrideStatusSummary(target=None)
+    member = asked.level or str(Entity(user=asked.user, client_id=asked.client_id))
+    return OverrideStatusSummary(target=member)
 
 
 def _unknown(holds: Sequence[Hold]) -> OverrideVerdict:

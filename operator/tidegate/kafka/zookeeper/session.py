@@ -6,6 +6,7 @@ outcome is unknown and the caller reads back.
 
 import contextlib
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -44,6 +45,7 @@ from tidegate.errors import (
     TidegateError,
     Unauthorized,
     Unreachable,
+    refused_certificate,
 )
 from tidegate.kafka.settings import TlsFiles, ZooKeeperConnection
 from tidegate.kafka.zookeeper.multi_read import multi_reads, send_multi_read
@@ -77,7 +79,7 @@ def start_client(connection: ZooKeeperConnection, on_state: Callable[[str], None
     Raises Unreachable with the result of every address, Unauthorized when the login is refused,
     InvalidResource for a connect string that cannot be read.
     """
-    handler = _Handler()
+    handler = _Handler(connection.tls)
     client = _new_client(connection, handler)
     client.add_listener(on_state)
     try:
@@ -114,25 +116,43 @@ def stop_client(client: KazooClient) -> None:
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo is published without types
-    """kazoo's threads, with a short wait for each address and a note of how each attempt went."""
+    """kazoo's threads, with a short wait for each address and a note of how each attempt went.
 
-    def __init__(self) -> None:
+    TLS is ours: kazoo's own trusts the machine's authorities beside the CA that it is given.
+    """
+
+    def __init__(self, tls: TlsFiles | None) -> None:
         super().__init__()
-        self.attempts: dict[tuple[str, int], str] = {}
+        self._tls = tls
+        self._attempts: dict[tuple[str, int], dict[str, str]] = {}
+
+    def attempts(self, host: str, port: int) -> str:
+        """How it went at each address of this name; empty where the name has none."""
+        return ", ".join(dict.fromkeys(list(self._attempts.get((host, port), {}).values())))
 
     def create_connection(
-        self, address: tuple[str, int], timeout: float, **options: Any
+        self, address: tuple[str, int], timeout: float, hostname: str, **_: Any
     ) -> socket.socket:
-        place = (str(options.get("hostname") or address[0]), address[1])
-        self.attempts[place] = "no answer to the session request"
+        attempts = self._attempts.setdefault((hostname, address[1]), {})
+        attempts[address[0]] = "no answer to the session request"
+        limit = min(timeout, _CONNECT_TIMEOUT_SECONDS)
         try:
-            connected: socket.socket = super().create_connection(
-                address=address, timeout=min(timeout, _CONNECT_TIMEOUT_SECONDS), **options
-            )
-        except Exception as error:
-            self.attempts[place] = str(error) or type(error).__name__
+            connected: socket.socket = super().create_connection(address, timeout=limit)
+            return connected if self._tls is None else _encrypted(connected, self._tls, hostname)
+        except ssl.SSLCertVerificationError as error:
+            attempts[address[0]] = refused_certificate(error)
             raise
-        return connected
+        except Exception as error:
+            attempts[address[0]] = str(error) or type(error).__name__
+            raise
+
+
+def _encrypted(connected: socket.socket, tls: TlsFiles, hostname: str) -> socket.socket:
+    try:
+        return tls.context().wrap_socket(connected, server_hostname=hostname)
+    except OSError:
+        connected.close()
+        raise
 
 
 def _new_client(connection: ZooKeeperConnection, handler: _Handler) -> KazooClient:
@@ -143,7 +163,6 @@ def _new_client(connection: ZooKeeperConnection, handler: _Handler) -> KazooClie
             handler=handler,
             connection_retry=_RECONNECT,
             **_login_options(connection),
-            **(_tls_options(connection.tls) if connection.tls else {}),
         )
     except ValueError as error:
         raise InvalidResource(
@@ -165,21 +184,10 @@ def _login_options(connection: ZooKeeperConnection) -> dict[str, object]:
     }
 
 
-def _tls_options(tls: TlsFiles) -> dict[str, object]:
-    return {
-        "use_ssl": True,
-        "ca": tls.ca_file,
-        "certfile": tls.certificate_file,
-        "keyfile": tls.key_file,
-        "keyfile_password": tls.key_password,
-        "check_hostname": tls.check_hostname,
-    }
-
-
 def _silent(connection: ZooKeeperConnection, handler: _Handler) -> str:
     hosts, _ = collect_hosts(connection.connect)
     tried = "; ".join(
-        f"{host}:{port}: {handler.attempts.get((host, port), 'the name does not resolve')}"
+        f"{host}:{port}: {handler.attempts(host, port) or 'the name does not resolve'}"
         for host, port in hosts
     )
     return (

@@ -247,25 +247,37 @@ class Storage:
 # A URL may carry options of pyarrow, secrets among them. They are never shown.
 
 
-SCHEMES = ("file", "s3", "gs", "abfs")
+SCHEMES = ("file", "s3", "gs", "abfs", "abfss")
+_AZURE_HOST = ".dfs.core.windows.net"  # of another host pyarrow takes the container for the account
 
 
 def open_storage(url: str, *, parallel: int = 8) -> Storage:
     """Open `file:///path`, `s3://bucket/prefix`, `gs://…`, `abfs://…` or a plain path.
 
-    A container of Azure is `abfs://container@account.dfs.core.windows.net/…`. No request is made
-    yet. Raises InvalidResource for another scheme, or a URL without a path.
+    A container of Azure is `abfs://container@account.dfs.core.windows.net/…`; `abfss://` is the
+    same, over TLS both. An S3 endpoint and login may come from the variables of AWS' own clients.
+    Raises InvalidResource for another scheme, or a URL without a path, and Unreachable where S3
+    does not say where a bucket is.
     """
     if "://" not in url:
         return (
             open_storage(Path(url).absolute().as_uri(), parallel=parallel) if url else _refuse(url)
         )
     shown = _shown(url)
-    if urlsplit(url).scheme not in SCHEMES:
+    parts = urlsplit(url)
+    if parts.scheme not in SCHEMES or (
+        parts.scheme.startswith("abfs") and not (parts.hostname or "").endswith(_AZURE_HOST)
+    ):
         _refuse(shown)
     try:
         filesystem, root = FileSystem.from_uri(url)
-    except (ValueError, OSError, pa.ArrowException) as error:
+    except OSError as error:  # a bucket of S3 is asked where it is, unless an endpoint is given
+        raise Unreachable(
+            Reason.STORAGE_UNREACHABLE,
+            f"{shown} was not found, or did not answer. What is published stays as it is, and a "
+            "later run tries again. Check the name of the bucket, the endpoint and the network.",
+        ) from error
+    except (ValueError, pa.ArrowException) as error:
         raise InvalidResource(
             f"{shown} cannot be opened as a storage ({_plain(error)}). {_FORMS}"
         ) from error
@@ -288,7 +300,7 @@ def _shown(url: str) -> str:
     """Without options, and without a key and secret before the host; a container's name stays."""
     parts = urlsplit(url)
     name, _, host = parts.netloc.rpartition("@")
-    is_container = parts.scheme == "abfs" and name and ":" not in name
+    is_container = parts.scheme.startswith("abfs") and name and ":" not in name
     return f"{parts.scheme}://{parts.netloc if is_container else host}{parts.path.rstrip('/')}"
 
 

@@ -253,7 +253,7 @@ def partial(warnings: str, address: str) -> TidegateError:
     return Incomplete(Reason.METRICS_INCOMPLETE, f"{why} Look at the stores behind it.")
 
 
-# `reading_timeout_seconds` of the server is for the control loop's readings; history takes longer.
+# `question_timeout_seconds` of the server is for the control loop's readings; history takes longer.
 
 
 @dataclass(frozen=True, slots=True)

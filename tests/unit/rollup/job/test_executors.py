@@ -7,13 +7,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.contract.kubernetes_contract import rollup_job
 from tidegate.errors import InvalidResource
-from tidegate.kube.rollup_jobs import labels
+from tidegate.kube.rollup_jobs import bucket_environment, labels
 from tidegate.rollup.job import (
     Executors,
     Mount,
@@ -83,6 +84,13 @@ def test_an_executor_is_as_restricted_as_the_job() -> None:
     assert pod["securityContext"] == job["securityContext"]
     assert pod["containers"][0]["securityContext"] == job["containers"][0]["securityContext"]
     assert pod["automountServiceAccountToken"] is False
+
+
+def test_an_executor_has_the_endpoint_and_the_login_of_the_bucket() -> None:
+    given = bucket_environment("orders")
+    pod = json.loads(pod_template(replace(EXECUTORS, environment=given)))["spec"]
+    assert pod["containers"][0]["env"] == given
+    assert {entry["valueFrom"]["secretKeyRef"]["name"] for entry in given} == {"orders-bucket"}
 
 
 def test_an_executor_has_the_same_files_at_the_same_places() -> None:

@@ -10,8 +10,10 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import pytest
 from tests.unit.rollup.tables.bucket import Fault, Killed
 from tests.unit.rollup.tables.usage import DAY, as_set, put_hours, staged, usage_5m
 from tidegate.errors import InvalidResource, Unreachable
+from tidegate.resources.rollup import RollupStorage
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.tables import storage
 from tidegate.rollup.tables.publication import Publication, publish
@@ -227,12 +230,52 @@ def test_the_grace_is_longer_than_a_day_of_runs() -> None:
     assert GRACE_MS >= DAY_MS
 
 
-@pytest.mark.parametrize("url", ["ftp://host/usage", "hdfs://name/usage", "", "s3://", "file:///"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://host/usage",
+        "hdfs://name/usage",
+        "",
+        "s3://",
+        "file:///",
+        "abfs://container@account/usage",
+        "abfss://container@account.blob.core.windows.net/usage",
+    ],
+)
 def test_an_address_that_names_no_storage_is_refused_with_those_that_do(url: str) -> None:
     with pytest.raises(InvalidResource) as caught:
         open_storage(url)
     assert url.rstrip("/") in caught.value.message
     assert "file:///path, s3://bucket/prefix" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3://usage/shop",
+        "gs://usage/shop",
+        "abfs://usage@account.dfs.core.windows.net/shop",
+        "abfss://usage@account.dfs.core.windows.net/shop",
+        "abfs://usage@account/shop",
+        "abfss://usage@account.blob.core.windows.net/shop",
+        "hdfs://usage/shop",
+    ],
+)
+def test_a_policy_is_admitted_exactly_where_its_jobs_can_open_the_storage(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # or Amazon is asked
+
+    def takes(opener: Callable[..., object], error: type[Exception], **named: str) -> bool:
+        try:
+            opener(**named)
+        except error:
+            return False
+        return True
+
+    opens = takes(open_storage, InvalidResource, url=url)
+    assert takes(RollupStorage, ValueError, url=url) == opens
+    assert opens == (".blob." not in url and not url.startswith(("hdfs", "abfs://usage@account/")))
 
 
 @pytest.mark.parametrize("url", ["ftp://host/usage", ""])
@@ -253,10 +296,32 @@ def test_an_address_that_names_no_storage_reads_like_this(
         ),
         ("gs://anonymous@bucket/usage", "gs://bucket/usage"),
         ("file:///var/lib/usage/", "file:///var/lib/usage"),
+        (
+            "abfs://usage@account.dfs.core.windows.net/shop/",
+            "abfs://usage@account.dfs.core.windows.net/shop",
+        ),
+        (
+            "abfss://usage@account.dfs.core.windows.net/shop/",
+            "abfss://usage@account.dfs.core.windows.net/shop",
+        ),
     ],
 )
 def test_an_address_is_shown_without_what_may_be_secret(url: str, shown: str) -> None:
     assert open_storage(url).shown == shown
+
+
+def test_a_bucket_that_does_not_say_where_it_is_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Away:
+        @staticmethod
+        def from_uri(url: str) -> None:
+            raise OSError("When resolving region for bucket 'usage': AWS Error NETWORK_CONNECTION")
+
+    monkeypatch.setattr(storage, "FileSystem", Away)
+    with pytest.raises(Unreachable) as caught:
+        open_storage("s3://usage/shop")
+    assert caught.value.message.startswith("s3://usage/shop was not found, or did not answer.")
 
 
 def test_a_refused_address_keeps_its_secret() -> None:
@@ -278,3 +343,36 @@ def test_a_file_system_that_writes_no_more_is_reported_in_words(
             refused.value.message.replace(str(tmp_path), "FOLDER"),
         )
     )
+
+
+def test_a_bucket_is_asked_at_the_endpoint_and_with_the_login_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_HEAD(self) -> None:
+            asked.append((self.path, self.headers["Authorization"]))
+            self.send_response(404)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}).start()
+        for name, value in {
+            "ACCESS_KEY_ID": "ours",
+            "SECRET_ACCESS_KEY": "hidden",
+            "DEFAULT_REGION": "eu-lab-1",
+            "ENDPOINT_URL": f"http://127.0.0.1:{server.server_address[1]}",
+        }.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        found = open_storage("s3://usage/shop").read("a")
+        server.shutdown()
+    assert found is None
+    ((path, login),) = set(asked)
+    assert path == "/usage/shop/a"
+    assert "Credential=ours/" in login
+    assert "/eu-lab-1/s3/" in login
+    assert "hidden" not in login

@@ -1,0 +1,187 @@
+"""Ask OSV about every locked Python package, and about all that the images hold: `make audit`.
+
+Python packages come from uv.lock; Debian packages and jars from the images' bills of materials,
+which `make image` and `make image-rollup` write. Ends with 0 where everything was asked about and
+nothing can be fixed, with 1 where an advisory names a version that fixes it, with 2 where
+something could not be asked about: nothing is known of that then, and it says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, quote, unquote
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = "https://api.osv.dev"
+BILLS = ("out/image/sbom.cdx.json", "out/image/rollup-sbom.cdx.json")
+DONE, KNOWN, NOT_ASKED = 0, 1, 2
+_TIMEOUT_SECONDS = 20
+_MOST_QUERIES = 500  # OSV takes 1000
+_REBUILT = re.compile(r"\+b[0-9]+$")  # Debian built the same source again
+_PURL = re.compile(
+    r"pkg:(?P<kind>deb|maven|pypi)/(?P<name>[^@]+)@(?P<version>[^?]+)\??(?P<more>.*)"
+)
+
+
+@dataclass(frozen=True, order=True)
+class Package:
+    """A package as OSV names it."""
+
+    ecosystem: str
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version} ({self.ecosystem})"
+
+
+class NoAnswer(Exception):
+    """The source of advisories gave no usable answer."""
+
+
+def locked(lock: Path) -> set[Package]:
+    """The Python packages of uv.lock, for whatever they are used."""
+    found = tomllib.loads(lock.read_text())["package"]
+    return {
+        Package("PyPI", one["name"], one["version"]) for one in found if "registry" in one["source"]
+    }
+
+
+def named_in(bill: Path) -> tuple[set[Package], int]:
+    """The packages of an image, and how many jars do not say what they are."""
+    components = json.loads(bill.read_text())["components"]
+    named = {package_of(one["purl"]) for one in components if "purl" in one}
+    return named, sum("purl" not in one for one in components)
+
+
+def package_of(purl: str) -> Package:
+    """What a package URL of our bills is to OSV. Debian's advisories are about source packages."""
+    found = _PURL.fullmatch(purl)
+    if found is None:
+        raise ValueError(f"{purl} is no package URL of a bill of ours")
+    name, version = unquote(found["name"]), unquote(found["version"])
+    if found["kind"] == "pypi":
+        return Package("PyPI", name, version)
+    if found["kind"] == "maven":
+        return Package("Maven", name.replace("/", ":"), version)
+    more = parse_qs(found["more"])
+    release = more["distro"][0].removeprefix("debian-")
+    source = more.get("upstream", [name.removeprefix("debian/")])[0]
+    return Package(f"Debian:{release}", source, _REBUILT.sub("", version))
+
+
+def advisories(packages: Sequence[Package], source: str) -> Iterator[tuple[Package, str]]:
+    """Each package with the id of each advisory about it. Raises NoAnswer."""
+    for start in range(0, len(packages), _MOST_QUERIES):
+        batch = packages[start : start + _MOST_QUERIES]
+        queries = [
+            {"package": {"ecosystem": one.ecosystem, "name": one.name}, "version": one.version}
+            for one in batch
+        ]
+        results = _ask(f"{source}/v1/querybatch", {"queries": queries}).get("results")
+        if not isinstance(results, list) or len(results) != len(batch):
+            raise NoAnswer(f"{source} answered, but not in the form of OSV")
+        for package, result in zip(batch, results, strict=True):
+            if "next_page_token" in result:
+                raise NoAnswer(f"{source} has more advisories on {package} than it sent")
+            yield from ((package, str(one["id"])) for one in result.get("vulns", ()))
+
+
+def fixed_in(package: Package, advisory: Mapping[str, Any]) -> str | None:
+    """The newest version that an advisory says fixes the package; None = there is none yet."""
+    events = [
+        event
+        for affected in advisory.get("affected", ())
+        if affected.get("package", {}).get("ecosystem") == package.ecosystem
+        and affected.get("package", {}).get("name") == package.name
+        for range_ in affected.get("ranges", ())
+        for event in range_.get("events", ())
+    ]
+    fixed = [str(event["fixed"]) for event in events if "fixed" in event]
+    return fixed[-1] if fixed else None
+
+
+def audit(root: Path, source: str) -> int:
+    """Ask, print what is known, and return the exit code."""
+    packages, lacks_a_bill, nameless = locked(root / "uv.lock"), False, 0
+    for name in BILLS:
+        try:
+            named, without = named_in(root / name)
+        except FileNotFoundError:
+            lacks_a_bill = True
+            print(
+                f"Not asked about what is in {name}, which is not there: `make image` and "
+                "`make image-rollup` write it."
+            )
+            continue
+        packages |= named
+        nameless += without
+    asked = sorted(packages)
+    try:
+        known = sorted(set(advisories(asked, source)))
+        details = {
+            one: _ask(f"{source}/v1/vulns/{quote(one)}") for one in {id_ for _, id_ in known}
+        }
+    except NoAnswer as error:
+        print(
+            f"No one could be asked about {len(asked)} packages: {error}. Nothing was learned of "
+            "any of them. Run it again where the source can be reached."
+        )
+        return NOT_ASKED
+    can_be_fixed = False
+    for package, id_ in known:
+        fixed = fixed_in(package, details[id_])
+        can_be_fixed |= fixed is not None
+        print(f"{package}: {id_}, {f'fixed in {fixed}' if fixed else 'no version fixes it yet'}")
+    print(
+        f"Asked about {_counted(asked)}: {len(known)} advisories"
+        f"{', some of which a newer version fixes' if can_be_fixed else ''}."
+    )
+    if nameless:
+        print(f"Not asked about {nameless} jars that do not say what they are.")
+    return KNOWN if can_be_fixed else NOT_ASKED if lacks_a_bill else DONE
+
+
+def _counted(packages: Sequence[Package]) -> str:
+    ecosystems = sorted({one.ecosystem for one in packages})
+    return ", ".join(
+        f"{sum(one.ecosystem == each for one in packages)} packages of {each}"
+        for each in ecosystems
+    )
+
+
+def _ask(url: str, question: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    body = None if question is None else json.dumps(question).encode()
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_SECONDS) as answer:
+            found = json.load(answer)
+    except (OSError, ValueError) as error:  # HTTP errors are OSErrors
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        raise NoAnswer(f"{url} gave no usable answer ({reason})") from error
+    if not isinstance(found, dict):
+        raise NoAnswer(f"{url} answered, but not in the form of OSV")
+    return found
+
+
+def main() -> int:
+    """The command."""
+    options = argparse.ArgumentParser(description="Ask OSV about all that is locked and shipped.")
+    options.add_argument("--source", default=SOURCE, help="where OSV's API is")
+    options.add_argument("--root", type=Path, default=ROOT, help="the checkout")
+    given = options.parse_args()
+    return audit(given.root, given.source.rstrip("/"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
