@@ -237,7 +237,9 @@ class Invariants:
                 self._world.violated(f"{user} {key} is {new}, the ledger says {entry['written']}")
             is_throttled = entry is not None and "of_contract" in entry
             exposure = self._exposure(kafka, user, key, old, is_throttled)
-            if not left:  # whoever takes over what stands there knows nothing of before
+            if (
+                not left and not is_throttled
+            ):  # whoever takes over what stands there knows nothing of before
                 exposure = float(old or 0.0)
             self._remember(kafka, user, key, old, new)
             self._judge_mute(process, writer, user, key, old, new, exposure)
@@ -352,13 +354,12 @@ class Invariants:
         annotations = policy["metadata"].get("annotations") or {}
         if asked is None or annotations.get("tidegate.io/confirm-removal") == asked[1]:
             return False
-        kafka, wanted = self._kafka_of(policy), self._wanted_keys(where, name)
+        kafka = self._kafka_of(policy)
         self._left[kafka.name].clear()  # the message has named what left before
         nodes = kafka.tree._nodes
-        for user in ledger_users(nodes):
-            for key, entry in entries_of(nodes, user).items():
-                if key not in wanted.get(user, set()):
-                    self._confirmed[where, name].add(_written(user, key, entry))
+        for user in ledger_users(nodes):  # the value has a hash of some of these, as they are
+            entries = entries_of(nodes, user)
+            self._confirmed[where, name] |= {_written(user, key, entries[key]) for key in entries}
         self._annotate(where, policy, "tidegate.io/confirm-removal", asked[1])
         return True
 
