@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import controller_logic.decide as decide
-import tidegate.control.controller as controller
+import tidegate.control.ownership as ownership
 import tidegate.control.manager as manager
 import tidegate.control.observe as observe
 import tidegate.kafka.zookeeper.nodes as nodes
@@ -37,8 +37,8 @@ def a1_budget() -> None:
 
 
 def a1_deadline() -> None:
-    """Undoes `Deletion._goes_on` (control/controller.py): the deadline is from the first pass."""
-    controller.Deletion._goes_on = lambda *_: False  # type: ignore[method-assign]
+    """Undoes `Deletion._goes_on` (control/ownership.py): the deadline is from the first pass."""
+    ownership.Deletion._goes_on = lambda *_: False  # type: ignore[method-assign]
 
 
 def a1() -> None:

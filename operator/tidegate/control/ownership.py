@@ -1,0 +1,250 @@
+"""The way in and the way out: a policy's claim on a Kafka cluster, its finalizer, its deletion.
+
+Before the first write a policy takes both. It may go when everything is given back, or when the
+time for that is over.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+import structlog
+
+from controller_logic.model import Mode, StoredQuota
+from controller_logic.quota_values import number_of
+from controller_logic.reasons import Reason
+from tidegate.control.declared import age_key, object_key
+from tidegate.control.observe import ObservationResult
+from tidegate.control.reconcile import PassResult
+from tidegate.control.report.conditions import counted, listed
+from tidegate.errors import NotFound, RetryLater
+from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim, ClusterFacts, QuotaStore
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    JsonObject,
+    Kubernetes,
+    ObjectRef,
+)
+
+log = structlog.get_logger(__name__)
+
+
+# --- before the first write: the finalizer and the claim on the cluster ---------------------------
+#
+# With the finalizer a deletion gives quotas back. A policy that writes nothing (Observe, paused,
+# held or being deleted) takes neither.
+
+RESTORE_FINALIZER = "tidegate.io/restore"
+
+
+def has_finalizer(raw: JsonObject) -> bool:
+    return RESTORE_FINALIZER in (raw["metadata"].get("finalizers") or ())
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """The claim that the writes of a pass are sent under; epoch 0 = none was taken for them.
+
+    `changed` is the policy if it got its finalizer now, `replaced` the claim that was taken over.
+    """
+
+    claim: Claim
+    changed: JsonObject | None = None
+    replaced: Claim | None = None
+
+
+def take_ownership(
+    seen: ObservationResult,
+    raw: JsonObject,
+    *,
+    operator: str,
+    lease_namespace: str,
+    replaces: str,
+    kubernetes: Kubernetes,
+    store: QuotaStore,
+) -> Ownership:
+    """Put the finalizer on and claim the cluster for this `operator` where missing.
+
+    Raises RetryLater when the object is being deleted, WriteRefused when another policy was faster.
+    """
+    policy, facts = seen.observation.policy, seen.facts
+    found = None if facts is None else facts.claim
+    ours = found if found is not None and found.is_of(policy.key, policy.uid) else None
+    wanted = Claim(
+        policy.key,
+        policy.uid,
+        operator,
+        since_seconds=float(int(seen.observation.now_seconds)),
+        lease_namespace=lease_namespace,
+    )
+    if (
+        facts is None
+        or seen.observation.missing
+        or policy.mode is Mode.OBSERVE
+        or policy.paused
+        or policy.deleting
+    ):
+        return Ownership(ours or wanted)
+    changed: JsonObject | None = None
+    if ours is None or not has_finalizer(raw):
+        # also where the cache shows it: the cache may be late, and another replica may have given
+        # everything back and let the policy go; what is written then no one would give back
+        changed = _held_by_finalizer(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw), kubernetes)
+    if ours is not None and ours.epoch and ours.lease_namespace == lease_namespace:
+        return Ownership(ours, changed)
+    claim = store.claim(wanted, replaces)
+    is_replaced = found is not None and (
+        ours is None or found.is_of_another_operator(policy.uid, lease_namespace)
+    )
+    return Ownership(claim, changed, found if is_replaced else None)
+
+
+def _held_by_finalizer(ref: ObjectRef, kubernetes: Kubernetes) -> JsonObject:
+    """The policy as it is now, with our finalizer. Raises RetryLater when it is going, or gone."""
+    try:
+        found = kubernetes.add_finalizer(ref, RESTORE_FINALIZER)
+    except NotFound:
+        found = None
+    if found is None or found["metadata"].get("deletionTimestamp"):
+        what = "does not exist any more" if found is None else "is being deleted"
+        raise RetryLater(Reason.CONFLICT, f"{ref} {what}; nothing is written for it")
+    return found
+
+
+def take_over_words(replaced: Claim, claim: Claim) -> str:
+    """The message of a policy whose claim was another's before."""
+    by = f" (operator {replaced.holder})" if replaced.holder else ""
+    return (
+        f"The claim on the Kafka cluster was that of policy {replaced.policy_key} with uid "
+        f"{replaced.policy_uid}{by}, which the annotation {REPLACE_CLAIM} names; now it is this "
+        f"one's (epoch {claim.epoch}). The annotation has done its work and may go"
+    )
+
+
+# The older of two policies has the right to a Kafka cluster. The claim in ZooKeeper decides in the
+# end, also between replicas; this keeps a younger policy from claiming first.
+
+
+def competing_policy(
+    policy: JsonObject, facts: ClusterFacts, policies: Iterable[JsonObject]
+) -> str | None:
+    """Names an older policy with the same cluster id in its status; None when ours is first."""
+    if facts.owner_policy_key == object_key(policy):
+        return None
+    for other in sorted(policies, key=age_key):
+        if age_key(other) >= age_key(policy):
+            return None
+        same_cluster = (other.get("status") or {}).get("clusterId") == facts.cluster_id
+        if same_cluster and not other["metadata"].get("deletionTimestamp"):
+            return (
+                f"Policy {object_key(other)} is older and is for cluster {facts.cluster_id} too; "
+                "this policy changes nothing. Delete one of the two, or point one at another "
+                "cluster"
+            )
+    return None
+
+
+# --- deletion: the policy may go when everything is given back, or the time for it is over --------
+#
+# The finalizer never blocks for ever: the deadline counts from the last progress that this process
+# saw, whether ZooKeeper answers or not. Quotas that are left then stay in the ledger, and the claim
+# stays with them, until `tidegate restore`.
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionOutcome:
+    """The policy may go. `incomplete` names what is left behind, None when nothing is."""
+
+    incomplete: str | None
+    reason: Reason = Reason.RESTORE_INCOMPLETE
+
+
+class Deletion:
+    """Decides when the finalizer of one policy comes off."""
+
+    def __init__(self, deadline_seconds: float) -> None:
+        self._deadline_seconds = deadline_seconds
+        self._ends_at_seconds: float | None = None
+        self._least: tuple[int, Decimal] | None = None
+
+    def conclude(
+        self, result: PassResult | None, *, policy_key: str, address: str, now_seconds: float
+    ) -> DeletionOutcome | None:
+        """The outcome; None while there are quotas left and time. `result` None = a broken spec."""
+        progress = result is not None and self._goes_on(result, policy_key)
+        if self._ends_at_seconds is None or progress:
+            due_seconds = (result.decision.next_pass_in_seconds or 0.0) if result else 0.0
+            self._ends_at_seconds = now_seconds + due_seconds + self._deadline_seconds
+        if result is not None and result.decision.finished_deleting and result.error is None:
+            notes = [note.message for note in result.decision.notes]
+            return DeletionOutcome(listed(notes) if notes else None)
+        elsewhere = [] if result is None else _claimed_elsewhere(result)
+        if elsewhere:
+            return DeletionOutcome(elsewhere[0], Reason.CLAIMED_ELSEWHERE)
+        if now_seconds < self._ends_at_seconds:
+            return None
+        return DeletionOutcome(self._left_behind(result, policy_key=policy_key, address=address))
+
+    def _goes_on(self, result: PassResult, policy_key: str) -> bool:
+        """Whether less is left than ever before: fewer quotas, or as many at lower rates.
+
+        Not whether anything was written: another writer of the same ledger could undo that for
+        ever, and the policy would never go.
+        """
+        ours = _ours(result, policy_key)
+        if ours is None:
+            return False
+        left = (len(ours), sum(map(_rates_of_ours, ours), Decimal(0)))
+        if self._least is not None and left >= self._least:
+            return False
+        self._least = left
+        return True
+
+    def _left_behind(self, result: PassResult | None, *, policy_key: str, address: str) -> str:
+        left = None if result is None else _ours(result, policy_key)
+        what = (
+            "It is not known how many quotas"
+            if left is None
+            else f"{counted(len(left), 'quota')} ({listed(_names(left))})"
+        )
+        why = (
+            ""
+            if result is None or not result.decision.holds
+            else f" because {result.decision.holds[0].message}."
+        )
+        return (
+            f"{what} could not be given back: there was no progress for "
+            f"{self._deadline_seconds:.0f} s. The policy is released and they stay as they are."
+            f"{why} The ledger still has the quotas from before: `tidegate restore --zookeeper "
+            f"{address}` gives it back"
+        )
+
+
+def _claimed_elsewhere(result: PassResult) -> list[str]:
+    """Why nothing is this policy's to give back: another one has the claim, and the quotas."""
+    return [
+        f"The policy is released, and every quota stays as it is: {hold.message}"
+        for hold in result.decision.holds
+        if hold.reason is Reason.CLAIMED_ELSEWHERE
+    ]
+
+
+def _ours(result: PassResult, policy_key: str) -> list[StoredQuota] | None:
+    quotas = result.seen.observation.quotas
+    if quotas is None:
+        return None
+    return [
+        quota
+        for quota in quotas.values()
+        if quota.ledger is not None and quota.ledger.policy_key == policy_key
+    ]
+
+
+def _names(quotas: Iterable[StoredQuota]) -> list[str]:
+    return sorted(str(quota.entity) for quota in quotas)
+
+
+def _rates_of_ours(quota: StoredQuota) -> Decimal:
+    """The sum of the rates that the ledger shows as ours; each step of giving back lowers it."""
+    entries = quota.ledger.entries if quota.ledger is not None else {}
+    return sum((number_of(quota.values.get(key)) or Decimal(0) for key in entries), Decimal(0))
