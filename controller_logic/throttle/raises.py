@@ -82,10 +82,9 @@ class _Raiser:
         for bucket in open_ones:
             if bucket.is_free and self._has_room_everywhere(bucket):
                 self._release(bucket)
-        self._release_small([bucket for bucket in open_ones if bucket.binding])
-        self._grow(
-            [bucket for bucket in open_ones if bucket.binding and bucket.key not in self.steps]
-        )
+        binding = [bucket for bucket in open_ones if _binding(bucket)]
+        self._release_small(binding)
+        self._grow([bucket for bucket in binding if bucket.key not in self.steps])
         return all(
             bucket.key in self.steps and self.steps[bucket.key].kind is StepKind.RELEASE
             for bucket in throttled
@@ -107,9 +106,8 @@ class _Raiser:
         return all(self._room.get(broker, inf) > 0 for broker in _brokers(bucket))
 
     def _release(self, bucket: Bucket) -> None:
-        binding = bucket.binding
         self.steps[bucket.key] = _raise_step(
-            bucket, bucket.contract, LimitedBy.CONTRACT, self._seen_room(binding)
+            bucket, bucket.contract, LimitedBy.CONTRACT, self._seen_room(_binding(bucket))
         )
         self._spend(bucket, bucket.contract)
 
@@ -120,7 +118,7 @@ class _Raiser:
             more = bucket.contract - bucket.cap
             fits = all(
                 more <= SMALL * at_first.get(broker, inf) and more <= self._room.get(broker, inf)
-                for broker in bucket.binding
+                for broker in _binding(bucket)
             )
             if fits:
                 self._release(bucket)
@@ -137,7 +135,7 @@ class _Raiser:
             elif value > bucket.cap:
                 limited = LimitedBy.RAMP if factor >= self._most else LimitedBy.HEADROOM
                 self.steps[bucket.key] = _raise_step(
-                    bucket, value, limited, self._seen_room(bucket.binding)
+                    bucket, value, limited, self._seen_room(_binding(bucket))
                 )
                 self._spend(bucket, value)
 
@@ -155,14 +153,14 @@ class _Raiser:
         use: dict[int, float] = {}
         for bucket in binding:
             more = min(float(bucket.contract), bucket.cap * factor) - bucket.cap
-            for broker in bucket.binding:
+            for broker in _binding(bucket):
                 use[broker] = use.get(broker, 0.0) + more
         return all(
             amount <= max(0.0, self._room.get(broker, inf)) for broker, amount in use.items()
         )
 
     def _spend(self, bucket: Bucket, value: int) -> None:
-        for broker in bucket.binding:
+        for broker in _binding(bucket):
             if broker in self._room:
                 self._room[broker] -= value - bucket.cap
 
@@ -176,6 +174,15 @@ def _is_above(bucket: Bucket) -> bool:
     Nothing is given back until then.
     """
     return bucket.cap > bucket.contract
+
+
+def _binding(bucket: Bucket) -> tuple[int, ...]:
+    """The brokers where its cap binds, or may bind once it is higher.
+
+    A client that uses little less than its cap is neither limited nor free; it is raised as if it
+    were limited everywhere, or it would stay as it is for ever.
+    """
+    return bucket.binding or (() if bucket.is_free else tuple(sorted(_brokers(bucket))))
 
 
 def _brokers(bucket: Bucket) -> Set[int]:

@@ -116,6 +116,31 @@ def job(
 
 
 @pytest.fixture
+def claim(crds: KubeApi, namespace: str) -> None:
+    """The volume claim that the policy's store names, with the label that lets Jobs mount it."""
+    crds.kubectl(
+        "apply",
+        "-f",
+        "-",
+        input=json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": {
+                    "name": "tidegate-usage",
+                    "namespace": namespace,
+                    "labels": {"tidegate.io/usage-tables": "true"},
+                },
+                "spec": {
+                    "accessModes": ["ReadWriteMany"],
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            }
+        ),
+    )
+
+
+@pytest.fixture
 def raw_policy(
     crds: KubeApi, api_client: kubernetes_client.ApiClient, namespace: str
 ) -> JsonObject:
@@ -132,6 +157,7 @@ def raw_policy(
     return made
 
 
+@pytest.mark.usefixtures("claim")
 def test_operator_and_job_do_their_work_with_the_charts_rights_and_no_more(
     operator: KubernetesClient, job: KubernetesClient, raw_policy: JsonObject, namespace: str
 ) -> None:

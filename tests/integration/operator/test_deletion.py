@@ -246,7 +246,11 @@ def with_login(kafka: KafkaLab, zookeeper: str, namespace: str) -> str:
     login = {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": "login", "namespace": namespace},
+        "metadata": {
+            "name": "login",
+            "namespace": namespace,
+            "labels": {"tidegate.io/credentials": "true"},
+        },
         "stringData": {"password": kafka.password(SASL_USERS[0])},
     }
     policy = objects(kafka, zookeeper, namespace)["items"][0]

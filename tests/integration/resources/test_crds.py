@@ -284,7 +284,7 @@ POLICY_STATUS = {
     "conditions": [READY],
     "clusterId": "6n9yBVQpTmqxCpLQXWtDzw",
     "quotas": {"managed": 120, "inSync": 118, "contended": 0},
-    "summary": {"brokers": 3, "over": 1, "throttled": 2},
+    "summary": {"brokers": 3, "over": 1, "overShown": "1", "throttled": 2},
 }
 TIER_STATUS = {
     "observedGeneration": 1,

@@ -105,13 +105,13 @@ def test_a_host_is_compared_with_the_list_whole(
         ("kafka-2", "spec.kafka.bootstrapServers names the host kafka-2"),
         ("zk-2", "spec.kafka.zookeeper.connect names the host zk-2"),
         ("prometheus", "spec.metrics.prometheus.url names the host prometheus"),
-        ("usage.blob.core.windows.net", "spec.rollup.storage.url names the host usage.blob"),
+        ("usage.dfs.core.windows.net", "spec.rollup.storage.url names the host usage.dfs"),
     ],
 )
 def test_every_address_of_a_policy_is_looked_at(missing: str, field: str) -> None:
-    storage = {"url": "abfss://tables@usage.blob.core.windows.net/x"}
+    storage = {"url": "abfss://tables@usage.dfs.core.windows.net/x"}
     spec = parse_policy(policy_document({"rollup.storage": storage}), strict=True).spec
-    hosts = {"kafka-1", "kafka-2", "zk-1", "zk-2", "prometheus", "usage.blob.core.windows.net"}
+    hosts = {"kafka-1", "kafka-2", "zk-1", "zk-2", "prometheus", "usage.dfs.core.windows.net"}
     refuse_other_hosts("streaming/orders", spec, _bounds(*hosts))
     with pytest.raises(InvalidResource) as refused:
         refuse_other_hosts("streaming/orders", spec, _bounds(*hosts - {missing}))

@@ -106,6 +106,13 @@ def test_a_cap_near_the_highest_rate_of_late_is_not_taken_for_free() -> None:
     assert played.run(15).steps[played.actors[0].key].kind is not StepKind.RELEASE
 
 
+def test_a_client_that_uses_a_little_less_than_its_cap_is_not_held_for_ever() -> None:
+    played = one_user(contract_mb=100, at_mb=20, other_mb=55)
+    want(played, a=15.7)  # less than limits a client, more than leaves it free
+    step = steps_of(after_a_hold(played), StepKind.RAISE)["a"]
+    assert step.value / MB == pytest.approx(20 + 95 - 55 - 15.7, rel=1e-3)
+
+
 def test_many_share_the_headroom_by_one_factor() -> None:
     played = simulated_cluster(*[actor(f"u{number}", "L3", 100) for number in range(4)])
     held_at(played, u0=5, u1=10, u2=10, u3=15)
