@@ -13,7 +13,7 @@ from controller_logic.model import Level, RateKey
 from controller_logic.throttle.attribution import RAISE_ORDER, DirectionSnapshot
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleStep
-from controller_logic.throttle.input import RELEASED, SMALL, WORTH_RAISING
+from controller_logic.throttle.input import FREE, RELEASED, SMALL, WORTH_RAISING
 
 _HALVINGS = 25
 
@@ -179,10 +179,12 @@ def _is_above(bucket: Bucket) -> bool:
 def _binding(bucket: Bucket) -> tuple[int, ...]:
     """The brokers where its cap binds, or may bind once it is higher.
 
-    A client that uses little less than its cap is neither limited nor free; it is raised as if it
-    were limited everywhere, or it would stay as it is for ever.
+    A client that uses a little less than its cap is neither limited nor free; it is raised as if it
+    were limited there, or it would stay as it is for ever.
     """
-    return bucket.binding or (() if bucket.is_free else tuple(sorted(_brokers(bucket))))
+    return bucket.binding or tuple(
+        broker for broker in sorted(bucket.flows) if FREE * bucket.sends(broker) > bucket.cap
+    )
 
 
 def _brokers(bucket: Bucket) -> Set[int]:
