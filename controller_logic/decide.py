@@ -218,10 +218,10 @@ def _decide_complete(
     inherited = DefaultEntityQuotas(quotas, policy, wanted.keys_of)
     memory, resynced = _resynced(policy, memory)
     contract_of = wanted.promise_of
-    # in mode Observe nothing is put back, so there is nothing to leave alone
+    # in mode Observe nothing is put back, and giving back is no fight: no one is left alone
     repairs = (
         {}
-        if policy.mode is Mode.OBSERVE
+        if policy.mode is Mode.OBSERVE or policy.deleting
         else contention.review(memory.repairs, contract_of, quotas, now_seconds=now_seconds)
     )
     contended = contention.left_alone(repairs, contract_of, quotas, now_seconds=now_seconds)

@@ -99,8 +99,11 @@ class Admission:
 
 
 def admit(policy: Policy, tiers: tuple[Tier, ...] | None) -> Admission:
-    """Leave out the members that the policy does not allow, and report on each."""
-    if policy.allowed is None or tiers is None:
+    """Leave out the members that the policy does not allow, and report on each.
+
+    A policy that is being deleted gives everything back, so there is nothing to leave out.
+    """
+    if policy.allowed is None or tiers is None or policy.deleting:
         return Admission(tiers)
     known: dict[str, _Allowed] = {}
     kept: list[Tier] = []

@@ -129,7 +129,10 @@ def review(
     kept: dict[Entity, Repairs] = {}
     for entity, repairs in before.items():
         stored, promise = quotas.get(entity), contract_of(entity)
-        if stored is None or promise is None:
+        if promise is None:
+            continue
+        if stored is None:  # not read now
+            kept[entity] = repairs
             continue
         disturbed = bool(_changed(stored, promise))
         after = reviewed(repairs, disturbed=disturbed, now_seconds=now_seconds)
@@ -151,9 +154,9 @@ def left_alone(
     """
     found: dict[Entity, Contention] = {}
     for entity, one in repairs.items():
-        promise = contract_of(entity)
-        if now_seconds < one.suspended_until_seconds and promise is not None:
-            changed = _changed(quotas[entity], promise)
+        stored, promise = quotas.get(entity), contract_of(entity)
+        if now_seconds < one.suspended_until_seconds and promise is not None and stored:
+            changed = _changed(stored, promise)
             if changed:
                 found[entity] = Contention(
                     entity,

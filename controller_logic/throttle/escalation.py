@@ -186,7 +186,9 @@ def _raises(
     if not calm or needs.over:
         return ()
     regretted = hold_seconds > scene.settings.hold_seconds
-    return plan_raises(scene, {cut.key for cut in cuts}, most=RAMP if regretted else LEAP)
+    # what producers send more is replicated, too, and the headroom does not show to whom
+    leaps = not regretted and scene.direction is Direction.EGRESS
+    return plan_raises(scene, {cut.key for cut in cuts}, most=LEAP if leaps else RAMP)
 
 
 def _after(

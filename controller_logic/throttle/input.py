@@ -147,7 +147,7 @@ class ThrottleSettings:
             "spread_seconds": float(window.seconds),
             "peak_seconds": 2 * distance_seconds,
             "raise_backoff_seconds": 3 * distance_seconds,
-            "longest_hold_seconds": max(LONGEST_HOLD_SECONDS, self.hold_seconds),
+            "longest_hold_seconds": max(LONGEST_HOLD_SECONDS, 2 * self.hold_seconds),
         }
         for name, seconds in times.items():
             object.__setattr__(self, name, seconds)

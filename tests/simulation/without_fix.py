@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import controller_logic.decide as decide
-import tidegate.control.ownership as ownership
 import tidegate.control.manager as manager
 import tidegate.control.observe as observe
+import tidegate.control.ownership as ownership
 import tidegate.kafka.zookeeper.nodes as nodes
 import tidegate.kafka.zookeeper.store as store
 import tidegate.kube.lease as lease

@@ -60,6 +60,8 @@ class Controller:
     ) -> None:
         self._key = key
         self._context = context
+        self._may_write = may_write
+        self._uid = ""
         self._pass = ControlPass(context.clock.wall, may_write)
         namespace = key.partition("/")[0]
         self._connection = Connection(
@@ -107,6 +109,7 @@ class Controller:
             policy["metadata"].get("deletionTimestamp") and not has_finalizer(policy)
         ):
             return self._context.settings.poll_seconds
+        self._forget_another(policy["metadata"]["uid"])
         started_seconds = self._context.clock.monotonic()
         result = self._observe_and_act(
             policy, self._of(policy, BUSINESS_TIERS), self._of(policy, QUOTA_OVERRIDES)
@@ -117,6 +120,14 @@ class Controller:
         if policy["metadata"].get("deletionTimestamp"):
             self._release_when_restored(policy, result)
         return self._next_in_seconds(result)
+
+    def _forget_another(self, uid: str) -> None:
+        """A policy of this name that was deleted and made again has no past."""
+        if self._uid and self._uid != uid:
+            self._pass = ControlPass(self._context.clock.wall, self._may_write)
+            self._deletion = Deletion(self._context.settings.restore_deadline_seconds)
+            self._declared, self._topology, self._seen_before = None, None, False
+        self._uid = uid
 
     def broke(self, error: Exception) -> float:
         """Report a bug in a pass; returns when to try again."""
@@ -132,7 +143,9 @@ class Controller:
             now = self._connection.cluster(self._declared.spec.kafka).topology.read(
                 self._declared.topics
             )
-        except TidegateError:
+        except Exception as error:  # the next pass meets it again and reports it
+            if not isinstance(error, TidegateError):
+                log.exception("Look at leaders abandoned", policy=self._key)
             return False
         return (now.brokers, now.topics) != (self._topology.brokers, self._topology.topics)
 
@@ -279,8 +292,8 @@ class Controller:
         farewell = self._deletion.conclude(
             result, policy_key=self._key, address=address, now_seconds=now_seconds
         )
-        if farewell is None:
-            return
+        if farewell is None or (farewell.incomplete is not None and not self._may_write()):
+            return  # what is left may be another replica's to give back by now
         self._reports.catch_up()
         try:
             if farewell.incomplete is None and self._declared is not None:

@@ -65,8 +65,8 @@ class ControlLoop:
         self._thread = threading.Thread(target=self._run, name=f"policy {key}", daemon=True)
 
     def start(self) -> None:
-        self._context.vital_signs.beat(self._thread.name)
         self._thread.start()
+        self._context.vital_signs.beat(self._thread.name)
 
     def ask_to_stop(self) -> None:
         self._wakeup.poke(Cause.STOP)
@@ -322,6 +322,7 @@ class Manager:
             log.warning("Leases of policies that are gone stay", error=error.message)
 
     def _relist(self, kind: ResourceKind) -> bool:
+        self._context.vital_signs.beat("manager")
         try:
             relist(
                 self._context.cache,
@@ -352,7 +353,15 @@ class Manager:
         if self._share is None:
             return
         if self._handing_over is None:
-            self._handing_over = self._share.next_to_hand_over(self._loops.keys(), self._holder_of)
+            # one that is being deleted may have lost its Secrets; who has them gives back
+            going = {
+                key
+                for key, raw in self._context.policies().items()
+                if raw["metadata"].get("deletionTimestamp")
+            }
+            self._handing_over = self._share.next_to_hand_over(
+                self._loops.keys() - going, self._holder_of
+            )
         key = self._handing_over
         if key is not None and self._stop_loop(key):
             log.info("Policy handed over", policy=key)
@@ -372,9 +381,14 @@ class Manager:
             wake=wakeup.poke,
         )
         loop = ControlLoop(key, self._context, controller, wakeup)
-        with self._lock:
+        with self._lock:  # before it starts, or a change during its first pass would be lost
             self._loops[key] = loop
-        loop.start()
+        try:
+            loop.start()
+        except Exception:  # no thread to be had: tried again at the next tick
+            with self._lock:
+                self._loops.pop(key, None)
+            raise
 
     def _stop_loop(self, key: str) -> bool:
         """Ask the loop to end; True once it has."""
@@ -422,21 +436,27 @@ class Manager:
 
     def _keep_leases(self) -> None:
         while not self._wakeup.stopping:
-            with self._lock:
-                leases = dict(self._leases)
-                self._held &= leases.keys()
-            for key, lease in leases.items():
-                self._note_held(key)  # a turn may run out while nothing is due
-                if lease.seconds_until_due() == 0.0 and self._begin_call(key):
-                    self._lease_calls.submit(self._attend, key, lease)
-            if (share := self._share) is not None:
-                if share.seconds_until_due() == 0.0 and self._begin_call(_OTHERS):
-                    self._lease_calls.submit(self._attend, _OTHERS, share)
-                self._context.telemetry.replicas.set(len(share.alive() or ()))
-            self._context.telemetry.leases_held.set(len(self._held))
+            try:
+                self._attend_to_leases()
+            except Exception:
+                log.exception("Leases could not be attended to")
             self._context.vital_signs.beat("leases")
             self._attend_now.wait(_LEASE_TICK_SECONDS)
             self._attend_now.clear()
+
+    def _attend_to_leases(self) -> None:
+        with self._lock:
+            leases = dict(self._leases)
+            self._held &= leases.keys()
+        for key, lease in leases.items():
+            self._note_held(key)  # a turn may run out while nothing is due
+            if lease.seconds_until_due() == 0.0 and self._begin_call(key):
+                self._lease_calls.submit(self._attend, key, lease)
+        if (share := self._share) is not None:
+            if share.seconds_until_due() == 0.0 and self._begin_call(_OTHERS):
+                self._lease_calls.submit(self._attend, _OTHERS, share)
+            self._context.telemetry.replicas.set(len(share.alive() or ()))
+        self._context.telemetry.leases_held.set(len(self._held))
 
     def _begin_call(self, key: str) -> bool:
         """Whether no call for this Lease waits or is under way; from now on one is."""

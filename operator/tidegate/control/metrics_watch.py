@@ -78,7 +78,7 @@ class MetricsWatch:
         The next reading is of these brokers. `brokers` None = not known now: then those of last
         time are asked for.
         """
-        if self._round is not None and self._round.spec != spec:
+        if self._round is not None and (self._round.spec != spec or self._round.has_died()):
             self._round.ask_to_stop()
             self._round = None
         if self._round is None and spec is not None and brokers:
@@ -150,6 +150,10 @@ class _Round:
     def start(self) -> None:
         self._sign.begin(self)
         self._thread.start()
+
+    def has_died(self) -> bool:
+        """Whether its thread ended unasked: a bug, after which a new one goes on."""
+        return not self._thread.is_alive() and not self._ended.is_set()
 
     def ask_to_stop(self) -> None:
         self._ended.set()

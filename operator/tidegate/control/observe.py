@@ -475,7 +475,12 @@ def _excluded_entities(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
         if is_allowed(declared.policy, tier.key, entity)
     )
     ownerless = (
-        frozenset(entity for entity, quota in quotas.items() if quota.ledger is not None)
+        frozenset(
+            entity
+            for entity, quota in quotas.items()
+            if quota.ledger is not None
+            and any(is_allowed(declared.policy, tier.key, entity) for tier in declared.broken)
+        )
         - declared.entities
     )
     return named | ownerless

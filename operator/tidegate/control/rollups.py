@@ -160,14 +160,14 @@ class RollupLook:
             return RollupProgress(
                 now_seconds,
                 due=found,
-                usage=self._usage(now_seconds),
+                usage=self.usage(now_seconds),
                 trouble=trouble,
                 unusable=unusable,
             )
         return RollupProgress(
             now_seconds,
             due=found,
-            usage=self._usage(now_seconds),
+            usage=self.usage(now_seconds),
             unusable=unusable or self._stale(now_seconds),
         )
 
@@ -257,7 +257,7 @@ class RollupLook:
             f"usage tables: kubectl label pvc -n {namespace} {claim} {TABLES_LABEL}=true",
         )
 
-    def _usage(self, now_seconds: float) -> Usage | None:
+    def usage(self, now_seconds: float) -> Usage | None:
         return (
             None
             if self._result is None or now_seconds * 1000 > self._result.valid_until_ms
@@ -391,4 +391,5 @@ class _Round:
                 Reason.INTERNAL_ERROR,
                 f"A bug in Tidegate, {type(error).__name__}: {error}. It is tried again",
             )
-            return RollupProgress(self._dependencies.wall(), trouble=problem)
+            now_seconds = self._dependencies.wall()
+            return RollupProgress(now_seconds, usage=self._look.usage(now_seconds), trouble=problem)

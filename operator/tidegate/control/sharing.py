@@ -234,7 +234,10 @@ class Sharing:
         )
         now = self._monotonic()
         # after a long gap it is not known how long a seat has been silent
-        before = self._seen if now - self._looked_at <= self._times.unknown_seconds else {}
+        is_gap = now - self._looked_at > self._times.unknown_seconds
+        before = {} if is_gap else self._seen
+        if is_gap:
+            self._alive_since = now
         self._looked_at, self._seen = now, {}
         if self._first_look_at is None:
             self._first_look_at = now
@@ -247,6 +250,8 @@ class Sharing:
             self._seen[int(number)] = (record, since if is_same else now)
         if self._seat is not None and not self._is_mine(self._seat):
             self._seat = None  # it was silent for too long, and another one has taken it
+        if self._seat is None:  # the answer to our own writing may have been lost
+            self._seat = next((seat for seat in sorted(self._seen) if self._is_mine(seat)), None)
 
     def _is_mine(self, seat: int) -> bool:
         return seat in self._seen and self._seen[seat][0].holder == self._identity

@@ -11,6 +11,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from urllib3.util import parse_url
+
 from controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, TidegateError, UserActionRequired
 from tidegate.kube.api import Kubernetes
@@ -138,7 +140,9 @@ def _addresses(spec: PolicySpec) -> Iterator[tuple[str, str, str]]:
             yield "spec.kafka.zookeeper.connect", *_host_and_port(server)
     if spec.metrics is not None:
         url = spec.metrics.prometheus.url
-        yield "spec.metrics.prometheus.url", *_host_and_port(urlsplit(url).netloc)
+        # as the client reads it that connects there
+        parsed = parse_url(url)
+        yield "spec.metrics.prometheus.url", *_host_and_port(parsed.netloc or "")
     if spec.rollup is not None and not spec.rollup.storage.url.startswith("file:"):
         # a bucket, or a container at its account's host
         authority = urlsplit(spec.rollup.storage.url).netloc.rpartition("@")[2]

@@ -128,7 +128,7 @@ ZooKeeperConnect = Annotated[
 
 _url_check, _url_schema = ruled(
     matching(
-        r"https?://[^\x00-\x20\x7f/?#@]+(?:/[^\x00-\x20\x7f?#@]*)?",
+        rf"https?://{_HOST}(?::{_PORT})?(?:/[^\x00-\x20\x7f?#@\\]*)?",
         (
             "must be an http:// or https:// address without credentials, query or fragment (logins "
             "belong in prometheus.authentication)"

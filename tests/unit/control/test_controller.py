@@ -231,6 +231,56 @@ def test_a_deleted_policy_goes_and_leaves_what_its_deletion_policy_says(
     assert not stage.store.ledger_entities()
 
 
+def test_a_policy_that_was_made_again_under_its_name_has_all_the_time_that_its_steps_need(
+    stage: Stage,
+) -> None:
+    first, tier = stage.policy(), stage.tier()
+    stage.run()
+    stage.kubernetes.delete(first)
+    stage.run()
+    stage.kubernetes.delete(tier)
+    stage.store.put(ALICE, {QuotaKey.PRODUCER_BYTE_RATE: "20000"})
+    policy = stage.policy()
+    stage.tier(rate="1000M")
+    stage.run()
+    stage.now += 2 * stage.world.settings.restore_deadline_seconds
+    stage.run()
+    stage.kubernetes.delete(policy)
+    _seconds_until_gone(stage, policy)
+    assert stage.produce() == "20000"
+    assert "RestoreIncomplete" not in stage.event_reasons()
+
+
+def test_members_that_the_policy_does_not_allow_are_nothing_that_its_deletion_leaves_behind(
+    stage: Stage,
+) -> None:
+    policy = stage.policy(allowedEntities=[{"users": ["bob"]}])
+    stage.tier()
+    stage.run()
+    stage.kubernetes.delete(policy)
+    stage.run()
+    assert "RestoreIncomplete" not in stage.event_reasons()
+    assert stage.store.facts().owner_policy_key is None
+
+
+def test_a_deadline_that_is_over_lets_no_policy_go_that_another_replica_may_hold(
+    stage: Stage,
+) -> None:
+    policy = stage.policy()
+    stage.tier()
+    stage.run()
+    stage.kubernetes.delete(policy)
+    stage.may_write = False
+    for _ in range(2):
+        stage.run()
+        stage.now += stage.world.settings.restore_deadline_seconds + 1
+    assert RESTORE_FINALIZER in stage.kubernetes.get(policy)["metadata"]["finalizers"]
+    stage.may_write = True
+    stage.run()
+    assert stage.produce() is None
+    assert "RestoreIncomplete" not in stage.event_reasons()
+
+
 def test_deletion_ends_after_the_deadline_although_zookeeper_is_away(stage: Stage) -> None:
     policy = stage.policy()
     stage.tier()

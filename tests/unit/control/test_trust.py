@@ -100,6 +100,15 @@ def test_a_host_is_compared_with_the_list_whole(
 
 
 @pytest.mark.parametrize(
+    "url",
+    ["http://evil.example\\.monitoring.svc/x", "http://evil\uff0f.monitoring.svc", "http://[x"],
+)
+def test_an_address_that_clients_read_in_two_ways_is_refused(url: str) -> None:
+    with pytest.raises(InvalidResource, match="must be an http:// or https:// address"):
+        parse_policy(policy_document({"metrics.prometheus.url": url}), strict=True)
+
+
+@pytest.mark.parametrize(
     ("missing", "field"),
     [
         ("kafka-2", "spec.kafka.bootstrapServers names the host kafka-2"),

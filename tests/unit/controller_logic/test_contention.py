@@ -362,3 +362,6 @@ def test_a_throttle_that_somebody_undoes_is_no_endless_fight(has_contract: bool)
         written += sum(write.entity == user for write in world.scrape().writes)
     assert written <= 5 + 600 / FIRST_BACK_OFF_SECONDS
     assert world.now_seconds > START_SECONDS
+    assert user in world.scrape().contended
+    world.policy = replace(world.policy, deleting=True)
+    assert world.scrape().finished_deleting or user not in world.decide().contended
