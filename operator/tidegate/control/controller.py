@@ -170,6 +170,8 @@ class Controller:
             refuse_other_hosts(self._key, declared.spec, self._context.settings.bounds)
         except InvalidResource as error:
             self._declared = None
+            self._metrics.latest(None, None)  # nothing goes on by the spec from before
+            self._rollups.latest(policy, None)
             self._reports.catch_up()
             self._context.reporter.unread(policy, error, tiers, overrides)
             self._context.telemetry.passes.labels(*policy_labels(self._key), "invalid").inc()

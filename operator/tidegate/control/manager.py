@@ -417,8 +417,12 @@ class Manager:
             )
 
     def _report_orphans(self, policies: frozenset[str]) -> None:
-        """Report what lacks its policy, after a while: its folder may be applied tiers first."""
+        """Report what lacks its policy, after a while: its folder may be applied tiers first.
+
+        Of a policy in a namespace that is not watched here it is not known whether it exists.
+        """
         now_seconds = self._context.clock.monotonic()
+        watched = self._context.settings.namespaces
         found = [
             (kind, raw, policy_name_of(raw))
             for kind in _OF_A_POLICY
@@ -427,7 +431,7 @@ class Manager:
         orphans = {
             raw["metadata"]["uid"]: (kind, raw, name)
             for kind, raw, name in found
-            if name and name not in policies
+            if name and name not in policies and (not watched or name.partition("/")[0] in watched)
         }
         self._orphan_since = {uid: self._orphan_since.get(uid, now_seconds) for uid in orphans}
         for uid, (kind, raw, name) in orphans.items():

@@ -274,6 +274,33 @@ def test_an_override_without_its_policy_is_reported(stage: Stage, start: Start) 
     assert stage.kubernetes.get(override)["status"]["state"] == "Pending"
 
 
+def test_of_a_policy_in_a_namespace_that_is_not_watched_nothing_is_said(
+    stage: Stage, start: Start
+) -> None:
+    elsewhere = {"policyRef": {"name": "orders", "namespace": "kafka"}, "level": "L0"}
+    metadata = {"name": "theirs", "namespace": "streaming"}
+    stage.kubernetes.create(
+        BUSINESS_TIERS, {"metadata": metadata, "spec": {**elsewhere, "members": []}}
+    )
+    ours = stage.tier()
+    settings = replace(stage.world.settings, namespaces=("streaming",))
+    stage.world = replace(stage.world, settings=settings)
+    replica = start()
+    eventually(lambda: len(stage.cache.snapshot(BUSINESS_TIERS)) == 2, "the tiers to be seen")
+    _tick(replica)
+    stage.now += manager_module.ORPHAN_AFTER_SECONDS
+    eventually(
+        lambda: _tick(replica) or stage.kubernetes.get(ours).get("status"), "our tier's status"
+    )
+    assert stage.condition(ours) == ("False", "PolicyNotFound")
+    (theirs,) = (
+        raw
+        for raw in stage.kubernetes.list_all(BUSINESS_TIERS).items
+        if raw["metadata"]["name"] == "theirs"
+    )
+    assert "status" not in theirs
+
+
 def test_a_tier_without_its_policy_is_reported_and_becomes_ready_when_it_appears(
     stage: Stage, start: Start
 ) -> None:
