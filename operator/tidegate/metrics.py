@@ -98,6 +98,11 @@ class Telemetry:
             "Lines of the audit trail: written, or lost because the sink did not take them.",
             "result",
         )
+        self.policies = Gauge(
+            "tidegate_policies_known",
+            "Policies in the namespaces that this replica watches, held by any replica or none.",
+            registry=self.registry,
+        )
         self.leases_held = Gauge(
             "tidegate_leases_held",
             "Policies whose Lease this replica holds.",

@@ -295,6 +295,7 @@ class Manager:
         if not self._context.list_is_fresh(BROKER_BANDWIDTH_POLICIES):
             return
         known = self._context.policies()
+        self._context.telemetry.policies.set(len(known))
         for key in known.keys() - self._leases.keys():
             with self._lock:
                 self._leases[key] = self._make_lease(key)
