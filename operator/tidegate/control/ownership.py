@@ -176,7 +176,12 @@ class Deletion:
             due_seconds = (result.decision.next_pass_in_seconds or 0.0) if result else 0.0
             self._ends_at_seconds = now_seconds + due_seconds + self._deadline_seconds
         if result is not None and result.decision.finished_deleting and result.error is None:
-            notes = [note.message for note in result.decision.notes]
+            # others are of declarations, such as two tiers that name one user
+            notes = [
+                note.message
+                for note in result.decision.notes
+                if note.reason is Reason.RESTORE_INCOMPLETE
+            ]
             return DeletionOutcome(listed(notes) if notes else None)
         elsewhere = [] if result is None else _claimed_elsewhere(result)
         if elsewhere:

@@ -161,6 +161,10 @@ class Tiers:
     def delete(self, *users: str) -> None:
         self.api.kubectl("delete", "bt", *users, "-n", self.namespace)
 
+    def delete_all(self) -> None:
+        tiers = f"/apis/tidegate.io/v1alpha1/namespaces/{self.namespace}/businesstiers"
+        self.api.kubectl("delete", "--raw", tiers)
+
     def held(self, count: int) -> str:
         """The message of Ready when this many are held."""
 
@@ -212,7 +216,7 @@ def test_tiers_that_go_one_after_the_other_are_held_until_these_are_confirmed_on
             "apply", "--server-side", "--force-conflicts", "-f", "-", input=_tiers(declared)
         )
         tiers.has(10)
-        tiers.delete(*USERS)
+        tiers.delete_all()  # one request: a busy machine deletes ten in as many passes
         assert f"its value now, {confirmation}, does not confirm" in tiers.held(10)
         assert tiers.managed() == 10
         crds.kubectl("delete", "bbp", "orders", "-n", namespace, "--timeout=60s")

@@ -263,6 +263,17 @@ def test_members_that_the_policy_does_not_allow_are_nothing_that_its_deletion_le
     assert stage.store.facts().owner_policy_key is None
 
 
+def test_a_user_that_two_tiers_name_is_nothing_that_a_deletion_leaves_behind(stage: Stage) -> None:
+    policy = stage.policy()
+    stage.tier(), stage.tier("silver")
+    stage.run()
+    stage.kubernetes.delete(policy)
+    stage.run()
+    assert stage.produce() is None
+    assert "RestoreIncomplete" not in stage.event_reasons()
+    assert stage.store.facts().owner_policy_key is None
+
+
 def test_a_deadline_that_is_over_lets_no_policy_go_that_another_replica_may_hold(
     stage: Stage,
 ) -> None:
