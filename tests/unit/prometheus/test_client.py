@@ -396,11 +396,11 @@ def test_an_answer_that_breaks_off_is_asked_for_again_and_the_message_says_after
         request.wfile.write(framing + GOOD[:30].encode())
         request.close_connection = True
 
-    error, server = failure(breaks_off)
+    error, server = failure(breaks_off, seconds=30.0)  # for three attempts on a busy machine, too
     assert isinstance(error, Incomplete)
     assert error.reason is Reason.METRICS_INCOMPLETE
     assert numbers(error.message) >= {30}
-    assert len(server.seen) in (2, 3)  # a busy machine may have no time left for the third
+    assert len(server.seen) == 3
     golden(error.message.replace(server.url, "http://prometheus:9090"))
 
 
