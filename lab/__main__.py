@@ -29,8 +29,10 @@ def prepare(cluster: str | None = None) -> None:
     """
     # needs a library, which a bare machine asking for the doctor lacks
     from lab.kafka import record_archives
+    from lab.kraft import record_kraft_archives
 
     record_archives(kafka_jars())
+    record_kraft_archives()
     unpacked(PROMETHEUS)
     unpacked(CLOCK)
     HELM.binary()

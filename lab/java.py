@@ -110,6 +110,14 @@ log4j.appender.stdout=org.apache.log4j.ConsoleAppender
 log4j.appender.stdout.layout=org.apache.log4j.PatternLayout
 log4j.appender.stdout.layout.ConversionPattern=%d{ISO8601} %p %c %m%n
 """
+_LOG4J2 = """\
+rootLogger.level=info
+rootLogger.appenderRef.stdout.ref=stdout
+appender.stdout.type=Console
+appender.stdout.name=stdout
+appender.stdout.layout.type=PatternLayout
+appender.stdout.layout.pattern=%d{ISO8601} %p %c %m%n
+"""
 
 
 def start_java(
@@ -125,17 +133,19 @@ def start_java(
 ) -> Process:
     """Run `main_class` with its working files in `directory`.
 
-    log4j and the JVM write to one log there, `<name>.log`. It starts from its class archive where
-    one was recorded.
+    log4j, whether 1 or 2, and the JVM write to one log there, `<name>.log`. It starts from its
+    class archive where one was recorded.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    log4j = directory / "log4j.properties"
+    log4j, log4j2 = directory / "log4j.properties", directory / "log4j2.properties"
     log4j.write_text(_LOG4J)
+    log4j2.write_text(_LOG4J2)
     jvm = [
         *SMALL_JVM,
         *sharing_options(main_class, jars),
         *options,
         f"-Dlog4j.configuration=file:{log4j}",
+        f"-Dlog4j2.configurationFile=file:{log4j2}",
     ]
     argv = ["java", *jvm, "-cp", class_path(jars), main_class, *arguments]
     return process.start(

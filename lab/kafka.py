@@ -52,8 +52,7 @@ _HEAP = ("-Xms128m", "-Xmx320m")
 
 # Sized for a laptop: small buffers, little retention. Nothing may move leaders or make topics but
 # the test itself.
-_SMALL_BROKER = {
-    "zookeeper.session.timeout.ms": "6000",
+SMALL_BROKER = {
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "2",
@@ -98,6 +97,7 @@ class BrokerPlan:
     zookeeper_login: DigestLogin | None
     extra_properties: Mapping[str, str]
     java_options: tuple[str, ...] = ()
+    jars: Callable[[], Path] = kafka_jars
 
 
 class Broker:
@@ -141,16 +141,15 @@ class Broker:
                 *self._agent_options(),
                 *self._login_options(),
             ],
-            jars=kafka_jars(),
+            jars=self.plan.jars(),
             directory=self.plan.directory,
             namespace=self.plan.namespace.name if self.plan.namespace else None,
         )
 
     def wait_started(self) -> None:
         """Return once it serves; `LabError` with its log when it ended or took longer than 90 s."""
-        started = f"[KafkaServer id={self.broker_id}] started"
         wait_until(
-            lambda: started in self.log_text(self._log_start),
+            lambda: self._started_line() in self.log_text(self._log_start),
             f"broker {self.broker_id} to serve",
             timeout_seconds=START_TIMEOUT_SECONDS,
             processes=[self.process],
@@ -187,15 +186,26 @@ class Broker:
     def _log_path(self) -> Path:
         return self.plan.directory / f"broker-{self.broker_id}.log"
 
+    def _started_line(self) -> str:
+        return f"[KafkaServer id={self.broker_id}] started"
+
     def _settings(self) -> dict[str, str]:
+        return {
+            **SMALL_BROKER,
+            "zookeeper.session.timeout.ms": "6000",
+            "broker.id": str(self.plan.broker_id),
+            "zookeeper.connect": self.plan.zookeeper_connect,
+            "zookeeper.set.acl": str(self.plan.zookeeper_login is not None).lower(),
+            **self._client_settings(),
+            **self.plan.extra_properties,
+        }
+
+    def _client_settings(self) -> dict[str, str]:
+        """The data's place, the listeners, and who may log in on them."""
         plan, ports = self.plan, self.plan.ports
         listeners = f"INTERNAL://{plan.host}:{ports.internal},PLAIN://{plan.host}:{ports.plain},SASL://{plan.host}:{ports.sasl}"
         users = " ".join(f'user_{user}="{password}"' for user, password in plan.plain_users.items())
         return {
-            **_SMALL_BROKER,
-            "broker.id": str(plan.broker_id),
-            "zookeeper.connect": plan.zookeeper_connect,
-            "zookeeper.set.acl": str(plan.zookeeper_login is not None).lower(),
             "log.dirs": str(plan.directory / "data"),
             "listeners": listeners,
             "advertised.listeners": listeners,
@@ -210,12 +220,11 @@ class Broker:
                 "ScramLoginModule required;"
                 for mechanism in ("scram-sha-256", "scram-sha-512")
             },
-            **plan.extra_properties,
         }
 
     def _agent_options(self) -> list[str]:
         return [
-            f"-javaagent:{jmx_agent(kafka_jars())}={self.plan.host}:{self.plan.ports.jmx}:{JMX_RULES}"
+            f"-javaagent:{jmx_agent(self.plan.jars())}={self.plan.host}:{self.plan.ports.jmx}:{JMX_RULES}"
         ]
 
     def _login_options(self) -> list[str]:
@@ -541,15 +550,15 @@ def _record(content: Path) -> None:
         recording = java.recording_options(zookeeper.MAIN_CLASS, content)
         with ZooKeeperLab(directory=run.path / "zookeeper", java_options=recording) as server:
             _record_broker(run.path / "broker", server.connect, content)
-            _end(server.process, java.place(zookeeper.MAIN_CLASS, content))
+            end_recording(server.process, java.place(zookeeper.MAIN_CLASS, content))
 
 
 def _record_broker(directory: Path, zookeeper_connect: str, content: Path) -> None:
     recorded = Broker(_plan(directory, zookeeper_connect, content))
     try:
         recorded.start()
-        _use(recorded.plan)
-        _end(recorded.process, java.place(MAIN_CLASS, content))
+        use_as_labs_do(recorded.plan)
+        end_recording(recorded.process, java.place(MAIN_CLASS, content))
     finally:
         recorded.stop(grace_seconds=0)
 
@@ -569,7 +578,7 @@ def _plan(directory: Path, zookeeper_connect: str, content: Path) -> BrokerPlan:
     )
 
 
-def _use(plan: BrokerPlan) -> None:
+def use_as_labs_do(plan: BrokerPlan) -> None:
     """Do once what labs are used for: topic, both logins, a record in and out, JMX exporter."""
     admin = KafkaAdmin(f"{plan.host}:{plan.ports.plain}")
     admin.wait_for_brokers([plan.broker_id])
@@ -594,7 +603,8 @@ def _produce_and_fetch(login: dict[str, Any]) -> None:
     consumer.close()
 
 
-def _end(process: Process, archive: Path) -> None:
+def end_recording(process: Process, archive: Path) -> None:
+    """End it in order, which writes the archive. Raises LabError without one."""
     process.stop(_END_TIMEOUT_SECONDS)
     if not archive.exists():
         raise LabError(
@@ -602,69 +612,23 @@ def _end(process: Process, archive: Path) -> None:
         )
 
 
-_FIRST_BROKER_HOST_NUMBER = 10
-_CLIENT_HOST_NUMBER = 100
-_NAMESPACE_PORTS = Ports(internal=9091, plain=9092, sasl=9093, jmx=7071)
+FIRST_BROKER_HOST_NUMBER = 10
+CLIENT_HOST_NUMBER = 100
+NAMESPACE_PORTS = Ports(internal=9091, plain=9092, sasl=9093, jmx=7071)
 _QUOTA_TIMEOUT_SECONDS = 15.0
 
 
-class KafkaLab:
-    """ZooKeeper and brokers 1..n; a context manager that returns once all of them serve.
+class BrokersLab:
+    """What tests do with running brokers, however these keep their metadata."""
 
-    It leaves nothing behind. `users` can log in by SASL PLAIN with `password(user)`; further ones
-    can be made with `create_scram_user`. `server_properties` are added to every broker's settings.
-    With `zookeeper_logins`, the brokers log in to ZooKeeper as the first of them and keep everybody
-    else from writing; `zookeeper_settings` are added to ZooKeeper's own. Its clock may be behind:
-    its nodes are old at once then. `chroot` is a path such as "/kafka". Namespaces need root.
-    """
-
-    def __init__(
-        self,
-        *,
-        brokers: int = 3,
-        namespaces: bool = False,
-        users: Sequence[str] = (),
-        server_properties: Mapping[str, str] | None = None,
-        zookeeper_logins: tuple[DigestLogin, ...] = (),
-        zookeeper_settings: Mapping[str, str] | None = None,
-        zookeeper_behind_minutes: int = 0,
-        chroot: str = "",
-    ) -> None:
-        self._broker_ids = range(1, brokers + 1)
-        self._wants_namespaces = namespaces
+    def __init__(self, *, users: Sequence[str]) -> None:
         self._users = tuple(users)
-        self._server_properties = dict(server_properties or {})
-        self._zookeeper_logins = zookeeper_logins
-        self._zookeeper_settings = zookeeper_settings
-        self._zookeeper_behind_minutes = zookeeper_behind_minutes
-        self._chroot = chroot
         self._brokers: dict[int, Broker] = {}
+        self._run: RunDirectory
         self._stack = ExitStack()
         self.network: Network | None = None
         self.client_namespace: Namespace | None = None
         self.cluster_id = ""
-
-    def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            self._run = stack.enter_context(RunDirectory())
-            if self._wants_namespaces:
-                self.network = Network(self._run)
-                self.client_namespace = self.network.add("cli", _CLIENT_HOST_NUMBER)
-            host = self.network.gateway if self.network else "127.0.0.1"
-            self.zookeeper = stack.enter_context(
-                ZooKeeperLab(
-                    host=host,
-                    logins=self._zookeeper_logins,
-                    settings=self._zookeeper_settings,
-                    clock_behind_minutes=self._zookeeper_behind_minutes,
-                    directory=self._run.path / "zookeeper",
-                )
-            )
-            stack.callback(self._kill_brokers)
-            self._start_brokers()
-            self.cluster_id = self.admin.cluster_id()
-            self._stack = stack.pop_all()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
@@ -688,11 +652,6 @@ class KafkaLab:
                 "(`namespaces=True`), as root."
             )
         return self.network
-
-    @property
-    def zookeeper_connect(self) -> str:
-        """ZooKeeper's connect string as the brokers use it, with the chroot."""
-        return self.zookeeper.connect + self._chroot
 
     @property
     def bootstrap_servers(self) -> str:
@@ -806,6 +765,75 @@ class KafkaLab:
         self.admin.elect_preferred_leaders(topic)
         return False
 
+    def _kill_brokers(self) -> None:
+        # A controlled shutdown would move leaders for seconds; the data goes with the lab anyway.
+        for broker in self.brokers:
+            if broker.is_running():
+                broker.kill()
+
+
+def _has_applied(broker: Broker, change: QuotaChange, *, since: int) -> bool:
+    return is_applied(broker.log_text(since), change)
+
+
+class KafkaLab(BrokersLab):
+    """ZooKeeper and brokers 1..n; a context manager that returns once all of them serve.
+
+    It leaves nothing behind. `users` can log in by SASL PLAIN with `password(user)`; further ones
+    can be made with `create_scram_user`. `server_properties` are added to every broker's settings.
+    With `zookeeper_logins`, the brokers log in to ZooKeeper as the first of them and keep everybody
+    else from writing; `zookeeper_settings` are added to ZooKeeper's own. Its clock may be behind:
+    its nodes are old at once then. `chroot` is a path such as "/kafka". Namespaces need root.
+    """
+
+    def __init__(
+        self,
+        *,
+        brokers: int = 3,
+        namespaces: bool = False,
+        users: Sequence[str] = (),
+        server_properties: Mapping[str, str] | None = None,
+        zookeeper_logins: tuple[DigestLogin, ...] = (),
+        zookeeper_settings: Mapping[str, str] | None = None,
+        zookeeper_behind_minutes: int = 0,
+        chroot: str = "",
+    ) -> None:
+        super().__init__(users=users)
+        self._broker_ids = range(1, brokers + 1)
+        self._wants_namespaces = namespaces
+        self._server_properties = dict(server_properties or {})
+        self._zookeeper_logins = zookeeper_logins
+        self._zookeeper_settings = zookeeper_settings
+        self._zookeeper_behind_minutes = zookeeper_behind_minutes
+        self._chroot = chroot
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            self._run = stack.enter_context(RunDirectory())
+            if self._wants_namespaces:
+                self.network = Network(self._run)
+                self.client_namespace = self.network.add("cli", CLIENT_HOST_NUMBER)
+            host = self.network.gateway if self.network else "127.0.0.1"
+            self.zookeeper = stack.enter_context(
+                ZooKeeperLab(
+                    host=host,
+                    logins=self._zookeeper_logins,
+                    settings=self._zookeeper_settings,
+                    clock_behind_minutes=self._zookeeper_behind_minutes,
+                    directory=self._run.path / "zookeeper",
+                )
+            )
+            stack.callback(self._kill_brokers)
+            self._start_brokers()
+            self.cluster_id = self.admin.cluster_id()
+            self._stack = stack.pop_all()
+        return self
+
+    @property
+    def zookeeper_connect(self) -> str:
+        """ZooKeeper's connect string as the brokers use it, with the chroot."""
+        return self.zookeeper.connect + self._chroot
+
     def _start_brokers(self) -> None:
         for broker_id in self._broker_ids:
             self._brokers[broker_id] = Broker(self._plan(broker_id))
@@ -816,14 +844,14 @@ class KafkaLab:
 
     def _plan(self, broker_id: int) -> BrokerPlan:
         namespace = (
-            self.network.add(f"b{broker_id}", _FIRST_BROKER_HOST_NUMBER + broker_id)
+            self.network.add(f"b{broker_id}", FIRST_BROKER_HOST_NUMBER + broker_id)
             if self.network
             else None
         )
         return BrokerPlan(
             broker_id=broker_id,
             host=namespace.address if namespace else "127.0.0.1",
-            ports=_NAMESPACE_PORTS
+            ports=NAMESPACE_PORTS
             if namespace
             else Ports(internal=free_port(), plain=free_port(), sasl=free_port(), jmx=free_port()),
             zookeeper_connect=self.zookeeper_connect,
@@ -833,13 +861,3 @@ class KafkaLab:
             zookeeper_login=self._zookeeper_logins[0] if self._zookeeper_logins else None,
             extra_properties=self._server_properties,
         )
-
-    def _kill_brokers(self) -> None:
-        # A controlled shutdown would move leaders for seconds; the data goes with the lab anyway.
-        for broker in self.brokers:
-            if broker.is_running():
-                broker.kill()
-
-
-def _has_applied(broker: Broker, change: QuotaChange, *, since: int) -> bool:
-    return is_applied(broker.log_text(since), change)

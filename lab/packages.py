@@ -163,18 +163,28 @@ def _lines(log_path: Path) -> int:
 
 FILES = Path(__file__).parent / "kafka_files"
 JMX_RULES = FILES / "jmx_rules.yml"
-_POM = FILES / "pom.xml"
+KAFKA_3 = "3.9.2"  # the last that can keep its metadata in ZooKeeper
+KAFKA_4 = "4.3.1"
+_POMS = {KAFKA_3: FILES / "pom.xml", KAFKA_4: FILES / "pom-4.xml"}
 _DOWNLOAD_TIMEOUT_SECONDS = 600
 
 
-def kafka_jars() -> Path:
+def kafka_jars(version: str = KAFKA_3) -> Path:
     """The directory with all jars; about 60 MB are downloaded when the cache has none."""
-    return cache.entry("kafka-jars", [_POM.read_bytes()], build=_download)
+    return cache.entry(
+        _entry_name(version),
+        [_POMS[version].read_bytes()],
+        build=lambda content: _download(version, content),
+    )
 
 
-def is_downloaded() -> bool:
+def is_downloaded(version: str = KAFKA_3) -> bool:
     """Whether `kafka_jars` would return at once."""
-    return cache.find("kafka-jars", [_POM.read_bytes()]) is not None
+    return cache.find(_entry_name(version), [_POMS[version].read_bytes()]) is not None
+
+
+def _entry_name(version: str) -> str:
+    return "kafka-jars" if version == KAFKA_3 else f"kafka-jars-{version}"
 
 
 def jmx_agent(jars: Path) -> Path:
@@ -182,12 +192,12 @@ def jmx_agent(jars: Path) -> Path:
     return next(jars.glob("jmx_prometheus_javaagent-*.jar"))
 
 
-def _download(content: Path) -> None:
-    say("kafka-jars", "downloading Kafka 3.9.2 with Maven, about 60 MB")
+def _download(version: str, content: Path) -> None:
+    say(_entry_name(version), f"downloading Kafka {version} with Maven, about 60 MB")
     # Maven keeps its notes beside the pom and all it touches in a local repository: both are made
     # here and go with the workshop.
     work = content.parent
-    shutil.copy(_POM, work / "pom.xml")
+    shutil.copy(_POMS[version], work / "pom.xml")
     argv = [
         "mvn",
         "-B",

@@ -1,0 +1,318 @@
+"""A whole Kafka in KRaft mode: brokers and controllers, in the same processes or in their own.
+
+    with KraftLab(version=KAFKA_4, brokers=3, users=("alice",)) as kafka:
+        kafka.create_topic("orders", assignment=[[1, 2], [2, 3], [3, 1]])
+        kafka.broker(3).kill()
+
+What tests do with its brokers is what they do with those of `lab.kafka`. It writes no quota and
+makes no traffic.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from confluent_kafka import KafkaException
+
+from lab import java
+from lab.cache import RunDirectory
+from lab.doctor import refuse_missing
+from lab.errors import LabError, say
+from lab.java import properties, start_java
+from lab.kafka import (
+    CLIENT_HOST_NUMBER,
+    FIRST_BROKER_HOST_NUMBER,
+    MAIN_CLASS,
+    NAMESPACE_PORTS,
+    SMALL_BROKER,
+    Broker,
+    BrokerPlan,
+    BrokersLab,
+    Ports,
+    end_recording,
+    use_as_labs_do,
+)
+from lab.network import Network, free_port
+from lab.packages import KAFKA_4, kafka_jars
+from lab.process import Process, wait_until
+
+_STORAGE_TOOL = "kafka.tools.StorageTool"
+_FORMAT_TIMEOUT_SECONDS = 60.0
+_FIRST_CONTROLLER_ID = 101  # of controllers in processes of their own
+_FIRST_CONTROLLER_HOST_NUMBER = 30
+_NAMESPACE_CONTROLLER_PORT = 9090
+_SCRAM = "SCRAM-SHA-256"
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """The controllers, as every node is told of them: id -> host:port."""
+
+    voters: Mapping[int, str]
+
+    def settings(self) -> dict[str, str]:
+        """The settings by which a node finds them, be it one of them or not."""
+        voters = ",".join(f"{node}@{address}" for node, address in sorted(self.voters.items()))
+        return {
+            "controller.quorum.voters": voters,
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.election.timeout.ms": "500",
+            "controller.quorum.fetch.timeout.ms": "1000",
+            "controller.quorum.election.backoff.max.ms": "500",
+            # a killed broker is noticed after the same time as with ZooKeeper
+            "broker.session.timeout.ms": "6000",
+            "broker.heartbeat.interval.ms": "1000",
+        }
+
+
+@dataclass(frozen=True)
+class Format:
+    """What a node's directory is formatted with, once, before its first start."""
+
+    cluster_id: str
+    scram_users: Mapping[str, str]  # user -> password, for SCRAM-SHA-256
+
+    def arguments(self) -> list[str]:
+        """The arguments of Kafka's storage tool."""
+        scram = [
+            f"--add-scram={_SCRAM}=[name={user},password={password}]"
+            for user, password in self.scram_users.items()
+        ]
+        return ["format", f"--cluster-id={self.cluster_id}", "--config=server.properties", *scram]
+
+
+def _new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+
+
+class _Node(Broker):
+    """A node that has its metadata from the quorum, of which it may be a part."""
+
+    def __init__(self, plan: BrokerPlan, quorum: Quorum, formatted: Format) -> None:
+        super().__init__(plan)
+        self._quorum = quorum
+        self._format = formatted
+        self._formatting: Process | None = None
+        self._is_formatted = False
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether it is one of the quorum."""
+        return self.broker_id in self._quorum.voters
+
+    def format(self) -> None:
+        """Begin to format its directory, unless it is."""
+        if self._is_formatted:
+            return
+        self._is_formatted = True
+        self.plan.directory.mkdir(parents=True, exist_ok=True)
+        (self.plan.directory / "server.properties").write_text(properties(self._settings()))
+        self._formatting = start_java(
+            f"format-{self.broker_id}",
+            _STORAGE_TOOL,
+            arguments=self._format.arguments(),
+            options=["-Xmx128m"],
+            jars=self.plan.jars(),
+            directory=self.plan.directory,
+        )
+
+    def launch(self) -> None:
+        """As `Broker.launch`, in a formatted directory."""
+        self.format()
+        if self._formatting is not None:
+            self._formatting.expect_success(_FORMAT_TIMEOUT_SECONDS)
+            self._formatting = None
+        super().launch()
+
+    def _started_line(self) -> str:
+        return f"[KafkaRaftServer nodeId={self.broker_id}] Kafka Server started"
+
+    def _settings(self) -> dict[str, str]:
+        clients = self._client_settings()
+        protocols = f"CONTROLLER:PLAINTEXT,{clients['listener.security.protocol.map']}"
+        settings = {
+            **SMALL_BROKER,
+            "node.id": str(self.broker_id),
+            "process.roles": "broker",
+            **self._quorum.settings(),
+            **clients,
+            "listener.security.protocol.map": protocols,
+        }
+        if self.is_controller:
+            settings["process.roles"] = "broker,controller"
+            settings["listeners"] += f",CONTROLLER://{self._quorum.voters[self.broker_id]}"
+        # a listener's protocol may be chosen by whoever starts the lab, but never the quorum's
+        extra = dict(self.plan.extra_properties)
+        chosen = extra.pop("listener.security.protocol.map", None)
+        if chosen is not None:
+            settings["listener.security.protocol.map"] = f"CONTROLLER:PLAINTEXT,{chosen}"
+        return settings | extra
+
+
+class _Controller(_Node):
+    """A controller in a process of its own, which serves no client."""
+
+    def _settings(self) -> dict[str, str]:
+        settings = super()._settings()
+        for of_brokers in ("inter.broker.listener.name", "advertised.listeners"):
+            settings.pop(of_brokers)
+        address = self._quorum.voters[self.broker_id]
+        return {
+            **{key: value for key, value in settings.items() if not key.startswith("listener.n")},
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://{address}",
+        }
+
+
+class KraftLab(BrokersLab):
+    """Brokers 1..n with their controllers; a context manager that returns once all serve.
+
+    `controllers` 0 = every broker is a controller as well; otherwise as many controllers, from id
+    101 on, run in processes of their own. `users` can log in by SASL PLAIN and, as they are
+    formatted into the metadata, by SCRAM-SHA-256, with `password(user)`. `server_properties` are
+    added to the settings of every node. Namespaces need root.
+    """
+
+    def __init__(
+        self,
+        *,
+        version: str = KAFKA_4,
+        brokers: int = 1,
+        controllers: int = 0,
+        namespaces: bool = False,
+        users: Sequence[str] = (),
+        server_properties: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(users=users)
+        self.version = version
+        self._broker_ids = range(1, brokers + 1)
+        self._controller_ids = range(_FIRST_CONTROLLER_ID, _FIRST_CONTROLLER_ID + controllers)
+        self._wants_namespaces = namespaces
+        self._server_properties = dict(server_properties or {})
+        self._controllers: dict[int, _Controller] = {}
+
+    def __enter__(self) -> Self:
+        refuse_missing("linux", "util-linux", "java", "maven")
+        with ExitStack() as stack:
+            self._run = stack.enter_context(RunDirectory())
+            if self._wants_namespaces:
+                self.network = Network(self._run)
+                self.client_namespace = self.network.add("cli", CLIENT_HOST_NUMBER)
+            stack.callback(self._kill_nodes)
+            self._start_nodes()
+            self.cluster_id = self.admin.cluster_id()
+            self._stack = stack.pop_all()
+        return self
+
+    @property
+    def controllers(self) -> list[Broker]:
+        """The nodes of the quorum by id, whether they are brokers as well or not."""
+        apart = [self._controllers[node] for node in sorted(self._controllers)]
+        return [*apart] or self.brokers
+
+    def _start_nodes(self) -> None:
+        plans = {
+            broker: self._plan(broker, f"b{broker}", FIRST_BROKER_HOST_NUMBER + broker)
+            for broker in self._broker_ids
+        }
+        apart = {
+            controller: self._plan(controller, f"c{number}", _FIRST_CONTROLLER_HOST_NUMBER + number)
+            for number, controller in enumerate(self._controller_ids, start=1)
+        }
+        quorum = Quorum(
+            {
+                node: f"{plan.host}:{self._controller_port(plan)}"
+                for node, plan in (apart or plans).items()
+            }
+        )
+        formatted = Format(
+            _new_cluster_id(),
+            {user: self.password(user) for user in self._users},
+        )
+        nodes = [_Controller(plan, quorum, formatted) for plan in apart.values()]
+        self._controllers = {node.broker_id: node for node in nodes}
+        brokers = [_Node(plan, quorum, formatted) for plan in plans.values()]
+        self._brokers = {node.broker_id: node for node in brokers}
+        every = [*nodes, *brokers]
+        for begin in (_Node.format, _Node.launch, _Node.wait_started):
+            for node in every:
+                begin(node)
+        self.admin.wait_for_brokers(self._broker_ids)
+        for user in self._users:
+            wait_until(
+                partial(self.can_log_in, user, self.password(user)),
+                f"the login of {user} by {_SCRAM}",
+                timeout_seconds=30,
+            )
+
+    def _controller_port(self, plan: BrokerPlan) -> int:
+        return _NAMESPACE_CONTROLLER_PORT if plan.namespace else free_port()
+
+    def _plan(self, node_id: int, machine: str, host_number: int) -> BrokerPlan:
+        namespace = self.network.add(machine, host_number) if self.network else None
+        replicas = str(min(3, len(self._broker_ids)))
+        return BrokerPlan(
+            broker_id=node_id,
+            host=namespace.address if namespace else "127.0.0.1",
+            ports=NAMESPACE_PORTS
+            if namespace
+            else Ports(internal=free_port(), plain=free_port(), sasl=free_port(), jmx=free_port()),
+            zookeeper_connect="",
+            directory=self._run.path / f"broker-{node_id}",
+            namespace=namespace,
+            plain_users={user: self.password(user) for user in self._users},
+            zookeeper_login=None,
+            extra_properties={
+                "transaction.state.log.num.partitions": "3",
+                "transaction.state.log.replication.factor": replicas,
+                "transaction.state.log.min.isr": str(min(2, int(replicas))),
+                **self._server_properties,
+            },
+            jars=partial(kafka_jars, self.version),
+        )
+
+    def _kill_nodes(self) -> None:
+        self._kill_brokers()
+        for node in self._controllers.values():
+            if node.is_running():
+                node.kill()
+
+
+# Records the class archives of a broker and of the storage tool, as `lab.kafka` does it for brokers
+# with ZooKeeper. Those of Kafka 3.9 start from what a broker with ZooKeeper loads.
+
+
+def record_kraft_archives(version: str = KAFKA_4) -> None:
+    """Record them unless the cache has them, in some ten seconds. A failure is only reported."""
+    try:
+        java.entry(kafka_jars(version), record=partial(_record, version))
+    except (LabError, KafkaException, OSError) as failure:
+        say(
+            "class-archive",
+            f"not recorded, so brokers of Kafka {version} take some seconds longer to start: "
+            f"{failure}",
+        )
+
+
+def _record(version: str, content: Path) -> None:
+    with RunDirectory() as run:
+        host = "127.0.0.1"
+        lab = KraftLab(version=version)
+        lab._run = run
+        plan = lab._plan(1, "b1", FIRST_BROKER_HOST_NUMBER + 1)
+        options = tuple(java.recording_options(MAIN_CLASS, content))
+        quorum = Quorum({1: f"{host}:{free_port()}"})
+        node = _Node(replace(plan, java_options=options), quorum, Format(_new_cluster_id(), {}))
+        try:
+            node.start()
+            use_as_labs_do(node.plan)
+            end_recording(node.process, java.place(MAIN_CLASS, content))
+        finally:
+            node.stop(grace_seconds=0)
