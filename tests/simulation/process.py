@@ -34,7 +34,7 @@ from tidegate.control.audit.trail import unread_trail
 from tidegate.control.connections import zookeeper_connection
 from tidegate.control.observe import KafkaCluster
 from tidegate.errors import TidegateError
-from tidegate.kafka.zookeeper.ledger import LEDGER_ROOT
+from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import Create, Operation, SetData
 from tidegate.kube.api import ResourceKind

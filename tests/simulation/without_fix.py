@@ -12,7 +12,7 @@ import controller_logic.decide as decide
 import tidegate.control.manager as manager
 import tidegate.control.observe as observe
 import tidegate.control.ownership as ownership
-import tidegate.kafka.zookeeper.nodes as nodes
+import tidegate.kafka.claim as claims
 import tidegate.kafka.zookeeper.store as store
 import tidegate.kube.lease as lease
 from controller_logic.contracts.desired import Desired
@@ -48,8 +48,8 @@ def a1() -> None:
 
 
 def a2() -> None:
-    """Undoes uid and epoch of the claim (zookeeper/store.py, nodes.py, observe.py)."""
-    fixed = store._next_claim
+    """Undoes uid and epoch of the claim (claim.py, observe.py)."""
+    fixed = store.next_claim
 
     def next_claim(current: Claim | None, wanted: Claim, replaces: str) -> Claim:
         if current is not None and current.policy_key == wanted.policy_key:
@@ -57,14 +57,14 @@ def a2() -> None:
             return current if is_same else replace(wanted, epoch=current.epoch)
         return fixed(current, wanted, replaces)
 
-    store._next_claim = next_claim  # type: ignore[attr-defined]
-    nodes._require_claim_of = lambda *_: None  # type: ignore[attr-defined]
+    store.next_claim = next_claim  # type: ignore[attr-defined]
+    claims._require_claim_of = lambda *_: None  # type: ignore[attr-defined]
     observe.Expected.is_claimed_elsewhere = lambda *_: False  # type: ignore[method-assign]
 
 
 def a2_transaction() -> None:
     """Undoes `_require_claim_of` alone: no transaction compares the claim's uid and epoch."""
-    nodes._require_claim_of = lambda *_: None  # type: ignore[attr-defined]
+    claims._require_claim_of = lambda *_: None  # type: ignore[attr-defined]
 
 
 def a3() -> None:

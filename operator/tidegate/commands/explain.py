@@ -59,7 +59,7 @@ from tidegate.commands.output import (
     short_words,
 )
 from tidegate.control.report.status import rfc3339
-from tidegate.kafka.zookeeper.ledger import LEDGER_ROOT
+from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.resources.fields import parse_moment
 

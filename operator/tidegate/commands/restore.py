@@ -41,8 +41,8 @@ from tidegate.commands.output import (
 from tidegate.commands.plan import entity_document
 from tidegate.control.reconcile import Applied, apply_writes
 from tidegate.errors import Conflict, RetryLater, WriteRefused
+from tidegate.kafka.claim import wrong_cluster
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
-from tidegate.kafka.zookeeper.nodes import wrong_cluster
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 # One round of giving back: the operator's own decision for a policy that is being deleted.

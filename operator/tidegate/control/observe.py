@@ -24,14 +24,14 @@ from controller_logic.model import (
 from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared
 from tidegate.errors import TidegateError
-from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
-from tidegate.kafka.zookeeper.nodes import (
+from tidegate.kafka.claim import (
     claimed_elsewhere,
     migration_running,
     no_controller,
     two_policies_advice,
     wrong_cluster,
 )
+from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
 
 # --- may the cluster that answers be written? -----------------------------------------------------
 #

@@ -14,7 +14,7 @@ from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, Rival
 from tidegate.errors import RetryLater, TidegateError
-from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, Claim, QuotaStore, WriteOutcome
+from tidegate.kafka.quota_store import Claim, QuotaStore, WriteOutcome
 
 # --- sending writes -------------------------------------------------------------------------------
 #
@@ -25,12 +25,16 @@ from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, Claim, QuotaStore, 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The writes sent: `done` happened, `refused` did not, `error` ended the sending early."""
+    """The writes sent: `done` happened, `refused` did not, `error` ended the sending early.
+
+    A batch, such as the one that the error met, has at most `most_writes`.
+    """
 
     done: tuple[QuotaWrite, ...] = ()
     refused: tuple[WriteOutcome, ...] = ()
     error: TidegateError | None = None
     batches: int = 0
+    most_writes: int = 200
 
     @property
     def complete(self) -> bool:
@@ -52,7 +56,7 @@ def apply_writes(
     may_write: Callable[[], bool],
     owner: Claim | None = None,
 ) -> Applied:
-    """Send the writes in order, at most 200 entities a transaction, while `may_write` (the Lease).
+    """Send the writes in order, in batches of the store, while `may_write` (the Lease).
 
     `owner` is the claim that they are sent under: see QuotaStore.write.
 
@@ -60,9 +64,9 @@ def apply_writes(
     done until then.
     """
     tally = _Tally()
-    for start in range(0, len(writes), MAX_WRITES_PER_BATCH):
+    for start in range(0, len(writes), store.most_writes):
         error = _send(
-            writes[start : start + MAX_WRITES_PER_BATCH],
+            writes[start : start + store.most_writes],
             store,
             cluster_id=cluster_id,
             may_write=may_write,
@@ -70,8 +74,10 @@ def apply_writes(
             tally=tally,
         )
         if error is not None:
-            return Applied(tuple(tally.done), tuple(tally.refused), error, tally.batches)
-    return Applied(tuple(tally.done), tuple(tally.refused), None, tally.batches)
+            break
+    else:
+        error = None
+    return Applied(tuple(tally.done), tuple(tally.refused), error, tally.batches, store.most_writes)
 
 
 def _send(

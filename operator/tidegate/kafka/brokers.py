@@ -35,20 +35,77 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka.errors import for_code
     from kafka.net.sasl import get_sasl_mechanism
-    from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
-    from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+    from kafka.protocol.admin import (
+        AlterClientQuotasRequest,
+        AlterClientQuotasResponse,
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+        DescribeClientQuotasRequest,
+        DescribeClientQuotasResponse,
+        DescribeConfigsRequest,
+        DescribeConfigsResponse,
+    )
+    from kafka.protocol.consumer import (
+        FetchRequest,
+        FetchResponse,
+        ListOffsetsRequest,
+        ListOffsetsResponse,
+    )
+    from kafka.protocol.metadata import (
+        ApiVersionsRequest,
+        ApiVersionsResponse,
+        FindCoordinatorRequest,
+        FindCoordinatorResponse,
+        MetadataRequest,
+        MetadataResponse,
+    )
+    from kafka.protocol.producer import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponse,
+        EndTxnRequest,
+        EndTxnResponse,
+        InitProducerIdRequest,
+        InitProducerIdResponse,
+        ProduceRequest,
+        ProduceResponse,
+    )
     from kafka.protocol.sasl import (
         SaslAuthenticateRequest,
         SaslAuthenticateResponse,
         SaslHandshakeRequest,
         SaslHandshakeResponse,
     )
+    from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 __all__ = [
+    "AddPartitionsToTxnRequest",
+    "AddPartitionsToTxnResponse",
+    "AlterClientQuotasRequest",
+    "AlterClientQuotasResponse",
+    "ApiVersionsRequest",
+    "ApiVersionsResponse",
+    "CreateTopicsRequest",
+    "CreateTopicsResponse",
+    "DescribeClientQuotasRequest",
+    "DescribeClientQuotasResponse",
     "DescribeConfigsRequest",
     "DescribeConfigsResponse",
+    "EndTxnRequest",
+    "EndTxnResponse",
+    "FetchRequest",
+    "FetchResponse",
+    "FindCoordinatorRequest",
+    "FindCoordinatorResponse",
+    "InitProducerIdRequest",
+    "InitProducerIdResponse",
+    "ListOffsetsRequest",
+    "ListOffsetsResponse",
+    "MemoryRecords",
+    "MemoryRecordsBuilder",
     "MetadataRequest",
     "MetadataResponse",
+    "ProduceRequest",
+    "ProduceResponse",
     "SaslAuthenticateRequest",
     "SaslAuthenticateResponse",
     "SaslHandshakeRequest",
@@ -153,6 +210,18 @@ _SPOKEN = {
     DescribeConfigsRequest: (DescribeConfigsResponse, 1),
     SaslHandshakeRequest: (SaslHandshakeResponse, 1),
     SaslAuthenticateRequest: (SaslAuthenticateResponse, 0),
+    # those of the quota store on the admin protocol, which brokers from 2.6 to 4.x understand
+    AddPartitionsToTxnRequest: (AddPartitionsToTxnResponse, 1),
+    AlterClientQuotasRequest: (AlterClientQuotasResponse, 0),
+    ApiVersionsRequest: (ApiVersionsResponse, 0),
+    CreateTopicsRequest: (CreateTopicsResponse, 2),
+    DescribeClientQuotasRequest: (DescribeClientQuotasResponse, 0),
+    EndTxnRequest: (EndTxnResponse, 1),
+    FetchRequest: (FetchResponse, 4),
+    FindCoordinatorRequest: (FindCoordinatorResponse, 1),
+    InitProducerIdRequest: (InitProducerIdResponse, 1),
+    ListOffsetsRequest: (ListOffsetsResponse, 2),
+    ProduceRequest: (ProduceResponse, 7),
 }
 
 
@@ -281,7 +350,7 @@ class KafkaTopology:
         self._settings = connection
         self._topic_names = topic_names
         self._clock = clock
-        self._servers = [_host_and_port(server) for server in connection.bootstrap_servers]
+        self._servers = [host_and_port(server) for server in connection.bootstrap_servers]
         self._lock = threading.Lock()
         self._open: BrokerConnection | None = None
         self._closed = False
@@ -414,7 +483,8 @@ def _metadata_request(topics: Collection[str]) -> MetadataRequest:
     )
 
 
-def _host_and_port(server: str) -> tuple[str, int]:
+def host_and_port(server: str) -> tuple[str, int]:
+    """Host and port of a bootstrap server. Raises InvalidResource."""
     host, separator, port = server.strip().rpartition(":")
     if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
         raise InvalidResource(

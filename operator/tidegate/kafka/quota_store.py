@@ -1,4 +1,4 @@
-"""The interface of a quota store, which the ZooKeeper store and its in-memory twin implement.
+"""The interface of a quota store, on ZooKeeper or on the admin protocol.
 
 The contract tests in `tests/contract/` specify it in full. A store reads exact texts, and writes
 exactly the given values or nothing. Contracts and tiers are not its concern.
@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from controller_logic.model import Entity, QuotaWrite, StoredQuota
+from controller_logic.model import Entity, QuotaKey, QuotaWrite, StoredQuota, WriteKind
 from controller_logic.reasons import Reason
+from tidegate.kafka.quota_node import is_ours, is_readable
 
 REPLACE_CLAIM = "tidegate.io/replace-claim"  # the annotation that names the claim to be replaced
-MAX_WRITES_PER_BATCH = 200  # three operations each stay far below ZooKeeper's 1 MiB request
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,11 @@ class QuotaStore(Protocol):
     policy's claim).
     """
 
+    @property
+    def most_writes(self) -> int:
+        """How many writes a batch may have."""
+        ...
+
     def facts(self) -> ClusterFacts:
         """Cluster id, controller and claim, read now."""
         ...
@@ -168,12 +173,12 @@ class QuotaStore(Protocol):
     ) -> tuple[WriteOutcome, ...]:
         """Send one batch and return the result of each write, in order.
 
-        A batch has at most MAX_WRITES_PER_BATCH writes, each of another entity.
+        A batch has at most `most_writes` writes, each of another entity.
 
-        Quota, ledger and notification of one entity are changed together or not at all. A write
-        whose `seen` versions no longer hold comes back as not applied (CONFLICT) and does not stop
-        the others of the batch. The cluster id, the absence of a migration, the controller's
-        version and the claim are checked in the same transaction: it has to be of the policies of
+        Quota and ledger of one entity are changed together or not at all, as every reader of this
+        store sees them. A write whose `seen` no longer holds comes back as not applied (CONFLICT)
+        and does not stop the others of the batch. The cluster id, the absence of a migration, the
+        controller and the claim are checked with each batch: the claim has to be of the policies of
         the batch, and of the uid and epoch of `owner`, the claim under which the batch was decided
         (epoch 0 = there may be none; None = a person's command, for whichever uid). After a lost
         connection the entities are read
@@ -198,3 +203,39 @@ class QuotaStore(Protocol):
     def close(self) -> None:
         """Give the session back; further calls raise Unreachable. Calling it twice is harmless."""
         ...
+
+
+def require_batch(writes: Sequence[QuotaWrite], most_writes: int) -> None:
+    """Raise ValueError for a batch that breaks the rules of `QuotaStore.write`."""
+    entities = [write.entity for write in writes]
+    if len(writes) > most_writes or len(set(entities)) != len(entities):
+        raise ValueError(
+            f"a batch is at most {most_writes} writes of different entities, not "
+            f"{len(writes)} writes"
+        )
+    for write in writes:
+        if write.kind is WriteKind.RECORD and any(
+            text != write.seen.values.get(key) for key, text in write.values.items()
+        ):
+            raise ValueError(
+                f"{write.entity}: a write of kind {write.kind.value} may change the ledger "
+                f"only, not the quota"
+            )
+
+
+def unsafe_value(write: QuotaWrite, present: Mapping[QuotaKey, str]) -> str | None:
+    """The reason why a value must not reach a broker; None = all are safe.
+
+    The value from before us may be restored as it was.
+    """
+    entries = write.seen.ledger.entries if write.seen.ledger else {}
+    for key, value in write.values.items():
+        if value is None or is_ours(key, value):
+            continue
+        earlier = {present.get(key), entries[key].before if key in entries else None}
+        if value not in earlier or not is_readable(key, value):
+            return (
+                f"{write.entity}: {key.value} = {value!r} is not written, because brokers would "
+                "refuse it or take it as unlimited. The entity stays as it is."
+            )
+    return None

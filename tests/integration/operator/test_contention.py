@@ -26,7 +26,7 @@ from lab.kubernetes.api import KubeApi
 from lab.packages import kafka_jars
 from lab.process import wait_until
 from tests.integration.operator.operator_process import OperatorProcess
-from tidegate.kafka.zookeeper.ledger import ledger_path
+from tidegate.kafka.zookeeper.nodes import ledger_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
 

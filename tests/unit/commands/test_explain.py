@@ -18,7 +18,7 @@ from tests.goldens.golden import line_with, numbers
 from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
-from tidegate.kafka.zookeeper.ledger import ledger_path
+from tidegate.kafka.zookeeper.nodes import ledger_path
 from tidegate.kafka.zookeeper.tree import Create, SetData
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 

@@ -16,17 +16,16 @@ from controller_logic.reasons import Reason
 from tidegate import __version__
 from tidegate.errors import ForeignContent, Unauthorized, Unreachable
 from tidegate.kafka import quota_node
+from tidegate.kafka.claim import claim_to_bytes, claimed_elsewhere, parse_claim
+from tidegate.kafka.ledger import parse_record, record_to_bytes
 from tidegate.kafka.quota_node import config_path
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection
 from tidegate.kafka.zookeeper import nodes, session
-from tidegate.kafka.zookeeper.ledger import ledger_path, parse_record, record_to_bytes
 from tidegate.kafka.zookeeper.multi_read import multi_reads
 from tidegate.kafka.zookeeper.nodes import (
     EntityReader,
-    claim_to_bytes,
-    claimed_elsewhere,
-    parse_claim,
+    ledger_path,
 )
 from tidegate.kafka.zookeeper.session import start_client
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
@@ -58,12 +57,14 @@ def test_a_throttle_reads_back_with_its_contract_and_a_contract_has_no_word_of_i
 
 
 def test_a_claim_reads_back_exactly() -> None:
-    assert parse_claim(claim_to_bytes(CLAIM)) == CLAIM
+    assert parse_claim(claim_to_bytes(CLAIM), "the claim") == CLAIM
 
 
 def test_a_claim_of_version_0_1_has_no_epoch_holder_or_time() -> None:
     data = b'{"version":1,"policy_key":"a/b","policy_uid":"u"}'
-    assert parse_claim(data) == Claim("a/b", "u", holder="", epoch=0, since_seconds=0.0)
+    assert parse_claim(data, "the claim") == Claim(
+        "a/b", "u", holder="", epoch=0, since_seconds=0.0
+    )
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_a_claim_of_version_0_1_has_no_epoch_holder_or_time() -> None:
 def test_a_claim_of_another_shape_is_refused(change: dict[str, object]) -> None:
     content = {**json.loads(claim_to_bytes(CLAIM)), **change}
     with pytest.raises(ForeignContent, match="nothing is written"):
-        parse_claim(json.dumps(content).encode())
+        parse_claim(json.dumps(content).encode(), "the claim")
 
 
 def test_a_claim_that_is_held_elsewhere_reads_like_this(golden: Callable[[str], None]) -> None:
@@ -252,7 +253,7 @@ def test_what_is_no_json_object_is_refused(data: bytes | None) -> None:
     with pytest.raises(ForeignContent):
         parse_record(ALICE, data)
     with pytest.raises(ForeignContent, match="/tidegate/claim"):
-        parse_claim(data)
+        parse_claim(data, "the claim")
 
 
 # --- bulk reads -----------------------------------------------------------------------------------

@@ -45,7 +45,6 @@ from controller_logic.throttle.decision import (
 from controller_logic.throttle.record import as_mapping
 from tidegate.control.audit.sink import AuditQueue, Nowhere, sink_at
 from tidegate.control.reconcile import Applied
-from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH
 from tidegate.metrics import Telemetry
 
 log = structlog.get_logger(__name__)
@@ -601,7 +600,7 @@ def _fates(decision: Decision, applied: Applied) -> Iterator[tuple[QuotaWrite, F
     if error is not None and error.reason not in _NEVER_SENT:
         yield from (
             (write, Fate(_UNKNOWN, error.reason, error.message))
-            for write in unsettled[:MAX_WRITES_PER_BATCH]
+            for write in unsettled[: applied.most_writes]
         )
 
 

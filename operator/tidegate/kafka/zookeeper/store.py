@@ -6,21 +6,19 @@ sent.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota, WriteKind
+from controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota
 from controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, Incomplete, OutcomeUnknown
+from tidegate.kafka.claim import claim_to_bytes, next_claim, parse_claim
 from tidegate.kafka.quota_node import CONFIG_ROOT, entity_of_ledger_node, entity_of_path
-from tidegate.kafka.quota_store import MAX_WRITES_PER_BATCH, Claim, ClusterFacts, WriteOutcome
-from tidegate.kafka.zookeeper.ledger import LEDGER_ROOT
+from tidegate.kafka.quota_store import Claim, ClusterFacts, WriteOutcome, require_batch
 from tidegate.kafka.zookeeper.nodes import (
     CLAIM_PATH,
+    LEDGER_ROOT,
     EntityReader,
-    claim_to_bytes,
-    parse_claim,
     read_cluster,
-    refused_to,
 )
 from tidegate.kafka.zookeeper.tree import Delete, Operation, Rejected, SetData, ZnodeTree
 from tidegate.kafka.zookeeper.writer import BatchWriter, plan_creates
@@ -78,13 +76,15 @@ def _clients_of_users(tree: ZnodeTree, users: Sequence[str]) -> Iterable[str]:
     ]
 
 
+MAX_WRITES = 200  # three operations each stay far below ZooKeeper's 1 MiB request
 _TOPICS_PATH = "/brokers/topics"
 _CLAIM_ATTEMPTS = 5
-_FORMER_KEPT = 20  # uids in a claim
 
 
 class ZooKeeperQuotaStore:
     """A QuotaStore on a tree of znodes; see the protocol for what each call promises."""
+
+    most_writes = MAX_WRITES
 
     def __init__(self, tree: ZnodeTree) -> None:
         self._tree = tree
@@ -100,8 +100,8 @@ class ZooKeeperQuotaStore:
         """See QuotaStore."""
         for _ in range(_CLAIM_ATTEMPTS):
             (node,) = self._tree.read([CLAIM_PATH])
-            current = None if node is None else parse_claim(node.data)
-            ours = _next_claim(current, wanted, replaces)
+            current = None if node is None else parse_claim(node.data, f"{CLAIM_PATH} in ZooKeeper")
+            ours = next_claim(current, wanted, replaces)
             if current == ours:
                 return ours
             data = claim_to_bytes(ours)
@@ -123,7 +123,7 @@ class ZooKeeperQuotaStore:
     def release_claim(self, policy_key: str, policy_uid: str | None = None) -> None:
         """See QuotaStore. An unreadable ledger record counts as ours: its policy is not known."""
         (node,) = self._tree.read([CLAIM_PATH])
-        current = None if node is None else parse_claim(node.data)
+        current = None if node is None else parse_claim(node.data, f"{CLAIM_PATH} in ZooKeeper")
         if node is None or current is None or current.policy_key != policy_key:
             return
         if policy_uid not in (None, current.policy_uid):
@@ -181,19 +181,7 @@ class ZooKeeperQuotaStore:
     ) -> tuple[WriteOutcome, ...]:
         """See QuotaStore."""
         entities = [write.entity for write in writes]
-        if len(writes) > MAX_WRITES_PER_BATCH or len(set(entities)) != len(entities):
-            raise ValueError(
-                f"a batch is at most {MAX_WRITES_PER_BATCH} writes of different entities, not "
-                f"{len(writes)} writes"
-            )
-        for write in writes:
-            if write.kind is WriteKind.RECORD and any(
-                text != write.seen.values.get(key) for key, text in write.values.items()
-            ):
-                raise ValueError(
-                    f"{write.entity}: a write of kind {write.kind.value} may change the ledger "
-                    f"only, not the quota"
-                )
+        require_batch(writes, self.most_writes)
         writer = BatchWriter(self._tree, self._reader, expected_cluster_id, owner)
         writer.write(writes)
         return tuple(writer.outcomes[entity] for entity in entities)
@@ -227,27 +215,6 @@ class ZooKeeperQuotaStore:
             self._tree.sync()
             return False
         return True
-
-
-def _next_claim(current: Claim | None, wanted: Claim, replaces: str) -> Claim:
-    """The claim that `wanted` leaves behind; raises WriteRefused where it stays another's."""
-    if current is None:
-        return replace(wanted, epoch=1, former=())
-    if current.is_of(wanted.policy_key, wanted.policy_uid):
-        if current.lease_namespace == wanted.lease_namespace and current.epoch:
-            return current
-        if current.is_of_another_operator(
-            wanted.policy_uid, wanted.lease_namespace
-        ) and not current.may_be_replaced(wanted.policy_uid, replaces):
-            raise refused_to(wanted, current)
-        # an operator of before cannot read this one, so it writes nothing beside us
-        return replace(wanted, epoch=current.epoch + 1, former=current.former)
-    if current.policy_key == wanted.policy_key and current.may_be_replaced(
-        wanted.policy_uid, replaces
-    ):
-        former = (*current.former, current.policy_uid)[-_FORMER_KEPT:]
-        return replace(wanted, epoch=current.epoch + 1, former=former)
-    raise refused_to(wanted, current)
 
 
 def _stored(reader: EntityReader, entities: Iterable[Entity]) -> Mapping[Entity, StoredQuota]:

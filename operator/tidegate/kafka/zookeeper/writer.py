@@ -8,13 +8,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller_logic.model import Entity, LedgerRecord, QuotaKey, QuotaWrite
+from controller_logic.model import Entity, LedgerRecord, QuotaWrite
 from controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, RetryLater, WriteRefused
-from tidegate.kafka.quota_node import entity_path, is_ours, is_readable
-from tidegate.kafka.quota_store import Claim, WriteOutcome
-from tidegate.kafka.zookeeper.ledger import ROOT, record_to_bytes
+from tidegate.kafka.ledger import record_to_bytes
+from tidegate.kafka.quota_node import entity_path
+from tidegate.kafka.quota_store import Claim, WriteOutcome, unsafe_value
 from tidegate.kafka.zookeeper.nodes import (
+    ROOT,
     ClusterNodes,
     EntityNodes,
     EntityReader,
@@ -362,7 +363,7 @@ class BatchWriter:
                     f"retried."
                 ),
             )
-        unsafe = _unsafe_value(write, now.content.quotas)
+        unsafe = unsafe_value(write, now.content.quotas)
         if unsafe is not None:
             return self._drop(write, Reason.FOREIGN_CONTENT, unsafe)
         return True
@@ -376,21 +377,3 @@ class BatchWriter:
 
 def _records(write: QuotaWrite) -> list[LedgerRecord]:
     return [record for record in (write.ledger, write.seen.ledger) if record is not None]
-
-
-def _unsafe_value(write: QuotaWrite, present: Mapping[QuotaKey, str]) -> str | None:
-    """The reason why a value must not reach a broker; None = all are safe.
-
-    The value from before us may be restored as it was.
-    """
-    entries = write.seen.ledger.entries if write.seen.ledger else {}
-    for key, value in write.values.items():
-        if value is None or is_ours(key, value):
-            continue
-        earlier = {present.get(key), entries[key].before if key in entries else None}
-        if value not in earlier or not is_readable(key, value):
-            return (
-                f"{write.entity}: {key.value} = {value!r} is not written, because brokers would "
-                "refuse it or take it as unlimited. The entity stays as it is."
-            )
-    return None

@@ -1,7 +1,7 @@
-"""The ledger: for each entity a znode of our own with what was there before us, what we wrote, why.
+"""The ledger: for each entity a record of what was there before us, what we wrote, why.
 
-It is outside of `/config`, where Kafka reads every node as an entity. Reading is strict, because a
-record decides what is given back to whom; but a record may come from a newer version, which was
+A quota store keeps it beside the quotas: see `zookeeper` and `adminapi`. Reading is strict, because
+a record decides what is given back to whom; but a record may come from a newer version, which was
 rolled back. Versions keep to this:
 
 - Another format means that the other fields may mean something else: nothing of it is understood.
@@ -20,10 +20,8 @@ from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey
 from controller_logic.reasons import NewerReason, Reason
 from tidegate import __version__
 from tidegate.errors import ForeignContent
-from tidegate.kafka.quota_node import json_problem, ledger_node
+from tidegate.kafka.quota_node import json_problem
 
-ROOT = "/tidegate"
-LEDGER_ROOT = f"{ROOT}/ledger"
 _FORMAT = 1
 _WRITER = "written_by"
 _FIELDS = frozenset({"version", "policy_key", "policy_uid", "entries"})
@@ -51,11 +49,6 @@ _FIRST_REASONS = frozenset(
         Reason.THROTTLED,
     }
 )
-
-
-def ledger_path(entity: Entity) -> str:
-    """The entity's ledger node, below the chroot."""
-    return f"{LEDGER_ROOT}/{ledger_node(entity)}"
 
 
 def record_to_bytes(record: LedgerRecord, before: bytes | None = None) -> bytes:
@@ -93,9 +86,18 @@ def parse_record(entity: Entity, data: bytes | None) -> LedgerRecord:
     Raises ForeignContent, with what to do, when it is not what `record_to_bytes` writes in a format
     we know, or a newer version within it.
     """
+    try:
+        content = json.loads((data or b"").decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ForeignContent(_unreadable({}, json_problem(error))) from error
+    return record_of(entity, content)
+
+
+def record_of(entity: Entity, content: object) -> LedgerRecord:
+    """The record of what JSON has; see `parse_record`."""
     root: Mapping[str, object] = {}
     try:
-        root = mapping(json.loads((data or b"").decode("utf-8")))
+        root = mapping(content)
         if root.get("version") != _FORMAT:
             raise ValueError(f"its format is {root.get('version')!r}, only {_FORMAT} is known")
         is_signed = _WRITER in root and bool(text(root[_WRITER]))

@@ -1,0 +1,177 @@
+"""Requests of the admin protocol to one Kafka cluster, each bounded in time.
+
+`read` asks whichever broker answers and asks another when one does not. `write` sends a request
+once, because only the store knows whether it may be sent again. The errors of an answer become
+ours in one place, with the rights that a user lacks.
+"""
+
+import ssl
+import time
+from collections.abc import Collection
+from typing import Any
+
+from controller_logic.reasons import Reason
+from tidegate.errors import Unauthorized, Unreachable, UserActionRequired, refused_certificate
+from tidegate.kafka.brokers import (
+    ApiVersionsRequest,
+    BrokerConnection,
+    MetadataRequest,
+    for_code,
+    host_and_port,
+)
+from tidegate.kafka.settings import KafkaConnection
+
+_CONNECT_TIMEOUT_SECONDS = 3.0
+_ALTER_CLIENT_QUOTAS, _DESCRIBE_QUORUM = 49, 55  # request numbers
+_NOT_AUTHORIZED = {29: "the topic", 30: "a group", 31: "the cluster", 53: "the transactional id"}
+# a leader, coordinator or controller that is elected, loaded or busy just now
+_PASSING = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 74, 75, 76})
+# another writer of the same transactional id has come, or this one was forgotten
+_FENCED = frozenset({45, 46, 47, 48, 49, 59, 67, 90})
+
+
+class Lost(Exception):
+    """A request had no answer, or one that says to try again; it may have been done."""
+
+
+class Fenced(Exception):
+    """Another process has become the writer of the ledger's topic."""
+
+
+class AdminClient:
+    """Connections to the brokers of one cluster. One thread at a time may use it."""
+
+    def __init__(self, settings: KafkaConnection) -> None:
+        self.address = ",".join(settings.bootstrap_servers)
+        self._settings = settings
+        self._servers = [host_and_port(server) for server in settings.bootstrap_servers]
+        self._open: dict[tuple[str, int], BrokerConnection] = {}
+        self._closed = False
+
+    def read(self, request: Any) -> Any:
+        """Ask any broker, one after the other. Raises Unreachable when none answers in time."""
+        tried: dict[str, str] = {}
+        deadline = time.monotonic() + self._settings.request_timeout_seconds
+        for left in range(2 * len(self._servers), 0, -1):
+            share_seconds = max(deadline - time.monotonic(), 0.0) / left
+            server = self._servers[0]
+            was_open = server in self._open
+            try:
+                return self._ask(server, request, share_seconds)
+            except OSError as error:
+                tried[":".join(map(str, server))] = (
+                    refused_certificate(error)
+                    if isinstance(error, ssl.SSLCertVerificationError)
+                    else str(error)
+                )
+                if not was_open:  # one that was open may only have been idle for too long
+                    self._servers = [*self._servers[1:], server]
+        raise self._unreachable(tried)
+
+    def write(self, request: Any, at: tuple[str, int] | None = None) -> Any:
+        """Ask the broker at this address, or the one that `read` asks. Raises Lost."""
+        try:
+            return self._ask(
+                at or self._servers[0], request, self._settings.request_timeout_seconds
+            )
+        except OSError as error:
+            raise Lost(str(error)) from error
+
+    def metadata(self, topics: Collection[str] | None = ()) -> Any:
+        """Brokers, cluster id and these topics; None = all. It never makes a topic."""
+        wanted = (
+            None
+            if topics is None
+            else [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+        )
+        return self.read(MetadataRequest(topics=wanted, allow_auto_topic_creation=False))
+
+    def is_kraft(self) -> bool:
+        """Whether the brokers have their metadata from a quorum.
+
+        Raises UserActionRequired where they are too old for quotas by the admin protocol.
+        """
+        answer = self.read(ApiVersionsRequest())
+        known = {one.api_key for one in answer.api_keys}
+        if _ALTER_CLIENT_QUOTAS not in known:
+            raise UserActionRequired(
+                Reason.INVALID_SPEC,
+                f"The brokers at {self.address} are older than Kafka 2.6 and take no quotas by the "
+                "admin protocol. Set spec.kafka.quotaStore to ZooKeeper and give "
+                "spec.kafka.zookeeper.connect; every quota stays as it is.",
+            )
+        return _DESCRIBE_QUORUM in known
+
+    def close(self) -> None:
+        """Hang up everywhere; later calls raise Unreachable. A second call does nothing."""
+        self._closed = True
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close every connection; the next request opens one."""
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+    def _ask(self, server: tuple[str, int], request: Any, timeout_seconds: float) -> Any:
+        if self._closed:
+            raise Unreachable(
+                Reason.BROKERS_UNREACHABLE, "The connection with the brokers was closed."
+            )
+        connection = self._open.get(server)
+        try:
+            if connection is None:
+                connection = BrokerConnection(
+                    *server,
+                    settings=self._settings,
+                    timeout_seconds=min(timeout_seconds, _CONNECT_TIMEOUT_SECONDS),
+                )
+                self._open[server] = connection
+            return connection.ask(request, timeout_seconds)
+        except BaseException:
+            self._open.pop(server, None)
+            if connection is not None:
+                connection.close()
+            raise
+
+    def _unreachable(self, tried: dict[str, str]) -> Unreachable:
+        attempts = "; ".join(f"{server}: {error}" for server, error in tried.items())
+        return Unreachable(
+            Reason.BROKERS_UNREACHABLE,
+            f"No broker at {self.address} answered within "
+            f"{self._settings.request_timeout_seconds:g} s ({attempts}). Every quota stays as it "
+            "is. Check bootstrapServers, the network policy, and whether this listener wants TLS "
+            "or a login.",
+        )
+
+
+def rights_needed(topic: str) -> str:
+    """Every right that the quota store needs, for a message."""
+    return (
+        "ALTER_CONFIGS and DESCRIBE_CONFIGS on the cluster; CREATE, DESCRIBE, DESCRIBE_CONFIGS, "
+        f"READ and WRITE on the topic {topic}; DESCRIBE and WRITE on the transactional id {topic}"
+    )
+
+
+def require_done(code: int, what: str, topic: str) -> None:
+    """Raise what an error code means for whoever asked for `what`; 0 is none.
+
+    Raises Lost, Fenced, Unauthorized or, for any other code, UserActionRequired.
+    """
+    if not code:
+        return
+    name = for_code(code).__name__
+    if code in _PASSING:
+        raise Lost(f"{what}: {name}")
+    if code in _FENCED:
+        raise Fenced(f"{what}: {name}")
+    if code in _NOT_AUTHORIZED:
+        raise Unauthorized(
+            f"The brokers did not let Tidegate {what} ({name}: a right on "
+            f"{_NOT_AUTHORIZED[code]}). Grant its user all of these: {rights_needed(topic)}. "
+            "Every quota stays as it is."
+        )
+    raise UserActionRequired(
+        Reason.FOREIGN_CONTENT,
+        f"The brokers refused to {what}: {name}. Every quota stays as it is.",
+    )

@@ -1,0 +1,221 @@
+"""The ledger in a topic: claim, records and intents by key, as they are after every record read.
+
+The log is written ahead: a change of a quota is first an intent in the ledger, with the record that
+it leaves behind. Its outcome then replaces it. An intent without outcome is one whose writer died
+or lost its connection: what the brokers have shows whether the change was made.
+
+    claim                  {"version": 3, "policy_key": ...}                 as in every quota store
+    users/alice            {"version": 1, "record": {...}}                   record of an entity
+    users/alice            {"version": 1, "record": {...} | null, "intent":
+                             {"values": {...}, "seen": {...}, "record": {...} | null}}
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from controller_logic.model import Entity, LedgerRecord, QuotaKey, QuotaWrite
+from tidegate.errors import ForeignContent
+from tidegate.kafka.adminapi.log import Entry, Record
+from tidegate.kafka.adminapi.quotas import Changes, Values
+from tidegate.kafka.claim import parse_claim
+from tidegate.kafka.ledger import compact, mapping, record_of, record_to_bytes, text
+from tidegate.kafka.quota_node import entity_of_path, entity_path, json_problem
+from tidegate.kafka.quota_store import Claim
+
+_CLAIM_KEY = b"claim"
+_FORMAT = 1
+_FIELDS = {"version", "record", "intent"}
+_INTENT = b'"intent":'
+_KEYS = {key.value: key for key in QuotaKey}
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A change under way: what it sets, what was there before, and the record that it leaves."""
+
+    values: Changes
+    seen: Changes
+    record: LedgerRecord | None
+    raw: bytes | None  # the same, as text
+
+
+@dataclass(frozen=True)
+class Item:
+    """What the ledger has of one entity, parsed when it is asked for."""
+
+    topic: str
+    entity: Entity
+    offset: int
+    value: bytes
+
+    @property
+    def record(self) -> LedgerRecord | None:
+        """The record, from before the change that may be under way."""
+        return self._content.record
+
+    @property
+    def raw(self) -> bytes | None:
+        """The record as text."""
+        return self._content.raw
+
+    @property
+    def intent(self) -> Intent | None:
+        """The change that is under way."""
+        return self._content.intent if _INTENT in self.value else None
+
+    @property
+    def problem(self) -> str | None:
+        """Why it cannot be read, and is not touched."""
+        return self._content.problem
+
+    def is_made(self, values: Values) -> bool:
+        """Whether the change under way was made, by what the brokers have.
+
+        Where they have what was there before, it was not. Otherwise it was, even if somebody has
+        changed it again: its record has the value from before Tidegate, which must not be lost.
+        """
+        intent = self.intent
+        if intent is None:
+            return False
+        is_as_before = all(values.get(key) == text for key, text in intent.seen.items())
+        return not is_as_before or all(
+            values.get(key) == text for key, text in intent.values.items()
+        )
+
+    def settled(self, values: Values) -> LedgerRecord | None:
+        """The record that stands, given what the brokers have."""
+        intent = self.intent
+        return intent.record if intent is not None and self.is_made(values) else self.record
+
+    def settled_raw(self, values: Values) -> bytes | None:
+        """The same as text."""
+        intent = self.intent
+        return intent.raw if intent is not None and self.is_made(values) else self.raw
+
+    @cached_property
+    def _content(self) -> "_Content":
+        try:
+            root = mapping(json.loads(self.value.decode("utf-8")))
+            if root.get("version") != _FORMAT or not {"record"} <= root.keys() <= _FIELDS:
+                raise ValueError(f"its format is {root.get('version')!r}, only {_FORMAT} is known")
+            record, raw = _record(self.entity, root["record"])
+            return _Content(record, raw, _intent(self.entity, root.get("intent")))
+        except ForeignContent as error:
+            problem = error.message
+        except (ValueError, RecursionError) as error:
+            problem = f"its ledger record cannot be read ({json_problem(error)})."
+        place = f"{entity_path(self.entity)} in the topic {self.topic}"
+        return _Content(problem=f"{place} is left alone: {problem}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    record: LedgerRecord | None = None
+    raw: bytes | None = None
+    intent: Intent | None = None
+    problem: str | None = None
+
+
+@dataclass
+class Journal:
+    """The contents of the ledger's topic."""
+
+    topic: str
+    items: dict[Entity, Item] = field(default_factory=dict)
+    strange: set[str] = field(default_factory=set)
+    _claim: bytes | None = None
+
+    @property
+    def claim(self) -> Claim | None:
+        """The claim on the cluster. Raises ForeignContent when it cannot be read."""
+        place = f"The claim in the topic {self.topic}"
+        return None if self._claim is None else parse_claim(self._claim, place)
+
+    def forget(self) -> None:
+        """Start from nothing, as a topic that was made anew does."""
+        self.items.clear()
+        self.strange.clear()
+        self._claim = None
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Take over what was read or written."""
+        for entry in entries:
+            if entry.key == _CLAIM_KEY:
+                self._claim = entry.value
+                continue
+            try:
+                entity = entity_of_path(entry.key.decode("utf-8"))
+            except (ForeignContent, UnicodeDecodeError):
+                name = f"{self.topic}: {entry.key!r}"
+                (self.strange.discard if entry.value is None else self.strange.add)(name)
+                continue
+            if entry.value is None:
+                self.items.pop(entity, None)
+            else:
+                self.items[entity] = Item(self.topic, entity, entry.offset, entry.value)
+
+    def item(self, entity: Entity) -> Item | None:
+        """What it has of this entity."""
+        return self.items.get(entity)
+
+
+def claim_record(claim: bytes | None) -> Record:
+    """The log's record that sets the claim, or removes it."""
+    return _CLAIM_KEY, claim
+
+
+def outcome(entity: Entity, record: bytes | None) -> Record:
+    """The log's record that leaves the entity with this ledger record, and with no intent."""
+    return _key(entity), None if record is None else _value(record)
+
+
+def intent(write: QuotaWrite, item: Item | None, after: bytes | None) -> Record:
+    """The log's record of a change that is about to be made, and leaves the record `after`."""
+    seen = {key: write.seen.values.get(key) for key in write.values}
+    values = b'"values":%b,"seen":%b' % (compact(_texts(write.values)), compact(_texts(seen)))
+    under_way = b",%b{%b,%b}" % (_INTENT, values, b'"record":%b' % (after or b"null"))
+    return _key(write.entity), _value(item.raw if item is not None else None, under_way)
+
+
+def record_after(write: QuotaWrite, item: Item | None) -> bytes | None:
+    """The ledger record that the write leaves; what a newer version put there is kept."""
+    if write.ledger is None:
+        return None
+    return record_to_bytes(write.ledger, item.raw if item is not None else None)
+
+
+def _key(entity: Entity) -> bytes:
+    return entity_path(entity).encode()
+
+
+def _value(record: bytes | None, under_way: bytes = b"") -> bytes:
+    return b'{"version":%d,"record":%b%b}' % (_FORMAT, record or b"null", under_way)
+
+
+def _texts(values: Changes) -> dict[str, str | None]:
+    return {key.value: text for key, text in values.items()}
+
+
+def _record(entity: Entity, content: object) -> tuple[LedgerRecord | None, bytes | None]:
+    if content is None:
+        return None, None
+    return record_of(entity, content), compact(mapping(content))
+
+
+def _intent(entity: Entity, content: object) -> Intent | None:
+    if content is None:
+        return None
+    root = mapping(content)
+    if root.keys() != {"values", "seen", "record"}:
+        raise ValueError(f"an intent's fields are {sorted(root)}")
+    record, raw = _record(entity, root["record"])
+    return Intent(_changes(root["values"]), _changes(root["seen"]), record, raw)
+
+
+def _changes(content: object) -> Changes:
+    values = mapping(content)
+    if not values.keys() <= _KEYS.keys():
+        raise ValueError(f"the quotas {sorted(values)} are not all known")
+    return {_KEYS[key]: None if one is None else text(one) for key, one in values.items()}

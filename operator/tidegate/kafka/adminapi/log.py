@@ -1,0 +1,389 @@
+"""A compacted topic of one partition as a log that one process at a time may write.
+
+Who writes is decided by Kafka's own fence: everyone uses one transactional id, and whoever asks
+for a producer id ends all earlier ones. So a transaction that is committed is known to follow
+everything that this process has read. The requests are sent one by one and bounded in time; after
+an error the producer is given up and the next one reads what became of its transaction.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from controller_logic.reasons import Reason
+from tidegate.errors import Unauthorized, UserActionRequired, WriteRefused
+from tidegate.kafka.adminapi.client import (
+    AdminClient,
+    Fenced,
+    Lost,
+    require_done,
+    rights_needed,
+)
+from tidegate.kafka.brokers import (
+    AddPartitionsToTxnRequest,
+    CreateTopicsRequest,
+    DescribeConfigsRequest,
+    EndTxnRequest,
+    FetchRequest,
+    FindCoordinatorRequest,
+    InitProducerIdRequest,
+    ListOffsetsRequest,
+    MemoryRecords,
+    MemoryRecordsBuilder,
+    ProduceRequest,
+)
+
+_COMMITTED_ONLY = 1  # the isolation level
+_LATEST, _EARLIEST = -1, -2
+_FETCH_BYTES = 8 << 20
+_BATCH_BYTES = 900_000  # brokers take 1,048,588 by default, and count what is compressed
+_RECORDS_PER_BATCH = 500
+_GZIP = 1
+_TRANSACTION_SECONDS = 30  # a writer that died holds readers up for so long, a new one ends it
+_PATIENCE_SECONDS = 8.0  # for an election, and for the end of another writer's transaction
+_PAUSE_SECONDS = 0.01
+_TOPIC_RESOURCE = 2
+_EXISTS_ALREADY = 36
+_UNKNOWN_TOPIC = 3
+_NOT_AUTHORIZED_TOPIC = 29
+_MOST_REPLICAS = 3
+
+Record = tuple[bytes, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A committed record; `value` None = what had the key is gone."""
+
+    offset: int
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(slots=True)
+class _Producer:
+    producer_id: int
+    epoch: int
+    coordinator: tuple[str, int]
+    leader: tuple[str, int]
+    sequence: int = 0
+
+
+class LedgerLog:
+    """The topic `topic` of one cluster. One thread at a time may use it."""
+
+    def __init__(self, client: AdminClient, topic: str) -> None:
+        self.topic = topic
+        self._client = client
+        self._position = 0
+        self._producer: _Producer | None = None
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether this process became the writer and has not been found out of it since."""
+        return self._producer is not None
+
+    def give_up(self) -> None:
+        """Be the writer no more."""
+        self._producer = None
+
+    def news(self) -> tuple[bool, list[Entry]]:
+        """What was committed since the last call, oldest first; whether it starts from nothing.
+
+        A topic that does not exist is an empty one. Raises Lost and Unauthorized.
+        """
+        leader = self._leader()
+        if leader is None:
+            was_read, self._position = self._position > 0, 0
+            return was_read, []
+        end = self._offset(leader, _LATEST)
+        start = self._offset(leader, _EARLIEST) if not self._position else 0
+        is_anew = self._position > end  # it was deleted and made anew
+        position = start if is_anew else max(self._position, start)
+        found: list[Entry] = []
+        while position < end:
+            entries, after = self._fetched(leader, position)
+            found += entries
+            if after <= position:
+                raise Lost(f"topic {self.topic} gave nothing from offset {position} to {end}")
+            position = after
+        self._position = position
+        return is_anew, found
+
+    def become_writer(self) -> None:
+        """Fence every other writer, and make the topic where there is none.
+
+        Read `news` afterwards: nobody else writes from then on, unless `commit` raises.
+        Raises Lost, Unauthorized, and UserActionRequired for a topic that would lose the ledger.
+        """
+        self.give_up()
+        if self._leader() is None:
+            self._create()
+        self._require_sound()
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                self._producer = self._new_producer()
+                return
+            except Lost:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(5 * _PAUSE_SECONDS)
+
+    def commit(self, records: Sequence[Record]) -> int:
+        """Append all of them or none; returns the offset of the first.
+
+        Raises Lost where it may have happened, Fenced where it has not. This process is no writer
+        any more then.
+        """
+        producer = self._producer
+        if producer is None:
+            raise Fenced("this process has not become the writer")
+        try:
+            self._begin(producer)
+            offsets = [self._append(producer, batch) for batch in _batches(records, producer)]
+            self._end(producer)
+        except BaseException:
+            self.give_up()
+            raise
+        # between two of our transactions there is the end of the first and nothing else
+        if 0 <= offsets[0] - self._position <= 1:
+            self._position = offsets[0] + len(records)
+        return offsets[0]
+
+    # --- one transaction --------------------------------------------------------------------------
+
+    def _new_producer(self) -> _Producer:
+        found = self._client.read(FindCoordinatorRequest(key=self.topic, key_type=1))
+        require_done(found.error_code, "find the coordinator of its transactions", self.topic)
+        coordinator = (found.host, found.port)
+        request = InitProducerIdRequest(
+            transactional_id=self.topic, transaction_timeout_ms=_TRANSACTION_SECONDS * 1000
+        )
+        answer = self._client.write(request, coordinator)
+        require_done(answer.error_code, "begin to write its ledger", self.topic)
+        leader = self._leader()
+        if leader is None:
+            raise Lost(f"topic {self.topic} has no leader")
+        return _Producer(answer.producer_id, answer.producer_epoch, coordinator, leader)
+
+    def _begin(self, producer: _Producer) -> None:
+        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=self.topic, partitions=[0])
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.topic,
+            v3_and_below_producer_id=producer.producer_id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=[topic],
+        )
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            answer = self._client.write(request, producer.coordinator)
+            (code,) = (
+                partition.partition_error_code
+                for one in answer.results_by_topic_v3_and_below
+                for partition in one.results_by_partition
+            )
+            # the end of our own last transaction is still being written down
+            if code != _CONCURRENT or time.monotonic() > deadline:
+                require_done(code, "write its ledger", self.topic)
+                return
+            time.sleep(_PAUSE_SECONDS / 2)
+
+    def _append(self, producer: _Producer, batch: tuple[bytes, int]) -> int:
+        records, count = batch
+        kind = ProduceRequest.TopicProduceData
+        data = kind(
+            name=self.topic, partition_data=[kind.PartitionProduceData(index=0, records=records)]
+        )
+        request = ProduceRequest(
+            transactional_id=self.topic,
+            acks=-1,
+            timeout_ms=round(_PATIENCE_SECONDS * 1000),
+            topic_data=[data],
+        )
+        answer = self._client.write(request, producer.leader)
+        (partition,) = answer.responses[0].partition_responses
+        require_done(partition.error_code, "write its ledger", self.topic)
+        producer.sequence += count
+        return int(partition.base_offset)
+
+    def _end(self, producer: _Producer) -> None:
+        answer = self._client.write(
+            EndTxnRequest(
+                transactional_id=self.topic,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.epoch,
+                committed=True,
+            ),
+            producer.coordinator,
+        )
+        require_done(answer.error_code, "write its ledger", self.topic)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def _offset(self, leader: tuple[str, int], which: int) -> int:
+        kind = ListOffsetsRequest.ListOffsetsTopic
+        asked = kind.ListOffsetsPartition(partition_index=0, timestamp=which)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=_COMMITTED_ONLY,
+            topics=[kind(name=self.topic, partitions=[asked])],
+        )
+        (partition,) = self._client.write(request, leader).topics[0].partitions
+        require_done(partition.error_code, "read its ledger", self.topic)
+        return int(partition.offset)
+
+    def _fetched(self, leader: tuple[str, int], position: int) -> tuple[list[Entry], int]:
+        """The committed records from an offset on, and the offset after them."""
+        kind = FetchRequest.FetchTopic
+        asked = kind.FetchPartition(
+            partition=0, fetch_offset=position, partition_max_bytes=_FETCH_BYTES
+        )
+        request = FetchRequest(
+            replica_id=-1,
+            max_wait_ms=1000,
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES,
+            isolation_level=_COMMITTED_ONLY,
+            topics=[kind(topic=self.topic, partitions=[asked])],
+        )
+        (partition,) = self._client.write(request, leader).responses[0].partitions
+        require_done(partition.error_code, "read its ledger", self.topic)
+        aborted = sorted(
+            ((one.first_offset, one.producer_id) for one in partition.aborted_transactions or ()),
+            reverse=True,
+        )
+        records = MemoryRecords(bytes(partition.records or b""))
+        found: list[Entry] = []
+        undone: set[int] = set()
+        while (batch := records.next_batch()) is not None:
+            while aborted and aborted[-1][0] <= batch.base_offset:
+                undone.add(aborted.pop()[1])
+            if batch.is_control_batch:
+                undone.discard(batch.producer_id)
+            elif batch.producer_id not in undone:
+                found += [
+                    Entry(record.offset, bytes(record.key), _bytes(record.value))
+                    for record in batch
+                    if record.key is not None and record.offset >= position
+                ]
+            position = max(position, batch.next_offset)
+        return found, position
+
+    def _leader(self) -> tuple[str, int] | None:
+        """Where the partition's leader answers; None = there is no such topic. Raises Lost."""
+        answer = self._client.metadata([self.topic])
+        (topic,) = answer.topics
+        if topic.error_code == _UNKNOWN_TOPIC:
+            return None
+        require_done(topic.error_code, "describe its ledger's topic", self.topic)
+        if len(topic.partitions) != 1:
+            raise WriteRefused(
+                Reason.FOREIGN_CONTENT,
+                f"The topic {self.topic} has {len(topic.partitions)} partitions and cannot hold a "
+                "ledger, which needs one. Name another one in spec.kafka.ledgerTopic.",
+            )
+        addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        leader = addresses.get(topic.partitions[0].leader_id)
+        if leader is None:
+            raise Lost(f"topic {self.topic} has no leader")
+        return leader
+
+    # --- making the topic -------------------------------------------------------------------------
+
+    def _create(self) -> None:
+        answer = self._client.metadata()
+        replicas = min(_MOST_REPLICAS, len(answer.brokers))
+        config = CreateTopicsRequest.CreatableTopic.CreatableTopicConfig
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=self.topic,
+            num_partitions=1,
+            replication_factor=replicas,
+            assignments=[],
+            configs=[config(name=key, value=value) for key, value in _settings(replicas).items()],
+        )
+        addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        (made,) = self._client.write(
+            CreateTopicsRequest(topics=[topic], timeout_ms=5000, validate_only=False),
+            addresses.get(answer.controller_id),
+        ).topics
+        if made.error_code not in (0, _EXISTS_ALREADY):
+            if made.error_code in (_NOT_AUTHORIZED_TOPIC, 31):
+                raise Unauthorized(
+                    f"The topic {self.topic} for Tidegate's ledger does not exist, and Tidegate "
+                    "may not make it. Make it beforehand (one partition, cleanup.policy=compact) "
+                    "and name it in spec.kafka.ledgerTopic, or grant CREATE. All the rights that "
+                    f"it needs: {rights_needed(self.topic)}. Every quota stays as it is."
+                )
+            require_done(made.error_code, f"make the topic {self.topic}", self.topic)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not self._is_led():
+            if time.monotonic() > deadline:
+                raise Lost(f"topic {self.topic} was made and has no leader yet")
+            time.sleep(_PAUSE_SECONDS)
+
+    def _is_led(self) -> bool:
+        try:
+            return self._leader() is not None
+        except Lost:
+            return False
+
+    def _require_sound(self) -> None:
+        """Raise for a topic whose records go away with time: a ledger would be lost with them."""
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=_TOPIC_RESOURCE,
+            resource_name=self.topic,
+            configuration_keys=["cleanup.policy"],
+        )
+        answer = self._client.read(
+            DescribeConfigsRequest(resources=[resource], include_synonyms=False)
+        )
+        (result,) = answer.results
+        require_done(result.error_code, "describe the settings of its ledger's topic", self.topic)
+        policies = [one.value for one in result.configs if one.name == "cleanup.policy"]
+        if policies != ["compact"]:
+            raise UserActionRequired(
+                Reason.FOREIGN_CONTENT,
+                f"The topic {self.topic} has cleanup.policy {policies[0] if policies else 'none'}, "
+                "so Tidegate's ledger in it would be lost with time. Set cleanup.policy=compact. "
+                "Every quota stays as it is.",
+            )
+
+
+_CONCURRENT = 51
+
+
+def _settings(replicas: int) -> dict[str, str]:
+    return {
+        "cleanup.policy": "compact",
+        "min.insync.replicas": str(min(2, replicas)),
+        "unclean.leader.election.enable": "false",
+        # the segment that is written to is never compacted, and a start reads all of it
+        "segment.bytes": str(16 << 20),
+        "segment.ms": str(24 * 3600 * 1000),
+        "min.cleanable.dirty.ratio": "0.1",
+    }
+
+
+def _batches(records: Sequence[Record], producer: _Producer) -> Iterator[tuple[bytes, int]]:
+    for start in range(0, len(records), _RECORDS_PER_BATCH):
+        part = records[start : start + _RECORDS_PER_BATCH]
+        builder = MemoryRecordsBuilder(
+            magic=2,
+            compression_type=_GZIP,
+            batch_size=1 << 30,
+            transactional=True,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=producer.sequence,
+        )
+        now_ms = int(time.time() * 1000)
+        for key, value in part:
+            builder.append(now_ms, key, value)
+        builder.close()
+        yield bytes(builder.buffer()), len(part)
+
+
+def _bytes(content: Any) -> bytes | None:
+    return None if content is None else bytes(content)

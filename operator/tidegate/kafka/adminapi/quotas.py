@@ -1,0 +1,139 @@
+"""DescribeClientQuotas and AlterClientQuotas, between entities with texts and Kafka's doubles."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from controller_logic.model import BYTE_RATE_KEYS, Default, Entity, EntityPart, QuotaKey
+from tidegate.kafka.adminapi.client import AdminClient, require_done
+from tidegate.kafka.brokers import AlterClientQuotasRequest, DescribeClientQuotasRequest
+
+Values = Mapping[QuotaKey, str]
+Changes = Mapping[QuotaKey, str | None]
+
+_KEYS = {key.value: key for key in QuotaKey}
+_LONG_MAX = 2**63 - 1
+_FEW = 4  # so many entities are asked for one by one, and more of them by all there are
+_EXACT, _DEFAULT = 0, 1
+_INVALID_REQUEST = 42
+
+
+def describe(
+    client: AdminClient, entities: Collection[Entity] | None, topic: str
+) -> dict[Entity, Values]:
+    """The quotas of these entities, without those that have none; None = of all."""
+    if entities is not None and len(entities) <= _FEW:
+        found: dict[Entity, Values] = {}
+        for entity in entities:
+            found.update(_described(client, _exactly(entity), topic))
+        return found
+    request = DescribeClientQuotasRequest(components=[], strict=False)
+    every = _described(client, request, topic)
+    return every if entities is None else {one: every[one] for one in entities if one in every}
+
+
+def _exactly(entity: Entity) -> Any:
+    component = DescribeClientQuotasRequest.ComponentData
+    return DescribeClientQuotasRequest(
+        components=[
+            component(entity_type=kind, match_type=_EXACT, match=name)
+            if name is not None
+            else component(entity_type=kind, match_type=_DEFAULT, match=None)
+            for kind, name in _parts(entity)
+        ],
+        strict=True,
+    )
+
+
+def _described(client: AdminClient, request: Any, topic: str) -> dict[Entity, Values]:
+    answer = client.read(request)
+    require_done(answer.error_code, "describe client quotas", topic)
+    found: dict[Entity, Values] = {}
+    for entry in answer.entries or ():
+        entity = _entity(entry.entity)
+        if entity is not None:
+            found[entity] = {
+                _KEYS[value.key]: text_of(_KEYS[value.key], value.value)
+                for value in entry.values
+                if value.key in _KEYS
+            }
+    return found
+
+
+def alter(
+    client: AdminClient, changes: Mapping[Entity, Changes], topic: str
+) -> dict[Entity, str | None]:
+    """Change these keys and no others; entity -> why it was refused, None = it was done.
+
+    A controller that refuses a whole batch for one value in it is asked again for halves of it.
+    Raises Lost when no answer came: some of them may be changed.
+    """
+    if not changes:
+        return {}
+    kind = AlterClientQuotasRequest.EntryData
+    entries = [
+        kind(
+            entity=[
+                kind.EntityData(entity_type=part, entity_name=name) for part, name in _parts(entity)
+            ],
+            ops=[
+                kind.OpData(key=key.value, value=float(text or 0), remove=text is None)
+                for key, text in wanted.items()
+            ],
+        )
+        for entity, wanted in changes.items()
+    ]
+    answer = client.write(AlterClientQuotasRequest(entries=entries, validate_only=False))
+    refused: dict[Entity, str | None] = {}
+    invalid = 0
+    for entry in answer.entries:
+        entity = _entity(entry.entity)
+        if entity is None or entity not in changes:
+            continue
+        invalid += entry.error_code == _INVALID_REQUEST
+        if entry.error_code == _INVALID_REQUEST:
+            refused[entity] = entry.error_message or "the value is invalid"
+        else:
+            require_done(entry.error_code, "alter client quotas", topic)
+            refused[entity] = None
+    if invalid == len(changes) > 1:
+        for half in _halves(changes):
+            refused.update(alter(client, half, topic))
+    return refused
+
+
+def _halves(changes: Mapping[Entity, Changes]) -> Iterable[dict[Entity, Changes]]:
+    every = list(changes.items())
+    middle = len(every) // 2
+    return dict(every[:middle]), dict(every[middle:])
+
+
+def text_of(key: QuotaKey, number: float) -> str:
+    """A value as texts have it everywhere else.
+
+    Doubles above 2^53 are coarse; Kafka's largest number, which is one more as a double, is kept.
+    """
+    if number.is_integer():
+        whole = int(number)
+        return str(min(whole, _LONG_MAX) if key in BYTE_RATE_KEYS else whole)
+    return repr(number)
+
+
+def _parts(entity: Entity) -> list[tuple[str, str | None]]:
+    parts: list[tuple[str, EntityPart]] = [("user", entity.user), ("client-id", entity.client_id)]
+    return [
+        (kind, None if isinstance(part, Default) else part)
+        for kind, part in parts
+        if part is not None
+    ]
+
+
+def _entity(components: Iterable[Any]) -> Entity | None:
+    """The entity of an answer; None for those of IP addresses, and for an empty name."""
+    parts: dict[str, EntityPart] = {
+        one.entity_type: Default.DEFAULT if one.entity_name is None else one.entity_name
+        for one in components
+    }
+    user, client = parts.get("user"), parts.get("client-id")
+    if not parts or not parts.keys() <= {"user", "client-id"} or "" in (user, client):
+        return None
+    return Entity(user, client)
