@@ -1,9 +1,9 @@
-"""The contract of `tidegate.kafka.quota_store.QuotaStore`, as tests that ZooKeeper and the
-in-memory double both pass.
+"""The contract of `tidegate.kafka.quota_store.QuotaStore`, as tests.
 
-A subclass of `QuotaStoreContract` gives the fixtures `faults` (the tree under the store, with
-faults on demand) and `others` (another writer that, like Kafka itself, reads, changes and writes
-without comparing). Each way in which a writer of ZooKeeper can break brokers has a test that this
+`EveryStoreContract` is what every store passes; a subclass gives the fixtures `store` and `world`.
+`ZooKeeperStoreContract` is more, for ZooKeeper and the in-memory double; a subclass of it gives the
+fixtures `faults` (the tree under the store, with faults on demand) and `others` (another writer
+that, like Kafka itself, reads, changes and writes without comparing). Each way in which a writer of ZooKeeper can break brokers has a test that this
 store does not do it.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -30,7 +30,9 @@ from controller_logic.model import (
 from controller_logic.reasons import Reason
 from tests.doubles.quota_store import FaultyTree
 from tidegate.errors import Conflict, OutcomeUnknown, RetryLater, Unreachable, WriteRefused
-from tidegate.kafka.quota_store import Claim, WriteOutcome
+from tidegate.kafka.quota_node import config_path, parse_quota
+from tidegate.kafka.quota_store import Claim, QuotaStore, WriteOutcome
+from tidegate.kafka.zookeeper.nodes import ledger_path
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 # --- a Kafka tree ---------------------------------------------------------------------------------
@@ -126,30 +128,503 @@ def path_of(name: str) -> str:
     return f"/config/{name}"
 
 
-class StoreTests:
-    """The store under test, on the tree that the fixture `faults` gives."""
+class StoreWorld(Protocol):
+    """What is around the store under test: the cluster as others see it, and faults on demand."""
 
-    @pytest.fixture
-    def store(self, faults: FaultyTree) -> ZooKeeperQuotaStore:
-        return ZooKeeperQuotaStore(faults)
+    cluster_id: str
+
+    def quotas(self, entity: Entity) -> Mapping[QuotaKey, str]:
+        """The quotas that Kafka has."""
+        ...
+
+    def put(self, entity: Entity, values: Mapping[QuotaKey, str | None]) -> None:
+        """Change a quota as Kafka's own tools do, without comparing."""
+        ...
+
+    def changes(self) -> int:
+        """How many entities' changes the store has sent to brokers."""
+        ...
+
+    def claim(self) -> bytes | None:
+        """The claim, as it is stored."""
+        ...
+
+    def break_record(self, entity: Entity) -> None:
+        """Make the entity's ledger record one that cannot be read."""
+        ...
+
+    def lose_next_request(self) -> None:
+        """Let the store's next commit be lost on its way: not done, outcome unknown."""
+        ...
+
+    def lose_next_answer(self) -> None:
+        """Let the answer to the store's next commit be lost: done, outcome unknown."""
+        ...
+
+    def before_next_commit(self, action: Callable[[], object]) -> None:
+        """Let others do this when the store has read and decided, and is about to commit."""
+        ...
+
+    def another_store(self) -> QuotaStore:
+        """A store of another process on the same cluster."""
+        ...
+
+
+class StoreTests:
+    """The store under test."""
 
     def write(
         self,
-        store: ZooKeeperQuotaStore,
+        store: QuotaStore,
         entity: Entity,
         values: Mapping[QuotaKey, str | None],
         *,
         at: float = 1.0,
     ) -> WriteOutcome:
-        (outcome,) = store.write([first(store.read([entity])[entity], values, at=at)], CLUSTER)
+        cluster_id = store.facts().cluster_id
+        (outcome,) = store.write([first(store.read([entity])[entity], values, at=at)], cluster_id)
         return outcome
+
+
+# --- every store ----------------------------------------------------------------------------------
+
+
+class EveryStoreContract(StoreTests):
+    """What holds for every quota store, in the cluster that the fixture `world` gives."""
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            *(
+                (PRODUCE, text)
+                for text in (
+                    "100000.5",
+                    "1e6",
+                    " 100000",
+                    "",
+                    "0",
+                    "-5",
+                    "1023",
+                    "+2048",
+                    "02048",
+                    "9223372036854775808",
+                    "٢٠٤٨",
+                )
+            ),
+            *((REQUEST, text) for text in ("", "0", "-1", "NaN", "Infinity", "1d", "0x1p3", " 5")),
+        ],
+    )
+    def test_a_value_that_harms_brokers_is_not_written(
+        self, store: QuotaStore, world: StoreWorld, key: QuotaKey, value: str
+    ) -> None:
+        outcome = self.write(store, ALICE, {key: value})
+        assert (outcome.applied, outcome.reason) == (False, Reason.FOREIGN_CONTENT)
+        assert world.quotas(ALICE) == {}
+        assert world.changes() == 0
+
+    def test_an_entity_and_its_own_child_fit_into_one_batch(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        seen = store.read([ALICE, ALICE_APP])
+        outcomes = store.write(
+            [first(seen[ALICE_APP], {PRODUCE: "2048"}), first(seen[ALICE], {FETCH: "4096"})],
+            world.cluster_id,
+        )
+        assert [outcome.applied for outcome in outcomes] == [True, True]
+        assert world.quotas(ALICE) == {FETCH: "4096"}
+        assert world.quotas(ALICE_APP) == {PRODUCE: "2048"}
+
+    def test_a_record_changes_only_the_ledger(self, store: QuotaStore, world: StoreWorld) -> None:
+        world.put(ALICE, {PRODUCE: "2048"})
+        seen = store.read([ALICE])[ALICE]
+        assert self.write(store, ALICE, {PRODUCE: "2048"}).applied
+        now = store.read([ALICE])[ALICE]
+        assert now.version == seen.version
+        assert now.ledger == record(ALICE, {PRODUCE: "2048"})
+        assert world.changes() == 0
+
+    def test_what_stood_there_before_is_given_back_even_if_we_would_not_choose_it(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        world.put(ALICE, {PRODUCE: "500"})
+        seen = store.read([ALICE])[ALICE]
+        ledger = record(ALICE, {PRODUCE: "2048"}, before="500")
+        store.write(
+            [
+                QuotaWrite(
+                    ALICE,
+                    {PRODUCE: "2048"},
+                    seen,
+                    ledger,
+                    WriteKind.FIRST,
+                    Reason.FIRST_QUOTA,
+                    "",
+                    charged=False,
+                )
+            ],
+            world.cluster_id,
+        )
+        (outcome,) = store.write(
+            [give_back(store.read([ALICE])[ALICE], {PRODUCE: "500"})], world.cluster_id
+        )
+        assert outcome.applied
+        assert world.quotas(ALICE) == {PRODUCE: "500"}
+
+    @pytest.mark.parametrize("name", [".", "..", "\ud800"])
+    def test_a_name_that_no_znode_can_have_is_a_problem_of_that_entity_only(
+        self, store: QuotaStore, world: StoreWorld, name: str
+    ) -> None:
+        seen = store.read([Entity(name), BOB])
+        assert seen[Entity(name)].problem is not None
+        assert seen[BOB].problem is None
+        (outcome,) = store.write([first(seen[Entity(name)], {PRODUCE: "2048"})], world.cluster_id)
+        assert outcome.reason is Reason.FOREIGN_CONTENT
+
+    def test_a_conflict_stops_only_its_own_write(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        seen = store.read([ALICE, BOB])
+        world.put(ALICE, {PRODUCE: "9999"})
+        outcomes = store.write(
+            [first(seen[ALICE], {PRODUCE: "4096"}), first(seen[BOB], {PRODUCE: "4096"})],
+            world.cluster_id,
+        )
+        assert [(outcome.applied, outcome.reason) for outcome in outcomes] == [
+            (False, Reason.CONFLICT),
+            (True, None),
+        ]
+        assert world.quotas(ALICE) == {PRODUCE: "9999"}
+
+    def test_a_node_made_anew_is_a_conflict_although_its_version_is_the_same(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        world.put(ALICE, {PRODUCE: "2048"})
+        seen = store.read([ALICE])[ALICE]
+        world.put(ALICE, {PRODUCE: None})
+        world.put(ALICE, {PRODUCE: "9999"})
+        (outcome,) = store.write([first(seen, {PRODUCE: "4096"})], world.cluster_id)
+        assert outcome.reason is Reason.CONFLICT
+
+    def test_a_batch_of_a_wrong_shape_is_refused_before_anything_is_read(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        seen = store.read([ALICE])[ALICE]
+        with pytest.raises(ValueError):
+            store.write(
+                [first(seen, {PRODUCE: "2048"}), first(seen, {PRODUCE: "4096"})], world.cluster_id
+            )
+        with pytest.raises(ValueError):
+            store.write(
+                [
+                    first(StoredQuota(Entity(f"u{i}"), {}), {PRODUCE: "2048"})
+                    for i in range(store.most_writes + 1)
+                ],
+                world.cluster_id,
+            )
+
+    def test_a_record_that_would_change_a_quota_is_refused_before_anything_is_read(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        recorded = replace(
+            first(store.read([ALICE])[ALICE], {PRODUCE: "4096"}), kind=WriteKind.RECORD
+        )
+        with pytest.raises(ValueError):
+            store.write([recorded], world.cluster_id)
+        assert world.quotas(ALICE) == {PRODUCE: "2048"}
+
+    def test_another_cluster_is_never_written(self, store: QuotaStore, world: StoreWorld) -> None:
+        seen = store.read([ALICE])[ALICE]
+        with pytest.raises(WriteRefused) as refused:
+            store.write([first(seen, {PRODUCE: "2048"})], "cluster-two")
+        assert refused.value.reason is Reason.WRONG_CLUSTER
+        assert world.quotas(ALICE) == {}
+
+    def test_only_one_policy_can_claim_a_cluster_and_release_waits_for_its_ledger(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        store.claim(Claim(POLICY, "uid-1"))
+        with pytest.raises(WriteRefused) as refused:
+            store.claim(Claim("other/policy", "uid-3"))
+        assert refused.value.reason is Reason.CLUSTER_ALREADY_MANAGED
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        store.release_claim(POLICY)
+        assert store.facts().owner_policy_key == POLICY
+        store.write([give_back(store.read([ALICE])[ALICE], {PRODUCE: None})], world.cluster_id)
+        store.release_claim("other/policy")
+        assert store.facts().owner_policy_key == POLICY
+        store.release_claim(POLICY)
+        assert store.facts().owner_policy_key is None
+
+    def test_another_uid_of_the_same_name_is_refused_until_it_names_whom_it_replaces(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        ours = store.claim(Claim(POLICY, "uid-1", "operator-1", since_seconds=5.0))
+        held = world.claim()
+        for replaces in ("", "uid-2", "uid-1@2"):
+            with pytest.raises(WriteRefused) as refused:
+                store.claim(Claim(POLICY, "uid-2", "operator-2"), replaces)
+            assert refused.value.reason is Reason.CLAIMED_ELSEWHERE
+        assert world.claim() == held
+        assert ours == Claim(POLICY, "uid-1", "operator-1", 1, 5.0)
+
+        theirs = store.claim(Claim(POLICY, "uid-2", "operator-2", since_seconds=9.0), "uid-1")
+        assert theirs == Claim(POLICY, "uid-2", "operator-2", 2, 9.0, ("uid-1",))
+        assert store.facts().claim == theirs
+
+    def test_the_same_uid_keeps_the_claim_whatever_process_asks(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        first_claim = store.claim(Claim(POLICY, "uid-1", "operator-1", since_seconds=5.0))
+        held = world.claim()
+        assert store.claim(Claim(POLICY, "uid-1", "operator-2", since_seconds=9.0)) == first_claim
+        assert world.claim() == held
+
+    def test_an_annotation_left_behind_takes_nothing_back(self, store: QuotaStore) -> None:
+        store.claim(Claim(POLICY, "uid-1"))
+        store.claim(Claim(POLICY, "uid-2"), "uid-1")
+        with pytest.raises(WriteRefused, match="uid-2@2"):
+            store.claim(Claim(POLICY, "uid-1"), "uid-2")
+        assert store.claim(Claim(POLICY, "uid-1"), "uid-2@2").epoch == 3
+        for stale in ("uid-1", "uid-1@1", "uid-1@2"):
+            with pytest.raises(WriteRefused, match="uid-1@3"):
+                store.claim(Claim(POLICY, "uid-2"), stale)
+
+    def test_another_operator_of_the_same_policy_is_refused_until_it_names_the_epoch(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        ours = store.claim(Claim(POLICY, "uid-1", "operator-1", lease_namespace="tidegate"))
+        held = world.claim()
+        wanted = Claim(POLICY, "uid-1", "operator-2", lease_namespace="laptop")
+        for replaces in ("", "uid-1", "uid-1@2"):
+            with pytest.raises(WriteRefused, match="Leases in namespace tidegate") as refused:
+                store.claim(wanted, replaces)
+            assert refused.value.reason is Reason.CLAIMED_ELSEWHERE
+            assert "tidegate.io/replace-claim=uid-1@1 " in refused.value.message
+        assert world.claim() == held
+        theirs = store.claim(wanted, "uid-1@1")
+        assert (theirs.epoch, theirs.lease_namespace, theirs.former) == (2, "laptop", ())
+        batch = [first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})]
+        with pytest.raises(Conflict):
+            store.write(batch, world.cluster_id, ours)
+        with pytest.raises(WriteRefused):  # the annotation stays, and both operators see it
+            store.claim(Claim(POLICY, "uid-1", lease_namespace="tidegate"), "uid-1@1")
+
+    def test_a_claim_whose_answer_was_lost_is_read_back(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        world.lose_next_answer()
+        assert store.claim(Claim(POLICY, "uid-1")) == store.facts().claim
+        world.lose_next_request()
+        assert store.claim(Claim(POLICY, "uid-2"), "uid-1").epoch == 2
+
+    def test_a_claim_is_released_by_its_own_uid_only(self, store: QuotaStore) -> None:
+        store.claim(Claim(POLICY, "uid-1"))
+        store.release_claim(POLICY, "uid-2")
+        assert store.facts().owner_policy_key == POLICY
+        store.release_claim(POLICY, "uid-1")
+        assert store.facts().claim is None
+
+    def test_a_batch_under_a_claim_that_is_in_force_no_more_is_refused(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        before = store.claim(Claim(POLICY, "uid-1"))
+        store.claim(Claim(POLICY, "uid-2"), "uid-1")
+        batch = [first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})]
+        with pytest.raises(WriteRefused) as refused:
+            store.write(batch, world.cluster_id, before)
+        assert refused.value.reason is Reason.CLAIMED_ELSEWHERE
+        again = store.claim(Claim(POLICY, "uid-1"), "uid-2@2")
+        with pytest.raises(Conflict):
+            store.write(batch, world.cluster_id, before)
+        store.release_claim(POLICY)
+        with pytest.raises(Conflict):
+            store.write(batch, world.cluster_id, again)
+        assert world.quotas(ALICE) == {}
+        assert store.write(batch, world.cluster_id, Claim(POLICY, "uid-1"))[0].applied
+
+    def test_a_take_over_between_reading_and_writing_is_noticed(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        ours = store.claim(Claim(POLICY, "uid-1"))
+        batch = [first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})]
+        other = world.another_store()
+        world.before_next_commit(lambda: other.claim(Claim(POLICY, "uid-2"), "uid-1"))
+        with pytest.raises(WriteRefused) as refused:
+            store.write(batch, world.cluster_id, ours)
+        assert refused.value.reason is Reason.CLAIMED_ELSEWHERE
+        assert world.quotas(ALICE) == {}
+
+    def test_a_batch_for_a_policy_without_the_claim_is_refused(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        store.claim(Claim("other/policy", "uid-3"))
+        with pytest.raises(WriteRefused) as refused:
+            self.write(store, ALICE, {PRODUCE: "2048"})
+        assert refused.value.reason is Reason.CLUSTER_ALREADY_MANAGED
+        assert world.quotas(ALICE) == {}
+
+    def test_a_request_lost_before_the_commit_is_sent_again(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        seen = store.read([ALICE])[ALICE]
+        world.lose_next_request()
+        (outcome,) = store.write([first(seen, {PRODUCE: "2048"})], world.cluster_id)
+        assert outcome.applied
+        assert world.changes() == 1
+
+    def test_a_broken_ledger_record_is_a_problem_of_its_entity_and_keeps_the_claim(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        store.claim(Claim(POLICY, "uid-1"))
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        world.break_record(ALICE)
+        quota = store.read([ALICE])[ALICE]
+        assert quota.problem is not None
+        assert "ledger" in quota.problem
+        store.release_claim(POLICY)
+        assert store.facts().owner_policy_key == POLICY
+
+    def test_a_closed_store_raises(self, store: QuotaStore) -> None:
+        store.close()
+        store.close()
+        with pytest.raises(Unreachable):
+            store.facts()
+
+    def test_an_answer_lost_after_the_commit_counts_as_applied(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        seen = store.read([ALICE])[ALICE]
+        world.lose_next_answer()
+        (outcome,) = store.write([first(seen, {PRODUCE: "2048"})], world.cluster_id)
+        assert outcome.applied
+        assert world.quotas(ALICE) == {PRODUCE: "2048"}
+        assert store.read([ALICE])[ALICE].ledger == record(ALICE, {PRODUCE: "2048"})
+
+    @pytest.mark.parametrize(
+        "entity",
+        [
+            Entity("alice w*+~"),
+            Entity(Default.DEFAULT),
+            Entity("<default>"),
+            Entity("bob", "c 1"),
+            Entity(None, Default.DEFAULT),
+            Entity(Default.DEFAULT, Default.DEFAULT),
+            Entity("größe", Default.DEFAULT),
+        ],
+        ids=str,
+    )
+    def test_a_quota_of_every_kind_of_entity_reads_as_it_was_written(
+        self, store: QuotaStore, world: StoreWorld, entity: Entity
+    ) -> None:
+        wanted = {PRODUCE: "1048576", FETCH: str(2**53 - 1), REQUEST: "12.5"}
+        assert self.write(store, entity, wanted).applied
+        assert world.quotas(entity) == wanted
+        assert store.read([entity])[entity].values == wanted
+        assert store.read_everything()[entity].values == wanted
+        assert store.ledger_entities() == {entity}
+        assert world.changes() == 1
+
+    def test_a_quota_that_is_given_back_leaves_nothing_but_what_others_set(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        self.write(store, ALICE, {PRODUCE: "2048"})
+        self.write(store, BOB, {PRODUCE: "2048"})
+        world.put(BOB, {FETCH: "4096"})
+        seen = store.read([ALICE, BOB])
+        outcomes = store.write(
+            [give_back(quota, {PRODUCE: None}) for quota in seen.values()], world.cluster_id
+        )
+        assert [outcome.applied for outcome in outcomes] == [True, True]
+        assert (world.quotas(ALICE), world.quotas(BOB)) == ({}, {FETCH: "4096"})
+        assert store.ledger_entities() == frozenset()
+
+    @pytest.mark.parametrize(
+        ("entity", "key", "limits"),
+        [
+            (Entity(None, "app"), PRODUCE, True),
+            (Entity(None, Default.DEFAULT), FETCH, True),
+            (Entity(None, "app"), REQUEST, False),
+            (ALICE_APP, PRODUCE, False),
+        ],
+        ids=str,
+    )
+    def test_a_byte_rate_on_a_client_id_without_a_user_is_found(
+        self, store: QuotaStore, world: StoreWorld, entity: Entity, key: QuotaKey, limits: bool
+    ) -> None:
+        assert not store.has_client_id_quotas()
+        world.put(entity, {key: "2048"})
+        assert store.has_client_id_quotas() is limits
+
+
+# --- ZooKeeper ------------------------------------------------------------------------------------
+
+
+class ZooKeeperWorld:
+    """The world of a store on a tree of znodes."""
+
+    cluster_id = CLUSTER
+
+    def __init__(self, faults: FaultyTree, others: OtherWriter) -> None:
+        self._faults = faults
+        self._others = others
+
+    def quotas(self, entity: Entity) -> Mapping[QuotaKey, str]:
+        data = self._others.get(config_path(entity))
+        if data is None:
+            return {}
+        content = parse_quota(data)
+        assert content.to_bytes() == data, "as a broker writes it"
+        return content.quotas
+
+    def put(self, entity: Entity, values: Mapping[QuotaKey, str | None]) -> None:
+        data = self._others.get(config_path(entity))
+        content = parse_quota(data or None).changed(values)
+        if content.settings:
+            self._others.put(config_path(entity), content.to_bytes())
+        else:
+            self._others.delete(config_path(entity))
+
+    def changes(self) -> int:
+        return len(self._others.children("/config/changes"))
+
+    def claim(self) -> bytes | None:
+        return self._others.get("/tidegate/claim")
+
+    def break_record(self, entity: Entity) -> None:
+        self._others.put(ledger_path(entity), b'{"version":99}')
+
+    def lose_next_request(self) -> None:
+        self._faults.lose_connection_before_commit()
+
+    def lose_next_answer(self) -> None:
+        self._faults.lose_connection_after_commit()
+
+    def before_next_commit(self, action: Callable[[], object]) -> None:
+        self._faults.before_next_commit(action)
+
+    def another_store(self) -> ZooKeeperQuotaStore:
+        return ZooKeeperQuotaStore(self._faults.inner)
+
+
+class ZooKeeperTests(StoreTests):
+    """The store on the tree that the fixture `faults` gives."""
+
+    @pytest.fixture
+    def store(self, faults: FaultyTree) -> ZooKeeperQuotaStore:
+        return ZooKeeperQuotaStore(faults)
+
+    @pytest.fixture
+    def world(self, faults: FaultyTree, others: OtherWriter) -> ZooKeeperWorld:
+        return ZooKeeperWorld(faults, others)
 
 
 # --- bytes ----------------------------------------------------------------------------------------
 # The bytes that a quota store writes, and those that it never lets reach a broker.
 
 
-class BytesContract(StoreTests):
+class BytesContract(ZooKeeperTests):
     """Nodes as a broker writes them, and nothing that a broker cannot read."""
 
     # --- names and bytes
@@ -180,24 +655,6 @@ class BytesContract(StoreTests):
             == f'{{"version":2,"entity_path":"{path}"}}'.encode()
         )
         assert store.read([entity])[entity].values == {PRODUCE: "1048576"}
-
-    def test_an_entity_and_its_own_child_fit_into_one_batch(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter
-    ) -> None:
-        seen = store.read([ALICE, ALICE_APP])
-        outcomes = store.write(
-            [first(seen[ALICE_APP], {PRODUCE: "2048"}), first(seen[ALICE], {FETCH: "4096"})],
-            CLUSTER,
-        )
-        assert [outcome.applied for outcome in outcomes] == [True, True]
-        assert (
-            others.get("/config/users/alice")
-            == b'{"version":1,"config":{"consumer_byte_rate":"4096"}}'
-        )
-        assert (
-            others.get("/config/users/alice/clients/app")
-            == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
-        )
 
     def test_a_parent_made_for_a_child_reads_as_having_no_quota(
         self, store: ZooKeeperQuotaStore
@@ -237,77 +694,8 @@ class BytesContract(StoreTests):
         assert others.get("/config/users/carol") == f'{{"version":1,"config":{{{SCRAM}}}}}'.encode()
         assert store.ledger_entities() == frozenset()
 
-    def test_a_record_changes_only_the_ledger(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter, faults: FaultyTree
-    ) -> None:
-        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"2048"}}')
-        seen = store.read([ALICE])[ALICE]
-        assert self.write(store, ALICE, {PRODUCE: "2048"}).applied
-        now = store.read([ALICE])[ALICE]
-        assert now.version == seen.version
-        assert now.ledger == record(ALICE, {PRODUCE: "2048"})
-        assert others.children("/config/changes") == []
-
     # --- what must never reach a broker
     # ------------------------------------------------------------------------------
-
-    @pytest.mark.parametrize(
-        ("key", "value"),
-        [
-            *(
-                (PRODUCE, text)
-                for text in (
-                    "100000.5",
-                    "1e6",
-                    " 100000",
-                    "",
-                    "0",
-                    "-5",
-                    "1023",
-                    "+2048",
-                    "02048",
-                    "9223372036854775808",
-                    "٢٠٤٨",
-                )
-            ),
-            *((REQUEST, text) for text in ("", "0", "-1", "NaN", "Infinity", "1d", "0x1p3", " 5")),
-        ],
-    )
-    def test_a_value_that_harms_brokers_is_not_written(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter, key: QuotaKey, value: str
-    ) -> None:
-        outcome = self.write(store, ALICE, {key: value})
-        assert (outcome.applied, outcome.reason) == (False, Reason.FOREIGN_CONTENT)
-        assert others.get("/config/users/alice") is None
-        assert others.children("/config/changes") == []
-
-    def test_what_stood_there_before_is_given_back_even_if_we_would_not_choose_it(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter
-    ) -> None:
-        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"500"}}')
-        seen = store.read([ALICE])[ALICE]
-        ledger = record(ALICE, {PRODUCE: "2048"}, before="500")
-        store.write(
-            [
-                QuotaWrite(
-                    ALICE,
-                    {PRODUCE: "2048"},
-                    seen,
-                    ledger,
-                    WriteKind.FIRST,
-                    Reason.FIRST_QUOTA,
-                    "",
-                    charged=False,
-                )
-            ],
-            CLUSTER,
-        )
-        (outcome,) = store.write([give_back(store.read([ALICE])[ALICE], {PRODUCE: "500"})], CLUSTER)
-        assert outcome.applied
-        assert (
-            others.get("/config/users/alice")
-            == b'{"version":1,"config":{"producer_byte_rate":"500"}}'
-        )
 
     @pytest.mark.parametrize(
         "content",
@@ -343,16 +731,6 @@ class BytesContract(StoreTests):
             (True, None),
         ]
         assert others.get("/config/users/alice") == content
-
-    @pytest.mark.parametrize("name", [".", "..", "\ud800"])
-    def test_a_name_that_no_node_can_have_is_a_problem_of_that_entity_only(
-        self, store: ZooKeeperQuotaStore, name: str
-    ) -> None:
-        seen = store.read([Entity(name), BOB])
-        assert seen[Entity(name)].problem is not None
-        assert seen[BOB].problem is None
-        (outcome,) = store.write([first(seen[Entity(name)], {PRODUCE: "2048"})], CLUSTER)
-        assert outcome.reason is Reason.FOREIGN_CONTENT
 
     def test_node_names_of_no_entity_are_reported_not_read(
         self, store: ZooKeeperQuotaStore, others: OtherWriter
@@ -427,39 +805,11 @@ class BytesContract(StoreTests):
 # outcome of a write.
 
 
-class SafetyContract(StoreTests):
+class SafetyContract(ZooKeeperTests):
     """Other writers, elections, other clusters and lost connections do no harm."""
 
     # --- comparing before writing
     # ------------------------------------------------------------------------------------
-
-    def test_a_conflict_stops_only_its_own_write(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter
-    ) -> None:
-        self.write(store, ALICE, {PRODUCE: "2048"})
-        seen = store.read([ALICE, BOB])
-        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"9999"}}')
-        outcomes = store.write(
-            [first(seen[ALICE], {PRODUCE: "4096"}), first(seen[BOB], {PRODUCE: "4096"})], CLUSTER
-        )
-        assert [(outcome.applied, outcome.reason) for outcome in outcomes] == [
-            (False, Reason.CONFLICT),
-            (True, None),
-        ]
-        assert (
-            others.get("/config/users/alice")
-            == b'{"version":1,"config":{"producer_byte_rate":"9999"}}'
-        )
-
-    def test_a_node_made_anew_is_a_conflict_although_its_version_is_the_same(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter
-    ) -> None:
-        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"2048"}}')
-        seen = store.read([ALICE])[ALICE]
-        others.delete("/config/users/alice")
-        others.put("/config/users/alice", b'{"version":1,"config":{"producer_byte_rate":"9999"}}')
-        (outcome,) = store.write([first(seen, {PRODUCE: "4096"})], CLUSTER)
-        assert outcome.reason is Reason.CONFLICT
 
     def test_credentials_that_arrive_between_reading_and_writing_survive(
         self, store: ZooKeeperQuotaStore, others: OtherWriter
@@ -470,43 +820,8 @@ class SafetyContract(StoreTests):
         self.write(store, ALICE, {PRODUCE: "2048"})
         assert SCRAM.encode() in (others.get("/config/users/alice") or b"")
 
-    def test_a_batch_of_a_wrong_shape_is_refused_before_anything_is_read(
-        self, store: ZooKeeperQuotaStore
-    ) -> None:
-        seen = store.read([ALICE])[ALICE]
-        with pytest.raises(ValueError):
-            store.write([first(seen, {PRODUCE: "2048"}), first(seen, {PRODUCE: "4096"})], CLUSTER)
-        with pytest.raises(ValueError):
-            store.write(
-                [first(StoredQuota(Entity(f"u{i}"), {}), {PRODUCE: "2048"}) for i in range(201)],
-                CLUSTER,
-            )
-
-    def test_a_record_that_would_change_a_quota_is_refused_before_anything_is_read(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter
-    ) -> None:
-        self.write(store, ALICE, {PRODUCE: "2048"})
-        recorded = replace(
-            first(store.read([ALICE])[ALICE], {PRODUCE: "4096"}), kind=WriteKind.RECORD
-        )
-        with pytest.raises(ValueError):
-            store.write([recorded], CLUSTER)
-        assert (
-            others.get("/config/users/alice")
-            == b'{"version":1,"config":{"producer_byte_rate":"2048"}}'
-        )
-
     # --- the cluster as a whole
     # --------------------------------------------------------------------------------------
-
-    def test_another_cluster_is_never_written(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter
-    ) -> None:
-        seen = store.read([ALICE])[ALICE]
-        with pytest.raises(WriteRefused) as refused:
-            store.write([first(seen, {PRODUCE: "2048"})], "cluster-two")
-        assert refused.value.reason is Reason.WRONG_CLUSTER
-        assert others.get("/config/users/alice") is None
 
     def test_nothing_is_written_during_a_migration_to_kraft(
         self, store: ZooKeeperQuotaStore, others: OtherWriter
@@ -555,56 +870,6 @@ class SafetyContract(StoreTests):
         with pytest.raises(WriteRefused, match=r"zookeeper\.connect"):
             store.facts()
 
-    def test_only_one_policy_can_claim_a_cluster_and_release_waits_for_its_ledger(
-        self, store: ZooKeeperQuotaStore
-    ) -> None:
-        store.claim(Claim(POLICY, "uid-1"))
-        with pytest.raises(WriteRefused) as refused:
-            store.claim(Claim("other/policy", "uid-3"))
-        assert refused.value.reason is Reason.CLUSTER_ALREADY_MANAGED
-        self.write(store, ALICE, {PRODUCE: "2048"})
-        store.release_claim(POLICY)
-        assert store.facts().owner_policy_key == POLICY
-        store.write([give_back(store.read([ALICE])[ALICE], {PRODUCE: None})], CLUSTER)
-        store.release_claim("other/policy")
-        assert store.facts().owner_policy_key == POLICY
-        store.release_claim(POLICY)
-        assert store.facts().owner_policy_key is None
-
-    def test_another_uid_of_the_same_name_is_refused_until_it_names_whom_it_replaces(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter
-    ) -> None:
-        ours = store.claim(Claim(POLICY, "uid-1", "operator-1", since_seconds=5.0))
-        held = others.get("/tidegate/claim")
-        for replaces in ("", "uid-2", "uid-1@2"):
-            with pytest.raises(WriteRefused) as refused:
-                store.claim(Claim(POLICY, "uid-2", "operator-2"), replaces)
-            assert refused.value.reason is Reason.CLAIMED_ELSEWHERE
-        assert others.get("/tidegate/claim") == held
-        assert ours == Claim(POLICY, "uid-1", "operator-1", 1, 5.0)
-
-        theirs = store.claim(Claim(POLICY, "uid-2", "operator-2", since_seconds=9.0), "uid-1")
-        assert theirs == Claim(POLICY, "uid-2", "operator-2", 2, 9.0, ("uid-1",))
-        assert store.facts().claim == theirs
-
-    def test_the_same_uid_keeps_the_claim_whatever_process_asks(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter
-    ) -> None:
-        first_claim = store.claim(Claim(POLICY, "uid-1", "operator-1", since_seconds=5.0))
-        held = others.get("/tidegate/claim")
-        assert store.claim(Claim(POLICY, "uid-1", "operator-2", since_seconds=9.0)) == first_claim
-        assert others.get("/tidegate/claim") == held
-
-    def test_an_annotation_left_behind_takes_nothing_back(self, store: ZooKeeperQuotaStore) -> None:
-        store.claim(Claim(POLICY, "uid-1"))
-        store.claim(Claim(POLICY, "uid-2"), "uid-1")
-        with pytest.raises(WriteRefused, match="uid-2@2"):
-            store.claim(Claim(POLICY, "uid-1"), "uid-2")
-        assert store.claim(Claim(POLICY, "uid-1"), "uid-2@2").epoch == 3
-        for stale in ("uid-1", "uid-1@1", "uid-1@2"):
-            with pytest.raises(WriteRefused, match="uid-1@3"):
-                store.claim(Claim(POLICY, "uid-2"), stale)
-
     def test_the_claim_of_version_0_1_is_adopted_by_its_uid_and_by_no_other(
         self, store: ZooKeeperQuotaStore, others: OtherWriter
     ) -> None:
@@ -622,26 +887,6 @@ class SafetyContract(StoreTests):
             == store.facts().claim
         )
 
-    def test_another_operator_of_the_same_policy_is_refused_until_it_names_the_epoch(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter
-    ) -> None:
-        ours = store.claim(Claim(POLICY, "uid-1", "operator-1", lease_namespace="tidegate"))
-        held = others.get("/tidegate/claim")
-        wanted = Claim(POLICY, "uid-1", "operator-2", lease_namespace="laptop")
-        for replaces in ("", "uid-1", "uid-1@2"):
-            with pytest.raises(WriteRefused, match="Leases in namespace tidegate") as refused:
-                store.claim(wanted, replaces)
-            assert refused.value.reason is Reason.CLAIMED_ELSEWHERE
-            assert "tidegate.io/replace-claim=uid-1@1 " in refused.value.message
-        assert others.get("/tidegate/claim") == held
-        theirs = store.claim(wanted, "uid-1@1")
-        assert (theirs.epoch, theirs.lease_namespace, theirs.former) == (2, "laptop", ())
-        batch = [first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})]
-        with pytest.raises(Conflict):
-            store.write(batch, CLUSTER, ours)
-        with pytest.raises(WriteRefused):  # the annotation stays, and both operators see it
-            store.claim(Claim(POLICY, "uid-1", lease_namespace="tidegate"), "uid-1@1")
-
     def test_a_claim_without_the_place_of_leases_is_taken_anew_and_ends_its_holders_writes(
         self, store: ZooKeeperQuotaStore, others: OtherWriter
     ) -> None:
@@ -657,64 +902,6 @@ class SafetyContract(StoreTests):
         with pytest.raises(Conflict):
             store.write(batch, CLUSTER, before)
         assert store.write(batch, CLUSTER, ours)[0].applied
-
-    def test_a_claim_whose_answer_was_lost_is_read_back(
-        self, store: ZooKeeperQuotaStore, faults: FaultyTree
-    ) -> None:
-        faults.lose_connection_after_commit()
-        assert store.claim(Claim(POLICY, "uid-1")) == store.facts().claim
-        faults.lose_connection_before_commit()
-        assert store.claim(Claim(POLICY, "uid-2"), "uid-1").epoch == 2
-
-    def test_a_claim_is_released_by_its_own_uid_only(self, store: ZooKeeperQuotaStore) -> None:
-        store.claim(Claim(POLICY, "uid-1"))
-        store.release_claim(POLICY, "uid-2")
-        assert store.facts().owner_policy_key == POLICY
-        store.release_claim(POLICY, "uid-1")
-        assert store.facts().claim is None
-
-    def test_a_batch_under_a_claim_that_is_in_force_no_more_is_refused(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter
-    ) -> None:
-        before = store.claim(Claim(POLICY, "uid-1"))
-        store.claim(Claim(POLICY, "uid-2"), "uid-1")
-        batch = [first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})]
-        with pytest.raises(WriteRefused) as refused:
-            store.write(batch, CLUSTER, before)
-        assert refused.value.reason is Reason.CLAIMED_ELSEWHERE
-        again = store.claim(Claim(POLICY, "uid-1"), "uid-2@2")
-        with pytest.raises(Conflict):
-            store.write(batch, CLUSTER, before)
-        store.release_claim(POLICY)
-        with pytest.raises(Conflict):
-            store.write(batch, CLUSTER, again)
-        assert others.get("/config/users/alice") is None
-        assert store.write(batch, CLUSTER, Claim(POLICY, "uid-1"))[0].applied
-
-    def test_a_take_over_between_reading_and_writing_is_noticed(
-        self, faults: FaultyTree, others: OtherWriter
-    ) -> None:
-        class TakenOverBeforeCommit(FaultyTree):
-            def acls(self, paths):  # type: ignore[no-untyped-def]
-                other = ZooKeeperQuotaStore(faults.inner)
-                other.claim(Claim(POLICY, "uid-2"), "uid-1")
-                return super().acls(paths)
-
-        ours = ZooKeeperQuotaStore(faults).claim(Claim(POLICY, "uid-1"))
-        store = ZooKeeperQuotaStore(TakenOverBeforeCommit(faults.inner))
-        with pytest.raises(WriteRefused) as refused:
-            store.write([first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})], CLUSTER, ours)
-        assert refused.value.reason is Reason.CLAIMED_ELSEWHERE
-        assert others.get("/config/users/alice") is None
-
-    def test_a_batch_for_a_policy_without_the_claim_is_refused(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter
-    ) -> None:
-        store.claim(Claim("other/policy", "uid-3"))
-        with pytest.raises(WriteRefused) as refused:
-            self.write(store, ALICE, {PRODUCE: "2048"})
-        assert refused.value.reason is Reason.CLUSTER_ALREADY_MANAGED
-        assert others.get("/config/users/alice") is None
 
     # --- lost connections
     # --------------------------------------------------------------------------------------------
@@ -732,15 +919,6 @@ class SafetyContract(StoreTests):
         )
         assert len(others.children("/config/changes")) == 2
 
-    def test_a_request_lost_before_the_commit_is_sent_again(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter, faults: FaultyTree
-    ) -> None:
-        seen = store.read([ALICE])[ALICE]
-        faults.lose_connection_before_commit()
-        (outcome,) = store.write([first(seen, {PRODUCE: "2048"})], CLUSTER)
-        assert outcome.applied
-        assert len(others.children("/config/changes")) == 1
-
     def test_the_outcome_is_unknown_only_when_reading_back_fails_too(
         self, store: ZooKeeperQuotaStore, faults: FaultyTree
     ) -> None:
@@ -755,24 +933,6 @@ class SafetyContract(StoreTests):
             ZooKeeperQuotaStore(silent).write([first(seen, {PRODUCE: "2048"})], CLUSTER)
         assert store.read([ALICE])[ALICE].ledger is not None
 
-    def test_a_broken_ledger_record_is_a_problem_of_its_entity_and_keeps_the_claim(
-        self, store: ZooKeeperQuotaStore, others: OtherWriter
-    ) -> None:
-        store.claim(Claim(POLICY, "uid-1"))
-        self.write(store, ALICE, {PRODUCE: "2048"})
-        others.put("/tidegate/ledger/users%2Falice", b'{"version":99}')
-        quota = store.read([ALICE])[ALICE]
-        assert quota.problem is not None
-        assert "ledger" in quota.problem
-        store.release_claim(POLICY)
-        assert store.facts().owner_policy_key == POLICY
-
-    def test_a_closed_store_raises(self, store: ZooKeeperQuotaStore) -> None:
-        store.close()
-        store.close()
-        with pytest.raises(Unreachable):
-            store.facts()
-
     def test_topic_names_are_those_that_kafka_has(
         self, store: ZooKeeperQuotaStore, others: OtherWriter
     ) -> None:
@@ -781,5 +941,5 @@ class SafetyContract(StoreTests):
         assert store.topic_names() == {"clicks.de", "clicks.fr"}
 
 
-class QuotaStoreContract(BytesContract, SafetyContract):
-    """The whole contract of a store."""
+class ZooKeeperStoreContract(BytesContract, SafetyContract, EveryStoreContract):
+    """The whole contract of a store on ZooKeeper."""

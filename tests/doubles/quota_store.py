@@ -171,6 +171,7 @@ class FaultyTree:
     _lost_before: int = 0
     _lost_after: int = 0
     _closed: bool = False
+    _before: list[Callable[[], object]] = field(default_factory=list)
 
     @property
     def address(self) -> str:
@@ -180,6 +181,10 @@ class FaultyTree:
     def fail_next(self, error: TidegateError) -> None:
         """Let the next request raise `error` instead of being done; several queue up."""
         self._faults.append(error)
+
+    def before_next_commit(self, action: Callable[[], object]) -> None:
+        """Let others do this just before the next transaction."""
+        self._before.append(action)
 
     def lose_connection_before_commit(self) -> None:
         """Let the next transaction be lost on its way: not done, outcome unknown."""
@@ -207,6 +212,8 @@ class FaultyTree:
     def commit(self, operations: Sequence[Operation]) -> None:
         """See ZnodeTree."""
         self._answer()
+        while self._before:
+            self._before.pop(0)()
         if self._lost_before:
             self._lost_before -= 1
             raise OutcomeUnknown("the test cut the connection before the transaction")

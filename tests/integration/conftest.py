@@ -21,6 +21,7 @@ from kubernetes import client as kubernetes_client
 from kubernetes import config as kubernetes_config
 
 from lab.kafka import KafkaLab
+from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.network import free_port
 from lab.process import wait_until
@@ -84,6 +85,20 @@ def chroot_client(chroot: str) -> Iterator[KazooClient]:
 def kafka() -> Iterator[KafkaLab]:
     """Three brokers on loopback. A test that kills one starts it again before it ends."""
     with KafkaLab(brokers=3, users=SASL_USERS) as cluster:
+        yield cluster
+
+
+# everybody on the plain listener may do everything, and whoever logs in only what an ACL grants
+AUTHORIZED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:ANONYMOUS",
+}
+
+
+@pytest.fixture(scope="session")
+def kraft() -> Iterator[KraftLab]:
+    """A broker of Kafka 4 that is its own controller, and has an authorizer."""
+    with KraftLab(users=("alice", "bob"), server_properties=AUTHORIZED) as cluster:
         yield cluster
 
 

@@ -24,7 +24,7 @@ from tests.contract.quota_store_contract import (
     FETCH,
     PRODUCE,
     OtherWriter,
-    QuotaStoreContract,
+    ZooKeeperStoreContract,
     elect,
     first,
     lay_out_kafka,
@@ -82,7 +82,7 @@ def faults(session: ZooKeeperSession) -> FaultyTree:
     return FaultyTree(session)
 
 
-class TestZooKeeperStore(QuotaStoreContract):
+class TestZooKeeperStore(ZooKeeperStoreContract):
     """All of the contract, with MultiRead."""
 
 

@@ -10,7 +10,7 @@ from controller_logic.model import Entity, QuotaKey
 from controller_logic.reasons import Reason
 from tests.contract.quota_store_contract import (
     OtherWriter,
-    QuotaStoreContract,
+    ZooKeeperStoreContract,
     first,
     lay_out_kafka,
 )
@@ -52,7 +52,7 @@ class MemoryWriter:
             self._tree.commit([SetData(path, data, node.version)])
 
 
-class TestMemoryStore(QuotaStoreContract):
+class TestMemoryStore(ZooKeeperStoreContract):
     @pytest.fixture
     def tree(self) -> MemoryTree:
         return MemoryTree()

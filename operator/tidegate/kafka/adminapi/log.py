@@ -34,7 +34,7 @@ from tidegate.kafka.brokers import (
     ProduceRequest,
 )
 
-_COMMITTED_ONLY = 1  # the isolation level
+_ALL, _COMMITTED_ONLY = 0, 1  # isolation levels
 _LATEST, _EARLIEST = -1, -2
 _FETCH_BYTES = 8 << 20
 _BATCH_BYTES = 900_000  # brokers take 1,048,588 by default, and count what is compressed
@@ -99,7 +99,8 @@ class LedgerLog:
             return was_read, []
         end = self._offset(leader, _LATEST)
         start = self._offset(leader, _EARLIEST) if not self._position else 0
-        is_anew = self._position > end  # it was deleted and made anew
+        # what is committed may lag behind what we have just committed, but never the end of the log
+        is_anew = self._position > end and self._position > self._offset(leader, _LATEST, _ALL)
         position = start if is_anew else max(self._position, start)
         found: list[Entry] = []
         while position < end:
@@ -222,12 +223,14 @@ class LedgerLog:
 
     # --- reading ----------------------------------------------------------------------------------
 
-    def _offset(self, leader: tuple[str, int], which: int) -> int:
+    def _offset(
+        self, leader: tuple[str, int], which: int, isolation_level: int = _COMMITTED_ONLY
+    ) -> int:
         kind = ListOffsetsRequest.ListOffsetsTopic
         asked = kind.ListOffsetsPartition(partition_index=0, timestamp=which)
         request = ListOffsetsRequest(
             replica_id=-1,
-            isolation_level=_COMMITTED_ONLY,
+            isolation_level=isolation_level,
             topics=[kind(name=self.topic, partitions=[asked])],
         )
         (partition,) = self._client.write(request, leader).topics[0].partitions

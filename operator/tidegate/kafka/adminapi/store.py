@@ -52,6 +52,8 @@ _PAUSE_SECONDS = 0.2
 _VISIBLE_SECONDS = 2.0  # a broker shows what the controller has committed, usually within 20 ms
 _WATCH_SECONDS = 0.3
 
+_CHANGED = "{}: somebody else changed it since it was read; read again and retried."
+
 _Result = TypeVar("_Result")
 
 
@@ -60,9 +62,14 @@ class AdminQuotaStore:
 
     most_writes = MAX_WRITES
 
-    def __init__(self, settings: KafkaConnection, topic: str = LEDGER_TOPIC) -> None:
+    def __init__(
+        self,
+        settings: KafkaConnection,
+        topic: str = LEDGER_TOPIC,
+        client: AdminClient | None = None,
+    ) -> None:
         self._settings = settings
-        self._client = AdminClient(settings)
+        self._client = client or AdminClient(settings)
         self._log = LedgerLog(self._client, topic)
         self._journal = Journal(topic)
         self._topic = topic
@@ -261,8 +268,11 @@ class AdminQuotaStore:
                 self._become_writer()
                 return action()
             except (Lost, Fenced) as error:
-                self._log.give_up()
                 lost = error
+            except BaseException:
+                self._log.give_up()  # whoever writes next finds out what is under way
+                raise
+            self._log.give_up()
         if isinstance(lost, Fenced):
             raise Conflict(
                 f"Another process keeps writing the ledger in the topic {self._topic} ({lost}); "
@@ -310,10 +320,10 @@ class _Batch:
             self._require_writable(writes)  # before anybody else is fenced
         try:
             store._as_writer(lambda: self._attempt(writes))
-        except OutcomeUnknown as error:
+        except (OutcomeUnknown, Unreachable) as error:
             if not self._begun:
                 raise Unreachable(Reason.BROKERS_UNREACHABLE, error.message) from error
-            raise
+            raise OutcomeUnknown(error.message) from error
 
     def _require_writable(self, writes: Iterable[QuotaWrite]) -> None:
         records = (record for write in writes for record in (write.ledger, write.seen.ledger))
@@ -351,7 +361,13 @@ class _Batch:
         self._applied(write for write in sound if not changes[write.entity])
         if not changing:
             return
-        wanted = {write.entity: changes[write.entity] for write in changing}
+        # the intents took a while to commit, and the protocol compares nothing
+        now = describe(store._client, [write.entity for write in changing], store._topic)
+        wanted = {
+            write.entity: changes[write.entity]
+            for write in changing
+            if now.get(write.entity, {}) == write.seen.values
+        }
         refused = alter(store._client, wanted, store._topic)
         done = {entity: one for entity, one in wanted.items() if refused.get(entity) is None}
         self._wait_until_visible(done)
@@ -366,7 +382,9 @@ class _Batch:
         )
         self._applied(write for write in changing if write.entity in done)
         for write in changing:
-            if write.entity not in done:
+            if write.entity not in wanted:
+                self._drop(write, Reason.CONFLICT, _CHANGED.format(write.entity))
+            elif write.entity not in done:
                 self._drop(
                     write,
                     Reason.FOREIGN_CONTENT,
@@ -408,12 +426,7 @@ class _Batch:
             self._applied([write])  # an earlier try of this batch, whose answer was lost
             return False
         if (now.values, now.ledger) != (write.seen.values, write.seen.ledger):
-            return self._drop(
-                write,
-                Reason.CONFLICT,
-                f"{write.entity}: somebody else changed it since it was read; read again and "
-                "retried.",
-            )
+            return self._drop(write, Reason.CONFLICT, _CHANGED.format(write.entity))
         unsafe = unsafe_value(write, values)
         if unsafe is not None:
             return self._drop(write, Reason.FOREIGN_CONTENT, unsafe)

@@ -1,0 +1,141 @@
+"""The cluster around a quota store on the admin protocol, with faults at its requests on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from controller_logic.model import Entity, QuotaKey
+from lab.process import wait_until
+from tidegate.kafka.adminapi.client import AdminClient, Lost
+from tidegate.kafka.adminapi.log import LedgerLog
+from tidegate.kafka.adminapi.quotas import alter, describe
+from tidegate.kafka.adminapi.store import AdminQuotaStore
+from tidegate.kafka.quota_node import entity_path
+from tidegate.kafka.settings import KafkaConnection
+
+
+class FaultyClient(AdminClient):
+    """Sends what it is given, unless a fault was ordered for that kind of request."""
+
+    def __init__(self, settings: KafkaConnection) -> None:
+        super().__init__(settings)
+        self.sent: list[str] = []
+        self.altered = 0
+        self._before: dict[str, list[Callable[[], object]]] = {}
+        self._after: dict[str, list[Callable[[], object]]] = {}
+
+    def before(self, request: str, action: Callable[[], object]) -> None:
+        """Do this just before the next request of the kind; what it raises is raised."""
+        self._before.setdefault(request, []).append(action)
+
+    def after(self, request: str, action: Callable[[], object]) -> None:
+        """Do this just after the answer to the next request of the kind."""
+        self._after.setdefault(request, []).append(action)
+
+    def write(self, request: Any, at: tuple[str, int] | None = None) -> Any:
+        """See AdminClient."""
+        kind = type(request).__name__.removesuffix("Request")
+        _play(self._before, kind)
+        answer = super().write(request, at)
+        self.sent.append(kind)
+        if kind == "AlterClientQuotas":
+            self.altered += len(request.entries)
+        _play(self._after, kind)
+        return answer
+
+
+def _play(actions: dict[str, list[Callable[[], object]]], kind: str) -> None:
+    waiting = actions.get(kind)
+    if waiting:
+        waiting.pop(0)()
+
+
+def lose() -> None:
+    """Let the connection break."""
+    raise Lost("the test cut the connection")
+
+
+@dataclass
+class AdminWorld:
+    """See the contract's StoreWorld."""
+
+    settings: KafkaConnection
+    topic: str
+    cluster_id: str
+    client: FaultyClient = field(init=False)
+    others: AdminClient = field(init=False)
+    stores: list[AdminQuotaStore] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.client = FaultyClient(self.settings)
+        self.others = AdminClient(self.settings)
+
+    def store(self) -> AdminQuotaStore:
+        return AdminQuotaStore(self.settings, self.topic, self.client)
+
+    def another_store(self) -> AdminQuotaStore:
+        self.stores.append(AdminQuotaStore(self.settings, self.topic))
+        return self.stores[-1]
+
+    def quotas(self, entity: Entity) -> Mapping[QuotaKey, str]:
+        return describe(self.others, [entity], self.topic).get(entity, {})
+
+    def put(self, entity: Entity, values: Mapping[QuotaKey, str | None]) -> None:
+        assert alter(self.others, {entity: values}, self.topic) == {entity: None}
+        wait_until(
+            lambda: all(self.quotas(entity).get(key) == text for key, text in values.items()),
+            f"the quotas of {entity}",
+            timeout_seconds=10,
+            poll_seconds=0.01,
+        )
+
+    def clear(self) -> None:
+        """Remove every quota there is."""
+        every = describe(self.others, None, self.topic)
+        alter(
+            self.others,
+            {entity: dict.fromkeys(values) for entity, values in every.items()},
+            self.topic,
+        )
+        wait_until(
+            lambda: not describe(self.others, None, self.topic),
+            "the end of every quota",
+            timeout_seconds=10,
+            poll_seconds=0.01,
+        )
+
+    def changes(self) -> int:
+        return self.client.altered
+
+    def claim(self) -> bytes | None:
+        # as its writer, for whom the end of the last transaction has been written down
+        log = LedgerLog(self.others, self.topic)
+        log.become_writer()
+        _, entries = log.news()
+        return {entry.key: entry.value for entry in entries}.get(b"claim")
+
+    def break_record(self, entity: Entity) -> None:
+        self.append(entity_path(entity).encode(), b'{"version":99}')
+
+    def append(self, key: bytes, value: bytes | None) -> None:
+        """Write to the ledger's topic, as its writer."""
+        log = LedgerLog(self.others, self.topic)
+        log.become_writer()
+        log.commit([(key, value)])
+
+    def lose_next_request(self) -> None:
+        self.client.before("EndTxn", lose)
+
+    def lose_next_answer(self) -> None:
+        self.client.after("EndTxn", lose)
+
+    def before_next_commit(self, action: Callable[[], object]) -> None:
+        self.client.before("EndTxn", action)
+
+    def close(self) -> None:
+        for store in self.stores:
+            store.close()
+        self.others.close()
+        self.client.close()

@@ -1,0 +1,432 @@
+"""The store on the admin protocol fulfils the contract on a real broker, whose ledger survives lost
+connections, killed writers and other writers.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from controller_logic.model import Entity
+from controller_logic.reasons import Reason
+from lab.kafka import BrokersLab, QuotaChange
+from lab.kraft import KraftLab
+from lab.process import wait_until
+from tests.contract.quota_store_contract import (
+    ALICE,
+    BOB,
+    FETCH,
+    POLICY,
+    PRODUCE,
+    EveryStoreContract,
+    first,
+    give_back,
+    record,
+)
+from tests.integration.kafka.admin_world import AdminWorld, lose
+from tidegate.errors import OutcomeUnknown, Unauthorized, UserActionRequired
+from tidegate.kafka.adminapi.client import rights_needed
+from tidegate.kafka.adminapi.quotas import alter
+from tidegate.kafka.adminapi.store import AdminQuotaStore
+from tidegate.kafka.quota_store import Claim
+from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism
+
+pytestmark = pytest.mark.integration
+
+CAROL = Entity("carol")
+
+
+@pytest.fixture
+def world(kraft: KraftLab, unique_name: str) -> Iterator[AdminWorld]:
+    """The shared broker without any quota, and a ledger of this test alone."""
+    settings = KafkaConnection(tuple(kraft.bootstrap_servers.split(",")))
+    around = AdminWorld(settings, f"__ledger-{unique_name}", kraft.cluster_id)
+    around.clear()
+    yield around
+    around.clear()
+    around.close()
+
+
+@pytest.fixture
+def store(world: AdminWorld) -> Iterator[AdminQuotaStore]:
+    opened = world.store()
+    yield opened
+    opened.close()
+
+
+class TestAdminStore(EveryStoreContract):
+    """All of the contract."""
+
+
+# --- crashes and lost answers ---------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def kill() -> None:
+    raise Killed
+
+
+# what a first write sends, once the topic is there: the intent, the change and its outcome
+REQUESTS = (
+    *("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn", "AlterClientQuotas"),
+    *("AddPartitionsToTxn", "Produce", "EndTxn"),
+)
+MOMENTS = [(number, is_after) for number in range(len(REQUESTS)) for is_after in (False, True)]
+
+
+def nothing() -> None:
+    return None
+
+
+def at(world: AdminWorld, moment: tuple[int, bool], action: Callable[[], None]) -> None:
+    """Play the action at this request of the next write."""
+    number, is_after = moment
+    kind = REQUESTS[number]
+    order = world.client.after if is_after else world.client.before
+    for _ in range(REQUESTS[:number].count(kind)):
+        order(kind, nothing)
+    order(kind, action)
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=str)
+def test_a_writer_that_is_killed_leaves_a_quota_with_its_record_or_neither(
+    world: AdminWorld, store: AdminQuotaStore, moment: tuple[int, bool]
+) -> None:
+    store.claim(Claim(POLICY, "uid-1"))
+    store._log.give_up()
+    world.put(ALICE, {PRODUCE: "1500"})
+    world.put(BOB, {PRODUCE: "7000", FETCH: "8000"})
+    self_written = record(BOB, {PRODUCE: "7000"})
+    seen = store.read([ALICE, BOB])
+    at(world, moment, kill)
+    ledger = record(ALICE, {PRODUCE: "2048"}, before="1500")
+    with pytest.raises(Killed):
+        store.write(
+            [
+                replace(first(seen[ALICE], {PRODUCE: "2048"}), ledger=ledger),
+                first(seen[BOB], {PRODUCE: "7000"}),
+            ],
+            world.cluster_id,
+        )
+    is_made = world.quotas(ALICE) == {PRODUCE: "2048"}
+    assert is_made or world.quotas(ALICE) == {PRODUCE: "1500"}
+    assert is_made == (moment >= (4, True))
+
+    after = world.another_store()
+    for _ in range(2):  # as a reader sees it, and after a writer has settled it
+        now = after.read([ALICE, BOB])
+        assert now[ALICE].ledger == (ledger if is_made else None)
+        assert now[BOB].ledger in (None, self_written)
+        assert (now[BOB].ledger is not None) == (moment >= (3, True))
+        assert world.quotas(BOB) == {PRODUCE: "7000", FETCH: "8000"}
+        carol = after.read([CAROL])[CAROL]
+        after.write([first(carol, {PRODUCE: "3000"}, at=5.0)], world.cluster_id)
+
+
+@pytest.mark.parametrize("moment", MOMENTS, ids=str)
+def test_a_lost_request_or_answer_changes_nothing_about_the_outcome(
+    world: AdminWorld, store: AdminQuotaStore, moment: tuple[int, bool]
+) -> None:
+    store.claim(Claim(POLICY, "uid-1"))
+    store._log.give_up()
+    at(world, moment, lose)
+    seen = store.read([ALICE, BOB])
+    outcomes = store.write(
+        [first(quota, {PRODUCE: "2048"}) for quota in seen.values()], world.cluster_id
+    )
+    assert [one.applied for one in outcomes] == [True, True]
+    for entity in (ALICE, BOB):
+        assert world.quotas(entity) == {PRODUCE: "2048"}
+        assert store.read([entity])[entity].ledger == record(entity, {PRODUCE: "2048"})
+
+
+def test_the_outcome_is_unknown_only_when_reading_back_fails_too(
+    world: AdminWorld, store: AdminQuotaStore
+) -> None:
+    seen = store.read([ALICE])[ALICE]
+    world.client.after("AlterClientQuotas", lambda: (world.client.close(), lose()))
+    with pytest.raises(OutcomeUnknown):
+        store.write([first(seen, {PRODUCE: "2048"})], world.cluster_id)
+    assert world.another_store().read([ALICE])[ALICE].ledger == record(ALICE, {PRODUCE: "2048"})
+
+
+def test_a_change_under_way_that_somebody_overwrote_keeps_the_value_from_before_us(
+    world: AdminWorld, store: AdminQuotaStore
+) -> None:
+    world.put(ALICE, {PRODUCE: "1500"})
+    seen = store.read([ALICE])[ALICE]
+    ledger = record(ALICE, {PRODUCE: "2048"}, before="1500")
+    world.client.after("AlterClientQuotas", kill)
+    with pytest.raises(Killed):
+        store.write([replace(first(seen, {PRODUCE: "2048"}), ledger=ledger)], world.cluster_id)
+    world.put(ALICE, {PRODUCE: "9999"})
+    assert world.another_store().read([ALICE])[ALICE].ledger == ledger
+
+
+# --- two writers ----------------------------------------------------------------------------------
+
+
+def test_a_writer_that_was_paused_before_its_change_is_fenced_and_told(
+    world: AdminWorld, store: AdminQuotaStore
+) -> None:
+    seen = store.read([ALICE])[ALICE]
+    other = world.another_store()
+
+    def take_over() -> None:
+        now = other.read([ALICE])[ALICE]
+        assert now.ledger is None
+        (outcome,) = other.write([first(now, {PRODUCE: "4096"}, at=9.0)], world.cluster_id)
+        assert outcome.applied
+
+    world.client.before("AlterClientQuotas", take_over)
+    (outcome,) = store.write([first(seen, {PRODUCE: "2048"})], world.cluster_id)
+    assert (outcome.applied, outcome.reason) == (False, Reason.CONFLICT)
+    # the change of the paused one went through: the record of the other one shows it to be foreign
+    now = other.read([ALICE])[ALICE]
+    assert (now.values, now.ledger) == (
+        {PRODUCE: "2048"},
+        record(ALICE, {PRODUCE: "4096"}, at=9.0),
+    )
+    (repaired,) = other.write([first(now, {PRODUCE: "4096"}, at=10.0)], world.cluster_id)
+    assert repaired.applied
+    assert world.quotas(ALICE) == {PRODUCE: "4096"}
+
+
+def test_what_somebody_changes_while_the_intent_is_written_stays_as_it_is(
+    world: AdminWorld, store: AdminQuotaStore
+) -> None:
+    seen = store.read([ALICE, BOB])
+    world.before_next_commit(lambda: world.put(ALICE, {PRODUCE: "9999"}))
+    outcomes = store.write(
+        [first(quota, {PRODUCE: "2048"}) for quota in seen.values()], world.cluster_id
+    )
+    assert [one.reason for one in outcomes] == [Reason.CONFLICT, None]
+    assert world.quotas(ALICE) == {PRODUCE: "9999"}
+    assert store.read([ALICE])[ALICE].ledger is None
+
+
+def test_a_key_that_somebody_sets_at_the_same_moment_is_kept(
+    world: AdminWorld, store: AdminQuotaStore, kraft: KraftLab, unique_name: str
+) -> None:
+    user = Entity(unique_name)
+    kraft.create_scram_user(unique_name, "right")
+    seen = store.read([user])[user]
+    world.client.before("AlterClientQuotas", lambda: world.put(user, {FETCH: "5555"}))
+    (outcome,) = store.write([first(seen, {PRODUCE: "2048"})], world.cluster_id)
+    assert outcome.applied
+    assert world.quotas(user) == {PRODUCE: "2048", FETCH: "5555"}
+    assert kraft.can_log_in(unique_name, "right")
+
+
+# --- what brokers refuse --------------------------------------------------------------------------
+
+
+def test_a_value_that_brokers_refuse_stops_only_its_own_write(
+    world: AdminWorld, store: AdminQuotaStore
+) -> None:
+    seen = store.read([ALICE, BOB, CAROL])
+    before = record(ALICE, {PRODUCE: "2048"}, before="0")  # as ZooKeeper may have had it
+    store.write([replace(first(seen[ALICE], {PRODUCE: "2048"}), ledger=before)], world.cluster_id)
+    seen = store.read([ALICE, BOB, CAROL])
+    outcomes = store.write(
+        [
+            first(seen[BOB], {PRODUCE: "2048"}),
+            give_back(seen[ALICE], {PRODUCE: "0"}),
+            first(seen[CAROL], {PRODUCE: "2048"}),
+        ],
+        world.cluster_id,
+    )
+    assert [one.applied for one in outcomes] == [True, False, True]
+    assert outcomes[1].reason is Reason.FOREIGN_CONTENT
+    assert store.read([ALICE])[ALICE].ledger == before
+    assert world.quotas(ALICE) == {PRODUCE: "2048"}
+
+
+def test_every_entry_of_a_refused_batch_is_looked_at(world: AdminWorld) -> None:
+    changes = {
+        ALICE: {PRODUCE: "2048.5"},
+        BOB: {PRODUCE: "2048"},
+        CAROL: {PRODUCE: "4096"},
+    }
+    refused = alter(world.others, changes, world.topic)
+    assert refused[ALICE]
+    assert (refused[BOB], refused[CAROL]) == (None, None)
+    assert world.quotas(BOB) == {PRODUCE: "2048"}
+
+
+# --- rights, and topics that cannot hold a ledger -------------------------------------------------
+
+
+def grant(kraft: KraftLab, user: str, topic: str) -> None:
+    """Give the user what `rights_needed` says."""
+    operations = AclOperation
+    wanted = [
+        *(
+            (ResourceType.BROKER, "kafka-cluster", one)
+            for one in ("ALTER_CONFIGS", "DESCRIBE_CONFIGS")
+        ),
+        *(
+            (ResourceType.TOPIC, topic, one)
+            for one in ("CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "READ", "WRITE")
+        ),
+        *((ResourceType.TRANSACTIONAL_ID, topic, one) for one in ("DESCRIBE", "WRITE")),
+    ]
+    bindings = [
+        AclBinding(
+            kind,
+            name,
+            ResourcePatternType.LITERAL,
+            f"User:{user}",
+            "*",
+            operations[operation],
+            AclPermissionType.ALLOW,
+        )
+        for kind, name, operation in wanted
+    ]
+    client = AdminClient({"bootstrap.servers": kraft.bootstrap_servers})
+    for done in client.create_acls(bindings).values():
+        done.result(20)
+
+
+def test_a_user_without_rights_is_told_them_and_with_exactly_those_it_works(
+    kraft: KraftLab, world: AdminWorld, unique_name: str
+) -> None:
+    kraft.create_scram_user(unique_name, "right")
+    wait_until(partial(kraft.can_log_in, unique_name, "right"), "the new login", timeout_seconds=10)
+    login = SaslLogin(SaslMechanism.SCRAM_SHA_256, unique_name, "right")
+    settings = KafkaConnection((kraft.sasl_bootstrap_servers,), sasl=login)
+    store = AdminQuotaStore(settings, world.topic)
+    with pytest.raises(Unauthorized) as refused:
+        store.claim(Claim(POLICY, "uid-1"))
+    assert rights_needed(world.topic) in refused.value.message
+    with pytest.raises(Unauthorized):
+        store.read([ALICE])
+    grant(kraft, unique_name, world.topic)
+
+    def has_claimed() -> bool:  # a new ACL takes a moment
+        try:
+            return store.claim(Claim(POLICY, "uid-1")).epoch == 1
+        except Unauthorized:
+            return False
+
+    wait_until(has_claimed, "the rights to be granted", timeout_seconds=10)
+    (outcome,) = store.write(
+        [first(store.read([ALICE])[ALICE], {PRODUCE: "2048"})], world.cluster_id
+    )
+    assert outcome.applied
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("topic", "words"),
+    [
+        ({"num_partitions": 1, "config": {"cleanup.policy": "delete"}}, "cleanup.policy=compact"),
+        ({"num_partitions": 2, "config": {"cleanup.policy": "compact"}}, "2 partitions"),
+    ],
+)
+def test_a_topic_that_cannot_hold_a_ledger_is_refused(
+    kraft: KraftLab, world: AdminWorld, store: AdminQuotaStore, topic: dict, words: str
+) -> None:
+    client = AdminClient({"bootstrap.servers": kraft.bootstrap_servers})
+    client.create_topics([NewTopic(world.topic, replication_factor=1, **topic)])[
+        world.topic
+    ].result(20)
+    wait_until(lambda: world.topic in store.topic_names(), "the topic", timeout_seconds=10)
+    with pytest.raises(UserActionRequired, match=words):
+        store.claim(Claim(POLICY, "uid-1"))
+
+
+# --- the ledger's topic ---------------------------------------------------------------------------
+
+
+def test_a_ledger_of_a_thousand_is_read_anew_by_another_process(
+    world: AdminWorld, store: AdminQuotaStore
+) -> None:
+    entities = [Entity(f"user-{number}") for number in range(1000)]
+    seen = store.read(entities)
+    outcomes = store.write(
+        [first(seen[one], {PRODUCE: "2048"}) for one in entities], world.cluster_id
+    )
+    assert all(one.applied for one in outcomes)
+    assert world.client.sent.count("AlterClientQuotas") == 1
+    other = world.another_store()
+    everything = other.read_everything()
+    assert set(everything) == set(entities) == other.ledger_entities()
+    outcomes = other.write(
+        [give_back(quota, {PRODUCE: None}) for quota in everything.values()], world.cluster_id
+    )
+    assert all(one.applied for one in outcomes)
+    assert (store.read_everything(), store.ledger_entities()) == ({}, frozenset())
+
+
+def test_a_topic_that_was_made_anew_is_an_empty_ledger(
+    kraft: KraftLab, world: AdminWorld, store: AdminQuotaStore
+) -> None:
+    store.claim(Claim(POLICY, "uid-1"))
+    client = AdminClient({"bootstrap.servers": kraft.bootstrap_servers})
+    client.delete_topics([world.topic])[world.topic].result(20)
+    wait_until(lambda: store.facts().claim is None, "the claim to be gone", timeout_seconds=10)
+    assert store.claim(Claim(POLICY, "uid-2")).epoch == 1
+
+
+def test_a_key_of_no_entity_is_reported_and_keeps_the_claim(
+    world: AdminWorld, store: AdminQuotaStore
+) -> None:
+    store.claim(Claim(POLICY, "uid-1"))
+    world.append(b"users/a b", b"{}")
+    assert store.unreadable_nodes() == (f"{world.topic}: b'users/a b'",)
+    store.release_claim(POLICY)
+    assert store.facts().owner_policy_key == POLICY
+    world.append(b"users/a b", None)
+    store.release_claim(POLICY)
+    assert store.facts().claim is None
+
+
+def test_topics_are_named(kraft: KraftLab, store: AdminQuotaStore, unique_name: str) -> None:
+    kraft.create_topic(unique_name, [[1]])
+    assert unique_name in store.topic_names()
+
+
+def test_brokers_apply_what_is_written(
+    kraft: BrokersLab, world: AdminWorld, store: AdminQuotaStore, unique_name: str
+) -> None:
+    user = Entity(unique_name)
+    store.write([first(store.read([user])[user], {PRODUCE: "2048"})], world.cluster_id)
+    kraft.wait_for_quota_applied(QuotaChange("PRODUCE", unique_name, None, 2048.0))
+
+
+@pytest.mark.timeout(180)
+def test_brokers_that_come_and_go_wake_the_watcher_and_the_ledger_follows_its_leader() -> None:
+    with KraftLab(brokers=3) as kafka:
+        settings = KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
+        store = AdminQuotaStore(settings)
+        woken = threading.Event()
+        store.claim(Claim(POLICY, "uid-1"))
+        store.watch(woken.set)
+        seen = store.read([ALICE])[ALICE]
+        store.write([first(seen, {PRODUCE: "2048"})], kafka.cluster_id)
+        leader = kafka.leaders("__tidegate_ledger")[0]
+        kafka.broker(leader).kill()
+        assert woken.wait(30)
+        seen = store.read([ALICE])[ALICE]
+        assert seen.ledger == record(ALICE, {PRODUCE: "2048"})
+        (outcome,) = store.write([first(seen, {PRODUCE: "4096"}, at=2.0)], kafka.cluster_id)
+        assert outcome.applied
+        assert store.read([ALICE])[ALICE].values == {PRODUCE: "4096"}
+        store.close()
