@@ -23,9 +23,12 @@ def promised(scene: Scenario, topic: str, kafka: KafkaLab, in_kafka: KafkaSide) 
 def test_nonsense_is_refused_at_admission_with_what_to_do(
     scene: Scenario, topic: str, kafka: KafkaLab
 ) -> None:
-    by_brokers = policy(kafka)
-    by_brokers["spec"]["kafka"] = {"bootstrapServers": "kafka:9092", "quotaStore": "AdminApi"}
-    assert "spec.kafka.quotaStore" in scene.refusal(by_brokers)
+    without_zookeeper = policy(kafka)
+    without_zookeeper["spec"]["kafka"] = {
+        "bootstrapServers": "kafka:9092",
+        "quotaStore": "ZooKeeper",
+    }
+    assert "spec.kafka.zookeeper" in scene.refusal(without_zookeeper)
     assert "throttledRates" in scene.refusal(tier("cheap", "L3", {"reports": 10 * MB}, topic=topic))
     assert "spec.level" in scene.refusal(tier("odd", "L4", {"reports": 10 * MB}, topic=topic))
     assert scene.kubectl("get", "bbp,bt", "-o", "name") == ""

@@ -20,6 +20,8 @@ from tidegate.commands.output import ExitCode
 from tidegate.settings import PolicyBounds
 
 if TYPE_CHECKING:
+    from tidegate.control.connections import AdminStore
+    from tidegate.control.connections import OpenAdminStore as OpenAdminStore
     from tidegate.control.connections import OpenTopology as OpenTopology
     from tidegate.control.connections import OpenTree as OpenTree
     from tidegate.control.metrics_watch import OpenReader as OpenReader
@@ -47,6 +49,13 @@ def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
     from tidegate.control import connections
 
     return connections.open_tree(spec, secrets, folder=folder)
+
+
+def open_admin_store(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> AdminStore:
+    """The quota store on the brokers of `spec`, as `control.connections` opens it."""
+    from tidegate.control import connections
+
+    return connections.open_admin_store(spec, secrets, folder=folder)
 
 
 def open_topology(
@@ -86,6 +95,7 @@ class CommandContext:
     now_seconds: Callable[[], float] = time.time
     wait_seconds: Callable[[float], None] = time.sleep
     open_tree: OpenTree = open_tree
+    open_admin_store: OpenAdminStore = open_admin_store
     open_topology: OpenTopology = open_topology
     open_kubernetes: OpenKubernetes = open_kubernetes
     open_reader: OpenReader = open_reader

@@ -45,10 +45,9 @@ from tidegate.commands.inputs import (
     AccessOptions,
     PolicySource,
     find_policy,
-    live_brokers,
     observed,
     opened_cluster,
-    opened_tree,
+    opened_store,
 )
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import (
@@ -59,8 +58,8 @@ from tidegate.commands.output import (
     short_words,
 )
 from tidegate.control.report.status import rfc3339
+from tidegate.kafka.ledger import LEDGER_RECORD
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
-from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.resources.fields import parse_moment
 
 # An explanation as sentences for somebody who was just woken up: the limit, who set it and why, and
@@ -386,13 +385,13 @@ def explain(
     """Say which quota applies to a client, key by key: level, value, who set it and why, what it
     shadows, and the total over all brokers.
 
-    With --zookeeper alone nothing else is read, and the ledger names the writer of a value. With a
-    policy (--file, or Kubernetes) the answer also has tiers, totals over the brokers that lead, and
-    what happens next. Nothing is written.
+    With --zookeeper alone, or with --bootstrap-servers and --ledger-topic, nothing else is read,
+    and the ledger names the writer of a value. With a policy (--file, or Kubernetes) the answer
+    also has tiers, totals over the brokers that lead, and what happens next. Nothing is written.
     """
     around = command_context(context, debug=debug)
     known = (
-        _from_zookeeper(around, asked.access)
+        _from_cluster(around, asked.access)
         if asked.names_no_policy
         else _from_policy(around, asked)
     )
@@ -435,9 +434,9 @@ def _answer(
     )
 
 
-def _from_zookeeper(around: CommandContext, access: AccessOptions) -> Known:
-    with opened_tree(around, None, access) as tree:
-        return Known(ZooKeeperQuotaStore(tree).read_everything(), live_brokers(tree))
+def _from_cluster(around: CommandContext, access: AccessOptions) -> Known:
+    with opened_store(around, access) as opened:
+        return Known(opened.store.read_everything(), opened.live_brokers())
 
 
 def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:
@@ -495,7 +494,7 @@ def _outlook(source: PolicySource, decision: Decision) -> Outlook:
 
 def _general_warnings(quotas: Mapping[Entity, StoredQuota], subject: Subject) -> Iterator[str]:
     for stored in unreadable(quotas, subject):
-        if (stored.problem or "").startswith(LEDGER_ROOT):
+        if (stored.problem or "").startswith((LEDGER_ROOT, LEDGER_RECORD)):
             yield (
                 f"Tidegate's own record of {stored.entity} cannot be read, so its quota is not in "
                 f"the answer below, although brokers enforce it: {stored.problem}"

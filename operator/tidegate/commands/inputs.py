@@ -6,7 +6,7 @@ and the operator cannot understand one differently.
 
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +25,8 @@ from tidegate.control.namespaces import unknown_labels, with_tiers_elsewhere
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
 from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.errors import InvalidResource, NotFound, TidegateError
+from tidegate.kafka.quota_store import QuotaStore
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -401,6 +403,16 @@ class AccessOptions:
     credentials_file: Path | None = None
     bootstrap_servers: str | None = None
     client_credentials_file: Path | None = None
+    ledger_topic: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedStore:
+    """A quota store that the command line alone names. `live_brokers` None = none is known."""
+
+    address: str
+    store: QuotaStore
+    live_brokers: Callable[[], int | None]
 
 
 @contextmanager
@@ -417,6 +429,7 @@ def opened_cluster(
             brokers_secrets=brokers_secrets,
             folder=Path(folder),
             open_tree=around.open_tree,
+            open_admin_store=around.open_admin_store,
             open_topology=around.open_topology,
         )
         with closing(opened) as cluster:
@@ -424,19 +437,21 @@ def opened_cluster(
 
 
 @contextmanager
-def opened_tree(
-    around: CommandContext, source: PolicySource | None, options: AccessOptions
-) -> Iterator[ZnodeTree]:
-    """The cluster's ZooKeeper. Raises InvalidResource without any address.
+def opened_store(around: CommandContext, options: AccessOptions) -> Iterator[OpenedStore]:
+    """The quota store of the command line: on ZooKeeper where one is given, else on the brokers.
 
-    `source` None = everything is on the command line.
+    Raises InvalidResource without any address.
     """
-    spec, secrets = _zookeeper(source, options)
-    with (
-        tempfile.TemporaryDirectory(prefix="tidegate-") as folder,
-        closing(around.open_tree(spec, secrets, folder=Path(folder))) as tree,
-    ):
-        yield tree
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
+        if options.zookeeper or not options.bootstrap_servers:
+            spec, secrets = _zookeeper(None, options)
+            with closing(around.open_tree(spec, secrets, folder=Path(folder))) as tree:
+                store = ZooKeeperQuotaStore(tree)
+                yield OpenedStore(tree.address, store, lambda: _registered_brokers(tree))
+            return
+        spec, secrets = _brokers(None, options)
+        with closing(around.open_admin_store(spec, secrets, folder=Path(folder))) as admin:
+            yield OpenedStore(admin.address, admin, admin.live_brokers)
 
 
 def observed(
@@ -449,7 +464,7 @@ def observed(
     return replace(seen, warnings=(*seen.warnings, *warnings))
 
 
-def live_brokers(tree: ZnodeTree) -> int | None:
+def _registered_brokers(tree: ZnodeTree) -> int | None:
     """How many brokers are registered now; None where this is no Kafka's tree."""
     (names,) = tree.children([_BROKERS_PATH])
     return None if names is None else len(names)
@@ -460,6 +475,8 @@ def _spec(source: PolicySource | None, options: AccessOptions) -> KafkaSpec:
     changes: dict[str, Any] = {}
     if options.bootstrap_servers:
         changes["bootstrap_servers"] = options.bootstrap_servers
+    if options.ledger_topic:
+        changes["ledger_topic"] = options.ledger_topic
     try:
         if options.zookeeper:
             declared = source.kafka.zookeeper if source is not None else None
@@ -468,12 +485,13 @@ def _spec(source: PolicySource | None, options: AccessOptions) -> KafkaSpec:
             )
         if source is not None:
             return KafkaSpec(**{**dict(source.kafka), **changes})
-        if not options.zookeeper:
+        if not options.zookeeper and not options.bootstrap_servers:
             raise InvalidResource(
-                "No ZooKeeper address: give one with --zookeeper HOST:PORT/CHROOT or in "
-                "TIDEGATE_ZOOKEEPER."
+                "No address: give one with --zookeeper HOST:PORT/CHROOT or in TIDEGATE_ZOOKEEPER, "
+                "or --bootstrap-servers HOST:PORT for a cluster whose quotas go through its "
+                "brokers."
             )
-        return KafkaSpec(**{"bootstrap_servers": _NOT_ASKED, "quota_store": "ZooKeeper", **changes})
+        return KafkaSpec(**{"bootstrap_servers": _NOT_ASKED, **changes})
     except ValidationError as error:
         problems = "; ".join(
             f"{details['msg'].removeprefix('Value error, ')} (found {details['input']!r})"
@@ -492,8 +510,8 @@ def _zookeeper(source: PolicySource | None, options: AccessOptions) -> tuple[Kaf
     return spec, Secrets() if source is None else source.zookeeper_secrets()
 
 
-def _brokers(source: PolicySource, options: AccessOptions) -> tuple[KafkaSpec, Secrets]:
+def _brokers(source: PolicySource | None, options: AccessOptions) -> tuple[KafkaSpec, Secrets]:
     spec = _spec(source, options)
     if options.client_credentials_file is not None:
         return read_credentials_file(options.client_credentials_file).for_brokers(spec)
-    return spec, source.brokers_secrets()
+    return spec, Secrets() if source is None else source.brokers_secrets()

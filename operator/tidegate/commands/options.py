@@ -54,6 +54,15 @@ ClientCredentialsFile = Annotated[
         help="YAML file with the keys of the Secrets that the policy names for the brokers.",
     ),
 ]
+LedgerTopic = Annotated[
+    str | None,
+    typer.Option(
+        "--ledger-topic",
+        metavar="TOPIC",
+        help="The topic with the ledger of a cluster whose quotas go through its brokers; without "
+        "it __tidegate_ledger. With --bootstrap-servers, that alone names the cluster.",
+    ),
+]
 Files = Annotated[
     list[str] | None,
     typer.Option(
@@ -104,9 +113,11 @@ class CommandOptions:
 
     @property
     def names_no_policy(self) -> bool:
-        """Whether ZooKeeper alone was named, so that neither Kubernetes nor files are asked."""
+        """Whether the cluster alone was named, so that neither Kubernetes nor files are asked."""
+        access = self.access
+        by_brokers = access.bootstrap_servers is not None and access.ledger_topic is not None
         return (
-            self.access.zookeeper is not None
+            (access.zookeeper is not None or by_brokers)
             and not self.policy.files
             and self.policy.policy is None
         )
@@ -142,6 +153,7 @@ def _asked(
     credentials_file: CredentialsFile = None,
     bootstrap_servers: BootstrapServers = None,
     client_credentials_file: ClientCredentialsFile = None,
+    ledger_topic: LedgerTopic = None,
 ) -> CommandOptions:
     return CommandOptions(
         PolicyOptions(
@@ -156,5 +168,6 @@ def _asked(
             credentials_file=credentials_file,
             bootstrap_servers=bootstrap_servers,
             client_credentials_file=client_credentials_file,
+            ledger_topic=ledger_topic,
         ),
     )

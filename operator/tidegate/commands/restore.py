@@ -25,7 +25,7 @@ from controller_logic.quotas.steps import is_disturbed
 from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import AccessOptions, opened_tree
+from tidegate.commands.inputs import AccessOptions, opened_store
 from tidegate.commands.output import (
     KEY_ORDER,
     Column,
@@ -43,7 +43,6 @@ from tidegate.control.reconcile import Applied, apply_writes
 from tidegate.errors import Conflict, RetryLater, WriteRefused
 from tidegate.kafka.claim import wrong_cluster
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore
-from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 
 # One round of giving back: the operator's own decision for a policy that is being deleted.
 #
@@ -381,6 +380,9 @@ def restore(
     *,
     zookeeper: options.ZooKeeper = None,
     credentials_file: options.CredentialsFile = None,
+    bootstrap_servers: options.BootstrapServers = None,
+    client_credentials_file: options.ClientCredentialsFile = None,
+    ledger_topic: options.LedgerTopic = None,
     cluster_id: Annotated[
         str | None, typer.Option("--cluster-id", help="Guard: refuse any other Kafka cluster.")
     ] = None,
@@ -439,8 +441,8 @@ def restore(
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Give every quota back as it was before Tidegate, from the ledger in ZooKeeper alone. Without
-    --yes it only shows what it would do.
+    """Give every quota back as it was before Tidegate, from the ledger alone: in ZooKeeper, or
+    with --bootstrap-servers in a topic. Without --yes it only shows what it would do.
 
     Lowerings go down in steps, so that no client is muted for long, and the command waits between
     them; interrupt it and start it again as you like. A value that another writer changed since
@@ -452,13 +454,18 @@ def restore(
         max_mute_seconds=NO_MUTE_BOUND_SECONDS if at_once else max_mute_seconds,
         window=QuotaWindow(window_samples, window_sample_seconds),
     )
-    access = AccessOptions(zookeeper=zookeeper, credentials_file=credentials_file)
-    with opened_tree(around, None, access) as tree:
-        store = ZooKeeperQuotaStore(tree)
-        facts = store.facts()
-        _refuse_other_cluster(facts, cluster_id, tree.address)
+    access = AccessOptions(
+        zookeeper=zookeeper,
+        credentials_file=credentials_file,
+        bootstrap_servers=bootstrap_servers,
+        client_credentials_file=client_credentials_file,
+        ledger_topic=ledger_topic,
+    )
+    with opened_store(around, access) as opened:
+        facts = opened.store.facts()
+        _refuse_other_cluster(facts, cluster_id, opened.address)
         restoration = Restoration(
-            store,
+            opened.store,
             Selection(user=user, client_id=client_id, policy=policy),
             guard,
             around.now_seconds,

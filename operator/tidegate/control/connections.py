@@ -7,6 +7,7 @@ so its health is not watched here.
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
@@ -14,7 +15,8 @@ from typing import Generic, Protocol, TypeVar
 from controller_logic.reasons import Reason
 from tidegate.control.observe import KafkaCluster, TopologySource
 from tidegate.control.trust import Secrets, read_secrets
-from tidegate.errors import TidegateError, UserActionRequired
+from tidegate.errors import TidegateError, UserActionRequired, WriteRefused
+from tidegate.kafka.quota_store import QuotaStore
 from tidegate.kafka.settings import (
     KafkaConnection,
     SaslLogin,
@@ -247,7 +249,7 @@ def _identity(ids: BrokerIdentity) -> BrokerLabel | BrokerInstances:
     return BrokerInstances({entry.instance: entry.id for entry in ids.instances or ()})
 
 
-# --- opening: quotas through ZooKeeper, leaders from the brokers, neither before its first use ----
+# --- opening: quotas through ZooKeeper or brokers, leaders from brokers, none before its first use
 #
 # The libraries are imported on opening, so that a command which opens nothing answers at once.
 
@@ -256,6 +258,29 @@ class OpenTree(Protocol):
     """Opens the ZooKeeper of `spec`. Certificates go to `folder`, which outlives the connection."""
 
     def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree: ...
+
+
+class AdminStore(QuotaStore, Protocol):
+    """A quota store on the admin protocol."""
+
+    @property
+    def address(self) -> str:
+        """The brokers, for messages."""
+        ...
+
+    def is_kraft(self) -> bool:
+        """Whether the brokers have their metadata from a quorum, asked now."""
+        ...
+
+    def live_brokers(self) -> int:
+        """How many brokers there are now."""
+        ...
+
+
+class OpenAdminStore(Protocol):
+    """Opens the quota store on the brokers of `spec`."""
+
+    def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> AdminStore: ...
 
 
 class OpenTopology(Protocol):
@@ -278,6 +303,15 @@ def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
     return ZooKeeperSession(zookeeper_connection(spec, secrets, folder))
 
 
+def open_admin_store(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> AdminStore:
+    """See OpenAdminStore. Raises UserActionRequired when a Secret does not hold what it must."""
+    from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
+
+    return AdminQuotaStore(
+        brokers_connection(spec, secrets, folder), spec.ledger_topic or LEDGER_TOPIC
+    )
+
+
 def open_topology(
     spec: KafkaSpec, secrets: Secrets, *, folder: Path, topic_names: Callable[[], frozenset[str]]
 ) -> TopologySource:
@@ -294,22 +328,50 @@ def open_cluster(
     folder: Path,
     brokers_secrets: Secrets | None = None,
     open_tree: OpenTree = open_tree,
+    open_admin_store: OpenAdminStore = open_admin_store,
     open_topology: OpenTopology = open_topology,
 ) -> KafkaCluster:
     """The cluster of `spec`. Raises UserActionRequired when a Secret does not hold what it must.
 
     `brokers_secrets` are those of the brokers, where they come from elsewhere than ZooKeeper's.
+    With quotaStore Auto and a ZooKeeper, the brokers are asked first whether they still use it:
+    raises Unreachable, and WriteRefused where they do not.
     """
-    tree = open_tree(spec, secrets, folder=folder)
-    store = ZooKeeperQuotaStore(tree)
+    of_brokers = brokers_secrets or secrets
+    store: QuotaStore
+    if spec.zookeeper is None and spec.quota_store != "ZooKeeper":
+        store = admin = open_admin_store(spec, of_brokers, folder=folder)
+        address = admin.address
+    else:
+        if spec.quota_store == "Auto":
+            _require_zookeeper_mode(spec, open_admin_store, of_brokers, folder)
+        tree = open_tree(spec, secrets, folder=folder)
+        store, address = ZooKeeperQuotaStore(tree), tree.address
     try:
-        topology = open_topology(
-            spec, brokers_secrets or secrets, folder=folder, topic_names=store.topic_names
-        )
+        topology = open_topology(spec, of_brokers, folder=folder, topic_names=store.topic_names)
     except BaseException:
         store.close()
         raise
-    return KafkaCluster(tree.address, store, topology)
+    return KafkaCluster(address, store, topology)
+
+
+def _require_zookeeper_mode(
+    spec: KafkaSpec, open_admin_store: OpenAdminStore, secrets: Secrets, folder: Path
+) -> None:
+    """Raise where the brokers have moved to KRaft: what was there before is still in ZooKeeper.
+
+    A ledger begun anew would take what Tidegate wrote for what was there before it.
+    """
+    with closing(open_admin_store(spec, secrets, folder=folder)) as admin:
+        if admin.is_kraft():
+            raise WriteRefused(
+                Reason.MIGRATION_RUNNING,
+                f"The brokers at {admin.address} run KRaft, but spec.kafka.zookeeper names the "
+                "ZooKeeper where this policy's ledger may be; every quota stays as it is. If "
+                "Tidegate managed this cluster before the move, give its quotas back with "
+                "`tidegate restore --zookeeper` while that ZooKeeper answers. Then remove "
+                "spec.kafka.zookeeper",
+            )
 
 
 # a changed Secret is noticed within this; reading every pass would fill the API server's audit log

@@ -289,7 +289,12 @@ class Controller:
 
     def _release_when_restored(self, policy: JsonObject, result: PassResult | None) -> None:
         kafka = (policy.get("spec") or {}).get("kafka") or {}
-        address = str((kafka.get("zookeeper") or {}).get("connect", "ADDRESS"))
+        zookeeper = (kafka.get("zookeeper") or {}).get("connect")
+        address = (
+            f"--zookeeper {zookeeper}"
+            if zookeeper
+            else f"--bootstrap-servers {kafka.get('bootstrapServers', 'ADDRESS')}"
+        )
         now_seconds = self._context.clock.monotonic()
         farewell = self._deletion.conclude(
             result, policy_key=self._key, address=address, now_seconds=now_seconds

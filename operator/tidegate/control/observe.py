@@ -90,8 +90,8 @@ def migration_words(address: str) -> str:
     """The warning for a cluster that carries the mark of a migration which is not known to run."""
     return (
         f"ZooKeeper {address} has a node /migration: a move to KRaft is prepared or was broken "
-        "off. Quotas are written until it begins; from then on they need quotaStore AdminApi, "
-        "which comes in a later version"
+        "off. Quotas are written until it begins. Before that, give them back: the ledger is in "
+        "ZooKeeper and does not move by itself"
     )
 
 
@@ -106,8 +106,8 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
     if facts.migration_running:
         yield (
             Reason.MIGRATION_RUNNING,
-            f"{migration_running(expected.address)}; {_NOTHING_CHANGES}. Quotas of a KRaft cluster "
-            "need quotaStore AdminApi, which comes in a later version",
+            f"{migration_running(expected.address)}; {_NOTHING_CHANGES}. Roll the migration back "
+            "to give them back, or keep them and go on with quotaStore AdminApi",
         )
     if facts.owner_policy_key is not None and facts.owner_policy_key != expected.policy_key:
         yield (

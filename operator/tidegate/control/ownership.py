@@ -220,7 +220,7 @@ class Deletion:
         return (
             f"{what} could not be given back: there was no progress for "
             f"{self._deadline_seconds:.0f} s. The policy is released and they stay as they are."
-            f"{why} The ledger still has the quotas from before: `tidegate restore --zookeeper "
+            f"{why} The ledger still has the quotas from before: `tidegate restore "
             f"{address}` gives it back"
         )
 

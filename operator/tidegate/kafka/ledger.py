@@ -22,6 +22,7 @@ from tidegate import __version__
 from tidegate.errors import ForeignContent
 from tidegate.kafka.quota_node import json_problem
 
+LEDGER_RECORD = "The ledger's record"  # how a problem of a record in a topic begins
 _FORMAT = 1
 _WRITER = "written_by"
 _FIELDS = frozenset({"version", "policy_key", "policy_uid", "entries"})

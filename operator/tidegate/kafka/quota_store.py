@@ -81,6 +81,7 @@ class ClusterFacts:
     migration_running: bool
     claim: Claim | None
     migration_prepared: bool = False
+    answered_by: str = "ZooKeeper and the brokers"
 
     @property
     def owner_policy_key(self) -> str | None:

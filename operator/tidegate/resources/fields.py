@@ -115,6 +115,16 @@ BootstrapServers = Annotated[
     str, Field(min_length=1, max_length=2048), _bootstrap_check, _bootstrap_schema
 ]
 
+_ledger_topic_check, _ledger_topic_schema = ruled(
+    matching(
+        r"[A-Za-z0-9._-]+",
+        "must be a topic's name, of letters, digits, '.', '_' and '-'",
+    )
+)
+TopicName = Annotated[
+    str, Field(min_length=3, max_length=249), _ledger_topic_check, _ledger_topic_schema
+]
+
 _zookeeper_check, _zookeeper_schema = ruled(
     matching(
         rf"{_HOST}(?::{_PORT})?(?:,{_HOST}(?::{_PORT})?)*(?:/[^/\x00-\x20\x7f,]+)*",

@@ -18,6 +18,7 @@ from tidegate.resources.fields import (
     BootstrapServers,
     ClusterId,
     HttpUrl,
+    TopicName,
     ZooKeeperConnect,
     matching,
     ruled,
@@ -29,7 +30,7 @@ from tidegate.resources.schema import Rule, SchemaModel
 # spec.kafka: the Kafka cluster, and how its quotas are read and written.
 
 
-QuotaStoreKind = Literal["ZooKeeper", "AdminApi"]
+QuotaStoreKind = Literal["Auto", "ZooKeeper", "AdminApi"]
 
 
 class ZooKeeperConnection(SchemaModel):
@@ -84,13 +85,22 @@ class KafkaCluster(SchemaModel):
         "means any id is accepted.",
     )
     quota_store: QuotaStoreKind = Field(
+        default="Auto",
         description="How quotas are written. ZooKeeper: directly, for clusters in ZooKeeper mode. "
-        "AdminApi: through the brokers, for Kafka 2.6 and later and every KRaft cluster; it comes "
-        "in a later version and is refused until then."
+        "AdminApi: through the brokers, for Kafka 2.6 and later and every KRaft cluster. Auto: "
+        "ZooKeeper where zookeeper is given, else AdminApi. Unset means Auto.",
+    )
+    ledger_topic: TopicName | None = Field(
+        default=None,
+        description="The compacted topic of one partition in which AdminApi keeps what it wrote "
+        "and what was there before. It is made where it does not exist. Unset means "
+        "__tidegate_ledger.",
     )
     zookeeper: ZooKeeperConnection | None = Field(
         default=None,
-        description="Where the quotas are kept with quotaStore ZooKeeper; required with it.",
+        description="Where the quotas are kept with quotaStore ZooKeeper; required with it. Auto "
+        "takes it for a cluster in ZooKeeper mode, and changes nothing while the brokers run "
+        "KRaft.",
     )
     tls: Tls | None = Field(
         default=None,
@@ -107,20 +117,27 @@ class KafkaCluster(SchemaModel):
 
     rules = (
         Rule(
-            cel="self.quotaStore != 'ZooKeeper' || has(self.zookeeper)",
+            cel="!has(self.quotaStore) || self.quotaStore != 'ZooKeeper' || has(self.zookeeper)",
             message="zookeeper.connect is required with quotaStore ZooKeeper",
             reason="FieldValueRequired",
             field_path=".zookeeper",
             holds=lambda kafka: kafka.quota_store != "ZooKeeper" or kafka.zookeeper is not None,
         ),
         Rule(
-            cel="self.quotaStore != 'AdminApi'",
-            message="quotaStore AdminApi comes in a later version: for a cluster in ZooKeeper mode "
-            "set quotaStore to ZooKeeper and give zookeeper.connect; a KRaft cluster cannot be "
-            "managed yet",
+            cel="!has(self.quotaStore) || self.quotaStore != 'AdminApi' || !has(self.zookeeper)",
+            message="zookeeper is not used with quotaStore AdminApi: remove it, or set quotaStore "
+            "to ZooKeeper",
             reason="FieldValueForbidden",
-            field_path=".quotaStore",
-            holds=lambda kafka: kafka.quota_store != "AdminApi",
+            field_path=".zookeeper",
+            holds=lambda kafka: kafka.quota_store != "AdminApi" or kafka.zookeeper is None,
+        ),
+        Rule(
+            cel="!has(self.ledgerTopic) || !has(self.zookeeper)",
+            message="ledgerTopic is not used with zookeeper, where the ledger is kept beside the "
+            "quotas: remove one of the two",
+            reason="FieldValueForbidden",
+            field_path=".ledgerTopic",
+            holds=lambda kafka: kafka.ledger_topic is None or kafka.zookeeper is None,
         ),
         CERTIFICATE_NEEDS_TLS,
     )

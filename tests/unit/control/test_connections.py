@@ -11,18 +11,21 @@ import pytest
 
 from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
+from tests.doubles.quota_store import MemoryTree
 from tests.unit.control.stage import AWAY
 from tidegate.control.connections import (
     SECRET_AGE_SECONDS,
     Connection,
     Secrets,
     brokers_connection,
+    open_cluster,
     read_secrets,
     zookeeper_connection,
 )
 from tidegate.control.observe import KafkaCluster
 from tidegate.errors import NotFound, TidegateError, Unreachable, UserActionRequired
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, TlsFiles
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
 # --- settings and Secrets -------------------------------------------------------------------------
@@ -430,3 +433,107 @@ def test_closing_leaves_no_certificate_behind_and_may_be_done_twice(house: House
     house.connection.close()
     house.connection.close()
     assert (house.opened[0].closed, house.opened[0].folder.exists()) == (2, False)
+
+
+# --- where quotas are written ---------------------------------------------------------------------
+
+
+@dataclass
+class Brokers:
+    """A quota store on brokers that only says how these keep their metadata."""
+
+    kraft: bool | None  # None = they do not answer
+    topic: str | None = None
+    questions: int = 0
+    closed: int = 0
+    address: str = "kafka-1:9092"
+
+    def is_kraft(self) -> bool:
+        self.questions += 1
+        if self.kraft is None:
+            raise Unreachable(Reason.BROKERS_UNREACHABLE, "no broker answered")
+        return self.kraft
+
+    def topic_names(self) -> frozenset[str]:
+        return frozenset({"of-brokers"})
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@dataclass
+class Places:
+    """Opens what a spec asks for, and counts."""
+
+    folder: Path
+    kraft: bool | None = None
+    trees: int = 0
+    brokers: list[Brokers] = field(default_factory=list)
+    topic_names: frozenset[str] = frozenset()
+
+    def open(self, **kafka: Any) -> KafkaCluster:
+        return open_cluster(
+            KafkaSpec.model_validate({"bootstrapServers": "kafka-1:9092", **kafka}),
+            secrets=Secrets(),
+            folder=self.folder,
+            open_tree=self._tree,
+            open_admin_store=self._store,  # type: ignore[arg-type]
+            open_topology=self._topology,
+        )
+
+    def _tree(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> Any:
+        self.trees += 1
+        return MemoryTree()
+
+    def _store(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> Brokers:
+        self.brokers.append(Brokers(self.kraft, spec.ledger_topic))
+        return self.brokers[-1]
+
+    def _topology(self, *_: Any, topic_names: Callable[[], frozenset[str]], **__: Any) -> Any:
+        return topic_names
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    return Places(tmp_path)
+
+
+ZOOKEEPER = {"connect": "zk-1:2181"}
+
+
+@pytest.mark.parametrize("quota_store", [{}, {"quotaStore": "Auto"}, {"quotaStore": "AdminApi"}])
+def test_without_a_zookeeper_quotas_go_through_brokers_of_whatever_mode(
+    places: Places, quota_store: dict[str, str]
+) -> None:
+    cluster = places.open(**quota_store, ledgerTopic="our-ledger")
+    (brokers,) = places.brokers
+    assert (cluster.store, cluster.address) == (brokers, "kafka-1:9092")
+    assert (brokers.topic, brokers.questions, places.trees) == ("our-ledger", 0, 0)
+    assert cluster.topology() == {"of-brokers"}  # type: ignore[operator]
+
+
+def test_with_quota_store_zookeeper_the_brokers_are_not_asked(places: Places) -> None:
+    cluster = places.open(quotaStore="ZooKeeper", zookeeper=ZOOKEEPER)
+    assert isinstance(cluster.store, ZooKeeperQuotaStore)
+    assert (cluster.address, places.brokers) == ("memory", [])
+
+
+def test_auto_takes_the_zookeeper_of_brokers_that_use_it(places: Places) -> None:
+    places.kraft = False
+    cluster = places.open(zookeeper=ZOOKEEPER)
+    assert isinstance(cluster.store, ZooKeeperQuotaStore)
+    assert [(one.questions, one.closed) for one in places.brokers] == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("kraft", "reason"),
+    [(True, Reason.MIGRATION_RUNNING), (None, Reason.BROKERS_UNREACHABLE)],
+)
+def test_auto_begins_no_second_ledger_where_there_may_be_one_in_zookeeper(
+    places: Places, kraft: bool | None, reason: Reason
+) -> None:
+    places.kraft = kraft
+    with pytest.raises(TidegateError) as held:
+        places.open(zookeeper=ZOOKEEPER)
+    assert held.value.reason is reason
+    assert (places.trees, [one.closed for one in places.brokers]) == (0, [1])

@@ -544,7 +544,7 @@ def test_a_restarted_operator_keeps_its_claim_and_adopts_that_of_version_0_1(sta
 
 @pytest.mark.parametrize(
     "spec",
-    [{"kafka": {"bootstrapServers": "kafka:9092", "quotaStore": "AdminApi"}}, {"mode": "Maybe"}],
+    [{"kafka": {"bootstrapServers": "kafka:9092", "quotaStore": "ZooKeeper"}}, {"mode": "Maybe"}],
 )
 def test_a_policy_that_cannot_be_acted_on_is_reported_and_changes_nothing(
     stage: Stage, spec: dict[str, Any]

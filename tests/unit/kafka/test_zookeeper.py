@@ -57,12 +57,12 @@ def test_a_throttle_reads_back_with_its_contract_and_a_contract_has_no_word_of_i
 
 
 def test_a_claim_reads_back_exactly() -> None:
-    assert parse_claim(claim_to_bytes(CLAIM), "the claim") == CLAIM
+    assert parse_claim(claim_to_bytes(CLAIM), "/tidegate/claim in ZooKeeper") == CLAIM
 
 
 def test_a_claim_of_version_0_1_has_no_epoch_holder_or_time() -> None:
     data = b'{"version":1,"policy_key":"a/b","policy_uid":"u"}'
-    assert parse_claim(data, "the claim") == Claim(
+    assert parse_claim(data, "/tidegate/claim in ZooKeeper") == Claim(
         "a/b", "u", holder="", epoch=0, since_seconds=0.0
     )
 
@@ -86,7 +86,7 @@ def test_a_claim_of_version_0_1_has_no_epoch_holder_or_time() -> None:
 def test_a_claim_of_another_shape_is_refused(change: dict[str, object]) -> None:
     content = {**json.loads(claim_to_bytes(CLAIM)), **change}
     with pytest.raises(ForeignContent, match="nothing is written"):
-        parse_claim(json.dumps(content).encode(), "the claim")
+        parse_claim(json.dumps(content).encode(), "/tidegate/claim in ZooKeeper")
 
 
 def test_a_claim_that_is_held_elsewhere_reads_like_this(golden: Callable[[str], None]) -> None:
@@ -253,7 +253,7 @@ def test_what_is_no_json_object_is_refused(data: bytes | None) -> None:
     with pytest.raises(ForeignContent):
         parse_record(ALICE, data)
     with pytest.raises(ForeignContent, match="/tidegate/claim"):
-        parse_claim(data, "the claim")
+        parse_claim(data, "/tidegate/claim in ZooKeeper")
 
 
 # --- bulk reads -----------------------------------------------------------------------------------

@@ -312,20 +312,31 @@ KAFKA = (
         "ZooKeeper without zookeeper", policy({"kafka.zookeeper": ABSENT}), "spec.kafka.zookeeper"
     ),
     BadInput(
-        "a quota store of a later version",
-        policy({"kafka.quotaStore": "AdminApi", "kafka.zookeeper": ABSENT}),
-        "spec.kafka.quotaStore",
+        "AdminApi with a zookeeper",
+        policy({"kafka.quotaStore": "AdminApi"}),
+        "spec.kafka.zookeeper",
     ),
     BadInput(
-        "a quota store of a later version beside today's",
-        policy({"kafka.quotaStore": "AdminApi"}),
-        "spec.kafka.quotaStore",
+        "a topic for the ledger that is in ZooKeeper",
+        policy({"kafka.ledgerTopic": "our-ledger"}),
+        "spec.kafka.ledgerTopic",
+    ),
+    BadInput(
+        "a ledger in what is no topic's name",
+        policy(
+            {
+                "kafka.quotaStore": "AdminApi",
+                "kafka.zookeeper": ABSENT,
+                "kafka.ledgerTopic": "our ledger",
+            }
+        ),
+        "spec.kafka.ledgerTopic",
     ),
     BadInput(
         "an unknown quota store",
         policy({"kafka.quotaStore": "etcd"}),
         "spec.kafka.quotaStore",
-        server_says='supported values: "ZooKeeper", "AdminApi"',
+        server_says='supported values: "Auto", "ZooKeeper", "AdminApi"',
     ),
     BadInput(
         "chroot with a trailing slash",

@@ -559,7 +559,8 @@ def _cluster_reachable(result: PassResult) -> Verdict:
         return Verdict(
             "ClusterReachable", Truth.UNKNOWN, Reason.STARTING, "The cluster has not been asked yet"
         )
-    text = f"ZooKeeper and the brokers of cluster {result.seen.facts.cluster_id} answer"
+    facts = result.seen.facts
+    text = f"{facts.answered_by} of cluster {facts.cluster_id} answer"
     for warning in result.seen.warnings:
         if warning.reason is Reason.MIGRATION_PREPARED:
             return Verdict(

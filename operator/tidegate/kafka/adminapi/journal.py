@@ -20,7 +20,7 @@ from tidegate.errors import ForeignContent
 from tidegate.kafka.adminapi.log import Entry, Record
 from tidegate.kafka.adminapi.quotas import Changes, Values
 from tidegate.kafka.claim import parse_claim
-from tidegate.kafka.ledger import compact, mapping, record_of, record_to_bytes, text
+from tidegate.kafka.ledger import LEDGER_RECORD, compact, mapping, record_of, record_to_bytes, text
 from tidegate.kafka.quota_node import entity_of_path, entity_path, json_problem
 from tidegate.kafka.quota_store import Claim
 
@@ -106,7 +106,7 @@ class Item:
             problem = error.message
         except (ValueError, RecursionError) as error:
             problem = f"its ledger record cannot be read ({json_problem(error)})."
-        place = f"{entity_path(self.entity)} in the topic {self.topic}"
+        place = f"{LEDGER_RECORD} {entity_path(self.entity)} in the topic {self.topic}"
         return _Content(problem=f"{place} is left alone: {problem}")
 
 

@@ -81,6 +81,16 @@ class AdminQuotaStore:
         """The brokers, for messages."""
         return self._client.address
 
+    def is_kraft(self) -> bool:
+        """Whether the brokers have their metadata from a quorum, asked now."""
+        with self._lock:
+            return self._client.is_kraft()
+
+    def live_brokers(self) -> int:
+        """How many brokers there are now."""
+        with self._lock:
+            return len(self._client.metadata().brokers)
+
     def facts(self) -> ClusterFacts:
         """See QuotaStore."""
         with self._lock:
@@ -211,6 +221,7 @@ class AdminQuotaStore:
             controller_version=None if answer.controller_id < 0 else 0,
             migration_running=False,
             claim=self._journal.claim,
+            answered_by="The brokers",
         )
 
     def _catch_up(self) -> None:
