@@ -167,7 +167,10 @@ class Reason(StrEnum):
     )
     MIGRATION_RUNNING = (
         "MigrationRunning",
-        "Kafka is being migrated to KRaft; nothing is written to ZooKeeper.",
+        (
+            "Kafka is being migrated to KRaft, or was and this policy's ledger may be in "
+            "ZooKeeper; nothing is written."
+        ),
     )
     CLUSTER_ALREADY_MANAGED = (
         "ClusterAlreadyManaged",

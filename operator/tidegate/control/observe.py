@@ -106,8 +106,9 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
     if facts.migration_running:
         yield (
             Reason.MIGRATION_RUNNING,
-            f"{migration_running(expected.address)}; {_NOTHING_CHANGES}. Roll the migration back "
-            "to give them back, or keep them and go on with quotaStore AdminApi",
+            f"{migration_running(expected.address)}; {_NOTHING_CHANGES}. The ledger is in "
+            "ZooKeeper and does not move by itself: to give quotas back, roll the migration back "
+            "first",
         )
     if facts.owner_policy_key is not None and facts.owner_policy_key != expected.policy_key:
         yield (

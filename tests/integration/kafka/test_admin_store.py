@@ -22,7 +22,7 @@ from confluent_kafka.admin import (
 
 from controller_logic.model import Entity
 from controller_logic.reasons import Reason
-from lab.kafka import BrokersLab, QuotaChange
+from lab.kafka import BrokersLab, KafkaLab, QuotaChange
 from lab.kraft import KraftLab
 from lab.process import wait_until
 from tests.contract.quota_store_contract import (
@@ -49,15 +49,19 @@ pytestmark = pytest.mark.integration
 CAROL = Entity("carol")
 
 
+def around(kafka: BrokersLab, name: str) -> Iterator[AdminWorld]:
+    """The shared brokers without any quota, and a ledger of this test alone."""
+    settings = KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
+    world = AdminWorld(settings, f"__ledger-{name}", kafka.cluster_id)
+    world.clear()
+    yield world
+    world.clear()
+    world.close()
+
+
 @pytest.fixture
 def world(kraft: KraftLab, unique_name: str) -> Iterator[AdminWorld]:
-    """The shared broker without any quota, and a ledger of this test alone."""
-    settings = KafkaConnection(tuple(kraft.bootstrap_servers.split(",")))
-    around = AdminWorld(settings, f"__ledger-{unique_name}", kraft.cluster_id)
-    around.clear()
-    yield around
-    around.clear()
-    around.close()
+    yield from around(kraft, unique_name)
 
 
 @pytest.fixture
@@ -69,6 +73,17 @@ def store(world: AdminWorld) -> Iterator[AdminQuotaStore]:
 
 class TestAdminStore(EveryStoreContract):
     """All of the contract."""
+
+
+class TestAdminStoreInZooKeeperMode(EveryStoreContract):
+    """The same where brokers keep what they are told in a ZooKeeper that nobody else may reach."""
+
+    @pytest.fixture
+    def world(self, kafka: KafkaLab, unique_name: str) -> Iterator[AdminWorld]:
+        yield from around(kafka, unique_name)
+
+    def test_the_brokers_are_known_to_have_no_quorum(self, store: AdminQuotaStore) -> None:
+        assert not store.is_kraft()
 
 
 # --- crashes and lost answers ---------------------------------------------------------------------

@@ -1,0 +1,55 @@
+"""The lab's Kafka without ZooKeeper: of both versions, with its controllers inside and outside of
+the brokers.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from controller_logic.model import Entity, QuotaKey
+from lab.kafka import QuotaChange
+from lab.kraft import KraftLab
+from lab.packages import KAFKA_3, KAFKA_4
+from tidegate.kafka.adminapi.client import AdminClient
+from tidegate.kafka.adminapi.quotas import alter, describe
+from tidegate.kafka.settings import KafkaConnection
+
+pytestmark = pytest.mark.integration
+
+PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    ("version", "brokers", "controllers"), [(KAFKA_3, 1, 1), (KAFKA_3, 3, 0), (KAFKA_4, 1, 3)]
+)
+def test_brokers_take_a_quota_and_keep_it_and_logins_over_a_crash(
+    version: str, brokers: int, controllers: int
+) -> None:
+    with KraftLab(
+        version=version, brokers=brokers, controllers=controllers, users=("alice",)
+    ) as kafka:
+        assert len(kafka.controllers) == (controllers or brokers)
+        assert f"Kafka version: {version}" in kafka.broker(1).log_text()
+        client = AdminClient(KafkaConnection(tuple(kafka.bootstrap_servers.split(","))))
+        assert client.is_kraft()
+        assert alter(client, {Entity("alice"): {PRODUCE: "2048"}}, "unused") == {
+            Entity("alice"): None
+        }
+        client.close()
+        kafka.wait_for_quota_applied(QuotaChange("PRODUCE", "alice", None, 2048.0))
+        assert kafka.can_log_in("alice", kafka.password("alice"))
+        assert not kafka.can_log_in("alice", "wrong")
+        for broker in kafka.brokers:
+            broker.kill()
+        for broker in kafka.brokers:
+            broker.launch()
+        for broker in kafka.brokers:
+            broker.wait_started()
+        kafka.admin.wait_for_brokers(range(1, brokers + 1))
+        again = AdminClient(KafkaConnection((kafka.bootstrap_servers.split(",")[-1],)))
+        assert describe(again, [Entity("alice")], "unused") == {Entity("alice"): {PRODUCE: "2048"}}
+        again.close()
+        assert kafka.can_log_in("alice", kafka.password("alice"))
+        kafka.create_topic("orders", [[brokers]])
+        assert kafka.leaders("orders") == {0: brokers}
