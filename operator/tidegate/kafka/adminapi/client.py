@@ -25,7 +25,7 @@ _CONNECT_TIMEOUT_SECONDS = 3.0
 _ALTER_CLIENT_QUOTAS, _DESCRIBE_QUORUM = 49, 55  # request numbers
 _NOT_AUTHORIZED = {29: "the topic", 30: "a group", 31: "the cluster", 53: "the transactional id"}
 # a leader, coordinator or controller that is elected, loaded or busy just now
-_PASSING = frozenset({3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 74, 75, 76})
+_PASSING = frozenset({-1, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 74, 75, 76})
 # another writer of the same transactional id has come, or this one was forgotten
 _FENCED = frozenset({45, 46, 47, 48, 49, 59, 67, 90})
 
@@ -151,6 +151,11 @@ def rights_needed(topic: str) -> str:
         "ALTER_CONFIGS and DESCRIBE_CONFIGS on the cluster; CREATE, DESCRIBE, DESCRIBE_CONFIGS, "
         f"READ and WRITE on the topic {topic}; DESCRIBE and WRITE on the transactional id {topic}"
     )
+
+
+def is_refusal(code: int) -> bool:
+    """Whether an error code is of what was asked for, and comes again however often it is asked."""
+    return bool(code) and code not in {*_PASSING, *_FENCED, *_NOT_AUTHORIZED}
 
 
 def require_done(code: int, what: str, topic: str) -> None:

@@ -43,6 +43,7 @@ _GZIP = 1
 _TRANSACTION_SECONDS = 30  # a writer that died holds readers up for so long, a new one ends it
 _PATIENCE_SECONDS = 8.0  # for an election, and for the end of another writer's transaction
 _PAUSE_SECONDS = 0.01
+_FORGOTTEN_SECONDS = 3600.0  # Kafka keeps the mark of a removed key for a day by default
 _TOPIC_RESOURCE = 2
 _EXISTS_ALREADY = 36
 _UNKNOWN_TOPIC = 3
@@ -77,6 +78,7 @@ class LedgerLog:
         self.topic = topic
         self._client = client
         self._position = 0
+        self._read_at_seconds = time.monotonic()
         self._producer: _Producer | None = None
 
     @property
@@ -96,12 +98,16 @@ class LedgerLog:
         leader = self._leader()
         if leader is None:
             was_read, self._position = self._position > 0, 0
+            self._read_at_seconds = time.monotonic()
             return was_read, []
         end = self._offset(leader, _LATEST)
-        start = self._offset(leader, _EARLIEST) if not self._position else 0
         # what is committed may lag behind what we have just committed, but never the end of the log
         is_anew = self._position > end and self._position > self._offset(leader, _LATEST, _ALL)
-        position = start if is_anew else max(self._position, start)
+        # what was removed is forgotten by the topic after a day, and then nobody is told any more
+        is_anew |= time.monotonic() - self._read_at_seconds > _FORGOTTEN_SECONDS
+        position = 0 if is_anew else self._position
+        if not position:
+            position = self._offset(leader, _EARLIEST)
         found: list[Entry] = []
         while position < end:
             entries, after = self._fetched(leader, position)
@@ -109,7 +115,8 @@ class LedgerLog:
             if after <= position:
                 raise Lost(f"topic {self.topic} gave nothing from offset {position} to {end}")
             position = after
-        self._position = position
+        self._position = max(position, 0 if is_anew else self._position)
+        self._read_at_seconds = time.monotonic()
         return is_anew, found
 
     def become_writer(self) -> None:

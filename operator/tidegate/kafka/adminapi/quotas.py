@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from controller_logic.model import BYTE_RATE_KEYS, Default, Entity, EntityPart, QuotaKey
-from tidegate.kafka.adminapi.client import AdminClient, require_done
-from tidegate.kafka.brokers import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from tidegate.kafka.adminapi.client import AdminClient, is_refusal, require_done
+from tidegate.kafka.brokers import AlterClientQuotasRequest, DescribeClientQuotasRequest, for_code
 
 Values = Mapping[QuotaKey, str]
 Changes = Mapping[QuotaKey, str | None]
@@ -14,7 +14,6 @@ _KEYS = {key.value: key for key in QuotaKey}
 _LONG_MAX = 2**63 - 1
 _FEW = 4  # so many entities are asked for one by one, and more of them by all there are
 _EXACT, _DEFAULT = 0, 1
-_INVALID_REQUEST = 42
 
 
 def describe(
@@ -84,18 +83,16 @@ def alter(
     ]
     answer = client.write(AlterClientQuotasRequest(entries=entries, validate_only=False))
     refused: dict[Entity, str | None] = {}
-    invalid = 0
     for entry in answer.entries:
         entity = _entity(entry.entity)
         if entity is None or entity not in changes:
             continue
-        invalid += entry.error_code == _INVALID_REQUEST
-        if entry.error_code == _INVALID_REQUEST:
-            refused[entity] = entry.error_message or "the value is invalid"
+        if is_refusal(entry.error_code):
+            refused[entity] = entry.error_message or for_code(entry.error_code).__name__
         else:
             require_done(entry.error_code, "alter client quotas", topic)
             refused[entity] = None
-    if invalid == len(changes) > 1:
+    if len(changes) > 1 and all(refused.get(entity) for entity in changes):
         for half in _halves(changes):
             refused.update(alter(client, half, topic))
     return refused
