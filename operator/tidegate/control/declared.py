@@ -5,7 +5,7 @@ a pass leaves them as they are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from controller_logic.contracts.desired import DEFAULT_USER
@@ -205,8 +205,10 @@ def _member(member: TierMember) -> Member:
 
 def _contract(contract: ContractRates) -> Contract:
     form, rates = next(_given(contract))
-    return replace(
-        _rates(form, rates),
+    return Contract(
+        form,
+        rates.fetch,
+        rates.produce,
         request_percentage=contract.request_percentage,
         controller_mutations_per_second=contract.controller_mutations_per_second,
     )

@@ -189,6 +189,13 @@ class Sharing:
         rank = ranked.index(self._seat) if self._seat in ranked else len(ranked)
         return rank * self._times.turn_seconds
 
+    def ranks_first(self, policy_key: str) -> bool:
+        """Whether no living replica has a better right; True also while that is not known."""
+        alive = self.alive()
+        if not alive or self._seat is None:
+            return True
+        return by_right(policy_key, alive.keys())[0] == self._seat
+
     def next_to_hand_over(
         self, held: Collection[str], holder_of: Callable[[str], str]
     ) -> str | None:

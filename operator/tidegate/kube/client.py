@@ -177,8 +177,9 @@ def _is_certificate_failure(message: str) -> bool:
 
 
 _CONNECT_TIMEOUT_SECONDS = 5.0
-# Leases are renewed beside each other; a connection too many would be closed after each call.
-_KEPT_CONNECTIONS = 32
+# Passes of a hundred policies begin together after a take-over, and Leases are renewed beside them;
+# a connection too many would be closed after each call.
+_KEPT_CONNECTIONS = 128
 _PAUSES_SECONDS = (0.2, 0.8)  # before the second and the third attempt of a read
 _LONGEST_PAUSE_SECONDS = 5.0
 _RETRIED_STATUSES = (429, 500, 502, 503, 504)

@@ -48,9 +48,9 @@ class LeaseTimes:
     `duration_seconds + look_seconds` after its last renewal at the latest.
     """
 
-    duration_seconds: int = 12
-    renew_seconds: float = 4.0
-    look_seconds: float = 1.5
+    duration_seconds: int = 10
+    renew_seconds: float = 3.0
+    look_seconds: float = 1.2
     margin_seconds: float = 2.0
 
 

@@ -259,17 +259,9 @@ class Reporter:
         )
         self._publisher.publish([_of_policy(policy, unread_policy(Reason.INTERNAL_ERROR, text))])
 
-    def without_policy(self, kind: ResourceKind, raw: JsonObject, policy_key: str) -> None:
-        """Report a tier or an override whose policy does not exist."""
-        text = (
-            f"BrokerBandwidthPolicy {policy_key} does not exist; this changes nothing and "
-            f"becomes Ready by itself when it appears"
-        )
-        if kind == QUOTA_OVERRIDES:
-            report = _of_override(raw, unread_override(raw, Reason.POLICY_NOT_FOUND, text))
-        else:
-            report = _of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, text))
-        self._publisher.publish([report])
+    def without_policy(self, objects: Iterable[tuple[ResourceKind, JsonObject, str]]) -> None:
+        """Report tiers and overrides, each with the key of its policy, which does not exist."""
+        self._publisher.publish([_without_policy(*named) for named in objects])
 
     def took_claim_over(self, policy: JsonObject, message: str) -> None:
         """Report that the claim was another policy's. That one sees it in its next pass."""
@@ -292,6 +284,16 @@ class Reporter:
 
     def _send(self, policy: JsonObject, event: EventDraft) -> None:
         self._publisher.publish([Report(BROKER_BANDWIDTH_POLICIES, policy, None, events=(event,))])
+
+
+def _without_policy(kind: ResourceKind, raw: JsonObject, policy_key: str) -> Report:
+    text = (
+        f"BrokerBandwidthPolicy {policy_key} does not exist; this changes nothing and "
+        f"becomes Ready by itself when it appears"
+    )
+    if kind == QUOTA_OVERRIDES:
+        return _of_override(raw, unread_override(raw, Reason.POLICY_NOT_FOUND, text))
+    return _of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, text))
 
 
 def _of_policy(
