@@ -167,10 +167,7 @@ class Reason(StrEnum):
     )
     MIGRATION_RUNNING = (
         "MigrationRunning",
-        (
-            "Kafka is being migrated to KRaft, or was and this policy's ledger may be in "
-            "ZooKeeper; nothing is written."
-        ),
+        "Kafka moves to KRaft, or did while the ledger is in ZooKeeper; nothing is written.",
     )
     CLUSTER_ALREADY_MANAGED = (
         "ClusterAlreadyManaged",

@@ -53,7 +53,7 @@ _SCRAM = "SCRAM-SHA-256"
 
 @dataclass(frozen=True)
 class Quorum:
-    """The controllers, as every node is told of them: id -> host:port."""
+    """The controllers, as every node is configured with them: id -> host:port."""
 
     voters: Mapping[int, str]
 

@@ -20,7 +20,6 @@ from tidegate.commands.output import ExitCode
 from tidegate.settings import PolicyBounds
 
 if TYPE_CHECKING:
-    from tidegate.control.connections import AdminStore
     from tidegate.control.connections import OpenAdminStore as OpenAdminStore
     from tidegate.control.connections import OpenTopology as OpenTopology
     from tidegate.control.connections import OpenTree as OpenTree
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from tidegate.control.metrics_watch import Reader
     from tidegate.control.observe import TopologySource
     from tidegate.control.trust import Secrets
+    from tidegate.kafka.adminapi.store import AdminQuotaStore
     from tidegate.kafka.zookeeper.tree import ZnodeTree
     from tidegate.kube.api import Kubernetes
     from tidegate.prometheus.settings import MetricsSettings
@@ -51,7 +51,7 @@ def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
     return connections.open_tree(spec, secrets, folder=folder)
 
 
-def open_admin_store(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> AdminStore:
+def open_admin_store(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> AdminQuotaStore:
     """The quota store on the brokers of `spec`, as `control.connections` opens it."""
     from tidegate.control import connections
 

@@ -435,8 +435,8 @@ def _answer(
 
 
 def _from_cluster(around: CommandContext, access: AccessOptions) -> Known:
-    with opened_store(around, access) as opened:
-        return Known(opened.store.read_everything(), opened.live_brokers())
+    with opened_store(around, access) as store:
+        return Known(store.read_everything(), store.live_brokers())
 
 
 def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:

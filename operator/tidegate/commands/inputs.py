@@ -6,7 +6,7 @@ and the operator cannot understand one differently.
 
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,7 +27,6 @@ from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kafka.quota_store import QuotaStore
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
-from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -390,7 +389,6 @@ def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
 # credentials given on the command line win over those of the policy.
 
 
-_BROKERS_PATH = "/brokers/ids"
 # the model requires brokers; a command that opens ZooKeeper alone never connects to them
 _NOT_ASKED = "not-asked:9092"
 
@@ -404,15 +402,6 @@ class AccessOptions:
     bootstrap_servers: str | None = None
     client_credentials_file: Path | None = None
     ledger_topic: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedStore:
-    """A quota store that the command line alone names. `live_brokers` None = none is known."""
-
-    address: str
-    store: QuotaStore
-    live_brokers: Callable[[], int | None]
 
 
 @contextmanager
@@ -437,7 +426,7 @@ def opened_cluster(
 
 
 @contextmanager
-def opened_store(around: CommandContext, options: AccessOptions) -> Iterator[OpenedStore]:
+def opened_store(around: CommandContext, options: AccessOptions) -> Iterator[QuotaStore]:
     """The quota store of the command line: on ZooKeeper where one is given, else on the brokers.
 
     Raises InvalidResource without any address.
@@ -445,13 +434,13 @@ def opened_store(around: CommandContext, options: AccessOptions) -> Iterator[Ope
     with tempfile.TemporaryDirectory(prefix="tidegate-") as folder:
         if options.zookeeper or not options.bootstrap_servers:
             spec, secrets = _zookeeper(None, options)
-            with closing(around.open_tree(spec, secrets, folder=Path(folder))) as tree:
-                store = ZooKeeperQuotaStore(tree)
-                yield OpenedStore(tree.address, store, lambda: _registered_brokers(tree))
-            return
-        spec, secrets = _brokers(None, options)
-        with closing(around.open_admin_store(spec, secrets, folder=Path(folder))) as admin:
-            yield OpenedStore(admin.address, admin, admin.live_brokers)
+            tree = around.open_tree(spec, secrets, folder=Path(folder))
+            opened: QuotaStore = ZooKeeperQuotaStore(tree)
+        else:
+            spec, secrets = _brokers(None, options)
+            opened = around.open_admin_store(spec, secrets, folder=Path(folder))
+        with closing(opened) as store:
+            yield store
 
 
 def observed(
@@ -462,12 +451,6 @@ def observed(
     usage, warnings = source.usage(around.now_seconds())
     seen = observer.observe(source.declared, cluster, now_seconds=around.now_seconds(), usage=usage)
     return replace(seen, warnings=(*seen.warnings, *warnings))
-
-
-def _registered_brokers(tree: ZnodeTree) -> int | None:
-    """How many brokers are registered now; None where this is no Kafka's tree."""
-    (names,) = tree.children([_BROKERS_PATH])
-    return None if names is None else len(names)
 
 
 def _spec(source: PolicySource | None, options: AccessOptions) -> KafkaSpec:

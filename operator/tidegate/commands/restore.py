@@ -461,11 +461,11 @@ def restore(
         client_credentials_file=client_credentials_file,
         ledger_topic=ledger_topic,
     )
-    with opened_store(around, access) as opened:
-        facts = opened.store.facts()
-        _refuse_other_cluster(facts, cluster_id, opened.address)
+    with opened_store(around, access) as store:
+        facts = store.facts()
+        _refuse_other_cluster(facts, cluster_id, store.address)
         restoration = Restoration(
-            opened.store,
+            store,
             Selection(user=user, client_id=client_id, policy=policy),
             guard,
             around.now_seconds,

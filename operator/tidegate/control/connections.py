@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from controller_logic.reasons import Reason
 from tidegate.control.observe import KafkaCluster, TopologySource
@@ -48,6 +48,9 @@ from tidegate.resources.authentication import (
 from tidegate.resources.policy import BrokerIdentity, MetricQueries, MetricsSource
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 from tidegate.settings import UNBOUNDED, PolicyBounds
+
+if TYPE_CHECKING:
+    from tidegate.kafka.adminapi.store import AdminQuotaStore
 
 # --- settings of the connections, from the policy and the Secrets that it names -------------------
 #
@@ -260,27 +263,10 @@ class OpenTree(Protocol):
     def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree: ...
 
 
-class AdminStore(QuotaStore, Protocol):
-    """A quota store on the admin protocol."""
-
-    @property
-    def address(self) -> str:
-        """The brokers, for messages."""
-        ...
-
-    def is_kraft(self) -> bool:
-        """Whether the brokers have their metadata from a quorum, asked now."""
-        ...
-
-    def live_brokers(self) -> int:
-        """How many brokers there are now."""
-        ...
-
-
 class OpenAdminStore(Protocol):
     """Opens the quota store on the brokers of `spec`."""
 
-    def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> AdminStore: ...
+    def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> "AdminQuotaStore": ...
 
 
 class OpenTopology(Protocol):
@@ -303,7 +289,7 @@ def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
     return ZooKeeperSession(zookeeper_connection(spec, secrets, folder))
 
 
-def open_admin_store(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> AdminStore:
+def open_admin_store(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> "AdminQuotaStore":
     """See OpenAdminStore. Raises UserActionRequired when a Secret does not hold what it must."""
     from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
 
@@ -340,19 +326,17 @@ def open_cluster(
     of_brokers = brokers_secrets or secrets
     store: QuotaStore
     if spec.zookeeper is None and spec.quota_store != "ZooKeeper":
-        store = admin = open_admin_store(spec, of_brokers, folder=folder)
-        address = admin.address
+        store = open_admin_store(spec, of_brokers, folder=folder)
     else:
         if spec.quota_store == "Auto":
             _require_zookeeper_mode(spec, open_admin_store, of_brokers, folder)
-        tree = open_tree(spec, secrets, folder=folder)
-        store, address = ZooKeeperQuotaStore(tree), tree.address
+        store = ZooKeeperQuotaStore(open_tree(spec, secrets, folder=folder))
     try:
         topology = open_topology(spec, of_brokers, folder=folder, topic_names=store.topic_names)
     except BaseException:
         store.close()
         raise
-    return KafkaCluster(address, store, topology)
+    return KafkaCluster(store.address, store, topology)
 
 
 def _require_zookeeper_mode(

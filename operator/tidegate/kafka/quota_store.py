@@ -113,6 +113,15 @@ class QuotaStore(Protocol):
     """
 
     @property
+    def address(self) -> str:
+        """The servers that it asks, for messages."""
+        ...
+
+    def live_brokers(self) -> int | None:
+        """How many brokers there are now; None where this is no Kafka's ZooKeeper."""
+        ...
+
+    @property
     def most_writes(self) -> int:
         """How many writes a batch may have."""
         ...

@@ -76,7 +76,7 @@ class TestAdminStore(EveryStoreContract):
 
 
 class TestAdminStoreInZooKeeperMode(EveryStoreContract):
-    """The same where brokers keep what they are told in a ZooKeeper that nobody else may reach."""
+    """The same where brokers keep their quotas in a ZooKeeper that no client can reach."""
 
     @pytest.fixture
     def world(self, kafka: KafkaLab, unique_name: str) -> Iterator[AdminWorld]:
@@ -124,7 +124,7 @@ def test_a_writer_that_is_killed_leaves_a_quota_with_its_record_or_neither(
     world: AdminWorld, store: AdminQuotaStore, moment: tuple[int, bool]
 ) -> None:
     store.claim(Claim(POLICY, "uid-1"))
-    store._log.give_up()
+    store._ledger.give_up()
     world.put(ALICE, {PRODUCE: "1500"})
     world.put(BOB, {PRODUCE: "7000", FETCH: "8000"})
     self_written = record(BOB, {PRODUCE: "7000"})
@@ -159,7 +159,7 @@ def test_a_lost_request_or_answer_changes_nothing_about_the_outcome(
     world: AdminWorld, store: AdminQuotaStore, moment: tuple[int, bool]
 ) -> None:
     store.claim(Claim(POLICY, "uid-1"))
-    store._log.give_up()
+    store._ledger.give_up()
     at(world, moment, lose)
     seen = store.read([ALICE, BOB])
     outcomes = store.write(
@@ -197,7 +197,7 @@ def test_a_change_under_way_that_somebody_overwrote_keeps_the_value_from_before_
 # --- two writers ----------------------------------------------------------------------------------
 
 
-def test_a_writer_that_was_paused_before_its_change_is_fenced_and_told(
+def test_a_writer_that_was_paused_before_its_change_is_fenced_and_finds_out(
     world: AdminWorld, store: AdminQuotaStore
 ) -> None:
     seen = store.read([ALICE])[ALICE]
@@ -319,7 +319,7 @@ def grant(kraft: KraftLab, user: str, topic: str) -> None:
         done.result(20)
 
 
-def test_a_user_without_rights_is_told_them_and_with_exactly_those_it_works(
+def test_a_user_without_rights_is_named_them_and_with_exactly_those_it_works(
     kraft: KraftLab, world: AdminWorld, unique_name: str
 ) -> None:
     kraft.create_scram_user(unique_name, "right")

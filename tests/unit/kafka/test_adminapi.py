@@ -120,7 +120,7 @@ def test_a_double_reads_as_the_text_that_was_written(
         (38, UserActionRequired, "make a topic"),
     ],
 )
-def test_an_error_code_is_tried_again_or_told(
+def test_an_error_code_is_tried_again_or_reported(
     code: int, error: type[Exception], words: str
 ) -> None:
     with pytest.raises(error, match=words):

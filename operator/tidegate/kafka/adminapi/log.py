@@ -103,7 +103,7 @@ class LedgerLog:
         end = self._offset(leader, _LATEST)
         # what is committed may lag behind what we have just committed, but never the end of the log
         is_anew = self._position > end and self._position > self._offset(leader, _LATEST, _ALL)
-        # what was removed is forgotten by the topic after a day, and then nobody is told any more
+        # what was removed is forgotten by the topic after a day, and later readers miss the removal
         is_anew |= time.monotonic() - self._read_at_seconds > _FORGOTTEN_SECONDS
         position = 0 if is_anew else self._position
         if not position:
@@ -122,7 +122,7 @@ class LedgerLog:
     def become_writer(self) -> None:
         """Fence every other writer, and make the topic where there is none.
 
-        Read `news` afterwards: nobody else writes from then on, unless `commit` raises.
+        Read `news` afterwards: no other process writes from then on, unless `commit` raises.
         Raises Lost, Unauthorized, and UserActionRequired for a topic that would lose the ledger.
         """
         self.give_up()

@@ -77,7 +77,7 @@ def _clients_of_users(tree: ZnodeTree, users: Sequence[str]) -> Iterable[str]:
 
 
 MAX_WRITES = 200  # three operations each stay far below ZooKeeper's 1 MiB request
-_TOPICS_PATH = "/brokers/topics"
+_BROKERS_PATH, _TOPICS_PATH = "/brokers/ids", "/brokers/topics"
 _CLAIM_ATTEMPTS = 5
 
 
@@ -91,6 +91,16 @@ class ZooKeeperQuotaStore:
         self._reader = EntityReader(tree)
         self._client_id_reader = EntityReader(tree)
         self._ledger_names: Mapping[str, Entity] = {}  # as they were read last
+
+    @property
+    def address(self) -> str:
+        """See QuotaStore."""
+        return self._tree.address
+
+    def live_brokers(self) -> int | None:
+        """See QuotaStore."""
+        (names,) = self._tree.children([_BROKERS_PATH])
+        return None if names is None else len(names)
 
     def facts(self) -> ClusterFacts:
         """See QuotaStore. Raises WriteRefused where there is no Kafka cluster at all."""

@@ -1,0 +1,174 @@
+"""One batch of quota writes through the brokers, whose ledger is written ahead.
+
+    intents, committed -> AlterClientQuotas -> read back -> outcomes, committed
+
+The protocol compares nothing. So all quotas of the batch are read before its intents, and once more
+before the change; a write whose entity has changed since it was decided is not sent. After a lost
+answer the whole batch is tried again: what an earlier try has done is found by its records.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from controller_logic.model import Entity, QuotaWrite
+from controller_logic.reasons import Reason
+from tidegate.errors import Conflict, OutcomeUnknown, Unreachable
+from tidegate.kafka.adminapi.journal import Item, intent, outcome, record_after
+from tidegate.kafka.adminapi.ledger import TopicLedger, no_name
+from tidegate.kafka.adminapi.quotas import Changes, Values, alter, describe
+from tidegate.kafka.claim import require_writable
+from tidegate.kafka.quota_store import Claim, WriteOutcome, unsafe_value
+
+_VISIBLE_SECONDS = 2.0  # a broker shows what the controller has committed, usually within 20 ms
+_CHANGED = "{}: somebody else changed it since it was read; read again and retried."
+
+
+class Batch:
+    """One batch of writes; `outcomes` grows until every write has one."""
+
+    def __init__(self, ledger: TopicLedger, cluster_id: str, owner: Claim | None) -> None:
+        self._ledger = ledger
+        self._cluster_id = cluster_id
+        self._owner = owner
+        self._begun: set[Entity] = set()
+        self.outcomes: dict[Entity, WriteOutcome] = {}
+
+    def write(self, writes: Sequence[QuotaWrite]) -> None:
+        """Give every write its outcome. Raises what `QuotaStore.write` promises."""
+        ledger = self._ledger
+        if not ledger.is_writer:
+            ledger.catch_up()
+            self._require_writable(writes)  # before anybody else is fenced
+        try:
+            ledger.as_writer(lambda: self._attempt(writes))
+        except (OutcomeUnknown, Unreachable, Conflict) as error:
+            if self._begun:
+                raise OutcomeUnknown(error.message) from error
+            if isinstance(error, Conflict):
+                raise
+            raise Unreachable(Reason.BROKERS_UNREACHABLE, error.message) from error
+
+    def _require_writable(self, writes: Iterable[QuotaWrite]) -> None:
+        records = (record for write in writes for record in (write.ledger, write.seen.ledger))
+        require_writable(
+            self._ledger.client.address,
+            self._ledger.facts(),
+            self._cluster_id,
+            {record.policy_key for record in records if record is not None},
+            self._owner,
+        )
+
+    def _attempt(self, writes: Sequence[QuotaWrite]) -> None:
+        """Try those without outcome once. Raises Lost and Fenced, after which it is tried again."""
+        ledger = self._ledger
+        pending = [write for write in writes if write.entity not in self.outcomes]
+        self._require_writable(pending)
+        named = [write for write in pending if not self._is_nameless(write)]
+        values = describe(ledger.client, [write.entity for write in named], ledger.topic)
+        sound = [write for write in named if self._is_sound(write, values.get(write.entity, {}))]
+        if not sound:
+            return
+        changes = {write.entity: _changes(write, values.get(write.entity, {})) for write in sound}
+        changing = [write for write in sound if changes[write.entity]]
+        before = {write.entity: ledger.journal.item(write.entity) for write in sound}
+        after = {write.entity: record_after(write, before[write.entity]) for write in sound}
+        self._begun.update(changes)
+        ledger.commit(
+            [
+                intent(write, before[write.entity], after[write.entity])
+                if changes[write.entity]
+                else outcome(write.entity, after[write.entity])
+                for write in sound
+            ]
+        )
+        self._applied(write for write in sound if not changes[write.entity])
+        if not changing:
+            return
+        # the intents took a while to commit, and the protocol compares nothing
+        now = describe(ledger.client, [write.entity for write in changing], ledger.topic)
+        wanted = {
+            write.entity: changes[write.entity]
+            for write in changing
+            if now.get(write.entity, {}) == write.seen.values
+        }
+        refused = alter(ledger.client, wanted, ledger.topic)
+        done = {entity: one for entity, one in wanted.items() if refused.get(entity) is None}
+        self._wait_until_visible(done)
+        ledger.commit(
+            [
+                outcome(
+                    write.entity,
+                    after[write.entity] if write.entity in done else _raw(before[write.entity]),
+                )
+                for write in changing
+            ]
+        )
+        self._applied(write for write in changing if write.entity in done)
+        for write in changing:
+            if write.entity not in wanted:
+                self._drop(write, Reason.CONFLICT, _CHANGED.format(write.entity))
+            elif write.entity not in done:
+                self._drop(
+                    write,
+                    Reason.FOREIGN_CONTENT,
+                    f"{write.entity}: the brokers refused the quota "
+                    f"({refused[write.entity]}); it stays as it is.",
+                )
+
+    def _wait_until_visible(self, done: Mapping[Entity, Changes]) -> None:
+        """Return once the broker that is asked shows them, or somebody else has changed them."""
+        deadline = time.monotonic() + _VISIBLE_SECONDS
+        pause_seconds = 0.005
+        missing = dict(done)
+        while missing and time.monotonic() < deadline:
+            now = describe(self._ledger.client, list(missing), self._ledger.topic)
+            missing = {
+                entity: wanted
+                for entity, wanted in missing.items()
+                if any(now.get(entity, {}).get(key) != text for key, text in wanted.items())
+            }
+            if missing:
+                time.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, 0.1)
+
+    def _is_nameless(self, write: QuotaWrite) -> bool:
+        problem = no_name(write.entity)
+        if problem is not None:
+            self._drop(write, Reason.FOREIGN_CONTENT, f"{write.entity}: {problem}")
+        return problem is not None
+
+    def _is_sound(self, write: QuotaWrite, values: Values) -> bool:
+        now = self._ledger.stored(write.entity, values)
+        if now.problem is not None:
+            return self._drop(write, Reason.FOREIGN_CONTENT, f"{write.entity}: {now.problem}")
+        if (
+            write.entity in self._begun
+            and now.ledger == write.ledger
+            and not _changes(write, values)
+        ):
+            self._applied([write])  # an earlier try of this batch, whose answer was lost
+            return False
+        if (now.values, now.ledger) != (write.seen.values, write.seen.ledger):
+            return self._drop(write, Reason.CONFLICT, _CHANGED.format(write.entity))
+        unsafe = unsafe_value(write, values)
+        if unsafe is not None:
+            return self._drop(write, Reason.FOREIGN_CONTENT, unsafe)
+        return True
+
+    def _applied(self, writes: Iterable[QuotaWrite]) -> None:
+        for write in writes:
+            self.outcomes[write.entity] = WriteOutcome(write.entity, applied=True)
+
+    def _drop(self, write: QuotaWrite, reason: Reason, message: str) -> bool:
+        self.outcomes[write.entity] = WriteOutcome(
+            write.entity, applied=False, reason=reason, message=message
+        )
+        return False
+
+
+def _changes(write: QuotaWrite, values: Values) -> Changes:
+    return {key: text for key, text in write.values.items() if values.get(key) != text}
+
+
+def _raw(item: Item | None) -> bytes | None:
+    return item.raw if item is not None else None
