@@ -34,6 +34,11 @@ class FaultyClient(AdminClient):
         """Do this just after the answer to the next request of the kind."""
         self._after.setdefault(request, []).append(action)
 
+    def forget_faults(self) -> None:
+        """Take back what was ordered and has not happened."""
+        self._before.clear()
+        self._after.clear()
+
     def write(self, request: Any, at: tuple[str, int] | None = None) -> Any:
         """See AdminClient."""
         kind = type(request).__name__.removesuffix("Request")
