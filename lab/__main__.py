@@ -62,7 +62,7 @@ def _prepare_kind() -> None:
     node_data()
 
 
-_PARTS = ("kafka", "prometheus", "kube-api", "node", "kind", "zookeeper")
+_PARTS = ("kafka", "kraft", "prometheus", "kube-api", "node", "kind", "zookeeper")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.errors import LabError, say
-from lab.kafka import KafkaLab
+from lab.kafka import BrokersLab, KafkaLab
+from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.kind import KindLab
 from lab.kubernetes.node import NodeLab
@@ -71,6 +72,11 @@ def open_parts(wanted: Wanted, stack: ExitStack, *, tools: Path) -> dict[str, di
             addresses[part] = _cluster_addresses(cluster)
             addresses["shell"]["KUBECONFIG"] = str(cluster.kubeconfig)
             write_tools(tools, cluster_tools(cluster))
+    if "kraft" in wanted.parts:
+        say("kraft", f"starting {wanted.brokers} brokers that are their own controllers")
+        kraft = stack.enter_context(_kraft(wanted))
+        addresses["kraft"] = _broker_addresses(kraft, wanted)
+        addresses["shell"]["KRAFT"] = kraft.bootstrap_servers
     if "zookeeper" in wanted.parts:
         addresses["zookeeper"] = {"connect": stack.enter_context(ZooKeeperLab()).connect}
     if "kube-api" in wanted.parts:
@@ -91,6 +97,15 @@ def _kafka(wanted: Wanted) -> KafkaLab:
     )
 
 
+def _kraft(wanted: Wanted) -> KraftLab:
+    return KraftLab(
+        brokers=wanted.brokers,
+        namespaces=wanted.namespaces,
+        users=wanted.users,
+        server_properties=wanted.server_properties,
+    )
+
+
 def _cluster_addresses(cluster: NodeLab | KindLab) -> dict[str, Any]:
     return {
         "kubeconfig": str(cluster.kubeconfig),
@@ -100,11 +115,14 @@ def _cluster_addresses(cluster: NodeLab | KindLab) -> dict[str, Any]:
 
 
 def _kafka_addresses(kafka: KafkaLab, wanted: Wanted) -> dict[str, Any]:
+    return {**_broker_addresses(kafka, wanted), "zookeeper_connect": kafka.zookeeper_connect}
+
+
+def _broker_addresses(kafka: BrokersLab, wanted: Wanted) -> dict[str, Any]:
     return {
         "bootstrap_servers": kafka.bootstrap_servers,
         "sasl_bootstrap_servers": kafka.sasl_bootstrap_servers,
         "passwords": {user: kafka.password(user) for user in wanted.users},
-        "zookeeper_connect": kafka.zookeeper_connect,
         "cluster_id": kafka.cluster_id,
         "jmx": kafka.jmx_targets,
         "client_namespace": kafka.client_namespace.name if kafka.client_namespace else None,

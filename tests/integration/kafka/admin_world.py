@@ -129,6 +129,7 @@ class AdminWorld:
         log = LedgerLog(self.others, self.topic)
         log.become_writer()
         log.commit([(key, value)])
+        log.become_writer()  # once the end of that transaction is written down, and can be read
 
     def lose_next_request(self) -> None:
         self.client.before("EndTxn", lose)
