@@ -65,7 +65,6 @@ _NOT_NEEDED_TO_RESTORE = frozenset(
         Reason.BROKERS_UNREACHABLE,
         Reason.TOPOLOGY_INCOMPLETE,
         Reason.LIST_INCOMPLETE,
-        Reason.NAMESPACES_UNREAD,
         Reason.TOPIC_NOT_FOUND,
     }
 )

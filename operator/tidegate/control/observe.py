@@ -312,7 +312,10 @@ class Observer:
         return ObservationResult(
             observation,
             facts,
-            tuple(self._warnings(facts, topology, cluster, now_seconds=now_seconds)),
+            (
+                *self._warnings(facts, topology, cluster, now_seconds=now_seconds),
+                *_unknown_tiers(declared),
+            ),
         )
 
     def reread(
@@ -381,13 +384,29 @@ def _unlisted(declared: Declared) -> Iterator[tuple[Reason, str]]:
             Reason.LIST_INCOMPLETE,
             f"The {unknown} could not be listed in full; every quota stays as it is until they can",
         )
-    if declared.namespaces_unread:
-        yield Reason.NAMESPACES_UNREAD, declared.namespaces_unread
+    elif declared.unlisted:
+        yield Reason.LIST_INCOMPLETE, declared.unlisted
+
+
+def _unknown_tiers(declared: Declared) -> Iterator[Note]:
+    """The warning that it is not known of some tiers whether the policy lets them in."""
+    namespaces = {
+        tier.key.partition("/")[0]
+        for tier in declared.broken
+        if tier.reason is Reason.NAMESPACES_UNREAD
+    }
+    if namespaces and not declared.policy.deleting:
+        yield Note(
+            Reason.NAMESPACES_UNREAD,
+            f"labels of namespace {', '.join(sorted(namespaces))} cannot be read, so it is not "
+            "known whether spec.allowedTiers lets in the BusinessTiers there (their condition "
+            "Ready says why); what these name stays as it is until it is",
+        )
 
 
 def _tiers(declared: Declared) -> tuple[Tier, ...] | None:
     """The tiers; None while some, or overrides, may be missing: contracts are not known then."""
-    is_known = declared.overrides is not None and not declared.namespaces_unread
+    is_known = declared.overrides is not None and not declared.unlisted
     return declared.tiers if is_known else None
 
 
@@ -464,7 +483,8 @@ def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | No
 def _excluded_entities(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
     """The entities that a broken tier names, and those in the ledger without a readable owner.
 
-    The latter may be that tier's. What it may not name is none of its business.
+    The latter may be that tier's, unless all that it names is known. What it may not name is none
+    of its business.
     """
     if not declared.broken or declared.policy.deleting:
         return frozenset()
@@ -474,12 +494,13 @@ def _excluded_entities(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
         for entity in tier.entities
         if is_allowed(declared.policy, tier.key, entity)
     )
+    guessed = [tier.key for tier in declared.broken if not tier.names_all]
     ownerless = (
         frozenset(
             entity
             for entity, quota in quotas.items()
             if quota.ledger is not None
-            and any(is_allowed(declared.policy, tier.key, entity) for tier in declared.broken)
+            and any(is_allowed(declared.policy, key, entity) for key in guessed)
         )
         - declared.entities
     )

@@ -340,7 +340,7 @@ def _with_stalled(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
 
 
 def _broken_tiers(declared: Declared, tiers: Iterable[JsonObject]) -> list[Report]:
-    broken = {tier.key: (Reason.INVALID_SPEC, tier.message) for tier in declared.broken}
+    broken = {tier.key: (tier.reason, tier.message) for tier in declared.broken}
     broken |= {key: (Reason.TIER_NOT_ALLOWED, why) for key, why in declared.not_let_in.items()}
     return [
         _of_tier(raw, unread_tier(*broken[key]))
