@@ -234,7 +234,7 @@ def _decide_complete(
         pace=memory.pace,
         contended=contended.keys(),
     )
-    before = Before(contended, memory.removals)
+    before = Before(contended, memory.removals, observation.frozen)
     wanted = replace(wanted, held=load.held)
     if policy.deleting:
         plan = deletion_plan(

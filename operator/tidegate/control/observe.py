@@ -308,6 +308,7 @@ class Observer:
             overrides,
             client_quotas_exist,
             usage,
+            _frozen(declared),
         )
         return ObservationResult(
             observation,
@@ -462,7 +463,7 @@ def _read_quotas(declared: Declared, cluster: KafkaCluster, missing: Missing) ->
     except TidegateError as error:
         missing.append((error.reason, error.message))
         return None
-    for entity in _excluded_entities(declared, quotas):
+    for entity in (*_frozen(declared), *_ownerless(declared, quotas)):
         quotas.pop(entity, None)
     return quotas
 
@@ -480,22 +481,38 @@ def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | No
         return None
 
 
-def _excluded_entities(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
-    """The entities that a broken tier names, and those in the ledger without a readable owner.
-
-    The latter may be that tier's, unless all that it names is known. What it may not name is none
-    of its business.
-    """
-    if not declared.broken or declared.policy.deleting:
-        return frozenset()
-    named = frozenset(
-        entity
+def _frozen(declared: Declared) -> Mapping[Entity, tuple[Reason, str]]:
+    """The entities that a broken tier names, and may name, each with the reason and why."""
+    if declared.policy.deleting:
+        return {}
+    return {
+        entity: (
+            tier.reason,
+            f"BusinessTier {tier.key} may be the one that counts for it, and "
+            f"{_IN_DOUBT[tier.reason]} (its condition Ready says why); the quota stays as it is "
+            "until that is known",
+        )
         for tier in declared.broken
         for entity in tier.entities
         if is_allowed(declared.policy, tier.key, entity)
-    )
+    }
+
+
+_IN_DOUBT = {
+    Reason.INVALID_SPEC: "cannot be read",
+    Reason.NAMESPACES_UNREAD: "it is not known whether the policy lets it in",
+}
+
+
+def _ownerless(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
+    """The entities in the ledger that no readable tier names, but a broken one may.
+
+    None where all that broken tiers name is known; what they may not name is not theirs.
+    """
     guessed = [tier.key for tier in declared.broken if not tier.names_all]
-    ownerless = (
+    if not guessed or declared.policy.deleting:
+        return frozenset()
+    return (
         frozenset(
             entity
             for entity, quota in quotas.items()
@@ -504,4 +521,3 @@ def _excluded_entities(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
         )
         - declared.entities
     )
-    return named | ownerless

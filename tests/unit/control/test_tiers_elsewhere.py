@@ -135,6 +135,25 @@ def test_labels_of_one_namespace_that_cannot_be_read_do_not_keep_others_from_bei
     assert stage.condition(other) == ("True", "Contract")
 
 
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_member_that_a_tier_in_doubt_names_too_says_so(stage: Stage, *, broken: bool) -> None:
+    stage.policy(allowedTiers=SELECTOR)
+    own = stage.tier()
+    if broken:
+        doubtful = stage.tier("doubtful", user="alice")
+        stage.kubernetes.edit(doubtful, lambda raw: raw["spec"].update(level="Unheard"))
+        reason, why = "InvalidSpec", "BusinessTier streaming/doubtful may be the one that counts"
+    else:
+        stage.tier("doubtful", user="alice", namespace="team-b")
+        stage.kubernetes.namespace_labels = lambda _: (_ for _ in ()).throw(AWAY)
+        reason, why = "NamespacesUnread", "BusinessTier team-b/doubtful may be the one that counts"
+    stage.run()
+    (member,) = stage.kubernetes.get(own)["status"]["members"]
+    assert member["state"] == "Held"
+    assert member["message"].startswith(why)
+    assert stage.condition(own) == ("False", reason)
+
+
 def test_a_tier_that_is_unreadable_in_an_unread_namespace_holds_what_has_no_owner(
     stage: Stage,
 ) -> None:
