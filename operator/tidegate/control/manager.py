@@ -66,7 +66,6 @@ class ControlLoop:
 
     def start(self) -> None:
         self._thread.start()
-        self._context.vital_signs.beat(self._thread.name)
 
     def ask_to_stop(self) -> None:
         self._wakeup.poke(Cause.STOP)
@@ -80,6 +79,7 @@ class ControlLoop:
         self._wakeup.poke(cause)
 
     def _run(self) -> None:
+        self._context.vital_signs.beat(self._thread.name)
         try:
             while not self._wakeup.stopping:
                 next_in_seconds = self._pass()
@@ -438,6 +438,7 @@ class Manager:
         for uid, (kind, raw, name) in orphans.items():
             if now_seconds - self._orphan_since[uid] >= ORPHAN_AFTER_SECONDS:
                 self._context.reporter.without_policy(kind, raw, name)
+                self._context.vital_signs.goes_on()
 
     def _keep_leases(self) -> None:
         while not self._wakeup.stopping:

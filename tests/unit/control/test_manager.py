@@ -274,6 +274,29 @@ def test_an_override_without_its_policy_is_reported(stage: Stage, start: Start) 
     assert stage.kubernetes.get(override)["status"]["state"] == "Pending"
 
 
+def test_many_objects_without_a_policy_at_a_slow_api_server_leave_the_manager_alive(
+    stage: Stage, start: Start
+) -> None:
+    tiers = [stage.tier(f"t{number}", user=f"u{number}") for number in range(5)]
+    write, silent = stage.kubernetes.patch_status, list[object]()
+
+    def slow(*args: object, **named: object) -> object:
+        silent.append(stage.world.vital_signs.failure_text())
+        stage.now += 100
+        return write(*args, **named)
+
+    stage.kubernetes.patch_status = slow
+    replica = start()
+    eventually(lambda: len(stage.cache.snapshot(BUSINESS_TIERS)) == 5, "the tiers to be seen")
+    _tick(replica)
+    stage.now += manager_module.ORPHAN_AFTER_SECONDS
+    eventually(
+        lambda: _tick(replica) or all(stage.kubernetes.get(one).get("status") for one in tiers),
+        "the tiers' statuses",
+    )
+    assert not any("manager" in str(one) for one in silent), silent
+
+
 def test_of_a_policy_in_a_namespace_that_is_not_watched_nothing_is_said(
     stage: Stage, start: Start
 ) -> None:
