@@ -260,6 +260,7 @@ class Controller:
         cluster_answered: Callable[[], None],
     ) -> PassResult:
         readings, usage = self._newest_reading(declared), None if rollups is None else rollups.usage
+        is_applied = declared.policy.advice.max_change_percent is not None
         try:
             cluster = self._connection.cluster(declared.spec.kafka)
         except TidegateError as error:
@@ -290,6 +291,7 @@ class Controller:
             cluster,
             readings=readings,
             usage=usage,
+            usage_awaited=is_applied and (rollups is None or rollups.unread),
             prepare=prepare,
             rival=lambda facts: competing_policy(policy, facts, others),
         )

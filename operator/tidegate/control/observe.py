@@ -283,19 +283,29 @@ class Observer:
         now_seconds: float,
         readings: Readings | None = None,
         usage: Usage | None = None,
+        usage_awaited: bool = False,
         rival: Rival = lambda _: None,
     ) -> ObservationResult:
-        """Read all inputs. `rival` is asked who else has the better right to the cluster."""
+        """Read all inputs. `rival` is asked who else has the better right to the cluster.
+
+        `usage_awaited`: usage may come, and contracts with it; members that have a quota keep it.
+        """
         missing: Missing = list(_unlisted(declared))
         facts = _read_facts(declared, cluster, missing)
         if facts is not None and _is_ours(missing) and (objection := rival(facts)) is not None:
             missing.append((Reason.CLUSTER_ALREADY_MANAGED, objection))
         topology, quotas, client_quotas_exist = None, None, None
+        frozen = dict(_frozen(declared))
         if facts is not None and _is_ours(missing):
             topology = _read_topology(declared, cluster, facts, missing=missing)
         if facts is not None and _is_ours(missing):
             quotas = _read_quotas(declared, cluster, missing)
             client_quotas_exist = _client_quotas_exist(declared, cluster)
+        if quotas is not None and usage_awaited and not declared.policy.deleting:
+            members = {member.entity for tier in declared.tiers or () for member in tier.members}
+            for entity in members & {one for one, kept in quotas.items() if kept.ledger}:
+                del quotas[entity]
+                frozen[entity] = _USAGE_AWAITED
         tiers, overrides = _tiers(declared), declared.overrides or ()
         observation = Observation(
             now_seconds,
@@ -308,7 +318,7 @@ class Observer:
             overrides,
             client_quotas_exist,
             usage,
-            _frozen(declared),
+            frozen,
         )
         return ObservationResult(
             observation,
@@ -498,6 +508,11 @@ def _frozen(declared: Declared) -> Mapping[Entity, tuple[Reason, str]]:
     }
 
 
+_USAGE_AWAITED = (
+    Reason.KUBERNETES_UNREACHABLE,
+    "the result of the rollup Jobs, from which contracts are recommended, could not be read yet; "
+    "the quota stays as it is until it is",
+)
 _IN_DOUBT = {
     Reason.INVALID_SPEC: "cannot be read",
     Reason.NAMESPACES_UNREAD: "it is not known whether the policy lets it in",
