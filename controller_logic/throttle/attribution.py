@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from controller_logic.model import Direction, Level
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.input import (
+    FAR_OVER,
     MATTERS,
     MIN_RELIEF,
     RAMP,
     SATURATED,
-    FAR_OVER,
     SEVERE,
     ThrottleInput,
     ThrottleSettings,
