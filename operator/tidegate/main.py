@@ -146,7 +146,7 @@ class Operator:
             self.context.kubernetes,
             self.settings.identity,
             address,
-            patience_seconds=partial(self._sharing.patience_seconds, policy_key),
+            acquire_delay_seconds=partial(self._sharing.acquire_delay_seconds, policy_key),
         )
 
 

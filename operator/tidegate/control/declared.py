@@ -34,7 +34,7 @@ from controller_logic.model import (
 from controller_logic.quotas.contention import RESYNC
 from controller_logic.quotas.plan import CONFIRM_REMOVAL
 from controller_logic.reasons import Reason
-from tidegate.control.namespaces import NamespaceLabels, TierDoor, unknown_labels
+from tidegate.control.namespaces import NamespaceLabels, TierAdmission, unknown_labels
 from tidegate.errors import InvalidResource
 from tidegate.kafka.quota_store import REPLACE_CLAIM
 from tidegate.resources.fields import parse_moment
@@ -387,18 +387,20 @@ def declare(
     """
     spec = parse_policy(policy, strict=False).spec
     translated = policy_from(policy, spec)
-    door = TierDoor(translated.key, spec.allowed_tiers, labels)
+    admission = TierAdmission(translated.key, spec.allowed_tiers, labels)
     read = None
     if tiers is not None:
-        ours = [raw for raw in _of(policy, tiers) if not door.keeps_out(raw)]
+        ours = [raw for raw in _of(policy, tiers) if not admission.keeps_out(raw)]
         read = [
-            _unknown_tier(tier, door.unknown[tier.key]) if tier.key in door.unknown else tier
+            _unknown_tier(tier, admission.unknown[tier.key])
+            if tier.key in admission.unknown
+            else tier
             for tier in (reader or TierReader()).read(ours)
         ]
     valid, broken_overrides = (
         (None, ())
         if overrides is None
-        else read_overrides(raw for raw in _of(policy, overrides) if door.is_at_home(raw))
+        else read_overrides(raw for raw in _of(policy, overrides) if admission.is_at_home(raw))
     )
     return Declared(
         translated,
@@ -409,7 +411,7 @@ def declare(
         broken_overrides,
         str((policy["metadata"].get("annotations") or {}).get(REPLACE_CLAIM, "")).strip(),
         lease_namespace,
-        dict(door.not_let_in),
+        dict(admission.not_let_in),
     )
 
 

@@ -124,7 +124,7 @@ class KnownLabels:
         self._known[namespace] = (self._monotonic(), labels)
 
 
-class TierDoor:
+class TierAdmission:
     """Lets tiers of the policy's own namespace in, and of others as spec.allowedTiers says.
 
     By tier: `not_let_in` has why not, `unknown` why it is not known.
