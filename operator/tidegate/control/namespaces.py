@@ -6,6 +6,7 @@ nothing is changed of what these name.
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -29,6 +30,11 @@ def unknown_labels(namespace: str) -> Labels:
         Reason.NAMESPACES_UNREAD,
         f"The labels of namespace {namespace} are not known without Kubernetes",
     )
+
+
+def labels_now(kubernetes: Kubernetes) -> NamespaceLabels:
+    """The labels as they are now, for one look; after a failure the others are still asked for."""
+    return KnownLabels(kubernetes, time.monotonic, keep_seconds=float("inf"), beside=False)
 
 
 class KnownLabels:

@@ -1,8 +1,7 @@
 """Makes the observation of a pass: declared objects, the cluster's facts, leaders and quotas.
 
 A failure becomes a hold with a reason and a sentence; nothing in here raises for a system that is
-away, and nothing writes. Entities that a broken tier may manage are left out of the observation, so
-the core leaves them as they are.
+away, and nothing writes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from threading import Thread
 from typing import Protocol
 
-from controller_logic.contracts.allowed import is_allowed
 from controller_logic.model import (
     Entity,
     Note,
@@ -23,6 +21,7 @@ from controller_logic.model import (
 )
 from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared
+from tidegate.control.doubts import Frozen, take_out_doubtful, unknown_tiers
 from tidegate.errors import TidegateError
 from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
 from tidegate.kafka.zookeeper.nodes import (
@@ -286,26 +285,20 @@ class Observer:
         usage_awaited: bool = False,
         rival: Rival = lambda _: None,
     ) -> ObservationResult:
-        """Read all inputs. `rival` is asked who else has the better right to the cluster.
-
-        `usage_awaited`: usage may come, and contracts with it; members that have a quota keep it.
-        """
+        """Read all inputs. `rival` is asked who else has the better right to the cluster."""
         missing: Missing = list(_unlisted(declared))
         facts = _read_facts(declared, cluster, missing)
         if facts is not None and _is_ours(missing) and (objection := rival(facts)) is not None:
             missing.append((Reason.CLUSTER_ALREADY_MANAGED, objection))
         topology, quotas, client_quotas_exist = None, None, None
-        frozen = dict(_frozen(declared))
+        frozen: Frozen = {}
         if facts is not None and _is_ours(missing):
             topology = _read_topology(declared, cluster, facts, missing=missing)
         if facts is not None and _is_ours(missing):
             quotas = _read_quotas(declared, cluster, missing)
             client_quotas_exist = _client_quotas_exist(declared, cluster)
-        if quotas is not None and usage_awaited and not declared.policy.deleting:
-            members = {member.entity for tier in declared.tiers or () for member in tier.members}
-            for entity in members & {one for one, kept in quotas.items() if kept.ledger}:
-                del quotas[entity]
-                frozen[entity] = _USAGE_AWAITED
+        if quotas is not None:
+            frozen = take_out_doubtful(declared, quotas, usage_awaited=usage_awaited)
         tiers, overrides = _tiers(declared), declared.overrides or ()
         observation = Observation(
             now_seconds,
@@ -325,7 +318,7 @@ class Observer:
             facts,
             (
                 *self._warnings(facts, topology, cluster, now_seconds=now_seconds),
-                *_unknown_tiers(declared),
+                *unknown_tiers(declared),
             ),
         )
 
@@ -399,22 +392,6 @@ def _unlisted(declared: Declared) -> Iterator[tuple[Reason, str]]:
         yield Reason.LIST_INCOMPLETE, declared.unlisted
 
 
-def _unknown_tiers(declared: Declared) -> Iterator[Note]:
-    """The warning that it is not known of some tiers whether the policy lets them in."""
-    namespaces = {
-        tier.key.partition("/")[0]
-        for tier in declared.broken
-        if tier.reason is Reason.NAMESPACES_UNREAD
-    }
-    if namespaces and not declared.policy.deleting:
-        yield Note(
-            Reason.NAMESPACES_UNREAD,
-            f"labels of namespace {', '.join(sorted(namespaces))} cannot be read, so it is not "
-            "known whether spec.allowedTiers lets in the BusinessTiers there (their condition "
-            "Ready says why); what these name stays as it is until it is",
-        )
-
-
 def _tiers(declared: Declared) -> tuple[Tier, ...] | None:
     """The tiers; None while some, or overrides, may be missing: contracts are not known then."""
     is_known = declared.overrides is not None and not declared.unlisted
@@ -469,13 +446,10 @@ def _read_topology(
 
 def _read_quotas(declared: Declared, cluster: KafkaCluster, missing: Missing) -> Quotas | None:
     try:
-        quotas = dict(cluster.store.read(declared.entities | cluster.store.ledger_entities()))
+        return dict(cluster.store.read(declared.entities | cluster.store.ledger_entities()))
     except TidegateError as error:
         missing.append((error.reason, error.message))
         return None
-    for entity in (*_frozen(declared), *_ownerless(declared, quotas)):
-        quotas.pop(entity, None)
-    return quotas
 
 
 def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | None:
@@ -489,50 +463,3 @@ def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | No
         return cluster.store.has_client_id_quotas()
     except TidegateError:
         return None
-
-
-def _frozen(declared: Declared) -> Mapping[Entity, tuple[Reason, str]]:
-    """The entities that a broken tier names, and may name, each with the reason and why."""
-    if declared.policy.deleting:
-        return {}
-    return {
-        entity: (
-            tier.reason,
-            f"BusinessTier {tier.key} may be the one that counts for it, and "
-            f"{_IN_DOUBT[tier.reason]} (its condition Ready says why); the quota stays as it is "
-            "until that is known",
-        )
-        for tier in declared.broken
-        for entity in tier.entities
-        if is_allowed(declared.policy, tier.key, entity)
-    }
-
-
-_USAGE_AWAITED = (
-    Reason.KUBERNETES_UNREACHABLE,
-    "the result of the rollup Jobs, from which contracts are recommended, could not be read yet; "
-    "the quota stays as it is until it is",
-)
-_IN_DOUBT = {
-    Reason.INVALID_SPEC: "cannot be read",
-    Reason.NAMESPACES_UNREAD: "it is not known whether the policy lets it in",
-}
-
-
-def _ownerless(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
-    """The entities in the ledger that no readable tier names, but a broken one may.
-
-    None where all that broken tiers name is known; what they may not name is not theirs.
-    """
-    guessed = [tier.key for tier in declared.broken if not tier.names_all]
-    if not guessed or declared.policy.deleting:
-        return frozenset()
-    return (
-        frozenset(
-            entity
-            for entity, quota in quotas.items()
-            if quota.ledger is not None
-            and any(is_allowed(declared.policy, key, entity) for key in guessed)
-        )
-        - declared.entities
-    )
