@@ -416,6 +416,7 @@ class Manager:
                 policy=key,
                 error=error.message,
             )
+        self._context.vital_signs.goes_on()
 
     def _report_orphans(self, policies: frozenset[str]) -> None:
         """Report what lacks its policy, after a while: its folder may be applied tiers first.
