@@ -11,7 +11,6 @@ import asyncio
 import json
 import random
 import struct
-import sys
 import threading
 import time
 from collections import Counter
@@ -32,6 +31,7 @@ from bench.control.world import CRDS, GROUP, VERSION
 from bench.results import Figure, percentile
 from lab import process
 from lab.kubernetes.api import KubeApi
+from lab.operator import operator_command
 from lab.process import Process, wait_until
 from lab.proxy import Proxy
 from lab.zookeeper import ZooKeeperLab
@@ -374,10 +374,7 @@ def _world(policies: int) -> Iterator[World]:
 
 
 def _start_replica(kubeconfig: Path, log: Path) -> Process:
-    argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kubeconfig)]
-    argv += ["--namespace", _NAMESPACE, "--lease-namespace", _NAMESPACE]
-    argv += ["--listen-address", "127.0.0.1"]
-    argv += ["--liveness-port", "0", "--metrics-port", "0"]
+    argv = operator_command(kubeconfig, _NAMESPACE)
     return process.start(log.stem, argv, log_path=log)
 
 

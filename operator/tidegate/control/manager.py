@@ -64,7 +64,6 @@ class ControlLoop:
 
     def start(self) -> None:
         self._thread.start()
-        self._context.vital_signs.beat(self._thread.name)
 
     def ask_to_stop(self) -> None:
         self._wakeup.poke(Cause.STOP)
@@ -78,6 +77,7 @@ class ControlLoop:
         self._wakeup.poke(cause)
 
     def _run(self) -> None:
+        self._context.vital_signs.beat(self._thread.name)
         try:
             while not self._wakeup.stopping:
                 next_in_seconds = self._pass()
@@ -418,6 +418,7 @@ class Manager:
                 policy=key,
                 error=error.message,
             )
+        self._context.vital_signs.goes_on()
 
     def _keep_leases(self) -> None:
         while not self._wakeup.stopping:

@@ -279,6 +279,27 @@ def test_an_override_without_its_policy_is_reported(stage: Stage, start: Start) 
     assert stage.kubernetes.get(override)["status"]["state"] == "Pending"
 
 
+def test_many_policies_that_go_at_a_slow_api_server_leave_the_manager_alive(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refs = [stage.policy(f"p{number}") for number in range(5)]
+    replica = start(held=False)
+    eventually(lambda: len(replica.leases) == 5, "the Leases to be watched")
+    silent: list[object] = []
+
+    def slow(_: HandLease, **__: bool) -> bool:
+        silent.append(stage.world.vital_signs.failure_text())
+        stage.now += 100
+        return True
+
+    monkeypatch.setattr(HandLease, "release", slow)
+    for ref in refs:
+        stage.kubernetes.delete(ref)
+    stage.now += stage.world.settings.relist_seconds
+    eventually(lambda: _tick(replica) or len(silent) == 5, "the Leases to be given up")
+    assert not any("manager" in str(one) for one in silent), silent
+
+
 def test_of_a_policy_in_a_namespace_that_is_not_watched_nothing_is_said(
     stage: Stage, start: Start
 ) -> None:
