@@ -1,9 +1,9 @@
 """Virtual time: threads, locks and pools of the operator under one scheduler that a seed decides.
 
-Each thread of the operator is a real thread here, but exactly one runs at any moment: it gives the
-turn away when it waits for something, and the clock jumps to whatever is due next. Ties are broken
-by the seed. So a run of a quarter of an hour takes milliseconds, and the same seed gives the same
-run, step by step.
+Each thread of the operator is a greenlet here, with a stack of its own, and exactly one runs at any
+moment: it gives the turn away when it waits for something, and the clock jumps to whatever is due
+next. Ties are broken by the seed. So a run of a quarter of an hour takes milliseconds, and the same
+seed gives the same run, step by step.
 
 `VirtualThreading` and the pools have the names and the arguments of `threading` and
 `concurrent.futures` that the operator uses.
