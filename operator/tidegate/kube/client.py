@@ -459,7 +459,8 @@ _LONGEST_NAME_STEM = 200  # with a dot and 16 digits still a valid object name
 
 def micro_time(seconds: float) -> str:
     """Seconds since the epoch as Kubernetes' MicroTime."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # `isoformat` takes a quarter of the time of `strftime`, and there are some a second
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def event_body(event: Event, *, reporting_instance: str, now: float) -> JsonObject:
