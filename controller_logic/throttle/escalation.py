@@ -431,16 +431,25 @@ def direction_memory(
     direction: Direction,
     holds: Mapping[RateKey, ActiveThrottle],
 ) -> DirectionMemory:
-    """As remembered; without memory, by when the ledger shows held rates changed and raised."""
+    """As remembered; without memory, by when the ledger shows rates throttled and raised.
+
+    Also one that is not held now: its leaders went, and its contract is below what it was cut to.
+    """
     known = memory.directions.get(direction)
     if known is not None:
         return known
-    mine = [rate for rate in given.rates if rate.key in holds and rate.direction is direction]
+    mine = [rate for rate in given.rates if rate.throttleable and rate.direction is direction]
+    throttled = [rate for rate in mine if rate.key in holds or _may_be_throttled(rate)]
     return DirectionMemory(
-        _latest(mine, lambda _: True),
-        _latest(mine, _was_raise),
-        since_seconds=given.now_seconds if mine else None,
+        _latest(throttled, lambda _: True),
+        _latest(throttled, _was_raise),
+        since_seconds=given.now_seconds if any(rate.key in holds for rate in mine) else None,
     )
+
+
+def _may_be_throttled(rate: ManagedRate) -> bool:
+    """Whether the ledger says so, or does not say that it is not."""
+    return rate.recorded_fraction is None or rate.recorded_fraction < 1.0
 
 
 def _latest(rates: Iterable[ManagedRate], is_meant: Callable[[ManagedRate], bool]) -> float | None:
