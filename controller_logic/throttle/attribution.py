@@ -157,7 +157,10 @@ def _muted_seconds(
 
 
 def _shows_last_lowering(scene: DirectionSnapshot, broker: int) -> bool:
-    """Whether the NIC's reading began when the last of the clients there had been lowered."""
+    """Whether the NIC's reading began when the last of those who send there had been lowered.
+
+    A client that leads there and has no series, although the broker has others', sends nothing.
+    """
     nic = scene.nics[broker]
     began_seconds = (nic.at_seconds or 0.0) - (nic.span_seconds or 0.0)
     return not any(
@@ -165,7 +168,8 @@ def _shows_last_lowering(scene: DirectionSnapshot, broker: int) -> bool:
         and change.previous is not None
         and change.previous > bucket.cap
         for bucket in scene.throttled
-        if broker in bucket.rate.leads and (change := bucket.rate.last_change) is not None
+        if (broker in bucket.flows or broker in bucket.unmeasured)
+        and (change := bucket.rate.last_change) is not None
     )
 
 
