@@ -127,12 +127,6 @@ def _metadata(cluster_id: str, port: int) -> bytes:
     return bytes(answer.encode(version=4))
 
 
-class _Late(Proxy):
-    def lets_answer_pass(self) -> bool:
-        time.sleep(_CALL_SECONDS)
-        return True
-
-
 @dataclass
 class World:
     """The running parts; `policies` are names, each that of its cluster and chroot too."""
@@ -333,7 +327,8 @@ def _world(policies: int) -> Iterator[World]:
         kube.install_crds(CRDS)
         kube.kubectl("create", "namespace", _NAMESPACE)
         api = urlsplit(kube.server)
-        late = stack.enter_context(_Late((str(api.hostname), int(api.port or 443))))
+        api_address = (str(api.hostname), int(api.port or 443))
+        late = stack.enter_context(Proxy(api_address, late_seconds=_CALL_SECONDS))
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="tidegate-bench-")))
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(
