@@ -65,7 +65,6 @@ _NOT_NEEDED_TO_RESTORE = frozenset(
         Reason.BROKERS_UNREACHABLE,
         Reason.TOPOLOGY_INCOMPLETE,
         Reason.LIST_INCOMPLETE,
-        Reason.NAMESPACES_UNREAD,
         Reason.TOPIC_NOT_FOUND,
     }
 )
@@ -235,7 +234,7 @@ def _decide_complete(
         pace=memory.pace,
         contended=contended.keys(),
     )
-    before = Before(contended, memory.removals)
+    before = Before(contended, memory.removals, observation.frozen)
     wanted = replace(wanted, held=load.held)
     if policy.deleting:
         plan = deletion_plan(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from greenlet import getcurrent, greenlet
 
@@ -412,8 +413,12 @@ class Future:
     def wait(self, timeout: float | None) -> bool:
         return self._done.wait(timeout)
 
-    def result(self) -> Any:
-        self._done.wait()
+    def done(self) -> bool:
+        return self._done.is_set()
+
+    def result(self, timeout: float | None = None) -> Any:
+        if not self._done.wait(timeout):
+            raise TimeoutError
         if self._error is not None:
             raise self._error
         return self._value
@@ -465,6 +470,22 @@ def wait_for_all(futures: Iterable[Future], timeout: float | None = None) -> Non
         future.wait(None if ends_at is None else max(0.0, ends_at - running().now))
 
 
+class Local:
+    """`threading.local`: each virtual thread has attributes of its own."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_of", WeakKeyDictionary())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._of.setdefault(running().current, {})[name] = value
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._of.get(running().current, {})[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
 class VirtualThreading:
     """The parts of `threading` that the operator uses."""
 
@@ -474,6 +495,7 @@ class VirtualThreading:
     Event = Event
     Condition = Condition
     Timer = Timer
+    local = Local
 
 
 class VirtualTime:
