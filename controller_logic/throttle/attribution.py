@@ -69,6 +69,14 @@ class DirectionSnapshot:
         """What these levels send there above their floors, in bytes/s."""
         return sum(self.cuttable.get((broker, level), 0.0) for level in levels)
 
+    def rests_seconds(self) -> float:
+        """How long a round waits after the last stride, for readings of what that one did.
+
+        Far over the limit, where L1 will have to give, it waits for none.
+        """
+        is_urgent = any(is_far_over(nic) for nic in self.nics.values())
+        return 0.0 if is_urgent else self.settings.replan_seconds
+
     def matters(self, broker: int, bytes_per_second: float, share: float) -> bool:
         """Whether so much is more than this share of the broker's limit."""
         limit = self.nics[broker].limit

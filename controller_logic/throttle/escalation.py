@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controller_logic.model import Direction, RateKey
-from controller_logic.throttle.attribution import DirectionSnapshot, Needs, is_far_over, needs_of
+from controller_logic.throttle.attribution import DirectionSnapshot, Needs, needs_of
 from controller_logic.throttle.buckets import Bucket, floor_of
 from controller_logic.throttle.cuts import (
     CutPlan,
@@ -85,13 +85,8 @@ def _plan(scene: DirectionSnapshot, needs: Needs, memory: DirectionMemory) -> Cu
 
 
 def _rests(scene: DirectionSnapshot, memory: DirectionMemory) -> bool:
-    """Whether readings may still show mutes of strides.
-
-    Far over the limit, where L1 will have to give, that is not waited for.
-    """
-    if any(is_far_over(nic) for nic in scene.nics.values()):
-        return False
-    return not _is_past(memory.strode_at_seconds, scene.settings.replan_seconds, scene)
+    """Whether readings may still show mutes of strides."""
+    return not _is_past(memory.strode_at_seconds, scene.rests_seconds(), scene)
 
 
 def _cuts(

@@ -48,6 +48,14 @@ def test_far_over_the_limit_a_new_round_waits_for_no_readings_of_the_strides() -
     assert times["high"][:2] == [1, 31]
 
 
+def test_the_record_says_when_the_next_round_may_come_far_over_the_limit_too() -> None:
+    played = cluster()
+    began = played.now_seconds
+    found = after(played, 15).round_of(OUT)
+    assert any(step.in_stride for step in found.steps)
+    assert found.next_cut_at_seconds == began + 31
+
+
 def test_strides_on_one_broker_hold_up_no_first_round_of_another() -> None:
     low, other = actor("low", "L3", 200, 1), actor("other", "L3", 200, 1, {2: 1})
     played = simulated_cluster(low, other, brokers=2)
