@@ -26,6 +26,7 @@ from bench.control.latency import (
 from bench.control.many_policies import many_policies
 from bench.control.ownership import deletion, two_owners
 from bench.control.readings import reading_figures
+from bench.control.scenarios import scenario_figures
 from bench.control.world import TOPIC, two_worlds, world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
 from bench.results import Figure, Record, Records, median_of, page
@@ -201,6 +202,7 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "throttle-thirty": thirty,
         "throttle-backlog": backlog,
         "throttle-strides": strides,
+        "throttle-scenarios": scenario_figures,
         **EPISODES,
     },
     "In a cluster": {"in-cluster": in_cluster},

@@ -80,12 +80,17 @@ class Operator:
         self.cache = ResourceCache(self._changed, forget=writer.forget)
         self._hands = ThreadPoolExecutor(_REPORTS_AT_ONCE, "reports")
         recorder = EventRecorder(kubernetes)
-        publisher = KubernetesPublisher(
-            writer, recorder, cache=self.cache, telemetry=self.telemetry, executor=self._hands
-        )
         clock = Clock()
-        self.audit = open_audit_trail(settings.audit_file, self.telemetry)
         self.vital_signs = VitalSigns(clock.monotonic, settings.stuck_after_seconds)
+        publisher = KubernetesPublisher(
+            writer,
+            recorder,
+            cache=self.cache,
+            telemetry=self.telemetry,
+            executor=self._hands,
+            goes_on=self.vital_signs.goes_on,
+        )
+        self.audit = open_audit_trail(settings.audit_file, self.telemetry)
         self.context = OperatorContext(
             settings,
             clock,
@@ -152,7 +157,7 @@ class Operator:
             self.context.kubernetes,
             self.settings.identity,
             address,
-            patience_seconds=partial(self._sharing.patience_seconds, policy_key),
+            acquire_delay_seconds=partial(self._sharing.acquire_delay_seconds, policy_key),
         )
 
 

@@ -459,7 +459,8 @@ _LONGEST_NAME_STEM = 200  # with a dot and 16 digits still a valid object name
 
 def micro_time(seconds: float) -> str:
     """Seconds since the epoch as Kubernetes' MicroTime."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # `isoformat` takes a quarter of the time of `strftime`, and there are some a second
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def event_body(event: Event, *, reporting_instance: str, now: float) -> JsonObject:
@@ -579,11 +580,8 @@ class KubernetesClient(JobCalls):
 
     def list_all(self, kind: ResourceKind, namespaces: Sequence[str] = ()) -> Listing:
         deadline = self._monotonic() + LIST_TIMEOUT_SECONDS
-        places: Sequence[str | None] = namespaces or [None]
         try:
-            pages = [
-                page for place in places for page in self._pages(kind, place, deadline=deadline)
-            ]
+            pages = self._pages(kind, namespaces or [None], deadline=deadline)
         except NotFound as missing:
             raise NotFound(
                 _NOT_AS_LISTED,
@@ -753,16 +751,21 @@ class KubernetesClient(JobCalls):
             )
 
     def _pages(
-        self, kind: ResourceKind, namespace: str | None, *, deadline: float
+        self, kind: ResourceKind, namespaces: Sequence[str | None], *, deadline: float
     ) -> list[JsonObject]:
-        pages = [self._page(kind, namespace, position=None)]
-        while position := pages[-1]["metadata"].get("continue"):
-            if self._monotonic() > deadline:
+        """All pages of all `namespaces` (None = the whole cluster); none begins late."""
+        pages: list[JsonObject] = []
+        rest: list[tuple[str | None, str | None]] = [(one, None) for one in reversed(namespaces)]
+        while rest:
+            if pages and self._monotonic() > deadline:
                 raise Incomplete(
                     _NOT_AS_LISTED,
                     f"{_unfinished(kind, len(pages))} The list is not used; it is read again.",
                 )
+            namespace, position = rest.pop()
             pages.append(self._page(kind, namespace, position=position))
+            if position := pages[-1]["metadata"].get("continue"):
+                rest.append((namespace, position))
         return pages
 
     def _page(
