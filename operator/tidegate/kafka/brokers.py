@@ -405,7 +405,8 @@ class KafkaTopology:
             if self._closed:
                 raise Unreachable(
                     Reason.BROKERS_UNREACHABLE,
-                    f"The connection to the brokers at {self._address} was closed.",
+                    "The connection to the brokers at "
+                    f"{','.join(self._settings.bootstrap_servers)} was closed.",
                 )
             deadline = time.monotonic() + self._settings.request_timeout_seconds
             tried: dict[str, str] = {}
@@ -426,7 +427,7 @@ class KafkaTopology:
                     self._hang_up()
                     if not was_kept:
                         self._servers = [*self._servers[1:], self._servers[0]]
-            raise self._unreachable(tried)
+            raise no_answer(self._settings, tried)
 
     def _connection(self, left_seconds: float) -> BrokerConnection:
         if self._open is None:
@@ -461,19 +462,17 @@ class KafkaTopology:
         ]
         return str(values[0]) if values and values[0] else ""
 
-    @property
-    def _address(self) -> str:
-        return ",".join(self._settings.bootstrap_servers)
 
-    def _unreachable(self, tried: Mapping[str, str]) -> Unreachable:
-        attempts = "; ".join(f"{server}: {error}" for server, error in tried.items())
-        return Unreachable(
-            Reason.BROKERS_UNREACHABLE,
-            f"No broker at {self._address} answered within "
-            f"{self._settings.request_timeout_seconds:g} s ({attempts}). Every quota stays as it "
-            "is. Check bootstrapServers, the network policy, and whether this listener wants TLS "
-            "or a login.",
-        )
+def no_answer(settings: KafkaConnection, tried: Mapping[str, str]) -> Unreachable:
+    """The error when no broker answered; `tried` has each server with what went wrong there."""
+    attempts = "; ".join(f"{server}: {error}" for server, error in tried.items())
+    return Unreachable(
+        Reason.BROKERS_UNREACHABLE,
+        f"No broker at {','.join(settings.bootstrap_servers)} answered within "
+        f"{settings.request_timeout_seconds:g} s ({attempts}). Every quota stays as it "
+        "is. Check bootstrapServers, the network policy, and whether this listener wants TLS "
+        "or a login.",
+    )
 
 
 def _metadata_request(topics: Collection[str]) -> MetadataRequest:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from controller_logic.model import Entity, QuotaKey
+from lab.kafka import BrokersLab
 from lab.process import wait_until
 from tidegate.kafka.adminapi.client import AdminClient, Lost
 from tidegate.kafka.adminapi.log import LedgerLog
@@ -145,3 +146,13 @@ class AdminWorld:
             store.close()
         self.others.close()
         self.client.close()
+
+
+def around(kafka: BrokersLab, name: str) -> Iterator[AdminWorld]:
+    """The shared brokers without any quota, and a ledger of this test alone."""
+    settings = KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
+    world = AdminWorld(settings, f"__ledger-{name}", kafka.cluster_id)
+    world.clear()
+    yield world
+    world.clear()
+    world.close()

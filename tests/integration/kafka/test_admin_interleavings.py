@@ -16,7 +16,7 @@ from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaWrite
 from controller_logic.reasons import Reason
 from lab.kraft import KraftLab
 from tests.contract.quota_store_contract import FETCH, POLICY, PRODUCE
-from tests.integration.kafka.admin_world import AdminWorld, FaultyClient, lose
+from tests.integration.kafka.admin_world import AdminWorld, FaultyClient, around, lose
 from tidegate.errors import RetryLater
 from tidegate.kafka.adminapi.quotas import alter
 from tidegate.kafka.adminapi.store import AdminQuotaStore
@@ -26,7 +26,7 @@ from tidegate.kafka.settings import KafkaConnection
 pytestmark = pytest.mark.integration
 
 USERS = [Entity(f"user-{number}") for number in range(4)]
-BEFORE = "777"  # what everybody had before Tidegate; nobody else writes it
+BEFORE = "777"  # the value from before Tidegate, which no other writer sets
 ROUNDS = int(os.environ.get("TIDEGATE_INTERLEAVINGS", "40"))
 
 
@@ -83,14 +83,10 @@ class Process:
 
 @pytest.fixture
 def world(kraft: KraftLab, unique_name: str) -> Iterator[AdminWorld]:
-    settings = KafkaConnection(tuple(kraft.bootstrap_servers.split(",")))
-    around = AdminWorld(settings, f"__ledger-{unique_name}", kraft.cluster_id)
-    around.clear()
-    for entity in USERS:
-        around.put(entity, {PRODUCE: BEFORE, FETCH: "5000"})
-    yield around
-    around.clear()
-    around.close()
+    for world in around(kraft, unique_name):
+        for entity in USERS:
+            world.put(entity, {PRODUCE: BEFORE, FETCH: "5000"})
+        yield world
 
 
 def settle(process: Process, world: AdminWorld, wanted: str, at: float) -> None:

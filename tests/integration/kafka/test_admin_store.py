@@ -36,7 +36,7 @@ from tests.contract.quota_store_contract import (
     give_back,
     record,
 )
-from tests.integration.kafka.admin_world import AdminWorld, lose
+from tests.integration.kafka.admin_world import AdminWorld, around, lose
 from tidegate.errors import OutcomeUnknown, Unauthorized, UserActionRequired
 from tidegate.kafka.adminapi.client import rights_needed
 from tidegate.kafka.adminapi.quotas import alter
@@ -47,16 +47,6 @@ from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism
 pytestmark = pytest.mark.integration
 
 CAROL = Entity("carol")
-
-
-def around(kafka: BrokersLab, name: str) -> Iterator[AdminWorld]:
-    """The shared brokers without any quota, and a ledger of this test alone."""
-    settings = KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
-    world = AdminWorld(settings, f"__ledger-{name}", kafka.cluster_id)
-    world.clear()
-    yield world
-    world.clear()
-    world.close()
 
 
 @pytest.fixture

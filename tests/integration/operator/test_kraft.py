@@ -16,7 +16,7 @@ from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from tests.contract.quota_store_contract import ALICE, FETCH, PRODUCE
-from tests.integration.kafka.admin_world import AdminWorld
+from tests.integration.kafka.admin_world import AdminWorld, around
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.test_operator import tier
 from tests.unit.control.stage import Leaders, Stage
@@ -31,12 +31,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture
 def world(kraft: KraftLab, unique_name: str) -> Iterator[AdminWorld]:
-    settings = KafkaConnection(tuple(kraft.bootstrap_servers.split(",")))
-    around = AdminWorld(settings, f"__ledger-{unique_name}", kraft.cluster_id)
-    around.clear()
-    yield around
-    around.clear()
-    around.close()
+    yield from around(kraft, unique_name)
 
 
 @pytest.fixture

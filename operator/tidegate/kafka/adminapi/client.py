@@ -18,6 +18,7 @@ from tidegate.kafka.brokers import (
     MetadataRequest,
     for_code,
     host_and_port,
+    no_answer,
 )
 from tidegate.kafka.settings import KafkaConnection
 
@@ -66,7 +67,7 @@ class AdminClient:
                 )
                 if not was_open:  # one that was open may only have been idle for too long
                     self._servers = [*self._servers[1:], server]
-        raise self._unreachable(tried)
+        raise no_answer(self._settings, tried)
 
     def write(self, request: Any, at: tuple[str, int] | None = None) -> Any:
         """Ask the broker at this address, or the one that `read` asks. Raises Lost."""
@@ -133,16 +134,6 @@ class AdminClient:
             if connection is not None:
                 connection.close()
             raise
-
-    def _unreachable(self, tried: dict[str, str]) -> Unreachable:
-        attempts = "; ".join(f"{server}: {error}" for server, error in tried.items())
-        return Unreachable(
-            Reason.BROKERS_UNREACHABLE,
-            f"No broker at {self.address} answered within "
-            f"{self._settings.request_timeout_seconds:g} s ({attempts}). Every quota stays as it "
-            "is. Check bootstrapServers, the network policy, and whether this listener wants TLS "
-            "or a login.",
-        )
 
 
 def rights_needed(topic: str) -> str:
