@@ -4,16 +4,20 @@ An expected error never shows a traceback: its message on stderr has what happen
 """
 
 import logging
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from enum import StrEnum
+from pathlib import PurePath
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from tidegate.commands.context import CommandContext
+from tidegate import __version__
+from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.output import ExitCode, Page
 from tidegate.errors import RetryLater, TidegateError
 
@@ -91,6 +95,38 @@ def _version() -> Callable[..., None]:
     return version
 
 
+# A shell's completion: the shell calls the program again, with what was typed in its environment.
+
+
+_COMPLETE_VARIABLE = "_TIDEGATE_COMPLETE"
+_KUBECTL_PLUGIN = "kubectl-tidegate"
+
+
+class Shell(StrEnum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(
+    context: typer.Context,
+    *,
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Which shell.")],
+) -> None:
+    """Print a script that makes the shell complete commands and options on Tab.
+
+    Load it in the running shell with `source <(tidegate completion bash)`, or put that line into
+    the shell's own startup file; for fish: `tidegate completion fish | source`.
+    """
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    around = command_context(context, debug=False)
+    script = get_completion_script(
+        prog_name="tidegate", complete_var=_COMPLETE_VARIABLE, shell=shell.value
+    )
+    around.out.write(script + "\n")
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """One line of `tidegate --help`, and what imports the command: a function, or a group."""
@@ -122,6 +158,7 @@ _ENTRIES = {
     "restore": _Entry("Give every quota back, without Kubernetes.", _restore),
     "report": _Entry("Write the report of a period from usage tables.", _report),
     "version": _Entry("Say which version this is.", _version),
+    "completion": _Entry("Print the completion script of a shell.", lambda: completion),
     "rollup": _Entry("Usage tables: who used what.", _rollup),
 }
 
@@ -146,6 +183,18 @@ class _LazyGroup(TyperGroup):
         super().__init__(**given)
         self.commands = _Commands()  # type: ignore[assignment]  # it is only read from
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Complete names of commands from their lines in the help, without importing them."""
+        known = self.commands
+        self.commands = {
+            name: TyperCommand(name, short_help=entry.short_help)
+            for name, entry in _ENTRIES.items()
+        }
+        try:
+            return super().shell_complete(ctx, incomplete)
+        finally:
+            self.commands = known
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # typer's way to call
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.short_help) for name, entry in _ENTRIES.items()])
@@ -164,9 +213,23 @@ app = typer.Typer(
 )
 
 
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"tidegate {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _tidegate() -> None:
-    """A group has to have a function; the options are all those of its commands."""
+def _tidegate(
+    *,
+    version: Annotated[  # its callback does all
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """A group has to have a function; the other options are all those of its commands."""
 
 
 def main(arguments: Sequence[str] | None = None, surroundings: CommandContext | None = None) -> int:
@@ -176,13 +239,26 @@ def main(arguments: Sequence[str] | None = None, surroundings: CommandContext | 
     """
     around = surroundings or CommandContext()
     logging.getLogger().addHandler(_UNHEARD)
+    if _COMPLETE_VARIABLE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     try:
-        typer.main.get_command(app).main(args=arguments, prog_name="tidegate", obj=around)
+        typer.main.get_command(app).main(
+            args=arguments,
+            prog_name=_program_name(sys.argv[0] if arguments is None else ""),
+            complete_var=_COMPLETE_VARIABLE,
+            obj=around,
+        )
     except SystemExit as end:
         return _ended(end.code, around)
     except Exception as error:
         return _report_error(error, around)
     return around.exit_code
+
+
+def _program_name(started_as: str) -> str:
+    return "kubectl tidegate" if PurePath(started_as).stem == _KUBECTL_PLUGIN else "tidegate"
 
 
 def _ended(code: object, around: CommandContext) -> int:

@@ -185,6 +185,7 @@ class PolicyOptions:
     policy: str | None = None
     kubeconfig: Path | None = None
     context: str | None = None
+    as_user: str | None = None
     namespace: str | None = None
 
 
@@ -312,7 +313,7 @@ def stored_policy(
 
     Raises NotFound and InvalidResource as `find_policy` does for what it finds.
     """
-    kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
+    kubernetes = around.open_kubernetes(options.kubeconfig, options.context, options.as_user)
     policy = _chosen(_listed(kubernetes, BROKER_BANDWIDTH_POLICIES, options), options)
     own = _listed(kubernetes, BUSINESS_TIERS, options)
     tiers, _ = with_tiers_elsewhere(kubernetes, policy, own, options.namespace)
@@ -334,7 +335,7 @@ def _objects(
             [item for item in manifests if item["kind"] == kind.kind] for kind in _READ_KINDS
         )
     else:
-        kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
+        kubernetes = around.open_kubernetes(options.kubeconfig, options.context, options.as_user)
         policies, tiers, overrides = (_listed(kubernetes, kind, options) for kind in _READ_KINDS)
     return kubernetes, policies, tiers, overrides
 
@@ -379,7 +380,7 @@ def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
         )
     if len(found) > 1:
         raise InvalidResource(
-            f"There are several policies {where} ({known}). Name one with --policy NAMESPACE/NAME."
+            f"There are several policies {where} ({known}). Name one as NAMESPACE/NAME."
         )
     return found[0]
 

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +11,16 @@ import typer
 
 from tidegate.commands.inputs import AccessOptions, PolicyOptions
 from tidegate.commands.output import OutputFormat
+from tidegate.errors import InvalidResource
 
 Output = Annotated[
     OutputFormat,
     typer.Option(
-        "--output", "-o", help="How to print: a table for people, or YAML or JSON for programs."
+        "--output",
+        "-o",
+        parser=OutputFormat.of,
+        metavar="table|yaml|json|jsonpath=TEMPLATE",
+        help="How to print: a table for people; YAML, JSON or parts of it for programs.",
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -73,17 +78,71 @@ Kubeconfig = Annotated[
 KubeContext = Annotated[
     str | None, typer.Option("--context", metavar="NAME", help="Which context of the kubeconfig.")
 ]
+AsUser = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="USER",
+        help="Ask Kubernetes as this user or ServiceAccount (system:serviceaccount:NAMESPACE:NAME)"
+        "; you need the right to impersonate it.",
+    ),
+]
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Where the policy lives.")
 ]
-PolicyName = Annotated[
-    str | None,
+AllNamespaces = Annotated[
+    bool,
     typer.Option(
-        "--policy",
-        metavar="[NAMESPACE/]NAME",
+        "--all-namespaces",
+        "-A",
+        help="Look for the policy in every namespace, as is done without --namespace.",
+    ),
+]
+Policy = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[[NAMESPACE/]POLICY]",
         help="Which BrokerBandwidthPolicy; needed only if there are several.",
     ),
 ]
+PolicyName = Annotated[
+    str | None,
+    typer.Option("--policy", metavar="[NAMESPACE/]NAME", help="The same as an option."),
+]
+
+
+def policy_options(
+    *,
+    policy: str | None,
+    named: str | None = None,
+    files: Sequence[str] | None = None,
+    kubeconfig: Path | None,
+    context: str | None,
+    as_user: str | None,
+    namespace: str | None,
+    all_namespaces: bool,
+) -> PolicyOptions:
+    """The options above as one value; `named` is `--policy`, beside the argument `policy`.
+
+    Raises InvalidResource where two of them contradict each other.
+    """
+    if None not in (policy, named) and policy != named:
+        raise InvalidResource(
+            f"Two policies are named, {policy} and --policy {named}; nothing was done. Name one."
+        )
+    if all_namespaces and namespace is not None:
+        raise InvalidResource(
+            f"--all-namespaces and --namespace {namespace} contradict each other; nothing was "
+            "done. Give one of them."
+        )
+    return PolicyOptions(
+        files=files or (),
+        policy=policy or named,
+        kubeconfig=kubeconfig,
+        context=context,
+        as_user=as_user,
+        namespace=namespace,
+    )
 
 
 # The options that name a policy and its Kafka cluster, declared once for every command that takes
@@ -133,23 +192,29 @@ def takes_policy_and_cluster(command: Command) -> Command:
 
 def _asked(
     *,
+    policy: Policy = None,
     file: Files = None,
-    policy: PolicyName = None,
+    policy_name: PolicyName = None,
     kubeconfig: Kubeconfig = None,
     kube_context: KubeContext = None,
+    as_user: AsUser = None,
     namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
     zookeeper: ZooKeeper = None,
     credentials_file: CredentialsFile = None,
     bootstrap_servers: BootstrapServers = None,
     client_credentials_file: ClientCredentialsFile = None,
 ) -> CommandOptions:
     return CommandOptions(
-        PolicyOptions(
-            files=file or (),
+        policy_options(
+            files=file,
             policy=policy,
+            named=policy_name,
             kubeconfig=kubeconfig,
             context=kube_context,
+            as_user=as_user,
             namespace=namespace,
+            all_namespaces=all_namespaces,
         ),
         AccessOptions(
             zookeeper=zookeeper,

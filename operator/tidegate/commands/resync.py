@@ -10,7 +10,7 @@ import typer
 from controller_logic.quotas.contention import RESYNC, named_entity
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import PolicyOptions, stored_policy
+from tidegate.commands.inputs import stored_policy
 from tidegate.commands.output import Document, ExitCode, OutputFormat, Page, publish
 from tidegate.control.declared import object_key
 from tidegate.control.report.status import rfc3339
@@ -30,13 +30,7 @@ class LeftAlone:
 def resync(
     context: typer.Context,
     *,
-    policy: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[[NAMESPACE/]POLICY]",
-            help="Which BrokerBandwidthPolicy; needed only if there are several.",
-        ),
-    ] = None,
+    policy: options.Policy = None,
     entity: Annotated[
         str | None,
         typer.Option(
@@ -52,7 +46,9 @@ def resync(
     ] = False,
     kubeconfig: options.Kubeconfig = None,
     kube_context: options.KubeContext = None,
+    as_user: options.AsUser = None,
     namespace: options.Namespace = None,
+    all_namespaces: options.AllNamespaces = False,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
@@ -73,11 +69,13 @@ def resync(
                 f"--entity {entity!r} names no entity; nothing was asked. Name it as user=NAME, "
                 f"client-id=NAME, or 'user=NAME, client-id=NAME', as the status does."
             )
-    named = PolicyOptions(
+    named = options.policy_options(
         policy=policy,
         kubeconfig=kubeconfig,
         context=kube_context,
-        namespace=namespace or (policy or "").rpartition("/")[0] or None,
+        as_user=as_user,
+        namespace=namespace or _namespace_in(policy, all_namespaces),
+        all_namespaces=all_namespaces,
     )
     kubernetes, raw, tiers = stored_policy(around, named)
     ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw)
@@ -94,6 +92,11 @@ def resync(
                 f"brokerbandwidthpolicies. Somebody who has it may run: {command}"
             ) from error
     _answer(around, raw, tiers, value=value, command=command, asked=not dry_run, output=output)
+
+
+def _namespace_in(policy: str | None, all_namespaces: bool) -> str | None:
+    """The namespace in a policy's full name, so that only that one is listed."""
+    return None if all_namespaces else (policy or "").rpartition("/")[0] or None
 
 
 def _answer(

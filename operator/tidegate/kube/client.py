@@ -186,10 +186,13 @@ _RETRIED_STATUSES = (429, 500, 502, 503, 504)
 Call = Callable[..., Any]
 
 
-def connect(kubeconfig: Path | None = None, context: str | None = None) -> client.ApiClient:
+def connect(
+    kubeconfig: Path | None = None, context: str | None = None, as_user: str | None = None
+) -> client.ApiClient:
     """A client for the cluster this process runs in, or for that of a kubeconfig.
 
-    The kubeconfig counts outside of a cluster, and where `kubeconfig` or `context` is given.
+    The kubeconfig counts outside of a cluster, and where `kubeconfig` or `context` is given. With
+    `as_user` the API server is asked as that user, which the login needs the right for.
 
     It connects with the first request. Raises Unauthorized when there is no usable configuration.
     """
@@ -216,6 +219,8 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> clien
     api_client = client.ApiClient(settings)
     # the audit log shows it, and managedFields name the part before the slash as the manager
     api_client.user_agent = f"tidegate/{__version__}"
+    if as_user is not None:
+        api_client.set_default_header("Impersonate-User", as_user)
     return api_client
 
 

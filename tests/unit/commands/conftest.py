@@ -92,6 +92,7 @@ class World:
     callbacks: dict[int, str] = field(default_factory=dict)
     now: float = 1_000_000.0
     waits: list[float] = field(default_factory=list)
+    asked_as: list[str | None] = field(default_factory=list)
     readings: Callable[[], Readings] = lambda: Readings(1_000_000.0, 15.0)
     open_out: Callable[[], io.StringIO] = io.StringIO
     during_wait: Callable[[], None] = lambda: None
@@ -116,11 +117,17 @@ class World:
             wait_seconds=self.wait,
             open_tree=lambda spec, secret, *, folder: OpenTwice(self.store.faults),
             open_topology=lambda spec, secret, *, folder, topic_names: self.topology(),
-            open_kubernetes=lambda kubeconfig, context: self.kubernetes,
+            open_kubernetes=self.opened_kubernetes,
             open_reader=lambda settings: FixedReader(lambda: self.readings()),
         )
         code = main(list(arguments), around)
         return Answer(int(code), out.getvalue(), err.getvalue())
+
+    def opened_kubernetes(
+        self, kubeconfig: Path | None, context: str | None, as_user: str | None
+    ) -> InMemoryKubernetes:
+        self.asked_as.append(as_user)
+        return self.kubernetes
 
     def write_files(self, *objects: Mapping[str, Any]) -> str:
         path = self.folder / "all.yaml"
