@@ -1,20 +1,31 @@
-"""How long people wait for the command itself: the processor that `tidegate --help` takes.
+"""How long people wait for the command: the processor that `tidegate --help` takes, and a whole
+`tidegate doctor` on a sound cluster by the clock.
 
-The time is that of the process by the kernel, user and system together, so that other work on the
-machine counts little.
+Processor time is that of the process by the kernel, user and system together, so that other work on
+the machine counts little.
 """
 
+import json
 import os
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-from bench.results import Figure
+from bench.control.world import CRDS
+from bench.results import Figure, cost_of
+from lab.kafka import KafkaLab
+from lab.kubernetes.api import KubeApi
+from lab.kubernetes.tools import KubectlFailed
+from lab.process import wait_until
+from lab.prometheus import PrometheusLab, monitoring
 
 START_BOUND_SECONDS = 0.25
-_RUNS = 21
+DOCTOR_BOUND_SECONDS = 3.0
+_RUNS, _DOCTOR_RUNS = 21, 7
+_NAME = "bench"
 
 
 def start_figures() -> list[Figure]:
@@ -59,3 +70,64 @@ def processor_seconds(arguments: Sequence[str]) -> float:
     if status:
         raise RuntimeError(f"tidegate {' '.join(arguments)} ended with status {status}")
     return usage.ru_utime + usage.ru_stime
+
+
+def doctor_figures() -> list[Figure]:
+    """The median of runs on three brokers with nothing wrong. One with a problem ends the bench."""
+    with KafkaLab(brokers=3) as kafka, monitoring(kafka) as prometheus, KubeApi() as kube:
+        kafka.create_topic(_NAME, [[1], [2], [3]])
+        kube.install_crds(CRDS)
+        listed = {"apiVersion": "v1", "kind": "List", "items": _objects(kafka, prometheus)}
+
+        def applied() -> bool:
+            try:
+                kube.kubectl("apply", "-f", "-", input=json.dumps(listed))
+            except KubectlFailed:  # a CRD that was just installed is unknown for a moment
+                return False
+            return True
+
+        wait_until(applied, "the fresh CRDs", timeout_seconds=30, poll_seconds=1)
+        argv = [sys.executable, "-m", "tidegate", "doctor", "--kubeconfig", str(kube.kubeconfig)]
+        costs = [cost_of(argv, timeout_seconds=60) for _ in range(_DOCTOR_RUNS)]
+    seconds = [cost.seconds for cost in costs]
+    processor = median(cost.processor_seconds for cost in costs)
+    return [
+        Figure(
+            f"`tidegate doctor` on three brokers with nothing wrong, median of {_DOCTOR_RUNS}",
+            median(seconds),
+            "s",
+            DOCTOR_BOUND_SECONDS,
+            f"best {min(seconds):.1f} s, worst {max(seconds):.1f} s, processor {processor:.1f} s",
+        )
+    ]
+
+
+def _objects(kafka: KafkaLab, prometheus: PrometheusLab) -> list[dict[str, Any]]:
+    metrics = {
+        "prometheus": {"url": prometheus.url},
+        "preset": "JmxExporter",
+        "scrapeIntervalSeconds": 1,
+        "staleAfterSeconds": 10,
+    }
+    policy = {
+        "mode": "Observe",
+        "kafka": {
+            "bootstrapServers": kafka.bootstrap_servers,
+            "quotaStore": "ZooKeeper",
+            "zookeeper": {"connect": kafka.zookeeper_connect},
+        },
+        "metrics": metrics,
+        "brokers": {"egress": {"limit": "100M"}, "ingress": {"limit": "100M"}},
+    }
+    contract = {"perPartition": {"fetch": "10M", "produce": "10M"}}
+    member = {"name": "shop", "user": "shop", "topics": [_NAME], "contract": contract}
+    tier = {"policyRef": {"name": _NAME}, "level": "L0", "members": [member]}
+    return [
+        {
+            "apiVersion": "tidegate.io/v1alpha1",
+            "kind": kind,
+            "metadata": {"name": _NAME, "namespace": "default"},
+            "spec": spec,
+        }
+        for kind, spec in (("BrokerBandwidthPolicy", policy), ("BusinessTier", tier))
+    ]

@@ -65,6 +65,12 @@ def _audit() -> Callable[..., None]:
     return audit
 
 
+def _doctor() -> Callable[..., None]:
+    from tidegate.commands.doctor import doctor
+
+    return doctor
+
+
 def _resync() -> Callable[..., None]:
     from tidegate.commands.resync import resync
 
@@ -150,6 +156,7 @@ class _Entry:
 
 _ENTRIES = {
     "run": _Entry("Run the operator.", _run),
+    "doctor": _Entry("Find out what keeps Tidegate from working, and the cure.", _doctor),
     "plan": _Entry("Show what would be written to Kafka, and why.", _plan),
     "explain": _Entry("Say which quota a client gets, and why.", _explain),
     "top": _Entry("Watch brokers, levels and members.", _top),

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from tidegate.control.trust import Secrets
     from tidegate.kafka.zookeeper.tree import ZnodeTree
     from tidegate.kube.api import Kubernetes
+    from tidegate.kube.login import Login
+    from tidegate.prometheus.probe import Probe
     from tidegate.prometheus.settings import MetricsSettings
     from tidegate.resources.policy import KafkaCluster as KafkaSpec
     from tidegate.settings import PolicyBounds
@@ -45,6 +47,14 @@ class OpenKubernetes(Protocol):
     def __call__(
         self, kubeconfig: Path | None, context: str | None, as_user: str | None
     ) -> Kubernetes: ...
+
+
+class OpenLogin(Protocol):
+    """Like `OpenKubernetes`, for questions about the login itself."""
+
+    def __call__(
+        self, kubeconfig: Path | None, context: str | None, as_user: str | None
+    ) -> Login: ...
 
 
 def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
@@ -70,6 +80,13 @@ def open_reader(settings: MetricsSettings) -> Reader:
     return PrometheusReader(settings)
 
 
+def open_probe(settings: MetricsSettings) -> Probe:
+    """The Prometheus of a policy, for finding out why series are missing."""
+    from tidegate.prometheus.probe import Probe
+
+    return Probe(settings)
+
+
 def open_kubernetes(
     kubeconfig: Path | None, context: str | None, as_user: str | None
 ) -> Kubernetes:
@@ -77,6 +94,14 @@ def open_kubernetes(
     from tidegate.kube.client import KubernetesClient, connect
 
     return KubernetesClient(connect(kubeconfig, context, as_user), identity="tidegate-command")
+
+
+def open_login(kubeconfig: Path | None, context: str | None, as_user: str | None) -> Login:
+    """What the login may do that `open_kubernetes` uses."""
+    from tidegate.kube.client import connect
+    from tidegate.kube.login import Login
+
+    return Login(connect(kubeconfig, context, as_user))
 
 
 @dataclass(slots=True)
@@ -96,6 +121,8 @@ class CommandContext:
     open_topology: OpenTopology = open_topology
     open_kubernetes: OpenKubernetes = open_kubernetes
     open_reader: OpenReader = open_reader
+    open_login: OpenLogin = open_login
+    open_probe: Callable[[MetricsSettings], Probe] = open_probe
     debug: bool = False
     exit_code: int = ExitCode.OK
     exit_code_of: Callable[[Exception], int] = lambda _: ExitCode.ERROR

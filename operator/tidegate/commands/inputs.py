@@ -19,7 +19,7 @@ from controller_logic.model import Note, Usage
 from controller_logic.reasons import Reason
 from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import file_problem, read_credentials_file
-from tidegate.control.connections import open_cluster
+from tidegate.control.connections import metrics_settings, open_cluster, settings_of
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.control.namespaces import unknown_labels, with_tiers_elsewhere
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
@@ -34,6 +34,7 @@ from tidegate.kube.api import (
     ResourceKind,
 )
 from tidegate.kube.rollup_jobs import read_result
+from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.authentication import secret_names
 from tidegate.resources.kinds import API_VERSION, KINDS, parse_object
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
@@ -422,6 +423,19 @@ def opened_cluster(
         )
         with closing(opened) as cluster:
             yield cluster
+
+
+def metrics_of(source: PolicySource, credentials: Path | None) -> MetricsSettings | None:
+    """The settings for the policy's Prometheus; None where it declares no metrics.
+
+    `credentials` is a file in place of the Secrets. Raises what reading either raises.
+    """
+    spec = source.declared.spec.metrics
+    if spec is None:
+        return None
+    if credentials is None:
+        return metrics_settings(spec, source.metrics_secrets())
+    return settings_of(spec, read_credentials_file(credentials).for_prometheus(spec.prometheus))
 
 
 @contextmanager
