@@ -77,6 +77,30 @@ def _resync() -> Callable[..., None]:
     return resync
 
 
+def _pause() -> Callable[..., None]:
+    from tidegate.commands.pause import pause
+
+    return pause
+
+
+def _resume() -> Callable[..., None]:
+    from tidegate.commands.pause import resume
+
+    return resume
+
+
+def _confirm_removal() -> Callable[..., None]:
+    from tidegate.commands.pause import confirm_removal
+
+    return confirm_removal
+
+
+def _override() -> typer.Typer:
+    from tidegate.commands import override
+
+    return override.app
+
+
 def _restore() -> Callable[..., None]:
     from tidegate.commands.restore import restore
 
@@ -161,6 +185,10 @@ _ENTRIES = {
     "explain": _Entry("Say which quota a client gets, and why.", _explain),
     "top": _Entry("Watch brokers, levels and members.", _top),
     "audit": _Entry("Show what the operator did, and why.", _audit),
+    "pause": _Entry("Freeze every quota as it is.", _pause),
+    "resume": _Entry("End a pause.", _resume),
+    "override": _Entry("Decisions that end by themselves.", _override),
+    "confirm-removal": _Entry("Let many quotas be given back at once.", _confirm_removal),
     "resync": _Entry("Write again at once what another writer changed.", _resync),
     "restore": _Entry("Give every quota back, without Kubernetes.", _restore),
     "report": _Entry("Write the report of a period from usage tables.", _report),

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -45,14 +45,7 @@ def doctor(
     context: typer.Context,
     *,
     asked: CommandOptions,
-    metrics_credentials_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--metrics-credentials-file",
-            metavar="FILE",
-            help="YAML file with the keys of the Secrets that the policy names for Prometheus.",
-        ),
-    ] = None,
+    metrics_credentials_file: options.MetricsCredentialsFile = None,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:

@@ -59,6 +59,14 @@ ClientCredentialsFile = Annotated[
         help="YAML file with the keys of the Secrets that the policy names for the brokers.",
     ),
 ]
+MetricsCredentialsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--metrics-credentials-file",
+        metavar="FILE",
+        help="YAML file with the keys of the Secrets that the policy names for Prometheus.",
+    ),
+]
 Files = Annotated[
     list[str] | None,
     typer.Option(
@@ -111,7 +119,116 @@ PolicyName = Annotated[
 ]
 
 
-def policy_options(
+# The options that name a policy, with or without its Kafka cluster, declared once for every command
+# that takes them. A command has one parameter `asked` or `named` and one of the decorators
+# `takes_policy_and_cluster` and `takes_policy`, which replace the parameter by the options.
+
+
+Command = Callable[..., None]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOptions:
+    """The policy that was named, and how to reach its cluster."""
+
+    policy: PolicyOptions
+    access: AccessOptions
+
+    @property
+    def names_no_policy(self) -> bool:
+        """Whether ZooKeeper alone was named, so that neither Kubernetes nor files are asked."""
+        return (
+            self.access.zookeeper is not None
+            and not self.policy.files
+            and self.policy.policy is None
+        )
+
+
+def takes_policy_and_cluster(command: Command) -> Command:
+    """The command with the options of `_asked` in place of its parameter `asked`."""
+    return _with_options(command, "asked", _asked)
+
+
+def takes_policy(command: Command) -> Command:
+    """The command with the options of `_named` in place of its parameter `named`."""
+    return _with_options(command, "named", _named)
+
+
+def _with_options(command: Command, parameter: str, made_of: Callable[..., object]) -> Command:
+    shared, own = inspect.signature(made_of).parameters, inspect.signature(command).parameters
+
+    @functools.wraps(command)
+    def with_options(context: typer.Context, **given: object) -> None:
+        made = made_of(**{name: given.pop(name) for name in shared})
+        command(context, **{parameter: made}, **given)
+
+    merged = [
+        each
+        for name, one in own.items()
+        for each in (shared.values() if name == parameter else (one,))
+    ]
+    with_options.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
+    with_options.__annotations__ = {each.name: each.annotation for each in merged}
+    return with_options
+
+
+def _asked(
+    *,
+    policy: Policy = None,
+    file: Files = None,
+    policy_name: PolicyName = None,
+    kubeconfig: Kubeconfig = None,
+    kube_context: KubeContext = None,
+    as_user: AsUser = None,
+    namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
+    zookeeper: ZooKeeper = None,
+    credentials_file: CredentialsFile = None,
+    bootstrap_servers: BootstrapServers = None,
+    client_credentials_file: ClientCredentialsFile = None,
+) -> CommandOptions:
+    return CommandOptions(
+        _policy_options(
+            files=file,
+            policy=policy,
+            named=policy_name,
+            kubeconfig=kubeconfig,
+            context=kube_context,
+            as_user=as_user,
+            namespace=namespace,
+            all_namespaces=all_namespaces,
+        ),
+        AccessOptions(
+            zookeeper=zookeeper,
+            credentials_file=credentials_file,
+            bootstrap_servers=bootstrap_servers,
+            client_credentials_file=client_credentials_file,
+        ),
+    )
+
+
+def _named(
+    *,
+    policy: Policy = None,
+    kubeconfig: Kubeconfig = None,
+    kube_context: KubeContext = None,
+    as_user: AsUser = None,
+    namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
+) -> PolicyOptions:
+    # the namespace in a policy's full name is the only one to list
+    full = None if all_namespaces else (policy or "").rpartition("/")[0] or None
+    return _policy_options(
+        policy=policy,
+        kubeconfig=kubeconfig,
+        context=kube_context,
+        as_user=as_user,
+        namespace=namespace or full,
+        all_namespaces=all_namespaces,
+    )
+
+
+def _policy_options(
     *,
     policy: str | None,
     named: str | None = None,
@@ -142,84 +259,4 @@ def policy_options(
         context=context,
         as_user=as_user,
         namespace=namespace,
-    )
-
-
-# The options that name a policy and its Kafka cluster, declared once for every command that takes
-# them. A command has one parameter `asked` and the decorator `takes_policy_and_cluster`, which
-# replaces the parameter by the options.
-
-
-_PARAMETER = "asked"
-Command = Callable[..., None]
-
-
-@dataclass(frozen=True, slots=True)
-class CommandOptions:
-    """The policy that was named, and how to reach its cluster."""
-
-    policy: PolicyOptions
-    access: AccessOptions
-
-    @property
-    def names_no_policy(self) -> bool:
-        """Whether ZooKeeper alone was named, so that neither Kubernetes nor files are asked."""
-        return (
-            self.access.zookeeper is not None
-            and not self.policy.files
-            and self.policy.policy is None
-        )
-
-
-def takes_policy_and_cluster(command: Command) -> Command:
-    """The command with the options below in place of its parameter `asked`."""
-    shared, own = inspect.signature(_asked).parameters, inspect.signature(command).parameters
-
-    @functools.wraps(command)
-    def with_options(context: typer.Context, **given: object) -> None:
-        asked = _asked(**{name: given.pop(name) for name in shared})  # type: ignore[arg-type]
-        command(context, **{_PARAMETER: asked}, **given)
-
-    merged = [
-        each
-        for name, one in own.items()
-        for each in (shared.values() if name == _PARAMETER else (one,))
-    ]
-    with_options.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
-    with_options.__annotations__ = {each.name: each.annotation for each in merged}
-    return with_options
-
-
-def _asked(
-    *,
-    policy: Policy = None,
-    file: Files = None,
-    policy_name: PolicyName = None,
-    kubeconfig: Kubeconfig = None,
-    kube_context: KubeContext = None,
-    as_user: AsUser = None,
-    namespace: Namespace = None,
-    all_namespaces: AllNamespaces = False,
-    zookeeper: ZooKeeper = None,
-    credentials_file: CredentialsFile = None,
-    bootstrap_servers: BootstrapServers = None,
-    client_credentials_file: ClientCredentialsFile = None,
-) -> CommandOptions:
-    return CommandOptions(
-        policy_options(
-            files=file,
-            policy=policy,
-            named=policy_name,
-            kubeconfig=kubeconfig,
-            context=kube_context,
-            as_user=as_user,
-            namespace=namespace,
-            all_namespaces=all_namespaces,
-        ),
-        AccessOptions(
-            zookeeper=zookeeper,
-            credentials_file=credentials_file,
-            bootstrap_servers=bootstrap_servers,
-            client_credentials_file=client_credentials_file,
-        ),
     )

@@ -10,7 +10,7 @@ import typer
 from controller_logic.quotas.contention import RESYNC, named_entity
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import stored_policy
+from tidegate.commands.inputs import PolicyOptions, stored_policy
 from tidegate.commands.output import Document, ExitCode, OutputFormat, Page, publish
 from tidegate.control.declared import object_key
 from tidegate.control.report.status import rfc3339
@@ -27,10 +27,11 @@ class LeftAlone:
     until: str
 
 
+@options.takes_policy
 def resync(
     context: typer.Context,
     *,
-    policy: options.Policy = None,
+    named: PolicyOptions,
     entity: Annotated[
         str | None,
         typer.Option(
@@ -44,11 +45,6 @@ def resync(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be asked, and ask nothing.")
     ] = False,
-    kubeconfig: options.Kubeconfig = None,
-    kube_context: options.KubeContext = None,
-    as_user: options.AsUser = None,
-    namespace: options.Namespace = None,
-    all_namespaces: options.AllNamespaces = False,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
@@ -69,14 +65,6 @@ def resync(
                 f"--entity {entity!r} names no entity; nothing was asked. Name it as user=NAME, "
                 f"client-id=NAME, or 'user=NAME, client-id=NAME', as the status does."
             )
-    named = options.policy_options(
-        policy=policy,
-        kubeconfig=kubeconfig,
-        context=kube_context,
-        as_user=as_user,
-        namespace=namespace or _namespace_in(policy, all_namespaces),
-        all_namespaces=all_namespaces,
-    )
     kubernetes, raw, tiers = stored_policy(around, named)
     ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw)
     command = (
@@ -92,11 +80,6 @@ def resync(
                 f"brokerbandwidthpolicies. Somebody who has it may run: {command}"
             ) from error
     _answer(around, raw, tiers, value=value, command=command, asked=not dry_run, output=output)
-
-
-def _namespace_in(policy: str | None, all_namespaces: bool) -> str | None:
-    """The namespace in a policy's full name, so that only that one is listed."""
-    return None if all_namespaces else (policy or "").rpartition("/")[0] or None
 
 
 def _answer(

@@ -308,14 +308,7 @@ def top(
     context: typer.Context,
     *,
     asked: CommandOptions,
-    metrics_credentials_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--metrics-credentials-file",
-            metavar="FILE",
-            help="YAML file with the keys of the Secrets that the policy names for Prometheus.",
-        ),
-    ] = None,
+    metrics_credentials_file: options.MetricsCredentialsFile = None,
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
     interval: Annotated[
         int, typer.Option("--interval", min=1, max=3600, help="Seconds between two looks.")

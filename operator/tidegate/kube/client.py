@@ -626,7 +626,21 @@ class KubernetesClient(JobCalls):
             reason=_NOT_AS_LISTED,
         )
 
-    def annotate(self, ref: ObjectRef, name: str, value: str) -> JsonObject:
+    def create(self, kind: ResourceKind, obj: Mapping[str, Any]) -> JsonObject:
+        metadata = obj["metadata"]
+        return self._transport.write(
+            self._objects.create_namespaced_custom_object,
+            kind.group,
+            kind.version,
+            metadata["namespace"],
+            kind.plural,
+            body=dict(obj),
+            field_validation="Strict",
+            what=f"create {kind.kind} {metadata['namespace']}/{metadata['name']}",
+            reason=_NOT_AS_LISTED,
+        )
+
+    def annotate(self, ref: ObjectRef, name: str, value: str | None) -> JsonObject:
         return self._transport.write(
             self._objects.patch_namespaced_custom_object,
             *_address(ref),
