@@ -77,6 +77,12 @@ def _resync() -> Callable[..., None]:
     return resync
 
 
+def _import() -> Callable[..., None]:
+    from tidegate.commands.import_quotas import import_quotas
+
+    return import_quotas
+
+
 def _pause() -> Callable[..., None]:
     from tidegate.commands.pause import pause
 
@@ -185,6 +191,7 @@ _ENTRIES = {
     "explain": _Entry("Say which quota a client gets, and why.", _explain),
     "top": _Entry("Watch brokers, levels and members.", _top),
     "audit": _Entry("Show what the operator did, and why.", _audit),
+    "import": _Entry("Print BusinessTiers for the quotas there are.", _import),
     "pause": _Entry("Freeze every quota as it is.", _pause),
     "resume": _Entry("End a pause.", _resume),
     "override": _Entry("Decisions that end by themselves.", _override),
