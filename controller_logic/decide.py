@@ -65,7 +65,6 @@ _NOT_NEEDED_TO_RESTORE = frozenset(
         Reason.BROKERS_UNREACHABLE,
         Reason.TOPOLOGY_INCOMPLETE,
         Reason.LIST_INCOMPLETE,
-        Reason.NAMESPACES_UNREAD,
         Reason.TOPIC_NOT_FOUND,
     }
 )
@@ -235,7 +234,7 @@ def _decide_complete(
         pace=memory.pace,
         contended=contended.keys(),
     )
-    before = Before(contended, memory.removals)
+    before = Before(contended, memory.removals, observation.frozen)
     wanted = replace(wanted, held=load.held)
     if policy.deleting:
         plan = deletion_plan(
@@ -277,6 +276,7 @@ def _decide_complete(
         now_seconds=now_seconds,
     )
     deferred = frozenset(write.entity for write in admission.deferred)
+    load = load.without(deferred)
     circumstances = replace(circumstances, unwritten=deferred)
     decision = _reported(
         wanted, plan, circumstances, load, contended=contended, now_seconds=now_seconds
@@ -287,7 +287,7 @@ def _decide_complete(
         finished_deleting=policy.deleting and not ours,
         resynced=resynced,
     )
-    return _with_deferred(decision, admission), remembered
+    return _with_deferred(decision, admission), replace(remembered, pace=load.pace)
 
 
 def _resynced(policy: Policy, memory: Memory) -> tuple[Memory, str]:
@@ -331,7 +331,11 @@ def _reported(
         for step in entity_plan.steps
         if step.due_in_seconds
     ]
-    due += [] if load.due_in_seconds is None else [load.due_in_seconds]
+    due += [
+        seconds
+        for seconds in (load.due_in_seconds, load.next_turn_in_seconds)
+        if seconds is not None
+    ]
     due += [one.until_seconds - now_seconds for one in contended.values()]
     return Decision(
         members=members,

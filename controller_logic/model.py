@@ -620,6 +620,7 @@ class Observation:
     the ledger (an absent znode is an entry with version None); an entity that it lacks is unknown,
     not unlimited. `client_quotas_exist` says whether anybody has set a byte rate for a client id
     without a user; None = it was not looked up. `usage` None = no usage table can be used now.
+    `frozen` are entities left out of `quotas` on purpose, each with the reason and why.
     """
 
     now_seconds: float
@@ -632,6 +633,7 @@ class Observation:
     overrides: tuple[Override, ...] = ()
     client_quotas_exist: bool | None = None
     usage: Usage | None = None
+    frozen: Mapping[Entity, tuple[Reason, str]] = field(default_factory=dict)
 
 
 # --- what is written ---

@@ -121,7 +121,7 @@ class Reason(StrEnum):
     LIST_INCOMPLETE = "ListIncomplete", "The custom resources could not be listed in full."
     NAMESPACES_UNREAD = (
         "NamespacesUnread",
-        "Labels of a namespace with tiers are not known, nor whether the policy lets these in.",
+        "Labels of the tier's namespace are not known, nor whether the policy lets it in.",
     )
     KUBERNETES_UNREACHABLE = (
         "KubernetesUnreachable",

@@ -194,10 +194,6 @@ _UNTOUCHED = {
         MemberState.HELD,
         "the ledger shows the entity as another policy's; left as it is",
     ),
-    Reason.ZOOKEEPER_UNREACHABLE: (
-        MemberState.HELD,
-        "the quota could not be read; it stays as it is",
-    ),
 }
 _BY_LOAD = frozenset({Reason.THROTTLED, Reason.RELAXING, Reason.RELEASED})
 _KEPT = {
@@ -258,6 +254,8 @@ def _verdict(promised: MemberReport, plan: EntityPlan, circumstances: Circumstan
             f"{contention.ended_by(policy_key)}"
         )
         return MemberState.CONTENDED, Reason.CONTENDED, words
+    if plan.refused is not None and plan.why:
+        return MemberState.HELD, plan.refused, plan.why
     if plan.refused is not None:
         state, words = _UNTOUCHED[plan.refused]
         stored = (circumstances.quotas or {}).get(promised.entity)

@@ -7,7 +7,6 @@ Kafka. As root, every broker gets a network namespace; without root all are on l
 
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,6 +26,7 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import kube_binary
 from lab.network import free_port
+from lab.operator import LISTENS_ON, operator_command
 from lab.packages import kafka_jars
 from lab.process import Process
 from lab.prometheus import PrometheusLab, ScrapeTarget, monitoring
@@ -184,7 +184,6 @@ CRDS = Path(__file__).parent.parent / "crds"
 OPERATOR_LOG = "operator.log"
 AUDIT_TRAIL = "audit.jsonl"
 _BROKERS = 3
-_OPERATOR_HOST = "127.0.0.1"
 _NEEDED = ("linux", "util-linux", "java", "maven", "go", "apt", "disk")
 
 
@@ -239,7 +238,7 @@ def running_parts(log: SetupLog, output: Path, *, interruption: Interruption) ->
         create_topic(kafka, REPLICAS)
         kube, operator = kubernetes.ready()
         # It waits for a first scrape of the operator, too, which has been started by now.
-        operators_metrics = ScrapeTarget("operator", f"{_OPERATOR_HOST}:{metrics_port}")
+        operators_metrics = ScrapeTarget("operator", f"{LISTENS_ON}:{metrics_port}")
         prometheus = stack.enter_context(Beside(monitoring(kafka, further=[operators_metrics])))
         yield Parts(kafka, prometheus, kube, operator)
 
@@ -276,27 +275,6 @@ def _install(kube: KubeApi) -> None:
 
 
 def _start_operator(kube: KubeApi, output: Path, metrics_port: int) -> Process:
-    ports = [
-        "--listen-address",
-        _OPERATOR_HOST,
-        "--liveness-port",
-        "0",
-        "--metrics-port",
-        str(metrics_port),
-    ]
-    audit = ["--audit-file", str(output / AUDIT_TRAIL)]
-    argv = [
-        sys.executable,
-        "-m",
-        "tidegate",
-        "run",
-        "--kubeconfig",
-        str(kube.kubeconfig),
-        "--namespace",
-        NAMESPACE,
-        "--lease-namespace",
-        NAMESPACE,
-        *ports,
-        *audit,
-    ]
+    argv = operator_command(kube.kubeconfig, NAMESPACE, metrics_port=metrics_port)
+    argv += ["--audit-file", str(output / AUDIT_TRAIL)]
     return process.start("operator", argv, log_path=output / OPERATOR_LOG)

@@ -148,10 +148,6 @@ class Network:
         """
         _run(["ip", "netns", "exec", namespace.name, *_token_bucket(_DEVICE, bytes_per_second)])
 
-    def limit_ingress(self, namespace: Namespace, bytes_per_second: int) -> None:
-        """Give the machine a NIC that receives no faster than this."""
-        _run(_token_bucket(self._veth(namespace.name.rpartition("-")[2]), bytes_per_second))
-
     def _veth(self, machine: str) -> str:
         return f"{self._prefix}{machine}"
 

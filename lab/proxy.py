@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import queue
 import socket
 import threading
+import time
 from typing import Self
 
 _PIECE_BYTES = 65536
 
 
 class Proxy:
-    """Pass bytes on to (host, port) and back, each connection by itself, on `port` of loopback."""
+    """Pass bytes on to (host, port) and back, each connection by itself, on `port` of loopback.
 
-    def __init__(self, target: tuple[str, int]) -> None:
+    Each byte of an answer arrives `late_seconds` after the server sent it, as over a long line: a
+    stream of many small pieces is late by that once, and loses no throughput.
+    """
+
+    def __init__(self, target: tuple[str, int], *, late_seconds: float = 0.0) -> None:
         self._target = target
+        self._late_seconds = late_seconds
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -34,16 +41,43 @@ class Proxy:
             while True:
                 inner, _ = self._listener.accept()
                 outer = socket.create_connection(self._target)
-                threading.Thread(target=self._pump, args=(inner, outer, False), daemon=True).start()
-                threading.Thread(target=self._pump, args=(outer, inner, True), daemon=True).start()
+                inner.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                outer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                threading.Thread(target=_pump, args=(inner, outer), daemon=True).start()
+                threading.Thread(target=self._answers, args=(outer, inner), daemon=True).start()
 
-    def _pump(self, source: socket.socket, sink: socket.socket, is_answer: bool) -> None:
-        with contextlib.suppress(OSError):
-            while piece := source.recv(_PIECE_BYTES):
-                if is_answer and not self.lets_answer_pass():
-                    break
-                sink.sendall(piece)
-        for end in (source, sink):
+    def _answers(self, source: socket.socket, sink: socket.socket) -> None:
+        underway: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
+
+        def deliver() -> None:
             with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
-            end.close()
+                while True:
+                    arrives_at, piece = underway.get()
+                    time.sleep(max(0.0, arrives_at - time.monotonic()))
+                    if not piece or not self.lets_answer_pass():
+                        break
+                    sink.sendall(piece)
+            _hang_up(source, sink)
+
+        threading.Thread(target=deliver, daemon=True).start()
+        piece = b"-"
+        while piece:
+            try:
+                piece = source.recv(_PIECE_BYTES)
+            except OSError:
+                piece = b""
+            underway.put((time.monotonic() + self._late_seconds, piece))
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while piece := source.recv(_PIECE_BYTES):
+            sink.sendall(piece)
+    _hang_up(source, sink)
+
+
+def _hang_up(*ends: socket.socket) -> None:
+    for end in ends:
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+        end.close()

@@ -45,6 +45,10 @@ class Package:
         return f"{self.name} {self.version} ({self.ecosystem})"
 
 
+class UnknownPurl(Exception):
+    """A package URL that does not say what it is to OSV."""
+
+
 class NoAnswer(Exception):
     """The source of advisories gave no usable answer."""
 
@@ -57,24 +61,34 @@ def locked(lock: Path) -> set[Package]:
     }
 
 
-def named_in(bill: Path) -> tuple[set[Package], int]:
-    """The packages of an image, and how many jars do not say what they are."""
+def named_in(bill: Path) -> tuple[set[Package], list[str], int]:
+    """The packages of an image, package URLs that are not known, and how many jars have none."""
     components = json.loads(bill.read_text())["components"]
-    named = {package_of(one["purl"]) for one in components if "purl" in one}
-    return named, sum("purl" not in one for one in components)
+    named, unknown = set(), []
+    for purl in [one["purl"] for one in components if "purl" in one]:
+        try:
+            named.add(package_of(purl))
+        except UnknownPurl:
+            unknown.append(purl)
+    return named, unknown, sum("purl" not in one for one in components)
 
 
 def package_of(purl: str) -> Package:
-    """What a package URL of our bills is to OSV. Debian's advisories are about source packages."""
+    """What a package URL of our bills is to OSV. Debian's advisories are about source packages.
+
+    Raises UnknownPurl for one of another kind, and for a Debian package without its release.
+    """
     found = _PURL.fullmatch(purl)
     if found is None:
-        raise ValueError(f"{purl} is no package URL of a bill of ours")
+        raise UnknownPurl(purl)
     name, version = unquote(found["name"]), unquote(found["version"])
     if found["kind"] == "pypi":
         return Package("PyPI", name, version)
     if found["kind"] == "maven":
         return Package("Maven", name.replace("/", ":"), version)
     more = parse_qs(found["more"])
+    if "distro" not in more:
+        raise UnknownPurl(purl)
     release = more["distro"][0].removeprefix("debian-")
     source = more.get("upstream", [name.removeprefix("debian/")])[0]
     return Package(f"Debian:{release}", source, _REBUILT.sub("", version))
@@ -97,8 +111,11 @@ def advisories(packages: Sequence[Package], source: str) -> Iterator[tuple[Packa
             yield from ((package, str(one["id"])) for one in result.get("vulns", ()))
 
 
-def fixed_in(package: Package, advisory: Mapping[str, Any]) -> str | None:
-    """The newest version that an advisory says fixes the package; None = there is none yet."""
+def fixed_in(package: Package, advisory: Mapping[str, Any]) -> list[str]:
+    """The versions that an advisory says fix the package, in its order: one of each line of them.
+
+    Which is the newest, or the next, each ecosystem says by rules of its own.
+    """
     events = [
         event
         for affected in advisory.get("affected", ())
@@ -107,16 +124,16 @@ def fixed_in(package: Package, advisory: Mapping[str, Any]) -> str | None:
         for range_ in affected.get("ranges", ())
         for event in range_.get("events", ())
     ]
-    fixed = [str(event["fixed"]) for event in events if "fixed" in event]
-    return fixed[-1] if fixed else None
+    return list(dict.fromkeys(str(event["fixed"]) for event in events if "fixed" in event))
 
 
 def audit(root: Path, source: str) -> int:
     """Ask, print what is known, and return the exit code."""
     packages, lacks_a_bill, nameless = locked(root / "uv.lock"), False, 0
+    unknown: list[str] = []
     for name in BILLS:
         try:
-            named, without = named_in(root / name)
+            named, strange, without = named_in(root / name)
         except FileNotFoundError:
             lacks_a_bill = True
             print(
@@ -125,6 +142,7 @@ def audit(root: Path, source: str) -> int:
             )
             continue
         packages |= named
+        unknown += strange
         nameless += without
     asked = sorted(packages)
     try:
@@ -141,15 +159,21 @@ def audit(root: Path, source: str) -> int:
     can_be_fixed = False
     for package, id_ in known:
         fixed = fixed_in(package, details[id_])
-        can_be_fixed |= fixed is not None
-        print(f"{package}: {id_}, {f'fixed in {fixed}' if fixed else 'no version fixes it yet'}")
+        can_be_fixed |= bool(fixed)
+        what = f"fixed in {' and in '.join(fixed)}" if fixed else "no version fixes it yet"
+        print(f"{package}: {id_}, {what}")
     print(
         f"Asked about {_counted(asked)}: {len(known)} advisories"
         f"{', some of which a newer version fixes' if can_be_fixed else ''}."
     )
     if nameless:
         print(f"Not asked about {nameless} jars that do not say what they are.")
-    return KNOWN if can_be_fixed else NOT_ASKED if lacks_a_bill else DONE
+    for purl in unknown:
+        print(
+            f"Not asked about {purl}: this tool does not know what that is to OSV. Teach it in "
+            "tools/audit.py, or correct the bill of materials."
+        )
+    return KNOWN if can_be_fixed else NOT_ASKED if lacks_a_bill or unknown else DONE
 
 
 def _counted(packages: Sequence[Package]) -> str:

@@ -11,11 +11,11 @@ import asyncio
 import json
 import random
 import struct
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from bench.control.world import CRDS, GROUP, VERSION
 from bench.results import Figure, percentile
 from lab import process
 from lab.kubernetes.api import KubeApi
+from lab.operator import operator_command
 from lab.process import Process, wait_until
 from lab.proxy import Proxy
 from lab.zookeeper import ZooKeeperLab
@@ -39,6 +40,8 @@ from tidegate.kafka.brokers import DescribeConfigsResponse, MetadataResponse
 _NAMESPACE, _TOPIC = "bench", "bench"
 _BROKERS, _PARTITIONS, _TIERS, _MEMBERS = 10, 30, 5, 100
 _CALL_SECONDS = 0.1
+_CREATED_AT_ONCE = 4
+_ZOOKEEPER_OPTIONS = ("-Xmx1g",)  # 50,000 quotas and their records; the lab's own heap is 128 MB
 _SETTLE_SECONDS, _REST_SECONDS, _CHANGES = 60, 120, 100
 _TIMEOUT_SECONDS = 900
 _METADATA = 3
@@ -127,12 +130,6 @@ def _metadata(cluster_id: str, port: int) -> bytes:
     return bytes(answer.encode(version=4))
 
 
-class _Late(Proxy):
-    def lets_answer_pass(self) -> bool:
-        time.sleep(_CALL_SECONDS)
-        return True
-
-
 @dataclass
 class World:
     """The running parts; `policies` are names, each that of its cluster and chroot too."""
@@ -141,6 +138,7 @@ class World:
     connections: dict[str, dict[str, Any]]
     replicas: list[Process]
     logs: list[Path]
+    zookeeper_process: Process
     zookeeper: KazooClient
     objects: client.CustomObjectsApi
     leases: client.CoordinationV1Api
@@ -239,22 +237,34 @@ def many_policies(policies: int = 100) -> list[Figure]:
 
 
 def _declare(on: World) -> None:
-    for policy in on.policies:
-        for number in range(_TIERS):
-            members = [
-                {
-                    "name": f"user-{index}",
-                    "user": f"user-{index}",
-                    "topics": [_TOPIC],
-                    "contract": {"perPartition": {"produce": str(1_000_000 + index)}},
-                }
-                for index in range(number, _TIERS * _MEMBERS, _TIERS)
-            ]
-            spec = {"policyRef": {"name": policy}, "level": "L0", "members": members}
-            _create(on, "BusinessTier", "businesstiers", f"{policy}-{number}", spec)
-    for policy in on.policies:
+    """Create all tiers and then all policies, a few at a time, as a tool for GitOps does."""
+    tiers = [
+        (policy, number, range(number, _TIERS * _MEMBERS, _TIERS))
+        for policy in on.policies
+        for number in range(_TIERS)
+    ]
+
+    def create_tier(tier: tuple[str, int, range]) -> None:
+        policy, number, indices = tier
+        members = [
+            {
+                "name": f"user-{index}",
+                "user": f"user-{index}",
+                "topics": [_TOPIC],
+                "contract": {"perPartition": {"produce": str(1_000_000 + index)}},
+            }
+            for index in indices
+        ]
+        spec = {"policyRef": {"name": policy}, "level": "L0", "members": members}
+        _create(on, "BusinessTier", "businesstiers", f"{policy}-{number}", spec)
+
+    def create_policy(policy: str) -> None:
         spec = {"mode": "Enforce", "kafka": on.connections[policy]}
         _create(on, "BrokerBandwidthPolicy", "brokerbandwidthpolicies", policy, spec)
+
+    with ThreadPoolExecutor(_CREATED_AT_ONCE) as hands:
+        list(hands.map(create_tier, tiers))
+        list(hands.map(create_policy, on.policies))
 
 
 def _create(on: World, kind: str, plural: str, name: str, spec: dict[str, Any]) -> None:
@@ -312,7 +322,7 @@ def _wait(on: World, condition: Callable[[], Any], what: str) -> Any:
         condition,
         what,
         timeout_seconds=_TIMEOUT_SECONDS,
-        processes=on.replicas,
+        processes=[*on.replicas, on.zookeeper_process],
         poll_seconds=0.05,
     )
 
@@ -321,7 +331,7 @@ def _wait(on: World, condition: Callable[[], Any], what: str) -> Any:
 def _world(policies: int) -> Iterator[World]:
     names = [f"cluster-{number:03}" for number in range(policies)]
     with ExitStack() as stack:
-        server = stack.enter_context(ZooKeeperLab())
+        server = stack.enter_context(ZooKeeperLab(java_options=_ZOOKEEPER_OPTIONS))
         zookeeper = KazooClient(server.connect)
         zookeeper.start()
         stack.callback(zookeeper.close)
@@ -333,7 +343,8 @@ def _world(policies: int) -> Iterator[World]:
         kube.install_crds(CRDS)
         kube.kubectl("create", "namespace", _NAMESPACE)
         api = urlsplit(kube.server)
-        late = stack.enter_context(_Late((str(api.hostname), int(api.port or 443))))
+        api_address = (str(api.hostname), int(api.port or 443))
+        late = stack.enter_context(Proxy(api_address, late_seconds=_CALL_SECONDS))
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="tidegate-bench-")))
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(
@@ -355,6 +366,7 @@ def _world(policies: int) -> Iterator[World]:
             connections,
             replicas,
             logs,
+            server.process,
             zookeeper,
             client.CustomObjectsApi(api_client),
             client.CoordinationV1Api(api_client),
@@ -362,11 +374,8 @@ def _world(policies: int) -> Iterator[World]:
 
 
 def _start_replica(kubeconfig: Path, log: Path) -> Process:
-    argv = [sys.executable, "-m", "tidegate", "run", "--kubeconfig", str(kubeconfig)]
-    argv += ["--namespace", _NAMESPACE, "--lease-namespace", _NAMESPACE]
-    argv += ["--listen-address", "127.0.0.1"]
-    argv += ["--liveness-port", "0", "--metrics-port", "0"]
-    return process.start(log.stem, argv, log_path=log, niceness=0)
+    argv = operator_command(kubeconfig, _NAMESPACE)
+    return process.start(log.stem, argv, log_path=log)
 
 
 def _lay_out(zookeeper: KazooClient, name: str) -> None:

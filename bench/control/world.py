@@ -3,7 +3,6 @@
 Three real brokers with ZooKeeper, a real API server, the operator as a process.
 """
 
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -17,6 +16,7 @@ from kubernetes import client, config
 from lab import process
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
+from lab.operator import operator_command
 from lab.process import Process, wait_until
 
 CRDS = Path(__file__).parent.parent.parent / "crds"
@@ -96,20 +96,7 @@ def _with_operator(stack: ExitStack, kafka: KafkaLab, kube: KubeApi, log: Path |
         or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-")))
         / "operator.log"
     )
-    ports = ["--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"]
-    argv = [
-        sys.executable,
-        "-m",
-        "tidegate",
-        "run",
-        "--kubeconfig",
-        str(kube.kubeconfig),
-        "--namespace",
-        NAMESPACE,
-        "--lease-namespace",
-        NAMESPACE,
-        *ports,
-    ]
+    argv = operator_command(kube.kubeconfig, NAMESPACE)
     operator = stack.enter_context(process.start("operator", argv, log_path=log, niceness=0))
     zookeeper = KazooClient(kafka.zookeeper_connect)
     zookeeper.start()

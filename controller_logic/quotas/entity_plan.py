@@ -47,11 +47,13 @@ _NOTHING_INHERITED: InheritedQuotas = {}
 class EntityPlan:
     """What happens to one entity. `refused` = why it must not be touched; it has no steps then.
 
-    `contention` is set where that is because another writer keeps changing it.
+    `why` says so in words where the reason alone does not, `contention` where that is because
+    another writer keeps changing it.
     """
 
     steps: tuple[KeyStep, ...] = ()
     refused: Reason | None = None
+    why: str = ""
     contention: Contention | None = None
 
     @property

@@ -39,14 +39,18 @@ from controller_logic.reasons import Reason
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """The entities that are left alone now, and what the mass-removal guard remembers."""
+    """The entities that are left alone now, and what the mass-removal guard remembers.
+
+    `frozen` as in `model.Observation`.
+    """
 
     contended: Mapping[Entity, Contention] = field(default_factory=dict)
     removals: RemovalMemory = field(default_factory=RemovalMemory)
+    frozen: Mapping[Entity, tuple[Reason, str]] = field(default_factory=dict)
 
 
 _NOTHING: Mapping[QuotaKey, InheritedQuota] = {}
-_UNREAD = EntityPlan(refused=Reason.ZOOKEEPER_UNREACHABLE)
+_UNREAD = Reason.ZOOKEEPER_UNREACHABLE, "its quota could not be read; it stays as it is"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +146,8 @@ def make_plan(
     for entity, promise in wanted.promises(without=first):
         stored = quotas.get(entity)
         if stored is None:
-            planner.leave(entity, _UNREAD)
+            reason, why = before.frozen.get(entity, _UNREAD)
+            planner.leave(entity, EntityPlan(refused=reason, why=why))
         elif is_converged(stored, promise, policy):
             settled += bool(promise.targets)
         elif entity in ours and loses_a_key(stored, promise):
@@ -219,7 +224,7 @@ def _entity_notes(
             words = (
                 f"{entity}: {plan.contention.words}"
                 if plan.contention is not None
-                else _refusal_words(entity, plan.refused, quotas.get(entity))
+                else f"{entity}: {plan.why or _refusal_words(plan.refused, quotas.get(entity))}"
             )
             yield Note(plan.refused, words, entity)
         for step in plan.steps:
@@ -232,25 +237,22 @@ def _entity_notes(
                 yield Note(Reason.GIVEN_BACK, message, entity)
 
 
-def _refusal_words(entity: Entity, reason: Reason, stored: StoredQuota | None) -> str:
-    """The note about an entity that is left alone: what happened, and what to do."""
+def _refusal_words(reason: Reason, stored: StoredQuota | None) -> str:
+    """What is said of an entity that is left alone: what happened, and what to do."""
     if reason is Reason.FOREIGN_CONTENT:
         problem = stored.problem if stored is not None else ""
         return (
-            f"{entity}: its znode cannot be read safely ({problem}); it is left as it is until "
-            f"it can be read"
+            f"its znode cannot be read safely ({problem}); it is left as it is until it can be read"
         )
-    if reason is Reason.CLUSTER_ALREADY_MANAGED:
-        owner = (
-            stored.ledger.policy_key
-            if stored is not None and stored.ledger is not None
-            else "another policy"
-        )
-        return (
-            f"{entity}: the ledger shows it as managed by policy {owner}; it is left alone "
-            f"until that policy gives it back"
-        )
-    return f"{entity}: its quota could not be read; it stays as it is until the next pass reads it"
+    owner = (
+        stored.ledger.policy_key
+        if stored is not None and stored.ledger is not None
+        else "another policy"
+    )
+    return (
+        f"the ledger shows it as managed by policy {owner}; it is left alone until that policy "
+        "gives it back"
+    )
 
 
 # Whether quotas may be given back now: a list emptied by mistake must not free a whole cluster.

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from controller_logic.model import Direction, Level
 from controller_logic.throttle.buckets import Bucket
 from controller_logic.throttle.input import (
+    FAR_OVER,
     MATTERS,
     MIN_RELIEF,
     RAMP,
@@ -67,6 +68,14 @@ class DirectionSnapshot:
     def can_give(self, broker: int, levels: Iterable[Level] = CUT_ORDER) -> float:
         """What these levels send there above their floors, in bytes/s."""
         return sum(self.cuttable.get((broker, level), 0.0) for level in levels)
+
+    def rests_seconds(self) -> float:
+        """How long a round waits after the last stride, for readings of what that one did.
+
+        Far over the limit, where L1 will have to give, it waits for none.
+        """
+        is_far_over = any(nic.above(FAR_OVER) > 0 for nic in self.nics.values())
+        return 0.0 if is_far_over else self.settings.replan_seconds
 
     def matters(self, broker: int, bytes_per_second: float, share: float) -> bool:
         """Whether so much is more than this share of the broker's limit."""

@@ -24,7 +24,6 @@ from controller_logic.throttle.cuts import (
 )
 from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleStep
 from controller_logic.throttle.input import (
-    FAR_OVER,
     LEAP,
     RAMP,
     RELEASED,
@@ -69,15 +68,10 @@ def escalate(
 def _cuts(
     scene: DirectionSnapshot, plan: CutPlan, memory: DirectionMemory
 ) -> tuple[ThrottleStep, ...]:
-    """A round where one is due, else strides towards the goals of the last one.
-
-    Far over the limit, where L1 will have to give, a round waits for no readings of the strides.
-    """
+    """A round where one is due, else strides towards the goals of the last one."""
     settings = scene.settings
-    is_far_over = any(nic.above(FAR_OVER) > 0 for nic in scene.nics.values())
-    rests_seconds = 0.0 if is_far_over else settings.replan_seconds
     may_cut = _is_past(memory.cut_at_seconds, settings.dwell_seconds, scene)
-    if may_cut and _is_past(memory.strode_at_seconds, rests_seconds, scene) and plan.steps:
+    if may_cut and _is_past(memory.strode_at_seconds, scene.rests_seconds(), scene) and plan.steps:
         return plan.steps
     may_stride = not _is_past(memory.cut_at_seconds, settings.strides_end_seconds, scene) and all(
         _is_past(at, settings.stride_seconds, scene)

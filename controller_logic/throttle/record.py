@@ -96,10 +96,10 @@ def _after(since_seconds: float | None, seconds: float, scene: DirectionSnapshot
 
 
 def _next_round(scene: DirectionSnapshot, outcome: Outcome) -> float:
-    memory, settings = outcome.memory, scene.settings
+    memory = outcome.memory
     return max(
-        _after(memory.cut_at_seconds, settings.dwell_seconds, scene),
-        _after(memory.strode_at_seconds, settings.replan_seconds, scene),
+        _after(memory.cut_at_seconds, scene.settings.dwell_seconds, scene),
+        _after(memory.strode_at_seconds, scene.rests_seconds(), scene),
     )
 
 

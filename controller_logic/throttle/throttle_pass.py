@@ -6,7 +6,7 @@ A policy that names no metrics throttles nothing, so every rate is at the contra
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller_logic.contracts.desired import Desired, MemberReport
 from controller_logic.contracts.targets import NOTHING, Promise, Target, Throttled, ThrottledTargets
@@ -185,8 +185,9 @@ _LEVELS = tuple(Level)
 class ThrottlePass:
     """What load does in one pass; `held` are the keys that are held below their contracts.
 
-    `due_in_seconds` is when the next write of the throttle may go out. `decision` None = load is
-    not measured.
+    `due_in_seconds` is when a step of it may follow, `next_turn_in_seconds` when the next of its
+    writes that wait for their turn may go; `going` are those whose turn it is. `decision` None =
+    load is not measured.
     """
 
     held: ThrottledTargets = field(default_factory=dict)
@@ -194,6 +195,18 @@ class ThrottlePass:
     memory: ThrottleMemory | None = None
     pace: WritePace | None = None
     due_in_seconds: float | None = None
+    next_turn_in_seconds: float | None = None
+    going: frozenset[Entity] = frozenset()
+
+    def without(self, deferred: Set[Entity]) -> "ThrottlePass":
+        """The same where the write budget has no room for these.
+
+        Where one of them had its turn, those after it would find no room either: they come with
+        the room, or with the next reading, and not a pass for each turn.
+        """
+        if self.pace is None or self.going.isdisjoint(deferred):
+            return self
+        return replace(self, next_turn_in_seconds=None, pace=replace(self.pace, left=0))
 
 
 def throttle_pass(
@@ -235,13 +248,14 @@ def throttle_pass(
     due = [
         step.due_in_seconds for step in decision.steps.values() if step.due_in_seconds is not None
     ]
-    due += [] if turn.due_in_seconds is None else [turn.due_in_seconds]
     return ThrottlePass(
         _held_down(decision, waiting, rates),
         decision,
         remembered,
         turn.pace,
         min(due, default=None),
+        turn.due_in_seconds,
+        frozenset(step.entity for step in changes[:going]),
     )
 
 

@@ -10,6 +10,7 @@ no watches. A person with kubectl is `create`, `edit`, `delete` and `put_secret`
 from __future__ import annotations
 
 import itertools
+import marshal
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,11 +36,18 @@ Json = TypeVar("Json")
 
 
 def copied(value: Json) -> Json:
-    """A JSON value that shares nothing with this one; several times as fast as `copy.deepcopy`."""
+    """A JSON value that shares nothing with this one; many times as fast as `copy.deepcopy`."""
+    try:  # the second version keeps no parts shared
+        return marshal.loads(marshal.dumps(value, 2))  # type: ignore[no-any-return]
+    except ValueError:  # something besides plain values is in it
+        return _copied(value)
+
+
+def _copied(value: Json) -> Json:
     if isinstance(value, dict):
-        return {key: copied(part) for key, part in value.items()}  # type: ignore[return-value]
+        return {key: _copied(part) for key, part in value.items()}  # type: ignore[return-value]
     if isinstance(value, list):
-        return [copied(part) for part in value]  # type: ignore[return-value]
+        return [_copied(part) for part in value]  # type: ignore[return-value]
     return value
 
 
@@ -154,7 +162,7 @@ class InMemoryKubernetes(MemoryJobs):
         self._secrets: dict[tuple[str, str], Secret] = {}
         self._namespaces: dict[str, dict[str, str]] = {}
         self._claims: dict[tuple[str, str], dict[str, str]] = {}
-        self._leases: dict[tuple[str, str], JsonObject] = {}
+        self._leases: dict[tuple[str, str], LeaseRecord] = {}
         self._failure: TidegateError | None = None
         self._lock = threading.RLock()
 
@@ -337,8 +345,7 @@ class InMemoryKubernetes(MemoryJobs):
 
     def read_lease(self, namespace: str, name: str) -> LeaseRecord | None:
         with self._answering():
-            body = self._leases.get((namespace, name))
-            return None if body is None else lease_record(body)
+            return self._leases.get((namespace, name))
 
     def create_lease(self, lease: LeaseRecord) -> LeaseRecord:
         with self._answering():
@@ -350,17 +357,16 @@ class InMemoryKubernetes(MemoryJobs):
     def replace_lease(self, lease: LeaseRecord) -> LeaseRecord:
         with self._answering():
             present = self._leases.get((lease.namespace, lease.name))
-            if present is None or present["metadata"]["resourceVersion"] != lease.resource_version:
+            if present is None or present.resource_version != lease.resource_version:
                 raise Conflict(f"Lease {lease.namespace}/{lease.name} has changed meanwhile.")
             return self._put_lease(lease)
 
     def list_leases(self, namespace: str, *, selector: str) -> list[LeaseRecord]:
         name, _, value = selector.partition("=")
         with self._answering():
-            found = [lease_record(body) for body in self._leases.values()]
             return [
                 lease
-                for lease in found
+                for lease in self._leases.values()
                 if lease.namespace == namespace
                 and name in lease.labels
                 and value in ("", lease.labels[name])
@@ -371,7 +377,7 @@ class InMemoryKubernetes(MemoryJobs):
             present = self._leases.get((lease.namespace, lease.name))
             if present is None:
                 return
-            if present["metadata"]["resourceVersion"] != lease.resource_version:
+            if present.resource_version != lease.resource_version:
                 raise Conflict(f"Lease {lease.namespace}/{lease.name} has changed meanwhile.")
             del self._leases[lease.namespace, lease.name]
 
@@ -419,5 +425,6 @@ class InMemoryKubernetes(MemoryJobs):
 
     def _put_lease(self, lease: LeaseRecord) -> LeaseRecord:
         versioned = replace(lease, resource_version=str(next(self._versions)))
-        self._leases[lease.namespace, lease.name] = lease_body(versioned)
+        # as it comes back from JSON: the times have microseconds, the labels are its own
+        self._leases[lease.namespace, lease.name] = lease_record(lease_body(versioned))
         return versioned

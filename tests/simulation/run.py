@@ -101,7 +101,7 @@ def _settle(world: World, within_seconds: float, since: str) -> bool:
             for problem in problems:
                 world.violated(f"{within_seconds:.0f} s after {since}: {problem}")
             return False
-        step_seconds = min(step_seconds * 1.5, 60.0)
+        step_seconds = min(step_seconds * 1.5, 15.0)
 
 
 def smaller(outcome: Outcome, replay: Callable[[Plan], Outcome] = play) -> Outcome:

@@ -1,9 +1,9 @@
 """Virtual time: threads, locks and pools of the operator under one scheduler that a seed decides.
 
-Each thread of the operator is a real thread here, but exactly one runs at any moment: it gives the
-turn away when it waits for something, and the clock jumps to whatever is due next. Ties are broken
-by the seed. So a run of a quarter of an hour takes milliseconds, and the same seed gives the same
-run, step by step.
+Each thread of the operator is a greenlet here, with a stack of its own, and exactly one runs at any
+moment: it gives the turn away when it waits for something, and the clock jumps to whatever is due
+next. Ties are broken by the seed. So a run of a quarter of an hour takes milliseconds, and the same
+seed gives the same run, step by step.
 
 `VirtualThreading` and the pools have the names and the arguments of `threading` and
 `concurrent.futures` that the operator uses.
@@ -12,12 +12,14 @@ run, step by step.
 from __future__ import annotations
 
 import heapq
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from random import Random
 from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+from greenlet import getcurrent, greenlet
 
 
 class Killed(BaseException):
@@ -40,24 +42,19 @@ class Group:
 
 
 class _Hand:
-    """A real thread that runs one virtual thread after the other, so that few are started."""
+    """A greenlet that runs one virtual thread after the other: making one costs ten turns."""
 
     idle: ClassVar[list[_Hand]] = []
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._turn.acquire()
-        self._work: Callable[[], None] = lambda: None
-        threading.Thread(target=self._run, daemon=True).start()
+        self.greenlet = greenlet(self._run)
+        self.work: Callable[[], greenlet] = getcurrent
 
-    def start(self, work: Callable[[], None]) -> None:
-        self._work = work
-        self._turn.release()
-
-    def _run(self) -> None:
+    def _run(self, *_: object) -> None:
         while True:
-            self._turn.acquire()
-            self._work()
+            following = self.work()
+            _Hand.idle.append(self)
+            following.switch()
 
 
 class Scheduler:
@@ -68,6 +65,7 @@ class Scheduler:
 
     def __init__(self, seed: int, *, most_steps: int = 300_000) -> None:
         self.random = Random(seed)
+        self._tie = self.random.random
         self.now = 1_000.0
         self.steps = 0
         self.errors: list[BaseException] = []
@@ -84,8 +82,9 @@ class Scheduler:
     def at(self, seconds: float, what: Callable[[], None] | VirtualThread, token: int = 0) -> None:
         """Have `what` run at this time: a call that waits for nothing, or the turn of a thread."""
         self._count += 1
-        entry = (max(seconds, self.now), self.random.random(), self._count, what, token)
-        heapq.heappush(self._due, entry)
+        if seconds < self.now:
+            seconds = self.now
+        heapq.heappush(self._due, (seconds, self._tie(), self._count, what, token))
 
     def after(self, seconds: float, what: Callable[[], None]) -> None:
         self.at(self.now + seconds, what)
@@ -131,15 +130,14 @@ class Scheduler:
         if seconds > self.now:
             self.park(seconds - self.now)
 
-    def ended(self, thread: VirtualThread) -> None:
-        """Pass the turn on from a thread that is over."""
-        self._next(thread).turn.release()
+    def after_end_of(self, thread: VirtualThread) -> greenlet:
+        """Whose turn it is after a thread that is over."""
+        return self._next(thread).greenlet
 
     def _give_turn(self, me: VirtualThread) -> None:
         following = self._next(me)
         if following is not me:
-            following.turn.release()
-            me.turn.acquire()
+            following.greenlet.switch()
 
     def _next(self, me: VirtualThread) -> VirtualThread:
         """Run the calls that are due, up to the next thread's turn."""
@@ -186,8 +184,7 @@ class VirtualThread:
     ) -> None:
         self.name = name
         self.group = group
-        self.turn = threading.Lock()
-        self.turn.acquire()
+        self.greenlet = getcurrent()  # of the world; others have one from their start
         self.token = 0
         self.is_parked = False
         self.is_unparked = False
@@ -207,7 +204,7 @@ class VirtualThread:
         self._is_started = True
         self.is_parked = True
         hand = _Hand.idle.pop() if _Hand.idle else _Hand()
-        hand.start(lambda: self._run(hand))
+        hand.work, self.greenlet = self._run, hand.greenlet
         self._scheduler.at(self._scheduler.now, self, self.token)
 
     def join(self, timeout: float | None = None) -> None:
@@ -221,8 +218,8 @@ class VirtualThread:
     def is_alive(self) -> bool:
         return self._is_started and not self.is_over
 
-    def _run(self, hand: _Hand) -> None:
-        self.turn.acquire()
+    def _run(self) -> greenlet:
+        """Do the work; returns whose turn it is then."""
         self.is_parked = False
         try:
             if not self.group.is_dead:
@@ -235,8 +232,7 @@ class VirtualThread:
         self.group.threads.remove(self)
         for waiting in self._joining:
             self._scheduler.unpark(waiting)
-        _Hand.idle.append(hand)
-        self._scheduler.ended(self)
+        return self._scheduler.after_end_of(self)
 
 
 # --- what the operator's modules know as `threading`, `time` and `concurrent.futures` -------------
@@ -256,20 +252,24 @@ def running() -> Scheduler:
 
 
 class _Waiters:
-    def __init__(self) -> None:
-        self._threads: deque[VirtualThread] = deque()
+    """Threads that wait for one thing; a base of what they wait for, as there are very many."""
 
-    def wait(self, ends_at: float | None) -> bool:
+    _threads: deque[VirtualThread] | None = None
+
+    def _wait(self, ends_at: float | None) -> bool:
         scheduler = running()
         me = scheduler.current
-        self._threads.append(me)
+        if self._threads is None:
+            self._threads = deque()
+        threads = self._threads
+        threads.append(me)
         try:
             return scheduler.park(None if ends_at is None else max(0.0, ends_at - scheduler.now))
         finally:
-            if me in self._threads:
-                self._threads.remove(me)
+            if me in threads:
+                threads.remove(me)
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         while self._threads:
             running().unpark(self._threads.popleft())
 
@@ -278,47 +278,50 @@ def _end_of(timeout: float | None) -> float | None:
     return None if timeout is None else running().now + timeout
 
 
-class Lock:
+class Lock(_Waiters):
     """`threading.Lock` and `RLock`."""
 
     def __init__(self) -> None:
         self._owner: VirtualThread | None = None
         self._depth = 0
-        self._waiters = _Waiters()
 
     def acquire(self) -> bool:
         me = running().current
         while self._owner is not None and self._owner is not me:
             if self._owner.group.is_dead and self._owner.is_over:
                 break
-            self._waiters.wait(None)
-        self._owner, self._depth = me, self._depth + 1
+            self._wait(None)
+        self._owner = me
+        self._depth += 1
         return True
 
     def release(self) -> None:
-        self._depth -= 1
-        if self._depth <= 0:
-            self._owner, self._depth = None, 0
-            self._waiters.wake()
+        self.__exit__()
 
     def __enter__(self) -> bool:
+        if self._owner is None:  # as nearly always
+            self._owner, self._depth = running().current, 1
+            return True
         return self.acquire()
 
     def __exit__(self, *_: object) -> None:
-        self.release()
+        self._depth -= 1
+        if self._depth <= 0:
+            self._owner, self._depth = None, 0
+            if self._threads:
+                self._wake()
 
 
-class Event:
-    def __init__(self) -> None:
-        self._is_set = False
-        self._waiters = _Waiters()
+class Event(_Waiters):
+    _is_set = False
 
     def is_set(self) -> bool:
         return self._is_set
 
     def set(self) -> None:
         self._is_set = True
-        self._waiters.wake()
+        if self._threads:
+            self._wake()
 
     def clear(self) -> None:
         self._is_set = False
@@ -326,15 +329,12 @@ class Event:
     def wait(self, timeout: float | None = None) -> bool:
         ends_at = _end_of(timeout)
         while not self._is_set:
-            if not self._waiters.wait(ends_at) and not self._is_set:
+            if not self._wait(ends_at) and not self._is_set:
                 return False
         return True
 
 
-class Condition:
-    def __init__(self) -> None:
-        self._waiters = _Waiters()
-
+class Condition(_Waiters):
     def __enter__(self) -> Condition:
         return self
 
@@ -342,12 +342,12 @@ class Condition:
         """Nothing: only one thread runs, and it gives its turn away in `wait_for` only."""
 
     def notify_all(self) -> None:
-        self._waiters.wake()
+        self._wake()
 
     def wait_for(self, predicate: Callable[[], bool], timeout: float | None = None) -> bool:
         ends_at = _end_of(timeout)
         while not predicate():
-            if not self._waiters.wait(ends_at) and not predicate():
+            if not self._wait(ends_at) and not predicate():
                 return False
         return True
 
@@ -393,10 +393,11 @@ class Timer:
 
 
 class Future:
+    _value: Any = None
+    _error: BaseException | None = None
+
     def __init__(self) -> None:
         self._done = Event()
-        self._value: Any = None
-        self._error: BaseException | None = None
 
     def run(self, work: Callable[[], Any]) -> None:
         try:
@@ -412,8 +413,12 @@ class Future:
     def wait(self, timeout: float | None) -> bool:
         return self._done.wait(timeout)
 
-    def result(self) -> Any:
-        self._done.wait()
+    def done(self) -> bool:
+        return self._done.is_set()
+
+    def result(self, timeout: float | None = None) -> Any:
+        if not self._done.wait(timeout):
+            raise TimeoutError
         if self._error is not None:
             raise self._error
         return self._value
@@ -465,6 +470,22 @@ def wait_for_all(futures: Iterable[Future], timeout: float | None = None) -> Non
         future.wait(None if ends_at is None else max(0.0, ends_at - running().now))
 
 
+class Local:
+    """`threading.local`: each virtual thread has attributes of its own."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "_of", WeakKeyDictionary())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self._of.setdefault(running().current, {})[name] = value
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._of.get(running().current, {})[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
 class VirtualThreading:
     """The parts of `threading` that the operator uses."""
 
@@ -474,6 +495,7 @@ class VirtualThreading:
     Event = Event
     Condition = Condition
     Timer = Timer
+    local = Local
 
 
 class VirtualTime:
@@ -483,7 +505,8 @@ class VirtualTime:
 
     @staticmethod
     def monotonic() -> float:
-        return running().now
+        assert _scheduler is not None  # not by `running`: it is asked 10,000 times a day
+        return _scheduler.now
 
     @classmethod
     def time(cls) -> float:

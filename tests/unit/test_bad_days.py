@@ -37,6 +37,12 @@ def test_a_seed_repeats_a_day_step_by_step() -> None:
     assert "seed 7: all is well" in first.stdout
 
 
+def test_a_day_among_others_is_the_day_that_it_is_alone() -> None:
+    alone = simulate("--seed", "7").stdout.split()[-1]
+    among = simulate("--seed", "5", "--seeds", "4", "--digests").stdout
+    assert f"seed 7: digest {alone}" in among.splitlines()
+
+
 def test_a_defect_is_found_and_its_day_is_made_smaller() -> None:
     run = simulate("--seeds", "100", "--without", "A4")
     assert run.returncode == 1

@@ -112,57 +112,31 @@ class CredentialsFile:
         return Tls() if self._certificate() is not None else None
 
     def _kafka_login(self) -> KafkaAuthentication | None:
-        certificate = self._certificate()
-        if self._has_password():
-            username, password = self._username(), _PASSWORD
-            return KafkaAuthentication(
-                type="scram-sha-512",
-                username=username,
-                password_secret=password,
-                certificate_and_key=certificate,
-            )
-        return (
-            None
-            if certificate is None
-            else KafkaAuthentication(type="tls", certificate_and_key=certificate)
-        )
+        return self._login(KafkaAuthentication, "scram-sha-512")
 
     def _zookeeper_login(self) -> ZooKeeperAuthentication | None:
-        certificate = self._certificate()
-        if self._has_password():
-            username, password = self._username(), _PASSWORD
-            return ZooKeeperAuthentication(
-                type="digest",
-                username=username,
-                password_secret=password,
-                certificate_and_key=certificate,
-            )
-        return (
-            None
-            if certificate is None
-            else ZooKeeperAuthentication(type="tls", certificate_and_key=certificate)
-        )
+        return self._login(ZooKeeperAuthentication, "digest")
 
     def _prometheus_login(self) -> PrometheusAuthentication | None:
+        if "token" not in self.keys:
+            return self._login(PrometheusAuthentication, "basic")
+        return PrometheusAuthentication(
+            type="bearer",
+            token_secret=TokenSecret(secret_name=_NAME, token="token"),  # noqa: S106  (the key's name)
+            certificate_and_key=self._certificate(),
+        )
+
+    def _login(self, form: Callable[..., Login], with_password: str) -> Login | None:
+        """The login that the keys make: of this type with a password, else with a certificate."""
         certificate = self._certificate()
-        if "token" in self.keys:
-            token = TokenSecret(secret_name=_NAME, token="token")  # noqa: S106  (the key's name)
-            return PrometheusAuthentication(
-                type="bearer", token_secret=token, certificate_and_key=certificate
-            )
         if self._has_password():
-            username, password = self._username(), _PASSWORD
-            return PrometheusAuthentication(
-                type="basic",
-                username=username,
-                password_secret=password,
+            return form(
+                type=with_password,
+                username=self._username(),
+                password_secret=_PASSWORD,
                 certificate_and_key=certificate,
             )
-        return (
-            None
-            if certificate is None
-            else PrometheusAuthentication(type="tls", certificate_and_key=certificate)
-        )
+        return None if certificate is None else form(type="tls", certificate_and_key=certificate)
 
     def _has_password(self) -> bool:
         return bool({"username", "password"} & self.keys.keys())

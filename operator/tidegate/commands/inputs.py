@@ -21,7 +21,7 @@ from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import file_problem, read_credentials_file
 from tidegate.control.connections import metrics_settings, open_cluster, settings_of
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
-from tidegate.control.namespaces import unknown_labels, with_tiers_elsewhere
+from tidegate.control.namespaces import labels_now, unknown_labels, with_tiers_elsewhere
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
 from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.errors import InvalidResource, NotFound, TidegateError
@@ -234,7 +234,10 @@ class PolicySource:
     def remarks(self) -> tuple[str, ...]:
         """A sentence for each unreadable tier, whose quotas stay, and each unreadable override."""
         tiers = (
-            f"{broken.message} Its quotas stay as they are." for broken in self.declared.broken
+            f"{broken.message} Its quotas stay as they are."
+            if broken.reason is Reason.INVALID_SPEC
+            else f"{broken.key}: {broken.message}"
+            for broken in self.declared.broken
         )
         return (
             *tiers,
@@ -258,12 +261,8 @@ class PolicySource:
                 Note(error.reason, f"Recommended contracts are not known here: {error.message}"),
             )
         if problem is not None:
-            return None, (
-                Note(
-                    Reason.ROLLUP_RESULT_UNUSABLE,
-                    f"The result of the rollup Jobs is not used: {problem}",
-                ),
-            )
+            words = f"The result of the rollup Jobs is not used: {problem}"
+            return None, (Note(Reason.ROLLUP_RESULT_UNUSABLE, words),)
         return (
             None if result is None or now_seconds * 1000 > result.valid_until_ms else result.usage
         ), ()
@@ -300,9 +299,8 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
         [raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides)
     )
     statuses = {object_key(raw): raw.get("status") or {} for raw in ours}
-    labels = unknown_labels if kubernetes is None else kubernetes.namespace_labels
-    declared = declare(policy, ours, overrides=said, labels=labels)
-    declared = replace(declared, namespaces_unread=unlisted or declared.namespaces_unread)
+    labels = unknown_labels if kubernetes is None else labels_now(kubernetes)
+    declared = replace(declare(policy, ours, overrides=said, labels=labels), unlisted=unlisted)
     refuse_other_hosts(declared.policy.key, declared.spec, around.bounds)
     return PolicySource(declared, kubernetes, policy.get("status") or {}, statuses, around.bounds)
 

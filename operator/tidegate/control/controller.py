@@ -83,7 +83,12 @@ class Controller:
         )
         self._backoff = Backoff()
         self._deletion = Deletion(context.settings.restore_deadline_seconds)
-        self._reports = ReportQueue(self._report, f"reports of {key}", beside=context.report_beside)
+        self._reports = ReportQueue(
+            self._report,
+            f"reports of {key}",
+            beside=context.report_beside,
+            goes_on=context.vital_signs.goes_on,
+        )
         self._reader = TierReader()
         self._labels = KnownLabels(
             context.kubernetes,
@@ -240,10 +245,12 @@ class Controller:
         if self._seen_before:
             return nullcontext(lambda: None)
         self._seen_before = True
-        return report_pending_if_slow(
-            lambda: self._context.reporter.first_seen(policy, tiers, overrides),
-            PENDING_AFTER_SECONDS,
-        )
+
+        def say() -> None:
+            self._context.vital_signs.beat(f"policy {self._key}")  # its pass waits for this thread
+            self._context.reporter.first_seen(policy, tiers, overrides)
+
+        return report_pending_if_slow(say, PENDING_AFTER_SECONDS)
 
     def _run(
         self,
@@ -253,6 +260,7 @@ class Controller:
         cluster_answered: Callable[[], None],
     ) -> PassResult:
         readings, usage = self._newest_reading(declared), None if rollups is None else rollups.usage
+        is_applied = declared.policy.advice.max_change_percent is not None
         try:
             cluster = self._connection.cluster(declared.spec.kafka)
         except TidegateError as error:
@@ -283,6 +291,7 @@ class Controller:
             cluster,
             readings=readings,
             usage=usage,
+            usage_awaited=is_applied and (rollups is None or rollups.unread),
             prepare=prepare,
             rival=lambda facts: competing_policy(policy, facts, others),
         )

@@ -33,7 +33,8 @@ from controller_logic.model import (
 )
 from controller_logic.quotas.contention import RESYNC
 from controller_logic.quotas.plan import CONFIRM_REMOVAL
-from tidegate.control.namespaces import NamespaceLabels, TierDoor, unknown_labels
+from controller_logic.reasons import Reason
+from tidegate.control.namespaces import NamespaceLabels, TierAdmission, unknown_labels
 from tidegate.errors import InvalidResource
 from tidegate.kafka.quota_store import REPLACE_CLAIM
 from tidegate.resources.fields import parse_moment
@@ -205,8 +206,10 @@ def _member(member: TierMember) -> Member:
 
 def _contract(contract: ContractRates) -> Contract:
     form, rates = next(_given(contract))
-    return replace(
-        _rates(form, rates),
+    return Contract(
+        form,
+        rates.fetch,
+        rates.produce,
         request_percentage=contract.request_percentage,
         controller_mutations_per_second=contract.controller_mutations_per_second,
     )
@@ -305,11 +308,17 @@ RawObject = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class BrokenTier:
-    """A tier that cannot be read: why, and all users and client ids that can be found in it."""
+    """A tier that cannot be read, or of which it is not known whether it counts: why.
+
+    With all users and client ids that can be found in it; it may name others if it does not
+    `names_all`.
+    """
 
     key: str
     message: str
     entities: frozenset[Entity]
+    reason: Reason = Reason.INVALID_SPEC
+    names_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +326,7 @@ class Declared:
     """A policy with its tiers and overrides, oldest first; None = their list is not complete.
 
     `not_let_in` are tiers of other namespaces that count as absent, each with the reason;
-    `namespaces_unread` says why it is not known of some whether they count, "" = it is of all.
+    `unlisted` says why tiers of other namespaces are not known, "" = they are.
     """
 
     policy: Policy
@@ -329,7 +338,7 @@ class Declared:
     replaces_claim: str = ""  # the claim that the policy's annotation names: see Claim.name_for
     lease_namespace: str = ""  # the operator's, see Claim; "" = not for an operator
     not_let_in: Mapping[str, str] = field(default_factory=dict)
-    namespaces_unread: str = ""
+    unlisted: str = ""
 
     @property
     def entities(self) -> frozenset[Entity]:
@@ -380,15 +389,20 @@ def declare(
     """
     spec = parse_policy(policy, strict=False).spec
     translated = policy_from(policy, spec)
-    door = TierDoor(translated.key, spec.allowed_tiers, labels)
+    admission = TierAdmission(translated.key, spec.allowed_tiers, labels)
     read = None
     if tiers is not None:
-        let_in = [raw for raw in _of(policy, tiers) if door.lets_in(raw)]
-        read = (reader or TierReader()).read(let_in)
+        ours = [raw for raw in _of(policy, tiers) if not admission.keeps_out(raw)]
+        read = [
+            _unknown_tier(tier, admission.unknown[tier.key])
+            if tier.key in admission.unknown
+            else tier
+            for tier in (reader or TierReader()).read(ours)
+        ]
     valid, broken_overrides = (
         (None, ())
         if overrides is None
-        else read_overrides(raw for raw in _of(policy, overrides) if door.is_at_home(raw))
+        else read_overrides(raw for raw in _of(policy, overrides) if admission.is_at_home(raw))
     )
     return Declared(
         translated,
@@ -399,8 +413,7 @@ def declare(
         broken_overrides,
         str((policy["metadata"].get("annotations") or {}).get(REPLACE_CLAIM, "")).strip(),
         lease_namespace,
-        dict(door.not_let_in),
-        door.unread,
+        dict(admission.not_let_in),
     )
 
 
@@ -442,6 +455,13 @@ def _read_tier(raw: RawObject) -> Tier | BrokenTier:
         return tier_from(raw, parse_tier(raw, strict=False).spec)
     except InvalidResource as error:
         return BrokenTier(object_key(raw), error.message, _entities_in(raw))
+
+
+def _unknown_tier(tier: Tier | BrokenTier, why: str) -> BrokenTier:
+    if isinstance(tier, BrokenTier):
+        return replace(tier, message=why, reason=Reason.NAMESPACES_UNREAD)
+    named = frozenset(member.entity for member in tier.members)
+    return BrokenTier(tier.key, why, named, Reason.NAMESPACES_UNREAD, names_all=True)
 
 
 def _entities_in(raw: RawObject) -> frozenset[Entity]:

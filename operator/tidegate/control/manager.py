@@ -1,8 +1,7 @@
 """Runs a loop for each policy whose Lease this replica holds.
 
 Two threads: one has Leases renewed, beside each other, so that a call that hangs makes no other
-late. The other keeps the lists of resources fresh, starts and stops loops, and reports tiers and
-overrides whose policy does not exist.
+late. The other keeps the lists of resources fresh, and starts and stops loops.
 """
 
 import threading
@@ -14,6 +13,7 @@ import structlog
 
 from tidegate.control.controller import Controller
 from tidegate.control.declared import object_key, policy_name_of
+from tidegate.control.orphans import Orphans
 from tidegate.control.runtime import (
     KINDS,
     Backoff,
@@ -25,9 +25,7 @@ from tidegate.control.runtime import (
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
-    BUSINESS_TIERS,
     LEASE_CALL_SECONDS,
-    QUOTA_OVERRIDES,
     ResourceKind,
 )
 from tidegate.kube.cache import Change, relist
@@ -66,7 +64,6 @@ class ControlLoop:
 
     def start(self) -> None:
         self._thread.start()
-        self._context.vital_signs.beat(self._thread.name)
 
     def ask_to_stop(self) -> None:
         self._wakeup.poke(Cause.STOP)
@@ -80,6 +77,7 @@ class ControlLoop:
         self._wakeup.poke(cause)
 
     def _run(self) -> None:
+        self._context.vital_signs.beat(self._thread.name)
         try:
             while not self._wakeup.stopping:
                 next_in_seconds = self._pass()
@@ -132,9 +130,7 @@ class ControlLoop:
             self._context.telemetry.wakes.labels(*policy_labels(self.key), cause.value).inc()
 
 
-_OF_A_POLICY = (BUSINESS_TIERS, QUOTA_OVERRIDES)
 _TICK_SECONDS = 1.0
-ORPHAN_AFTER_SECONDS = 3.0
 _LEASE_TICK_SECONDS = 0.5
 # 100 held and 100 watched at 100 ms a call are 9 at any moment; the others are for calls that hang
 _LEASE_CALLS_AT_ONCE = 16
@@ -180,6 +176,8 @@ class Share(Protocol):
 
     def alive(self) -> Mapping[int, str] | None: ...
 
+    def ranks_first(self, policy_key: str) -> bool: ...
+
     def next_to_hand_over(
         self, held: Collection[str], holder_of: Callable[[str], str]
     ) -> str | None: ...
@@ -217,7 +215,7 @@ class Manager:
         self._lease_calls = ThreadPoolExecutor(_LEASE_CALLS_AT_ONCE, "lease")
         self._under_way: set[str] = set()
         self._held: set[str] = set()
-        self._orphan_since: dict[str, float] = {}
+        self._orphans = Orphans(context, self._is_ours_by_rank)
         self._threads = (
             threading.Thread(target=self._manage, name="manager", daemon=True),
             threading.Thread(target=self._keep_leases, name="leases", daemon=True),
@@ -272,6 +270,7 @@ class Manager:
             else:
                 log.warning("Loop did not end in time; its Lease ends by itself", policy=key)
         wait(released, left_seconds() + LEASE_CALL_SECONDS)
+        self._orphans.close()
         for pool in (hands, self._lease_calls):
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -305,7 +304,7 @@ class Manager:
                 self._release(key, is_obsolete=True)
         self._start_and_stop_loops()
         self._hand_over_when_due()
-        self._report_orphans(frozenset(known))
+        self._orphans.look(known.keys())
 
     def _relist_when_due(self) -> None:
         now_seconds = self._context.clock.monotonic()
@@ -369,6 +368,9 @@ class Manager:
             self._release(key)
             self._handing_over = None
 
+    def _is_ours_by_rank(self, key: str) -> bool:
+        return self._share is None or self._share.ranks_first(key)
+
     def _holder_of(self, key: str) -> str:
         lease = self._leases.get(key)
         return "" if lease is None else lease.holder
@@ -416,28 +418,7 @@ class Manager:
                 policy=key,
                 error=error.message,
             )
-
-    def _report_orphans(self, policies: frozenset[str]) -> None:
-        """Report what lacks its policy, after a while: its folder may be applied tiers first.
-
-        Of a policy in a namespace that is not watched here it is not known whether it exists.
-        """
-        now_seconds = self._context.clock.monotonic()
-        watched = self._context.settings.namespaces
-        found = [
-            (kind, raw, policy_name_of(raw))
-            for kind in _OF_A_POLICY
-            for raw in self._context.cache.snapshot(kind)
-        ]
-        orphans = {
-            raw["metadata"]["uid"]: (kind, raw, name)
-            for kind, raw, name in found
-            if name and name not in policies and (not watched or name.partition("/")[0] in watched)
-        }
-        self._orphan_since = {uid: self._orphan_since.get(uid, now_seconds) for uid in orphans}
-        for uid, (kind, raw, name) in orphans.items():
-            if now_seconds - self._orphan_since[uid] >= ORPHAN_AFTER_SECONDS:
-                self._context.reporter.without_policy(kind, raw, name)
+        self._context.vital_signs.goes_on()
 
     def _keep_leases(self) -> None:
         while not self._wakeup.stopping:

@@ -1,11 +1,12 @@
 """Which namespaces' tiers a policy lets in (spec.allowedTiers), by the labels of the namespaces.
 
 Namespaces are read only for tiers of another namespace that name a policy with a selector. While
-labels are not known, it is not known either whether those tiers are the policy's: then nothing is
-changed.
+the labels of one are not known, it is not known either whether its tiers are the policy's: then
+nothing is changed of what these name.
 """
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -31,6 +32,11 @@ def unknown_labels(namespace: str) -> Labels:
     )
 
 
+def labels_now(kubernetes: Kubernetes) -> NamespaceLabels:
+    """The labels as they are now, for one look; after a failure the others are still asked for."""
+    return KnownLabels(kubernetes, time.monotonic, keep_seconds=float("inf"), beside=False)
+
+
 class KnownLabels:
     """Labels of namespaces, each read anew after 15 s. For one caller at a time.
 
@@ -53,7 +59,8 @@ class KnownLabels:
         self._beside = beside
         # when labels were read, and what came: None = there is no such namespace
         self._known: dict[str, tuple[float, Labels | None]] = {}
-        self._failed: tuple[float, TidegateError] | None = None
+        self._failed: dict[str, tuple[float, TidegateError]] = {}
+        self._away: tuple[float, TidegateError] | None = None  # Kubernetes did not answer
         self._wanted: deque[str] = deque()
         self._reading: threading.Thread | None = None
 
@@ -63,7 +70,7 @@ class KnownLabels:
             self._read_anew(namespace)
         read_at_seconds, labels = self._known.get(namespace, (float("-inf"), None))
         if self._monotonic() - read_at_seconds >= self._keep_seconds:
-            failed = self._failed
+            failed = self._failed.get(namespace) or self._away
             why = "" if failed is None else f": {failed[1].message}"
             raise RetryLater(
                 Reason.NAMESPACES_UNREAD,
@@ -78,9 +85,14 @@ class KnownLabels:
         return self._monotonic() - read_at_seconds
 
     def _read_anew(self, namespace: str) -> None:
-        """Read the labels, or have them read; not soon after a failure, which took its time."""
-        if self._failed is not None and self._monotonic() - self._failed[0] < LABELS_AGE_SECONDS:
-            return
+        """Read the labels, or have them read.
+
+        Not soon after a failure of theirs, nor of any where Kubernetes did not answer: that took
+        its time.
+        """
+        for failed in (self._away, self._failed.get(namespace)):
+            if failed is not None and self._monotonic() - failed[0] < LABELS_AGE_SECONDS:
+                return
         if not self._beside or self._age_seconds(namespace) >= self._keep_seconds:
             self._read(namespace)
             return
@@ -91,15 +103,15 @@ class KnownLabels:
             self._reading.start()
 
     def _read_wanted(self) -> None:
-        """Read what passes have asked for; after a failure they ask for the rest again."""
-        before = self._failed
+        """Read what passes have asked for; the rest is asked for again when one has no answer."""
+        before = self._away
         while self._wanted:
             namespace = self._wanted.popleft()
             if (
                 self._age_seconds(namespace) >= LABELS_AGE_SECONDS
             ):  # not read since it was asked for
                 self._read(namespace)
-            if self._failed is not before and self._failed is not None:
+            if self._away is not before and self._away is not None:
                 self._wanted.clear()
 
     def _read(self, namespace: str) -> None:
@@ -109,61 +121,64 @@ class KnownLabels:
         except NotFound:
             pass
         except TidegateError as error:
-            self._failed = (self._monotonic(), error)
+            self._failed[namespace] = (self._monotonic(), error)
+            if isinstance(error, RetryLater):
+                self._away = self._failed[namespace]
             return
-        self._failed = None
+        self._failed.pop(namespace, None)
+        self._away = None
         self._known[namespace] = (self._monotonic(), labels)
 
 
-class TierDoor:
+class TierAdmission:
     """Lets tiers of the policy's own namespace in, and of others as spec.allowedTiers says.
 
-    `not_let_in` has why, by tier; `unread` why it is not known of some, "" = it is known of all.
+    By tier: `not_let_in` has why not, `unknown` why it is not known.
     """
 
     def __init__(self, policy_key: str, allowed: AllowedTiers, labels: NamespaceLabels) -> None:
         self.not_let_in: dict[str, str] = {}
-        self.unread = ""
+        self.unknown: dict[str, str] = {}
         self._policy_key = policy_key
         self._allowed = allowed
         self._labels = labels
-        self._answers: dict[str, bool] = {}
+        self._answers: dict[str, bool | str] = {}
 
     def is_at_home(self, raw: Mapping[str, Any]) -> bool:
         """Whether the object lives in the policy's namespace."""
         return bool(raw["metadata"]["namespace"] == self._policy_key.partition("/")[0])
 
-    def lets_in(self, raw: Mapping[str, Any]) -> bool:
-        """Whether the tier is the policy's; not while that is unknown."""
+    def keeps_out(self, raw: Mapping[str, Any]) -> bool:
+        """Whether the tier counts as absent; not while it is unknown whether it is the policy's."""
         if self.is_at_home(raw):
-            return True
+            return False
         namespace, name = raw["metadata"]["namespace"], raw["metadata"]["name"]
         answer = self._answer(namespace)
-        if answer is False:
+        if isinstance(answer, str):
+            self.unknown[f"{namespace}/{name}"] = answer
+        elif not answer:
             self.not_let_in[f"{namespace}/{name}"] = (
                 f"Policy {self._policy_key} does not let in BusinessTiers of namespace "
                 f"{namespace} (spec.allowedTiers); this changes nothing and becomes Ready by "
                 "itself when it does"
             )
-        return answer is True
+        return answer is False
 
-    def _answer(self, namespace: str) -> bool | None:
+    def _answer(self, namespace: str) -> bool | str:
+        """Whether tiers of the namespace are let in, or why that is not known."""
         if self._allowed.selector is None:
             return False
-        if self.unread:
-            return None  # nothing is changed anyway, and each further question may take seconds
         if namespace not in self._answers:
             try:
                 self._answers[namespace] = self._allowed.lets_in(self._labels(namespace))
             except NotFound:
                 self._answers[namespace] = False
             except TidegateError as error:
-                self.unread = (
+                self._answers[namespace] = (
                     f"{error.message.removesuffix('.')}, so it is not known whether "
-                    "spec.allowedTiers lets in its BusinessTiers; every quota stays as it is until "
-                    "it is"
+                    "spec.allowedTiers lets in its BusinessTiers; every quota that they name stays "
+                    "as it is until it is"
                 )
-                return None
         return self._answers[namespace]
 
 

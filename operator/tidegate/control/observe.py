@@ -1,8 +1,7 @@
 """Makes the observation of a pass: declared objects, the cluster's facts, leaders and quotas.
 
 A failure becomes a hold with a reason and a sentence; nothing in here raises for a system that is
-away, and nothing writes. Entities that a broken tier may manage are left out of the observation, so
-the core leaves them as they are.
+away, and nothing writes.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -10,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from threading import Thread
 from typing import Protocol
 
-from controller_logic.contracts.allowed import is_allowed
 from controller_logic.model import (
     Entity,
     Note,
@@ -23,6 +21,7 @@ from controller_logic.model import (
 )
 from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared
+from tidegate.control.doubts import Frozen, take_out_doubtful, unknown_tiers
 from tidegate.errors import TidegateError
 from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
 from tidegate.kafka.zookeeper.nodes import (
@@ -289,6 +288,7 @@ class Observer:
         now_seconds: float,
         readings: Readings | None = None,
         usage: Usage | None = None,
+        usage_awaited: bool = False,
         rival: Rival = lambda _: None,
     ) -> ObservationResult:
         """Read all inputs. `rival` is asked who else has the better right to the cluster."""
@@ -297,11 +297,14 @@ class Observer:
         if facts is not None and _is_ours(missing) and (objection := rival(facts)) is not None:
             missing.append((Reason.CLUSTER_ALREADY_MANAGED, objection))
         topology, quotas, client_quotas_exist = None, None, None
+        frozen: Frozen = {}
         if facts is not None and _is_ours(missing):
             topology = _read_topology(declared, cluster, facts, missing=missing)
         if facts is not None and _is_ours(missing):
             quotas = _read_quotas(declared, cluster, missing)
             client_quotas_exist = _client_quotas_exist(declared, cluster)
+        if quotas is not None:
+            frozen = take_out_doubtful(declared, quotas, usage_awaited=usage_awaited)
         tiers, overrides = _tiers(declared), declared.overrides or ()
         observation = Observation(
             now_seconds,
@@ -314,11 +317,15 @@ class Observer:
             overrides,
             client_quotas_exist,
             usage,
+            frozen,
         )
         return ObservationResult(
             observation,
             facts,
-            tuple(self._warnings(facts, topology, cluster, now_seconds=now_seconds)),
+            (
+                *self._warnings(facts, topology, cluster, now_seconds=now_seconds),
+                *unknown_tiers(declared),
+            ),
         )
 
     def reread(
@@ -387,13 +394,13 @@ def _unlisted(declared: Declared) -> Iterator[tuple[Reason, str]]:
             Reason.LIST_INCOMPLETE,
             f"The {unknown} could not be listed in full; every quota stays as it is until they can",
         )
-    if declared.namespaces_unread:
-        yield Reason.NAMESPACES_UNREAD, declared.namespaces_unread
+    elif declared.unlisted:
+        yield Reason.LIST_INCOMPLETE, declared.unlisted
 
 
 def _tiers(declared: Declared) -> tuple[Tier, ...] | None:
     """The tiers; None while some, or overrides, may be missing: contracts are not known then."""
-    is_known = declared.overrides is not None and not declared.namespaces_unread
+    is_known = declared.overrides is not None and not declared.unlisted
     return declared.tiers if is_known else None
 
 
@@ -446,13 +453,10 @@ def _read_topology(
 
 def _read_quotas(declared: Declared, cluster: KafkaCluster, missing: Missing) -> Quotas | None:
     try:
-        quotas = dict(cluster.store.read(declared.entities | cluster.store.ledger_entities()))
+        return dict(cluster.store.read(declared.entities | cluster.store.ledger_entities()))
     except TidegateError as error:
         missing.append((error.reason, error.message))
         return None
-    for entity in _excluded_entities(declared, quotas):
-        quotas.pop(entity, None)
-    return quotas
 
 
 def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | None:
@@ -466,28 +470,3 @@ def _client_quotas_exist(declared: Declared, cluster: KafkaCluster) -> bool | No
         return cluster.store.has_client_id_quotas()
     except TidegateError:
         return None
-
-
-def _excluded_entities(declared: Declared, quotas: Quotas) -> frozenset[Entity]:
-    """The entities that a broken tier names, and those in the ledger without a readable owner.
-
-    The latter may be that tier's. What it may not name is none of its business.
-    """
-    if not declared.broken or declared.policy.deleting:
-        return frozenset()
-    named = frozenset(
-        entity
-        for tier in declared.broken
-        for entity in tier.entities
-        if is_allowed(declared.policy, tier.key, entity)
-    )
-    ownerless = (
-        frozenset(
-            entity
-            for entity, quota in quotas.items()
-            if quota.ledger is not None
-            and any(is_allowed(declared.policy, tier.key, entity) for tier in declared.broken)
-        )
-        - declared.entities
-    )
-    return named | ownerless

@@ -148,6 +148,7 @@ class ControlPass:
         *,
         readings: Readings | None = None,
         usage: Usage | None = None,
+        usage_awaited: bool = False,
         prepare: Callable[[ObservationResult], Claim | None] = lambda _: None,
         rival: Rival = lambda _: None,
     ) -> PassResult:
@@ -162,6 +163,7 @@ class ControlPass:
             now_seconds=self.now_seconds(),
             readings=readings,
             usage=usage,
+            usage_awaited=usage_awaited,
             rival=rival,
         )
         decision = self._decide(seen)

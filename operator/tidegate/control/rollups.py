@@ -16,7 +16,7 @@ import structlog
 from controller_logic.model import Usage
 from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Due, JobState, Wanted, Window, WindowJob, due
-from tidegate.errors import Conflict, TidegateError, UserActionRequired
+from tidegate.errors import Conflict, RetryLater, TidegateError, UserActionRequired
 from tidegate.kube.api import JsonObject, Kubernetes
 from tidegate.kube.rollup_jobs import (
     END,
@@ -115,7 +115,7 @@ class RollupProgress:
     """The findings of a look. `offered` False = this operator makes no Jobs; the rest is unknown.
 
     `usage` are figures that still count, None = there are none. `trouble` ended the look early;
-    `unusable` is wrong in the result.
+    `unusable` is wrong in the result. `unread`: it was never read yet, but may be soon.
     """
 
     looked_at_seconds: float
@@ -124,6 +124,7 @@ class RollupProgress:
     usage: Usage | None = None
     trouble: Problem | None = None
     unusable: Problem | None = None
+    unread: bool = False
 
 
 class RollupLook:
@@ -146,6 +147,7 @@ class RollupLook:
         self._wall = wall
         self._count = count
         self._result: RollupResult | None = None
+        self._was_read = False
 
     def look(self, policy: JsonObject, spec: Rollup) -> RollupProgress:
         """Look once. A Kubernetes that is away or refuses raises nothing: that is `trouble`."""
@@ -163,6 +165,7 @@ class RollupLook:
                 usage=self.usage(now_seconds),
                 trouble=trouble,
                 unusable=unusable,
+                unread=not self._was_read and isinstance(error, RetryLater),
             )
         return RollupProgress(
             now_seconds,
@@ -175,7 +178,7 @@ class RollupLook:
         """Read the newest result; one of another policy counts as none."""
         namespace, name = policy["metadata"]["namespace"], result_name(policy["metadata"]["name"])
         result, problem = read_result(self._kubernetes, policy)
-        self._result = result
+        self._result, self._was_read = result, True
         return (
             None
             if problem is None

@@ -219,6 +219,7 @@ CONFIG_ROOT = "/config"
 # literal; a real user of that name is stored as %3Cdefault%3E
 _DEFAULT_NODE = Default.DEFAULT.value
 _IMPOSSIBLE_NODES = frozenset({"", ".", ".."})
+_IS_ITS_OWN_NODE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*").fullmatch
 
 
 def encode_name(name: str) -> str:
@@ -226,6 +227,8 @@ def encode_name(name: str) -> str:
 
     Raises ForeignContent for a name that no znode can have (empty, `.`, `..`, not valid Unicode).
     """
+    if _IS_ITS_OWN_NODE(name):  # as most are, and a pass asks for thousands
+        return name
     try:
         # quote() leaves the tilde alone, Java does not
         encoded = quote(name, safe="").replace("~", "%7E")
@@ -247,6 +250,8 @@ def decode_name(node: str) -> str:
 
     Raises ForeignContent when `encode_name` would not give this node name back.
     """
+    if _IS_ITS_OWN_NODE(node):
+        return node
     try:
         name = unquote_to_bytes(node).decode("utf-8")
     except UnicodeDecodeError:

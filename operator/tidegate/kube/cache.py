@@ -177,13 +177,6 @@ class ResourceCache:
             sorted(known, key=lambda obj: (obj["metadata"]["namespace"], obj["metadata"]["name"]))
         )
 
-    def is_complete(self, kind: ResourceKind) -> bool:
-        """Whether a full list has ever arrived.
-
-        Without one, an object that is not here may well exist.
-        """
-        return self.list_age_seconds(kind) is not None
-
     def list_age_seconds(self, kind: ResourceKind) -> float | None:
         """How long ago the last full list was asked for; None when none has ever arrived."""
         with self._lock:

@@ -177,8 +177,9 @@ def _is_certificate_failure(message: str) -> bool:
 
 
 _CONNECT_TIMEOUT_SECONDS = 5.0
-# Leases are renewed beside each other; a connection too many would be closed after each call.
-_KEPT_CONNECTIONS = 32
+# Passes of a hundred policies begin together after a take-over, and Leases are renewed beside them;
+# a connection too many would be closed after each call.
+_KEPT_CONNECTIONS = 128
 _PAUSES_SECONDS = (0.2, 0.8)  # before the second and the third attempt of a read
 _LONGEST_PAUSE_SECONDS = 5.0
 _RETRIED_STATUSES = (429, 500, 502, 503, 504)
@@ -463,7 +464,8 @@ _LONGEST_NAME_STEM = 200  # with a dot and 16 digits still a valid object name
 
 def micro_time(seconds: float) -> str:
     """Seconds since the epoch as Kubernetes' MicroTime."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # `isoformat` takes a quarter of the time of `strftime`, and there are some a second
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def event_body(event: Event, *, reporting_instance: str, now: float) -> JsonObject:
@@ -583,11 +585,8 @@ class KubernetesClient(JobCalls):
 
     def list_all(self, kind: ResourceKind, namespaces: Sequence[str] = ()) -> Listing:
         deadline = self._monotonic() + LIST_TIMEOUT_SECONDS
-        places: Sequence[str | None] = namespaces or [None]
         try:
-            pages = [
-                page for place in places for page in self._pages(kind, place, deadline=deadline)
-            ]
+            pages = self._pages(kind, namespaces or [None], deadline=deadline)
         except NotFound as missing:
             raise NotFound(
                 _NOT_AS_LISTED,
@@ -771,16 +770,21 @@ class KubernetesClient(JobCalls):
             )
 
     def _pages(
-        self, kind: ResourceKind, namespace: str | None, *, deadline: float
+        self, kind: ResourceKind, namespaces: Sequence[str | None], *, deadline: float
     ) -> list[JsonObject]:
-        pages = [self._page(kind, namespace, position=None)]
-        while position := pages[-1]["metadata"].get("continue"):
-            if self._monotonic() > deadline:
+        """All pages of all `namespaces` (None = the whole cluster); none begins late."""
+        pages: list[JsonObject] = []
+        rest: list[tuple[str | None, str | None]] = [(one, None) for one in reversed(namespaces)]
+        while rest:
+            if pages and self._monotonic() > deadline:
                 raise Incomplete(
                     _NOT_AS_LISTED,
                     f"{_unfinished(kind, len(pages))} The list is not used; it is read again.",
                 )
+            namespace, position = rest.pop()
             pages.append(self._page(kind, namespace, position=position))
+            if position := pages[-1]["metadata"].get("continue"):
+                rest.append((namespace, position))
         return pages
 
     def _page(

@@ -48,9 +48,9 @@ class LeaseTimes:
     `duration_seconds + look_seconds` after its last renewal at the latest.
     """
 
-    duration_seconds: int = 12
-    renew_seconds: float = 4.0
-    look_seconds: float = 1.5
+    duration_seconds: int = 10
+    renew_seconds: float = 3.0
+    look_seconds: float = 1.2
     margin_seconds: float = 2.0
 
 
@@ -84,8 +84,8 @@ class SharedLease:
     request of that one may still be on its way. It waits like any other replica, unless the Lease
     was released.
 
-    `patience_seconds` says for how long a Lease that is free is left to others. It gets the holder
-    that did not renew it, or "" when it was released or never there.
+    `acquire_delay_seconds` says for how long a Lease that is free is left to others. It gets the
+    holder that did not renew it, or "" when it was released or never there.
     """
 
     def __init__(
@@ -95,13 +95,13 @@ class SharedLease:
         address: LeaseAddress,
         *,
         times: LeaseTimes = LeaseTimes(),
-        patience_seconds: Callable[[str], float] = lambda _: 0.0,
+        acquire_delay_seconds: Callable[[str], float] = lambda _: 0.0,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._kubernetes = kubernetes
         self._identity = identity
-        self._patience_seconds = patience_seconds
+        self._acquire_delay_seconds = acquire_delay_seconds
         self._free_since: float | None = None
         self._address = address
         self._times = times
@@ -220,7 +220,7 @@ class SharedLease:
         now = self._monotonic()
         if self._free_since is None:
             self._free_since = now
-        until = self._free_since + self._patience_seconds(holder)
+        until = self._free_since + self._acquire_delay_seconds(holder)
         if now < until:
             self._next_look_at = min(self._next_look_at, until)
         return now < until

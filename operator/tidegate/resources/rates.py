@@ -36,6 +36,7 @@ _MAX_DECIMALS = 6
 _WHOLE = "[1-9][0-9]{0,15}(k|M|G|T|Ki|Mi|Gi|Ti)?"
 _DECIMAL = f"(0|[1-9][0-9]{{0,8}})[.]([0-9]{{1,3}}k|[0-9]{{1,{_MAX_DECIMALS}}}(M|G|T|Ki|Mi|Gi|Ti))"
 PATTERN = f"^({_WHOLE}|{_DECIMAL})$"
+_IS_RATE = re.compile(PATTERN, re.ASCII).fullmatch
 _MAX_LENGTH = 18
 
 MESSAGE = (
@@ -64,7 +65,7 @@ def parse_byte_rate(written: object) -> int:
 
 
 def _exact(written: str) -> int | None:
-    if re.fullmatch(PATTERN, written, re.ASCII) is None or written.endswith("\n"):
+    if _IS_RATE(written) is None or written.endswith("\n"):
         return None
     number = written.rstrip("kKMGTi")
     whole, _, decimals = number.partition(".")

@@ -199,6 +199,26 @@ def test_leases_are_granted_in_the_operators_namespace_and_nowhere_else(helm: He
     assert granting == [("Role", "tidegate-leases")]
 
 
+def test_leases_kept_elsewhere_are_granted_there_and_no_more_in_the_releases_namespace(
+    helm: Helm,
+) -> None:
+    found = objects(rendered(helm, operator={"leaseNamespace": "before"}))
+    granting = [
+        item
+        for item in found
+        if any("leases" in rule["resources"] for rule in item.get("rules") or ())
+    ]
+    (role,) = granting
+    (binding,) = of(found, "RoleBinding", role["metadata"]["name"])
+    assert {one["metadata"]["namespace"] for one in (role, binding)} == {"before"}
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert binding["subjects"][0]["namespace"] == "platform"
+    container = only(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    assert "--lease-namespace=before" in container["args"]
+    # the release of before, of the same name, still has its own Role there
+    assert role["metadata"]["name"] != "tidegate-leases"
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import signal
-import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lab.cache import root as cache_directory
 from lab.kubernetes.api import KubeApi
+from lab.operator import operator_command
 from lab.process import Process, start, wait_until
 from tests.integration.operator.installation import LEASE_NAMESPACE
 
@@ -32,8 +32,7 @@ class OperatorProcess:
     ) -> None:
         self._process: Process = start(
             name,
-            [sys.executable, "-m", "tidegate", "run", "--namespace", namespace, "--kubeconfig", str(api.kubeconfig),
-             "--lease-namespace", LEASE_NAMESPACE, "--listen-address", "127.0.0.1", "--liveness-port", "0", "--metrics-port", "0"],
+            operator_command(api.kubeconfig, namespace, lease_namespace=LEASE_NAMESPACE),
             log_path=directory / f"{name}.log",
             # Tests start it many times; compiling its libraries anew each time would take longer
             # than all the rest.

@@ -22,7 +22,7 @@ from lab.network import free_port
 from lab.process import wait_until
 from tests.integration.operator.installation import LEASE_NAMESPACE
 from tests.integration.operator.operator_process import OperatorProcess
-from tidegate.control.sharing import by_right
+from tidegate.control.sharing import ranked
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
@@ -50,8 +50,8 @@ class Leases:
             if lease["spec"].get("holderIdentity")
         }
 
-    def seats(self, *identities: str) -> dict[str, int]:
-        """The seat of each of these replicas that has one."""
+    def ordinals(self, *identities: str) -> dict[str, int]:
+        """The ordinal of each of these replicas that has one."""
         found = self._objects.list_namespaced_custom_object(
             *_LEASES, label_selector="tidegate.io/replicas"
         )
@@ -81,7 +81,7 @@ class History:
     """
 
     parts: Sequence[int]
-    seats: Mapping[str, int]
+    ordinals: Mapping[str, int]
     shared: Holders
     ended: str
     without_ended: Holders
@@ -131,7 +131,7 @@ def _run(leases: Leases, start: Callable[[str], OperatorProcess]) -> History:
     replicas = (first.identity, second.identity, third.identity)
 
     def fits(*names: str) -> Callable[[Holders], bool]:
-        return lambda holders: _fits(holders, leases.seats(*names), len(names))
+        return lambda holders: _fits(holders, leases.ordinals(*names), len(names))
 
     began = time.monotonic()
     with suppress(LabError):
@@ -139,7 +139,7 @@ def _run(leases: Leases, start: Callable[[str], OperatorProcess]) -> History:
     parts = [len(leases.of(identity)) for identity in replicas]
     leases.wait(fits(*replicas), "each replica to have its part", 60)
     shared_seconds = time.monotonic() - began
-    seats, shared = leases.seats(*replicas), leases.holders()
+    ordinals, shared = leases.ordinals(*replicas), leases.holders()
 
     second.terminate()
     second.exit_code(timeout_seconds=60)
@@ -153,16 +153,16 @@ def _run(leases: Leases, start: Callable[[str], OperatorProcess]) -> History:
     third.kill()
     after_kill_seconds = leases.wait(_held_besides(third.identity), "others to take over", 60)
     return History(
-        parts, seats, shared, second.identity, without_ended, fourth.identity, with_successor,
+        parts, ordinals, shared, second.identity, without_ended, fourth.identity, with_successor,
         third.identity, leases.holders(), shared_seconds, after_end_seconds, after_kill_seconds,
     )  # fmt: skip
 
 
-def _fits(holders: Holders, seats: Mapping[str, int], replicas: int) -> bool:
+def _fits(holders: Holders, ordinals: Mapping[str, int], replicas: int) -> bool:
     """Whether each policy is where all replicas together want it."""
-    of_seat = {seat: identity for identity, seat in seats.items()}
-    return len(of_seat) == replicas and all(
-        holders.get(policy) == of_seat[by_right(f"sharing/{policy}", of_seat)[0]]
+    of_ordinal = {ordinal: identity for identity, ordinal in ordinals.items()}
+    return len(of_ordinal) == replicas and all(
+        holders.get(policy) == of_ordinal[ranked(f"sharing/{policy}", of_ordinal)[0]]
         for policy in POLICIES
     )
 
@@ -181,7 +181,7 @@ def _moved(before: Holders, after: Holders) -> set[str]:
 
 def test_after_a_minute_each_replica_holds_at_least_two_of_twelve(history: History) -> None:
     print(f"{history.parts} after a minute, shared out after {history.shared_seconds:.1f} s")
-    assert sorted(history.seats.values()) == [0, 1, 2]
+    assert sorted(history.ordinals.values()) == [0, 1, 2]
     assert min(history.parts) >= 2
 
 

@@ -281,6 +281,25 @@ def test_a_restarted_operator_keeps_what_began_a_throttle_and_knows_what_is_now(
     assert stage.message(policy, "Throttling").endswith(f": {began}; {now}")
 
 
+@pytest.mark.parametrize("restarted", [True, False])
+def test_who_was_in_doubt_for_a_while_is_throttled_as_before(
+    stage: Stage, *, restarted: bool
+) -> None:
+    throttled_etl(stage)
+    before = stage.produce(ETL)
+    doubtful = stage.tier("doubtful", user="etl")
+    stage.kubernetes.edit(doubtful, lambda raw: raw["spec"].update(level="Unheard"))
+    if restarted:
+        stage.restart()
+    for known in (False, False, True):
+        if known:
+            stage.kubernetes.delete(doubtful)
+        stage.now += SCRAPE
+        hot(stage, 49.3)
+        stage.run()
+        assert stage.produce(ETL) == before
+
+
 def test_while_a_broker_is_unknown_ready_the_column_and_throttling_say_so(
     stage: Stage, golden: Callable[[str], None]
 ) -> None:

@@ -16,6 +16,7 @@ from lab.process import wait_until
 from tests.unit.control.stage import AWAY, Stage
 from tidegate.control import manager as manager_module
 from tidegate.control.manager import ControlLoop, Manager
+from tidegate.control.orphans import ORPHAN_AFTER_SECONDS
 from tidegate.control.runtime import Cause, Clock, Wakeup
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ObjectRef
 from tidegate.kube.cache import Change
@@ -61,6 +62,7 @@ class HandShare:
 
     def __init__(self) -> None:
         self.wanted: str | None = None
+        self.is_first = True
         self.attended = threading.Event()
         self.released = 0
 
@@ -72,6 +74,9 @@ class HandShare:
 
     def alive(self) -> dict[int, str]:
         return {0: "this", 1: "other"}
+
+    def ranks_first(self, _: str) -> bool:
+        return self.is_first
 
     def next_to_hand_over(self, held: Collection[str], _: Callable[[str], str]) -> str | None:
         wanted, self.wanted = self.wanted, None
@@ -265,13 +270,34 @@ def test_an_override_without_its_policy_is_reported(stage: Stage, start: Start) 
     replica = start()
     eventually(lambda: stage.cache.snapshot(QUOTA_OVERRIDES), "the override to be seen")
     _tick(replica)
-    stage.now += manager_module.ORPHAN_AFTER_SECONDS
+    stage.now += ORPHAN_AFTER_SECONDS
     eventually(
         lambda: _tick(replica) or stage.kubernetes.get(override).get("status"),
         "the override's status",
     )
     assert stage.condition(override) == ("False", "PolicyNotFound")
     assert stage.kubernetes.get(override)["status"]["state"] == "Pending"
+
+
+def test_many_policies_that_go_at_a_slow_api_server_leave_the_manager_alive(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refs = [stage.policy(f"p{number}") for number in range(5)]
+    replica = start(held=False)
+    eventually(lambda: len(replica.leases) == 5, "the Leases to be watched")
+    silent: list[object] = []
+
+    def slow(_: HandLease, **__: bool) -> bool:
+        silent.append(stage.world.vital_signs.failure_text())
+        stage.now += 100
+        return True
+
+    monkeypatch.setattr(HandLease, "release", slow)
+    for ref in refs:
+        stage.kubernetes.delete(ref)
+    stage.now += stage.world.settings.relist_seconds
+    eventually(lambda: _tick(replica) or len(silent) == 5, "the Leases to be given up")
+    assert not any("manager" in str(one) for one in silent), silent
 
 
 def test_of_a_policy_in_a_namespace_that_is_not_watched_nothing_is_said(
@@ -288,7 +314,7 @@ def test_of_a_policy_in_a_namespace_that_is_not_watched_nothing_is_said(
     replica = start()
     eventually(lambda: len(stage.cache.snapshot(BUSINESS_TIERS)) == 2, "the tiers to be seen")
     _tick(replica)
-    stage.now += manager_module.ORPHAN_AFTER_SECONDS
+    stage.now += ORPHAN_AFTER_SECONDS
     eventually(
         lambda: _tick(replica) or stage.kubernetes.get(ours).get("status"), "our tier's status"
     )
@@ -308,7 +334,7 @@ def test_a_tier_without_its_policy_is_reported_and_becomes_ready_when_it_appears
     replica = start()
     eventually(lambda: stage.cache.snapshot(BUSINESS_TIERS), "the tier to be seen")
     assert "status" not in stage.kubernetes.get(tier)
-    stage.now += manager_module.ORPHAN_AFTER_SECONDS
+    stage.now += ORPHAN_AFTER_SECONDS
     eventually(
         lambda: _tick(replica) or stage.kubernetes.get(tier).get("status"), "the tier's status"
     )
@@ -318,6 +344,45 @@ def test_a_tier_without_its_policy_is_reported_and_becomes_ready_when_it_appears
     eventually(
         lambda: _tick(replica) or stage.condition(tier) == ("True", "Contract"),
         "the tier to be ready",
+    )
+
+
+def test_many_tiers_without_their_policy_do_not_hold_up_the_start_of_a_loop(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tier, answers = stage.tier(), threading.Event()
+    put = stage.kubernetes.patch_status
+    monkeypatch.setattr(
+        stage.kubernetes,
+        "patch_status",
+        lambda *what, **version: answers.wait(20.0) and put(*what, **version),
+    )
+    replica = start()
+    eventually(lambda: stage.cache.snapshot(BUSINESS_TIERS), "the tier to be seen")
+    stage.now += ORPHAN_AFTER_SECONDS
+    _tick(replica)
+    policy = stage.policy(name="payments")
+    stage.now += stage.world.settings.relist_seconds + 1
+    eventually(lambda: _tick(replica) or "policy streaming/payments" in policy_threads(), "a loop")
+    assert "status" not in stage.kubernetes.get(tier)
+    answers.set()
+    eventually(lambda: stage.kubernetes.get(tier).get("status"), "the tier's status")
+    eventually(lambda: stage.kubernetes.get(policy).get("status"), "the policy's status")
+
+
+def test_one_replica_reports_a_tier_without_its_policy(stage: Stage, start: Start) -> None:
+    tier = stage.tier()
+    replica = start()
+    replica.share.is_first = False
+    eventually(lambda: stage.cache.snapshot(BUSINESS_TIERS), "the tier to be seen")
+    stage.now += ORPHAN_AFTER_SECONDS
+    for _ in range(3):
+        _tick(replica)
+    time.sleep(0.1)
+    assert "status" not in stage.kubernetes.get(tier)
+    replica.share.is_first = True
+    eventually(
+        lambda: _tick(replica) or stage.kubernetes.get(tier).get("status"), "the tier's status"
     )
 
 

@@ -217,7 +217,7 @@ def test_whom_it_is_for_is_shown_before_its_policy_exists(
 ) -> None:
     ref = put(stage, **{**TWENTY, "target": target})
     raw = stage.kubernetes.get(ref)
-    stage.world.reporter.without_policy(QUOTA_OVERRIDES, raw, "streaming/orders")
+    stage.world.reporter.without_policy([(QUOTA_OVERRIDES, raw, "streaming/orders")])
     assert stage.condition(ref) == ("False", "PolicyNotFound")
     assert status(stage, ref).get("summary", {}).get("target") == shown
 

@@ -3,7 +3,9 @@ for them.
 """
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -19,14 +21,20 @@ from controller_logic.model import (
     Readings,
 )
 from controller_logic.reasons import Reason
+from lab.process import wait_until
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, AWAY, Stage
 from tests.unit.control.test_load import LIMITS, METRICS
-from tidegate.control.report.conditions import Truth, Verdict
+from tidegate.control.report import reporter
+from tidegate.control.report.conditions import Truth, Verdict, ready
 from tidegate.control.report.events import WARNING, EventDraft, condition_events, level_events
+from tidegate.control.report.reporter import KubernetesPublisher, Report
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef
 from tidegate.kube.cache import relist
+from tidegate.kube.events import EventRecorder
+from tidegate.kube.status import StatusWriter
+from tidegate.resources.status import TierStatus
 
 # --- conditions and Events ------------------------------------------------------------------------
 # Conditions and Events agree with the numbers: a quota that is not in sync has its reason, and only
@@ -361,6 +369,100 @@ def test_a_report_that_hangs_is_seen_by_the_probe(beside: Stage) -> None:
     slow.open()
     finish(beside)
     assert beside.world.vital_signs.failure_text() is None
+
+
+def _publisher(stage: Stage, hands: ThreadPoolExecutor | None) -> KubernetesPublisher:
+    return KubernetesPublisher(
+        StatusWriter(stage.kubernetes, wall=lambda: stage.now),
+        EventRecorder(stage.kubernetes, monotonic=lambda: stage.now),
+        cache=stage.cache,
+        telemetry=stage.telemetry,
+        executor=hands,
+        goes_on=stage.world.vital_signs.goes_on,
+    )
+
+
+def _reports(stage: Stage, count: int) -> list[Report]:
+    made = [
+        stage.kubernetes.create(
+            BUSINESS_TIERS, {"metadata": {"name": f"t{n}", "namespace": "streaming"}, "spec": {}}
+        )
+        for n in range(count)
+    ]
+    verdict = ready(Truth.TRUE, Reason.CONTRACT, "All members are at the contract")
+    return [Report(BUSINESS_TIERS, raw, TierStatus(), (verdict,)) for raw in made]
+
+
+def test_a_server_that_hangs_costs_all_reports_one_time_limit_and_not_each_of_them() -> None:
+    stage, asked = Stage(), list[str]()
+    all_began = threading.Barrier(10)
+
+    def hang(ref: ObjectRef, *_: Any, **__: Any) -> None:
+        asked.append(ref.name)
+        time.sleep(0.3)
+        raise AWAY
+
+    stage.kubernetes.patch_status = hang
+    reports = _reports(stage, 100)
+    with ThreadPoolExecutor(4) as hands, ThreadPoolExecutor(10) as policies:
+        publisher = _publisher(stage, hands)
+        each, began = publisher._each, []
+
+        def together(*args: Any) -> Any:
+            if len(began) < 10:
+                began.append(all_began.wait(10.0))
+            return each(*args)
+
+        publisher._each = together  # type: ignore[method-assign]  # all reports begin before one ends
+        list(policies.map(publisher.publish, [reports[n : n + 10] for n in range(0, 100, 10)]))
+    assert len(asked) <= 8
+
+
+def test_reports_that_an_api_server_takes_slowly_are_alive(beside: Stage) -> None:
+    signs, silent = beside.world.vital_signs, list[Any]()
+    write = beside.kubernetes.patch_status
+
+    def slow(*args: Any, **named: Any) -> Any:
+        silent.append(signs.failure_text())
+        beside.now += 50
+        return write(*args, **named)
+
+    beside.kubernetes.patch_status = slow
+    signs.beat("reports of streaming/orders")
+    reports = _reports(beside, 20)
+    _publisher(beside, None).publish(reports[:10])
+    assert silent == [None] * 10
+    with ThreadPoolExecutor(1) as hands:
+        _publisher(beside, hands).publish(reports[10:])
+    assert signs.failure_text() is None
+
+
+def test_a_pass_that_waits_for_reports_is_alive_as_long_as_these_are(
+    beside: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reporter, "_LOOK_SECONDS", 0.01)
+    beside.kubernetes.patch_status = slow = Slow(beside.kubernetes.patch_status)
+    signs, waits = beside.world.vital_signs, threading.Event()
+    contract(beside, "20M")
+    beside.run()
+    assert slow.entered.wait(10.0)
+
+    def wait() -> None:
+        signs.beat("policy streaming/orders")
+        waits.set()
+        finish(beside)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    assert waits.wait(10.0)
+    beside.now += 600
+    wait_until(
+        lambda: list(signs.silent_seconds()) == ["reports of streaming/orders"],
+        "a sign of life of the pass",
+        timeout_seconds=10,
+    )
+    slow.open()
+    waiting.join(10.0)
 
 
 def test_a_deleted_policy_goes_after_its_last_report(beside: Stage) -> None:

@@ -20,6 +20,7 @@ from lab.process import wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import Stage
+from tidegate.control.controller import Controller
 from tidegate.control.report.conditions import UNSEEN_AFTER_SECONDS, Truth, Verdict, rollups_current
 from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
 from tidegate.errors import Unauthorized, Unreachable
@@ -432,13 +433,59 @@ def test_applied_recommendations_become_quotas_and_are_in_the_tiers_status() -> 
     assert stage.kubernetes.get(ref)["spec"]["rollup"]["recommend"]["maxChangePercent"] == 20
 
 
+@pytest.mark.parametrize("looked", [True, False])
+def test_after_a_take_over_recommended_contracts_hold_until_the_result_was_read(
+    desk: Desk, *, looked: bool
+) -> None:
+    stage = Stage(now=NOW)
+    stage.policy(
+        metrics=METRICS,
+        rollup={**ROLLUP, "recommend": {"apply": "WithinPercent", "maxChangePercent": 20}},
+    )
+    tier = stage.tier(rate="10M")
+    stage.run()
+    usage = Usage(
+        7,
+        NOW,
+        {(Entity("alice"), QuotaKey.PRODUCER_BYTE_RATE): DirectionUsage(60e6, 20e6, 3, 1.0, 0.0)},
+    )
+    read = FixedProgress(RollupProgress(NOW, usage=usage))
+    stage.controllers["streaming/orders"]._rollups = read  # type: ignore[assignment]
+    stage.run()
+    stage.restart()
+    stage.tier("new", user="bob")
+    stage.controllers["streaming/orders"] = Controller(
+        "streaming/orders", stage.world, may_write=lambda: True, wake=lambda _: None
+    )
+    desk.kubernetes.fail_with(Unreachable(Reason.KUBERNETES_UNREACHABLE, "no answer"))
+    policy = {"metadata": {"name": "orders", "namespace": "streaming", "uid": desk.ref.uid}}
+    awaits = FixedProgress(desk.looker.look(policy, desk.spec) if looked else None)
+    stage.controllers["streaming/orders"]._rollups = awaits  # type: ignore[assignment]
+    stage.run()
+    assert stage.produce() == "12000000"
+    assert stage.produce(Entity(user="bob")) == "10000000", "a first quota waits for nothing"
+    assert "could not be read yet" in stage.message(tier)
+    stage.controllers["streaming/orders"]._rollups = read  # type: ignore[assignment]
+    stage.run()
+    assert (stage.produce(), stage.condition(tier)) == ("12000000", ("True", "Contract"))
+
+
+def test_a_result_that_may_not_be_read_is_not_waited_for(desk: Desk) -> None:
+    policy, away = desk.kubernetes.get(desk.ref), Unreachable(Reason.KUBERNETES_UNREACHABLE, "no")
+    awaited = []
+    for failure in (Unauthorized("Kubernetes refused to read ConfigMap"), away, None, away):
+        desk.kubernetes.fail_with(failure)
+        awaited.append(desk.looker.look(policy, desk.spec).unread)
+    assert awaited == [False, True, False, False], "what was read before counts"
+
+
 class FixedProgress:
     """A RollupWatch with the progress of the test."""
 
-    def __init__(self, progress: RollupProgress) -> None:
+    def __init__(self, progress: RollupProgress | None) -> None:
         self.progress = progress
 
-    def latest(self, *_: object) -> RollupProgress:
+    def latest(self, *_: object) -> RollupProgress | None:
         return self.progress
 
     def close(self) -> None:

@@ -16,45 +16,45 @@ from hypothesis import strategies as st
 from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.hands import Hands
-from tidegate.control.sharing import Sharing, by_right, group_of, next_to_hand_over
+from tidegate.control.sharing import Sharing, group_of, next_to_hand_over, ranked
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.lease import LeaseAddress, SharedLease
 
 POLICIES = tuple(f"streaming/p-{number:02}" for number in range(12))
 KEYS = st.sets(st.from_regex(r"[a-z]{1,8}/[a-z]{1,8}", fullmatch=True), max_size=30)
-SEATS = st.sets(st.integers(0, 9), min_size=1, max_size=6)
+ORDINALS = st.sets(st.integers(0, 9), min_size=1, max_size=6)
 STEP_SECONDS = 0.5
 
 
 # --- who should hold what -------------------------------------------------------------------------
 
 
-@given(KEYS, SEATS)
-def test_every_policy_has_one_order_of_all_seats(keys: set[str], seats: set[int]) -> None:
+@given(KEYS, ORDINALS)
+def test_every_policy_has_one_order_of_all_ordinals(keys: set[str], ordinals: set[int]) -> None:
     for key in keys:
-        assert sorted(by_right(key, seats)) == sorted(seats)
-        assert by_right(key, sorted(seats, reverse=True)) == by_right(key, seats)
+        assert sorted(ranked(key, ordinals)) == sorted(ordinals)
+        assert ranked(key, sorted(ordinals, reverse=True)) == ranked(key, ordinals)
 
 
-@given(KEYS, SEATS, st.data())
-def test_a_seat_that_goes_moves_its_own_policies_to_the_next_in_order_and_no_other(
-    keys: set[str], seats: set[int], data: st.DataObject
+@given(KEYS, ORDINALS, st.data())
+def test_an_ordinal_that_goes_moves_its_own_policies_to_the_next_in_order_and_no_other(
+    keys: set[str], ordinals: set[int], data: st.DataObject
 ) -> None:
-    gone = data.draw(st.sampled_from(sorted(seats)))
+    gone = data.draw(st.sampled_from(sorted(ordinals)))
     for key in keys:
-        before, after = by_right(key, seats), by_right(key, seats - {gone})
-        assert after == [seat for seat in before if seat != gone]
+        before, after = ranked(key, ordinals), ranked(key, ordinals - {gone})
+        assert after == [ordinal for ordinal in before if ordinal != gone]
 
 
-@given(KEYS, SEATS, st.data())
-def test_handing_over_ends_with_exactly_the_policies_of_the_seat(
-    keys: set[str], seats: set[int], data: st.DataObject
+@given(KEYS, ORDINALS, st.data())
+def test_handing_over_ends_with_exactly_the_policies_of_the_ordinal(
+    keys: set[str], ordinals: set[int], data: st.DataObject
 ) -> None:
-    seat = data.draw(st.sampled_from(sorted(seats)))
+    ordinal = data.draw(st.sampled_from(sorted(ordinals)))
     held = set(keys)
-    while (key := next_to_hand_over(held, seat, seats)) is not None:
+    while (key := next_to_hand_over(held, ordinal, ordinals)) is not None:
         held.remove(key)
-    assert held == {key for key in keys if by_right(key, seats)[0] == seat}
+    assert held == {key for key in keys if ranked(key, ordinals)[0] == ordinal}
 
 
 def test_without_others_nothing_is_handed_over() -> None:
@@ -62,14 +62,14 @@ def test_without_others_nothing_is_handed_over() -> None:
     assert next_to_hand_over(POLICIES, 0, ()) is None
 
 
-def test_a_hundred_policies_are_about_even_on_two_seats_and_on_five() -> None:
+def test_a_hundred_policies_are_about_even_on_two_ordinals_and_on_five() -> None:
     keys = [f"namespace-{number % 7}/policy-{number}" for number in range(100)]
-    for seats in (2, 5):
-        counts = [0] * seats
+    for ordinals in (2, 5):
+        counts = [0] * ordinals
         for key in keys:
-            counts[by_right(key, range(seats))[0]] += 1
-        assert max(counts) <= 1.35 * 100 / seats
-        assert min(counts) >= 0.65 * 100 / seats
+            counts[ranked(key, range(ordinals))[0]] += 1
+        assert max(counts) <= 1.35 * 100 / ordinals
+        assert min(counts) >= 0.65 * 100 / ordinals
 
 
 def test_only_replicas_that_watch_the_same_share() -> None:
@@ -94,10 +94,18 @@ class Replica:
 
     def _lease(self, key: str) -> SharedLease:
         address = LeaseAddress.of_policy(key, operator_namespace="tidegate")
-        patience = partial(self.sharing.patience_seconds, key)
+        acquire_delay = partial(self.sharing.acquire_delay_seconds, key)
         return SharedLease(
-            self.kubernetes, self.identity, address, patience_seconds=patience, monotonic=self.clock
+            self.kubernetes,
+            self.identity,
+            address,
+            acquire_delay_seconds=acquire_delay,
+            monotonic=self.clock,
         )
+
+    @property
+    def ordinal(self) -> int | None:
+        return self.sharing._ordinal
 
     @property
     def held(self) -> set[str]:
@@ -106,7 +114,7 @@ class Replica:
     def step(self) -> None:
         with suppress(Unauthorized, Unreachable):
             self.sharing.attend()
-        if self.sharing.seat is None:
+        if self.ordinal is None:
             self.joined_at = self.clock.now
         for lease in self.leases.values():
             lease.attend()
@@ -182,13 +190,13 @@ def three(replicas: Replicas) -> Replicas:
 
 
 def test_after_a_minute_each_of_three_holds_what_it_should(three: Replicas) -> None:
-    seats = {replica.sharing.seat for replica in three.alive}
-    assert seats == {0, 1, 2}
+    ordinals = {replica.ordinal for replica in three.alive}
+    assert ordinals == {0, 1, 2}
     for replica in three.alive:
-        own = {key for key in POLICIES if by_right(key, seats)[0] == replica.sharing.seat}  # type: ignore[arg-type]
+        own = {key for key in POLICIES if ranked(key, ordinals)[0] == replica.ordinal}  # type: ignore[arg-type]
         assert replica.held == own
         assert len(own) >= 2
-        assert replica.sharing.alive() == {r.sharing.seat: r.identity for r in three.alive}
+        assert replica.sharing.alive() == {r.ordinal: r.identity for r in three.alive}
 
 
 def test_policies_are_handed_over_one_by_one_and_not_before_things_are_calm(
@@ -223,39 +231,41 @@ def test_a_replica_that_is_started_again_moves_its_own_policies_only_and_gets_th
 def test_a_killed_replicas_policies_are_held_again_within_15_seconds_by_those_next_in_order(
     three: Replicas,
 ) -> None:
-    seats = {replica.sharing.seat for replica in three.alive}
+    ordinals = {replica.ordinal for replica in three.alive}
     gone = three.alive.pop(2)
     moved = gone.held
     assert three.until(three.all_are_held, at_most_seconds=15) <= 15
     for replica in three.alive:
-        left = seats - {gone.sharing.seat}
+        left = ordinals - {gone.ordinal}
         assert {key for key in replica.held if key in moved} == {
             key
             for key in moved
-            if by_right(key, left)[0] == replica.sharing.seat  # type: ignore[arg-type]
+            if ranked(key, left)[0] == replica.ordinal  # type: ignore[arg-type]
         }
 
 
-def test_a_further_replica_has_a_seat_as_soon_as_the_others_were_seen_to_be_alive(
+def test_a_further_replica_has_an_ordinal_as_soon_as_the_others_were_seen_to_be_alive(
     three: Replicas,
 ) -> None:
     fourth = three.start("d")
-    assert three.until(lambda: fourth.sharing.seat is not None, at_most_seconds=7) > 0
-    assert fourth.sharing.seat == 3
+    assert three.until(lambda: fourth.ordinal is not None, at_most_seconds=7) > 0
+    assert fourth.ordinal == 3
 
 
-def test_a_process_that_is_killed_and_started_at_once_waits_for_its_seat(three: Replicas) -> None:
+def test_a_process_that_is_killed_and_started_at_once_waits_for_its_ordinal(
+    three: Replicas,
+) -> None:
     gone = three.alive.pop(0)
     again = three.start("a-again")
     three.run(60)
-    assert again.sharing.seat == gone.sharing.seat
-    assert {replica.sharing.seat for replica in three.alive} == {0, 1, 2}
+    assert again.ordinal == gone.ordinal
+    assert {replica.ordinal for replica in three.alive} == {0, 1, 2}
 
 
 def test_a_better_replica_that_takes_nothing_is_not_waited_for(
     three: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It renews its seat, but its Leases hang: others take what is free, and keep it a while."""
+    """It renews its ordinal, but its Leases hang: others take what is free, and keep it a while."""
     hung, *others = three.alive
     for lease in hung.leases.values():
         monkeypatch.setattr(lease, "attend", lambda: False)
@@ -269,7 +279,7 @@ def test_a_better_replica_that_takes_nothing_is_not_waited_for(
     assert sum(len(replica.handed_over) for replica in others) - already <= 2
 
 
-def test_without_the_right_to_seats_each_takes_what_is_free_and_keeps_it(
+def test_without_the_right_to_ordinals_each_takes_what_is_free_and_keeps_it(
     replicas: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -293,14 +303,14 @@ def test_a_replica_that_could_not_look_for_a_while_hands_nothing_over_and_waits_
     three.kubernetes.fail_with(Unreachable(Reason.KUBERNETES_UNREACHABLE, "away"))
     three.run(7)
     assert lonely.sharing.alive() is None
-    assert lonely.sharing.patience_seconds(POLICIES[0], "") == 0.0
+    assert lonely.sharing.acquire_delay_seconds(POLICIES[0], "") == 0.0
     assert lonely.sharing.next_to_hand_over(POLICIES, lambda _: "") is None
     three.kubernetes.fail_with(None)
     three.run(4)
     assert lonely.sharing.alive() is not None
 
 
-def test_a_clock_that_jumps_forwards_ends_no_others_seat(three: Replicas, clock: Hands) -> None:
+def test_a_clock_that_jumps_forwards_ends_no_others_ordinal(three: Replicas, clock: Hands) -> None:
     before = three.holders()
     clock.now += 600
     three.alive[0].step()

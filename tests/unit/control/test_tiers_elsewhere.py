@@ -8,6 +8,8 @@ import io
 import json
 import threading
 import time
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,7 @@ from tidegate.kube.api import QUOTA_OVERRIDES, ObjectRef
 from tidegate.resources.access import AllowedTiers, LabelSelector
 
 BOB = Entity(user="bob")
+CAROL = Entity(user="carol")
 SELECTOR = {"namespaces": "Selector", "selector": {"matchLabels": {"kafka": "orders"}}}
 AWAY = Unreachable(Reason.KUBERNETES_UNREACHABLE, "Kubernetes did not answer.")
 
@@ -72,16 +75,25 @@ def test_a_namespace_that_is_gone_is_not_let_in(stage: Stage) -> None:
     assert stage.condition(strange) == ("False", "TierNotAllowed")
 
 
+def _raise_to_20m(raw: dict[str, Any]) -> None:
+    raw["spec"]["members"][0]["contract"]["perPartition"]["produce"] = "20M"
+
+
 @pytest.mark.parametrize(
     "error", [AWAY, Unauthorized("Kubernetes refused to read namespace team-b.")]
 )
-def test_while_labels_are_not_known_nothing_changes(stage: Stage, error: Exception) -> None:
+def test_while_labels_are_not_known_what_those_tiers_name_stays(
+    stage: Stage, error: Exception
+) -> None:
     policy = stage.policy(allowedTiers=SELECTOR, removal={"maxPercent": 100})
-    own = stage.tier()
-    stage.tier("theirs", user="bob", namespace="team-b")
+    other = stage.tier("other", user="carol")
+    own = stage.tier("gone", user="alice")
+    strange = stage.tier("theirs", user="bob", namespace="team-b")
     stage.run()
     stage.restart()  # nothing is remembered of the labels
     stage.kubernetes.delete(own)
+    for edited in (other, strange):
+        stage.kubernetes.edit(edited, _raise_to_20m)
 
     def refuse(_: str) -> dict[str, str]:
         raise error
@@ -89,18 +101,77 @@ def test_while_labels_are_not_known_nothing_changes(stage: Stage, error: Excepti
     stage.kubernetes.namespace_labels = refuse
     stage.now += 60
     stage.run()
-    assert (stage.produce(), stage.produce(BOB)) == ("10000000", "10000000")
-    assert stage.condition(policy) == ("False", "NamespacesUnread")
-    assert "so it is not known whether spec.allowedTiers lets in" in stage.message(policy)
+    quotas = stage.produce(ALICE), stage.produce(BOB), stage.produce(CAROL)
+    assert quotas == (None, "10000000", "20000000")
+    assert stage.condition(strange) == ("False", "NamespacesUnread")
+    assert "so it is not known whether spec.allowedTiers lets in" in stage.message(strange)
+    assert stage.condition(policy)[0] == "True"
+    assert "but labels of namespace team-b cannot be read" in stage.message(policy)
     del stage.kubernetes.namespace_labels
     stage.now += 15
     stage.run()
-    assert (stage.produce(), stage.produce(BOB)) == (None, "10000000")
+    assert stage.produce(BOB) == "20000000"
+    assert stage.condition(policy) == ("True", "InSync")
+
+
+def test_labels_of_one_namespace_that_cannot_be_read_do_not_keep_others_from_being_read(
+    stage: Stage,
+) -> None:
+    stage.policy(allowedTiers=SELECTOR)
+    stage.kubernetes.put_namespace("team-c", {"kafka": "orders"})
+    read = stage.kubernetes.namespace_labels
+
+    def refuse_one(name: str) -> Mapping[str, str]:
+        if name == "team-b":
+            raise Unauthorized("Kubernetes refused to read namespace team-b.")
+        return read(name)
+
+    stage.kubernetes.namespace_labels = refuse_one
+    strange = stage.tier("theirs", user="bob", namespace="team-b")
+    other = stage.tier("others", user="carol", namespace="team-c")
+    stage.run()
+    assert (stage.produce(BOB), stage.produce(CAROL)) == (None, "10000000")
+    assert stage.condition(strange) == ("False", "NamespacesUnread")
+    assert stage.condition(other) == ("True", "Contract")
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_a_member_that_a_tier_in_doubt_names_too_says_so(stage: Stage, *, broken: bool) -> None:
+    stage.policy(allowedTiers=SELECTOR)
+    own = stage.tier()
+    if broken:
+        doubtful = stage.tier("doubtful", user="alice")
+        stage.kubernetes.edit(doubtful, lambda raw: raw["spec"].update(level="Unheard"))
+        reason, why = "InvalidSpec", "BusinessTier streaming/doubtful may be the one that counts"
+    else:
+        stage.tier("doubtful", user="alice", namespace="team-b")
+        stage.kubernetes.namespace_labels = lambda _: (_ for _ in ()).throw(AWAY)
+        reason, why = "NamespacesUnread", "BusinessTier team-b/doubtful may be the one that counts"
+    stage.run()
+    (member,) = stage.kubernetes.get(own)["status"]["members"]
+    assert member["state"] == "Held"
+    assert member["message"].startswith(why)
+    assert stage.condition(own) == ("False", reason)
+
+
+def test_a_tier_that_is_unreadable_in_an_unread_namespace_holds_what_has_no_owner(
+    stage: Stage,
+) -> None:
+    stage.policy(allowedTiers=SELECTOR, removal={"maxPercent": 100})
+    own = stage.tier()
+    strange = stage.tier("theirs", user="bob", namespace="team-b")
+    stage.run()
+    stage.restart()
+    stage.kubernetes.delete(own)
+    stage.kubernetes.edit(strange, lambda raw: raw["spec"].update(level="Unheard"))
+    stage.kubernetes.namespace_labels = lambda _: (_ for _ in ()).throw(AWAY)
+    stage.run()
+    assert (stage.produce(), stage.produce(BOB)) == ("10000000", "10000000")
 
 
 def test_labels_read_before_count_for_a_while_when_kubernetes_is_away(stage: Stage) -> None:
-    policy = stage.policy(allowedTiers=SELECTOR)
-    stage.tier("theirs", user="bob", namespace="team-b")
+    stage.policy(allowedTiers=SELECTOR)
+    strange = stage.tier("theirs", user="bob", namespace="team-b")
     stage.run()
 
     def refuse(_: str) -> dict[str, str]:
@@ -109,10 +180,10 @@ def test_labels_read_before_count_for_a_while_when_kubernetes_is_away(stage: Sta
     stage.kubernetes.namespace_labels = refuse
     stage.now += stage.world.settings.list_stale_after_seconds - 1
     stage.run()
-    assert stage.condition(policy) == ("True", "InSync")
+    assert stage.condition(strange) == ("True", "Contract")
     stage.now += 2
     stage.run()
-    assert stage.condition(policy) == ("False", "NamespacesUnread")
+    assert stage.condition(strange) == ("False", "NamespacesUnread")
 
 
 def test_namespaces_are_not_read_where_no_tier_needs_it(stage: Stage) -> None:
@@ -185,7 +256,7 @@ def _found(stage: Stage, namespace: str | None) -> tuple[set[str], str]:
         out=io.StringIO(), err=io.StringIO(), open_kubernetes=lambda *_: stage.kubernetes
     )
     declared = find_policy(around, PolicyOptions(namespace=namespace)).declared
-    return {tier.key for tier in declared.tiers or ()}, declared.namespaces_unread
+    return {tier.key for tier in declared.tiers or ()}, declared.unlisted
 
 
 @pytest.mark.parametrize("namespace", [None, "streaming"])

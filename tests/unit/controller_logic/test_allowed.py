@@ -78,7 +78,8 @@ def test_a_member_outside_of_the_list_is_refused_by_name_and_the_others_are_serv
     assert refused.message == (
         "spec.allowedEntities of policy streaming/main does not allow user=bob: users that "
         "tiers of namespace streaming may name are alice, orders-*. This member changes nothing, "
-        "and a quota that it had from Tidegate is given back"
+        "and a quota that it had from Tidegate is that of a removed member: given back, or held "
+        "until that is confirmed (removal.maxPercent)"
     )
     assert [(note.reason, note.entity) for note in decision.notes] == [
         (Reason.ENTITY_NOT_ALLOWED, BOB)

@@ -48,6 +48,14 @@ def test_far_over_the_limit_a_new_round_waits_for_no_readings_of_the_strides() -
     assert times["high"][:2] == [1, 31]
 
 
+def test_the_record_says_when_the_next_round_may_come_far_over_the_limit_too() -> None:
+    played = cluster()
+    began = played.now_seconds
+    found = after(played, 15).round_of(OUT)
+    assert any(step.in_stride for step in found.steps)
+    assert found.next_cut_at_seconds == began + 31
+
+
 def test_just_over_the_limit_a_mean_from_before_the_last_lowering_asks_for_nothing() -> None:
     played = simulated_cluster(actor("one", "L1", 200, 1), actor("zero", "L0", 200))
     played.scrape_seconds = 1.0

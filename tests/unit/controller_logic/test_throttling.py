@@ -3,6 +3,7 @@ levels, and given back.
 """
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -393,3 +394,36 @@ def test_drains_that_end_together_wait_for_no_turn() -> None:
         world.scrape()
     ended = in_force(world)
     assert (ended[Level.L3], ended[Level.L2]) == (THROTTLED[Level.L3], THROTTLED[Level.L2])
+
+
+def test_with_the_write_budget_spent_no_pass_is_due_for_each_turn() -> None:
+    world = loaded_world(write_budget_changes=5, write_budget_period_seconds=600.0)
+    world.minutes(1)
+    world.memory = replace(world.memory, charged=((world.now_seconds, 5),))
+    set_limit(world, 20 * MB)
+    waiting = [one for one in world.minutes(3) if one.deferred_writes]
+    assert waiting
+    assert all(one.throttle is not None and len(one.throttle.steps) > 1 for one in waiting)
+    assert min(one.next_pass_in_seconds or 600.0 for one in waiting) > 60.0
+    assert in_force(world)[Level.L3] == CONTRACT
+
+
+def test_with_room_in_the_write_budget_again_turns_are_as_far_apart_as_ever() -> None:
+    world = loaded_world(write_budget_changes=5, write_budget_period_seconds=600.0)
+    world.minutes(1)
+    world.memory = replace(world.memory, charged=((world.now_seconds - 593.0, 5),))
+    set_limit(world, 20 * MB)
+    gone: list[float] = []
+    for _ in range(12):
+        until = world.now_seconds + world.scrape_seconds
+        decision = world._at(until)
+        while True:
+            gone += [world.now_seconds] * len(decision.writes)
+            due = decision.next_pass_in_seconds
+            if due is None or world.now_seconds + due >= until + world.scrape_seconds:
+                break
+            world.now_seconds += due
+            decision = world.run()
+        world.now_seconds = until
+    assert len(gone) >= 2
+    assert min(later - earlier for earlier, later in pairwise(gone)) >= 1.0

@@ -55,7 +55,7 @@ def watched() -> Watched:
 
 def test_watch_events_alone_never_make_it_complete(watched: Watched) -> None:
     watched.put(tier("a"))
-    assert (watched.names(), watched.cache.is_complete(BUSINESS_TIERS)) == (["a"], False)
+    assert (watched.names(), watched.cache.list_age_seconds(BUSINESS_TIERS)) == (["a"], None)
 
 
 def test_the_age_of_a_list_counts_from_when_it_was_asked_for(watched: Watched) -> None:

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kubernetes.client import ApiException
+from kubernetes.client import ApiClient, ApiException
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, ProtocolError, ReadTimeoutError
 
 from controller_logic.reasons import Reason
 from tidegate import __version__, errors
-from tidegate.kube.client import connect, failure_of
+from tidegate.kube.api import BUSINESS_TIERS, JsonObject
+from tidegate.kube.client import KubernetesClient, connect, failure_of
 
 # --- failed requests ------------------------------------------------------------------------------
 # A failed request becomes an error with whether it can have happened, and what to do.
@@ -144,3 +145,43 @@ def test_the_server_learns_who_asks_because_managed_fields_and_audit_logs_show_i
         )
     )
     assert connect(kubeconfig).user_agent == f"tidegate/{__version__}"
+
+
+# --- lists ----------------------------------------------------------------------------------------
+
+
+def _listing(
+    monkeypatch: pytest.MonkeyPatch, asked: list[str], *, seconds_a_page: float
+) -> KubernetesClient:
+    """A client whose server takes its time for each page; `team-b` has two of them."""
+    now = [0.0]
+    made = KubernetesClient(ApiClient(), "test", monotonic=lambda: now[0])
+
+    def page(_: object, namespace: str | None, *, position: str | None) -> JsonObject:
+        asked.append(f"{namespace}{position or ''}")
+        now[0] += seconds_a_page
+        more = {"continue": "-2"} if asked[-1] == "team-b" else {}
+        return {"metadata": {"resourceVersion": str(len(asked)), **more}, "items": [asked[-1]]}
+
+    monkeypatch.setattr(made, "_page", page)
+    return made
+
+
+def test_a_list_of_several_namespaces_has_all_pages_and_the_oldest_version(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listed = _listing(monkeypatch, [], seconds_a_page=1.0).list_all(
+        BUSINESS_TIERS, ["team-a", "team-b", "team-c"]
+    )
+    assert listed.items == ("team-a", "team-b", "team-b-2", "team-c")
+    assert listed.resource_version == "1"
+
+
+def test_all_namespaces_of_a_list_have_one_time_limit_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    kubernetes = _listing(monkeypatch, asked, seconds_a_page=25.0)
+    with pytest.raises(errors.Incomplete, match="had sent 3 pages"):
+        kubernetes.list_all(BUSINESS_TIERS, [f"team-{number}" for number in range(10)])
+    assert len(asked) == 3

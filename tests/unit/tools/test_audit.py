@@ -77,8 +77,8 @@ def osv(known: dict[str, dict[str, Any]], *, says: bytes | None = None) -> Itera
         thread.join()
 
 
-def advisory(package: Package, *, fixed: str | None) -> dict[str, Any]:
-    events = [{"introduced": "0"}, *([{"fixed": fixed}] if fixed else [])]
+def advisory(package: Package, *fixed: str) -> dict[str, Any]:
+    events = [{"introduced": "0"}, *({"fixed": one} for one in fixed)]
     named = {"ecosystem": package.ecosystem, "name": package.name}
     affected = [{"package": named, "ranges": [{"type": "ECOSYSTEM", "events": events}]}]
     return {"id": f"TEST-{package.name}", "affected": affected}
@@ -118,17 +118,30 @@ def test_everything_is_asked_about_and_nothing_is_known(
 @pytest.mark.parametrize(
     ("fixed", "code", "said"),
     [
-        ("3.0.17-1~deb12u2", KNOWN, "TEST-openssl, fixed in 3.0.17-1~deb12u2\n"),
-        (None, DONE, "TEST-openssl, no version fixes it yet\n"),
+        (["3.0.17-1~deb12u2"], KNOWN, "TEST-openssl, fixed in 3.0.17-1~deb12u2\n"),
+        (["3.10", "3.9", "3.9"], KNOWN, "TEST-openssl, fixed in 3.10 and in 3.9\n"),
+        ([], DONE, "TEST-openssl, no version fixes it yet\n"),
     ],
 )
 def test_it_fails_for_what_a_newer_version_fixes_and_lists_the_rest(
-    checkout: Path, capsys: pytest.CaptureFixture[str], fixed: str | None, code: int, said: str
+    checkout: Path, capsys: pytest.CaptureFixture[str], fixed: list[str], code: int, said: str
 ) -> None:
     openssl = Package("Debian:12", "openssl", "3.0.16-1~deb12u1")
-    with osv({"openssl": advisory(openssl, fixed=fixed)}) as source:
+    with osv({"openssl": advisory(openssl, *fixed)}) as source:
         assert audit(checkout, source) == code
     assert f"openssl 3.0.16-1~deb12u1 (Debian:12): {said}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "purl", ["pkg:golang/example.com/x@v1.0", "pkg:deb/debian/bash@5.2", "no purl at all"]
+)
+def test_a_package_url_that_is_not_known_is_named_and_was_not_asked_about(
+    checkout: Path, capsys: pytest.CaptureFixture[str], purl: str
+) -> None:
+    (checkout / BILLS[0]).write_text(json.dumps({"components": [{"purl": purl}]}))
+    with osv({}) as source:
+        assert audit(checkout, source) == NOT_ASKED
+    assert f"Not asked about {purl}: " in capsys.readouterr().out
 
 
 def test_an_image_that_was_not_built_was_not_asked_about(

@@ -8,10 +8,10 @@ import logging
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import structlog
 
@@ -48,7 +48,13 @@ from tidegate.control.report.status import (
     unread_tier,
 )
 from tidegate.control.rollups import RollupProgress
-from tidegate.errors import InvalidResource, TidegateError
+from tidegate.errors import (
+    InvalidResource,
+    OutcomeUnknown,
+    ServerFault,
+    TidegateError,
+    Unreachable,
+)
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -92,11 +98,20 @@ class ReportQueue:
     """Delivers one policy's reports in order: in its own thread, or at once when not `beside`.
 
     At most one report waits: while one is under way, the passes that end are folded into one.
-    `deliver` must not raise: no caller would get the error.
+    `deliver` must not raise: no caller would get the error. `goes_on` is called every 5 s by who
+    catches up.
     """
 
-    def __init__(self, deliver: Callable[[PassReport], None], name: str, *, beside: bool) -> None:
+    def __init__(
+        self,
+        deliver: Callable[[PassReport], None],
+        name: str,
+        *,
+        beside: bool,
+        goes_on: Callable[[], None] = lambda: None,
+    ) -> None:
         self._deliver = deliver
+        self._goes_on = goes_on
         self._hand: Executor | None = (
             ThreadPoolExecutor(1, thread_name_prefix=name) if beside else None
         )
@@ -115,9 +130,12 @@ class ReportQueue:
             self._hand.submit(self._deliver_what_waits)
 
     def catch_up(self) -> None:
-        """Return once everything that was posted is delivered."""
+        """Return once everything that was posted is delivered.
+
+        The thread that delivers has its own sign of life, so who waits for it goes on meanwhile.
+        """
         if self._hand is not None:
-            self._hand.submit(lambda: None).result()
+            _waited_for(self._hand.submit(lambda: None), self._goes_on)
 
     def close(self) -> None:
         """Catch up and end the thread."""
@@ -129,6 +147,21 @@ class ReportQueue:
             report, self._waiting = self._waiting, None
         if report is not None:
             self._deliver(report)
+
+
+_LOOK_SECONDS = 5.0
+_T = TypeVar("_T")
+
+
+def _waited_for(future: Future[_T], every_look: Callable[[], None]) -> _T:
+    """The result of `future`; `every_look` is called every 5 s until it is there."""
+    while True:
+        try:
+            return future.result(_LOOK_SECONDS)
+        except TimeoutError:
+            if future.done():
+                raise
+            every_look()
 
 
 Advices = tuple[Advice, ...]
@@ -259,17 +292,9 @@ class Reporter:
         )
         self._publisher.publish([_of_policy(policy, unread_policy(Reason.INTERNAL_ERROR, text))])
 
-    def without_policy(self, kind: ResourceKind, raw: JsonObject, policy_key: str) -> None:
-        """Report a tier or an override whose policy does not exist."""
-        text = (
-            f"BrokerBandwidthPolicy {policy_key} does not exist; this changes nothing and "
-            f"becomes Ready by itself when it appears"
-        )
-        if kind == QUOTA_OVERRIDES:
-            report = _of_override(raw, unread_override(raw, Reason.POLICY_NOT_FOUND, text))
-        else:
-            report = _of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, text))
-        self._publisher.publish([report])
+    def without_policy(self, objects: Iterable[tuple[ResourceKind, JsonObject, str]]) -> None:
+        """Report tiers and overrides, each with the key of its policy, which does not exist."""
+        self._publisher.publish([_without_policy(*named) for named in objects])
 
     def took_claim_over(self, policy: JsonObject, message: str) -> None:
         """Report that the claim was another policy's. That one sees it in its next pass."""
@@ -292,6 +317,16 @@ class Reporter:
 
     def _send(self, policy: JsonObject, event: EventDraft) -> None:
         self._publisher.publish([Report(BROKER_BANDWIDTH_POLICIES, policy, None, events=(event,))])
+
+
+def _without_policy(kind: ResourceKind, raw: JsonObject, policy_key: str) -> Report:
+    text = (
+        f"BrokerBandwidthPolicy {policy_key} does not exist; this changes nothing and "
+        f"becomes Ready by itself when it appears"
+    )
+    if kind == QUOTA_OVERRIDES:
+        return _of_override(raw, unread_override(raw, Reason.POLICY_NOT_FOUND, text))
+    return _of_tier(raw, unread_tier(Reason.POLICY_NOT_FOUND, text))
 
 
 def _of_policy(
@@ -340,7 +375,7 @@ def _with_stalled(verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
 
 
 def _broken_tiers(declared: Declared, tiers: Iterable[JsonObject]) -> list[Report]:
-    broken = {tier.key: (Reason.INVALID_SPEC, tier.message) for tier in declared.broken}
+    broken = {tier.key: (tier.reason, tier.message) for tier in declared.broken}
     broken |= {key: (Reason.TIER_NOT_ALLOWED, why) for key, why in declared.not_let_in.items()}
     return [
         _of_tier(raw, unread_tier(*broken[key]))
@@ -407,12 +442,16 @@ def _log_writes(policy_key: str, written: Sequence[QuotaWrite]) -> None:
 
 # --- delivery to Kubernetes -----------------------------------------------------------------------
 #
-# An API server that is away costs a log line and one time limit, not one for every object. One
-# object that it fails at keeps no other waiting. The next pass sends what is still missing.
+# An API server that is away costs a log line and one time limit, not one for every object, nor for
+# every policy. One object that it fails at keeps no other waiting. The next pass sends what is
+# still missing.
 
 
 class KubernetesPublisher:
-    """A Publisher for one process. With an `executor` several objects are reported at once."""
+    """A Publisher for one process. With an `executor` several objects are reported at once.
+
+    `goes_on` is called in the thread that reports, whenever one object of any report is done.
+    """
 
     def __init__(
         self,
@@ -422,24 +461,61 @@ class KubernetesPublisher:
         cache: ResourceCache,
         telemetry: Telemetry,
         executor: Executor | None = None,
+        goes_on: Callable[[], None] = lambda: None,
     ) -> None:
         self._writer = writer
         self._recorder = recorder
         self._cache = cache
         self._telemetry = telemetry
-        self._map: Callable[..., Iterable[Any]] = map if executor is None else executor.map
+        self._executor = executor
+        self._goes_on = goes_on
+        self._lock = threading.Lock()
+        self._done = 0  # objects
+        self._silences = 0  # writes without an answer
 
     def publish(self, reports: Sequence[Report]) -> frozenset[str]:
         """Write all statuses, for which people and Argo CD wait, before the first Event."""
         shown = [report for report in reports if report.status is not None]
         shown.sort(key=lambda report: self._writer.failed(report.raw))
-        unchanged = list(self._map(partial(self._put, Answers()), shown))
-        list(self._map(self._post_events, reports))
+        unchanged = self._each(partial(self._put, Answers(), self._silences), shown)
+        self._each(self._post_events, reports)
         return frozenset(uid for uid in unchanged if uid is not None)
 
-    def _put(self, answers: Answers, report: Report) -> str | None:
-        """Write the status unless Kubernetes is away; the uid when there was nothing to write."""
-        if answers.away:
+    def _each(
+        self, send: Callable[[Report], str | None], reports: Sequence[Report]
+    ) -> list[str | None]:
+        """Send every report, and wait until that is done."""
+
+        def sent(report: Report) -> str | None:
+            try:
+                return send(report)
+            finally:
+                with self._lock:
+                    self._done += 1
+
+        if self._executor is None:
+            return [self._noted(sent(report)) for report in reports]
+        done = self._done
+
+        def look() -> None:
+            nonlocal done
+            if self._done != done:
+                done = self._done
+                self._goes_on()
+
+        under_way = [self._executor.submit(sent, report) for report in reports]
+        return [self._noted(_waited_for(one, look)) for one in under_way]
+
+    def _noted(self, uid: str | None) -> str | None:
+        self._goes_on()
+        return uid
+
+    def _put(self, answers: Answers, silences: int, report: Report) -> str | None:
+        """Write the status unless Kubernetes is away; the uid when there was nothing to write.
+
+        It is away also where a write of another report got no answer since this one began.
+        """
+        if answers.away or self._silences != silences:
             return None
         generation = int(report.raw["metadata"].get("generation", 0))
         fields = {} if report.status is None else _named_fields(report.status)
@@ -459,6 +535,11 @@ class KubernetesPublisher:
                 error=error.message,
             )
             answers.note(error)
+            if isinstance(error, Unreachable | OutcomeUnknown) and not isinstance(
+                error, ServerFault
+            ):
+                with self._lock:
+                    self._silences += 1
             return None
         if done.written and done.object is not None:
             answers.note(None)

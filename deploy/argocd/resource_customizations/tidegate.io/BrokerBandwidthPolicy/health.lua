@@ -7,7 +7,6 @@ local passing = {
   ControllerAbsent = true,
   KubernetesUnreachable = true,
   ListIncomplete = true,
-  NamespacesUnread = true,
   OutcomeUnknown = true,
   Starting = true,
   TopologyIncomplete = true,

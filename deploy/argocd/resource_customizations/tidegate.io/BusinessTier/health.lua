@@ -4,6 +4,7 @@
 
 -- reasons for not being ready that pass by themselves, or once another object is there
 local passing = {
+  NamespacesUnread = true,
   PolicyNotFound = true,
   Starting = true,
   Stepping = true,

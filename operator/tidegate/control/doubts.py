@@ -1,0 +1,97 @@
+"""Whose quotas stay as they are because an input about them alone is not known.
+
+A tier that cannot be read, or of which it is not known whether the policy lets it in, may be the
+one that counts for an entity. Contracts may be recommended ones whose source was not read yet. Such
+entities are taken out of the observation, so that the core leaves them alone; all others go on. A
+policy that is being deleted gives everything back, in doubt or not.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from controller_logic.contracts.allowed import is_allowed
+from controller_logic.model import Entity, Note, StoredQuota
+from controller_logic.reasons import Reason
+from tidegate.control.declared import Declared
+
+# why the quota of an entity stays as it is, as in `Observation.frozen`
+Frozen = dict[Entity, tuple[Reason, str]]
+
+_IN_DOUBT = {
+    Reason.INVALID_SPEC: "cannot be read",
+    Reason.NAMESPACES_UNREAD: "it is not known whether the policy lets it in",
+}
+_USAGE_AWAITED = (
+    Reason.KUBERNETES_UNREACHABLE,
+    "the result of the rollup Jobs, from which contracts are recommended, could not be read yet; "
+    "the quota stays as it is until it is",
+)
+
+
+def take_out_doubtful(
+    declared: Declared, quotas: dict[Entity, StoredQuota], *, usage_awaited: bool
+) -> Frozen:
+    """Remove from `quotas` what must stay as it is; why, for the entities that a tier names.
+
+    `usage_awaited`: usage may come, and contracts with it, so members that have a quota keep it.
+    """
+    if declared.policy.deleting:
+        return {}
+    ownerless = _ownerless(declared, quotas)
+    frozen = _named_by_broken(declared)
+    if usage_awaited:
+        members = {member.entity for tier in declared.tiers or () for member in tier.members}
+        ours = {entity for entity in members & quotas.keys() if quotas[entity].ledger is not None}
+        frozen |= dict.fromkeys(ours, _USAGE_AWAITED)
+    for entity in (*frozen, *ownerless):
+        quotas.pop(entity, None)
+    return frozen
+
+
+def unknown_tiers(declared: Declared) -> Iterator[Note]:
+    """The warning that it is not known of some tiers whether the policy lets them in."""
+    namespaces = {
+        tier.key.partition("/")[0]
+        for tier in declared.broken
+        if tier.reason is Reason.NAMESPACES_UNREAD
+    }
+    if namespaces and not declared.policy.deleting:
+        yield Note(
+            Reason.NAMESPACES_UNREAD,
+            f"labels of namespace {', '.join(sorted(namespaces))} cannot be read, so it is not "
+            "known whether spec.allowedTiers lets in the BusinessTiers there (their condition "
+            "Ready says why); what these name stays as it is until it is",
+        )
+
+
+def _named_by_broken(declared: Declared) -> Frozen:
+    """The entities that a broken tier names, and may name."""
+    return {
+        entity: (
+            tier.reason,
+            f"BusinessTier {tier.key} may be the one that counts for it, and "
+            f"{_IN_DOUBT[tier.reason]} (its condition Ready says why); the quota stays as it is "
+            "until that is known",
+        )
+        for tier in declared.broken
+        for entity in tier.entities
+        if is_allowed(declared.policy, tier.key, entity)
+    }
+
+
+def _ownerless(declared: Declared, quotas: Mapping[Entity, StoredQuota]) -> frozenset[Entity]:
+    """The entities in the ledger that no readable tier names, but a broken one may.
+
+    None where all that broken tiers name is known; what they may not name is not theirs.
+    """
+    guessed = [tier.key for tier in declared.broken if not tier.names_all]
+    if not guessed:
+        return frozenset()
+    return (
+        frozenset(
+            entity
+            for entity, quota in quotas.items()
+            if quota.ledger is not None
+            and any(is_allowed(declared.policy, key, entity) for key in guessed)
+        )
+        - declared.entities
+    )
