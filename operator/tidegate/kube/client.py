@@ -306,6 +306,10 @@ class CoreObjects:
         """GET a namespace."""
         return self._call("GET", "/api/v1/namespaces/{name}", {"name": name}, None, **options)
 
+    def version(self, **options: Any) -> Any:
+        """GET the server's version."""
+        return self._call("GET", "/version", {}, None, **options)
+
     def create(
         self, namespace: str, plural: str, *, body: Mapping[str, Any], **options: Any
     ) -> Any:

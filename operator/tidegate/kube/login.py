@@ -15,7 +15,7 @@ from kubernetes import client
 
 from controller_logic.reasons import Reason
 from tidegate.errors import NotFound
-from tidegate.kube.client import Transport
+from tidegate.kube.client import CoreObjects, Transport
 
 _REASON = Reason.KUBERNETES_UNREACHABLE
 _REVIEW = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
@@ -56,7 +56,7 @@ class Login:
 
     def version(self) -> str:
         """The server's version, such as v1.34.1."""
-        answer = self._read(client.VersionApi(self._api_client).get_code, what="ask its version")
+        answer = self._read(CoreObjects(self._api_client).version, what="ask its version")
         return str(answer.get("gitVersion", "of an unknown version"))
 
     def user(self) -> str:
