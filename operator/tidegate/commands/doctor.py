@@ -211,9 +211,15 @@ SERVICE_ACCOUNT = "system:serviceaccount:"
 
 
 def needed_rights(
-    namespace: str, secrets: Collection[str], *, reads_namespaces: bool, lease_namespace: str
+    namespace: str,
+    secrets: Collection[str],
+    *,
+    reads_namespaces: bool,
+    lease_namespace: str,
+    makes_jobs: bool = False,
 ) -> tuple[Right, ...]:
-    """What the operator needs for a policy in `namespace`, as examples/rights/ grants it.
+    """What the operator needs for a policy in `namespace`, as examples/rights/ grants it; for one
+    with a rollup also what examples/rollup/ grants to the operator.
 
     `lease_namespace` "" = not known, so that rights on Leases are left out.
     """
@@ -234,6 +240,15 @@ def needed_rights(
             for verb in ("get", "list", "create", "update", "delete")
             if lease_namespace
         ),
+        *(right for right in _job_rights(namespace) if makes_jobs),
+    )
+
+
+def _job_rights(namespace: str) -> tuple[Right, ...]:
+    return (
+        *(Right("batch", "jobs", verb, namespace) for verb in ("list", "create", "delete")),
+        Right("", "configmaps", "get", namespace),
+        Right("", "persistentvolumeclaims", "get", namespace),
     )
 
 
@@ -242,19 +257,21 @@ def _rights(
 ) -> Iterator[Finding]:
     namespace = named.namespace or ""
     secrets: frozenset[str] = frozenset()
-    reads_namespaces = False
+    reads_namespaces, makes_jobs = False, False
     if source is not None:
         namespace = source.declared.policy.key.partition("/")[0]
         spec = source.declared.spec
         secrets = spec.kafka.secret_names
         if spec.metrics is not None:
             secrets |= spec.metrics.prometheus.secret_names
+        makes_jobs = spec.rollup is not None
         reads_namespaces = spec.allowed_tiers.namespaces == "Selector"
     is_operator = user.startswith(SERVICE_ACCOUNT)
     rights = needed_rights(
         namespace,
         secrets,
         reads_namespaces=reads_namespaces,
+        makes_jobs=makes_jobs,
         lease_namespace=user.removeprefix(SERVICE_ACCOUNT).partition(":")[0] if is_operator else "",
     )
     missing = [right for right in rights if not login.may(right)]
@@ -266,7 +283,8 @@ def _rights(
             Reason.NOT_AUTHORIZED,
             f"{whose} may not, {where}: {', '.join(map(str, missing))}.",
             "An operator with this login cannot read or report what is listed.",
-            "Grant them: examples/rights/operator.yaml has exactly the rights that are needed.",
+            "Grant them: examples/rights/operator.yaml has exactly the rights that are needed (those on "
+            "jobs, configmaps and persistentvolumeclaims: examples/rollup/rights.yaml).",
         )
         return
     yield ok("rights", f"{whose} has the {len(rights)} rights that an operator needs {where}.")

@@ -254,22 +254,29 @@ def test_files_need_no_kubernetes(world: Any, policy: Any, tier: Any) -> None:
     assert wrong(world, "-f", files) == {("warning", "prometheus", "MetricsNotWatched")}
 
 
-def test_the_rights_are_those_that_the_example_grants() -> None:
+def granted(file: str, *, role: str = "") -> set[tuple[str, str, str]]:
+    """Group, resource and verb of every rule of an example, or of one role in it."""
+    return {
+        (group, resource, verb)
+        for document in yaml.safe_load_all((ROOT / "examples" / file).read_text())
+        if role in ("", document["metadata"]["name"])
+        for rule in document.get("rules", ())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_rights_are_those_that_the_examples_grant() -> None:
     """Neither more nor less: an operator with the example's rights has no finding."""
-    granted = set()
-    for document in yaml.safe_load_all((ROOT / "examples/rights/operator.yaml").read_text()):
-        for rule in document.get("rules", ()):
-            granted |= {
-                (group, resource, verb)
-                for group in rule["apiGroups"]
-                for resource in rule["resources"]
-                for verb in rule["verbs"]
-            }
-    needed = needed_rights(
-        "streaming", ["login"], reads_namespaces=True, lease_namespace="tidegate"
-    )
-    assert {(one.group, one.resource, one.verb) for one in needed} == granted
+    asked = {"reads_namespaces": True, "lease_namespace": "tidegate"}
+    needed = needed_rights("streaming", ["login"], **asked)
+    operator = granted("rights/operator.yaml")
+    assert {(one.group, one.resource, one.verb) for one in needed} == operator
     assert {one.namespace for one in needed if one.resource == "leases"} == {"tidegate"}
+    with_jobs = needed_rights("streaming", ["login"], **asked, makes_jobs=True)
+    jobs = granted("rollup/rights.yaml", role="tidegate-rollup-jobs")
+    assert {(one.group, one.resource, one.verb) for one in with_jobs} == operator | jobs
 
 
 def test_your_own_rights_are_not_taken_for_the_operators(sound: Any) -> None:
