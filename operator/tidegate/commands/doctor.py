@@ -283,8 +283,8 @@ def _rights(
             Reason.NOT_AUTHORIZED,
             f"{whose} may not, {where}: {', '.join(map(str, missing))}.",
             "An operator with this login cannot read or report what is listed.",
-            "Grant them: examples/rights/operator.yaml has exactly the rights that are needed (those on "
-            "jobs, configmaps and persistentvolumeclaims: examples/rollup/rights.yaml).",
+            "Grant them: examples/rights/operator.yaml has exactly the rights that are needed; "
+            "examples/rollup/rights.yaml has those on jobs, configmaps and persistentvolumeclaims.",
         )
         return
     yield ok("rights", f"{whose} has the {len(rights)} rights that an operator needs {where}.")
