@@ -100,6 +100,7 @@ def examine_metrics(
     lacking = [one for one in found if not one.brokers & brokers]
     for one in found:
         yield from _series(settings, one, brokers, any_quota=any_quota)
+    yield from _not_asked({one.name for one in found})
     with closing(around.open_reader(settings)) as reader:
         readings = reader.read(brokers)
     yield from _strangers(found, brokers)
@@ -140,6 +141,20 @@ def _series(
         return
     note = f", none of {broker_words(without)}" if without else ""
     yield ok("series", f"{found.count} series with {what} {which}{note}.")
+
+
+def _not_asked(asked: Collection[str]) -> Iterator[Finding]:
+    """What preset Custom reads only where the policy has a query for it."""
+    for name, what in _WORDS.items():
+        if name in asked or name in _OPTIONAL:
+            continue
+        yield warning(
+            "series",
+            Reason.METRICS_NOT_WATCHED,
+            f"The policy has no query for {what}, and preset Custom none of its own.",
+            _NOT_MEASURED if name in _NICS else _NOT_ATTRIBUTED,
+            "Add it to spec.metrics.queries, or choose the preset that fits your exporters.",
+        )
 
 
 def _missing(settings: MetricsSettings, found: Found, *, any_quota: bool) -> Finding:

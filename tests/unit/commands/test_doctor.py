@@ -153,6 +153,10 @@ CASES: Mapping[str, tuple[Change, set[tuple[str, str, str]]]] = {
         _lacks("egress", elsewhere='node_x{cluster="b"}'),
         {("problem", "series", "MetricsMissing")},
     ),
+    "no query for a direction": (
+        lambda world: world.found.pop(1),
+        {("warning", "series", "MetricsNotWatched")},
+    ),
     "no quota yet": (_without_quotas, {("warning", "series", "ClientsNotMetered")}),
     "no exporter": (
         _lacks("fetch_rate"),
