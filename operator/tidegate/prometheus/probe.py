@@ -80,12 +80,16 @@ class Probe:
         self._client.close()
 
     def _found(self, name: str, query: str, brokers: Collection[int]) -> Found:
-        of = broker_of(identity_of(self._settings))
-        ids = self._ask(
-            over_last(query, self._settings.stale_after_seconds), lambda one: of(one.labels)
+        identity = identity_of(self._settings)
+        of = broker_of(identity)
+        label = identity.name if isinstance(identity, BrokerLabel) else "instance"
+        # counted there: a large cluster has a series for each client and broker
+        counts = self._ask(
+            f"count by ({label}) ({self._newest(query)})[1s:1s]",
+            lambda one: (of(one.labels), int(one.samples[-1][1])),
         )
-        named = frozenset(one for one in ids if one is not None)
-        found = Found(name, query, len(ids), named)
+        named = frozenset(broker for broker, _ in counts if broker is not None)
+        found = Found(name, query, sum(count for _, count in counts), named)
         return found if named & set(brokers) else self._with_examples(found, brokers)
 
     def _with_examples(self, found: Found, brokers: Collection[int]) -> Found:
@@ -111,9 +115,13 @@ class Probe:
         return [] if query is None else self._some(query)
 
     def _some(self, query: str) -> list[Series]:
-        newest = f"last_over_time({over_last(query, self._settings.stale_after_seconds)})"
-        # a subquery, because answers are read as samples over a range
-        return self._ask(f"topk({_EXAMPLES}, {newest})[1s:1s]", lambda one: one)
+        return self._ask(f"topk({_EXAMPLES}, {self._newest(query)})[1s:1s]", lambda one: one)
+
+    def _newest(self, query: str) -> str:
+        """The newest samples; what is made of them ends in a subquery, because answers are read as
+        samples over a range.
+        """
+        return f"last_over_time({over_last(query, self._settings.stale_after_seconds)})"
 
     def _ask(self, promql: str, each: Callable[[Series], Item]) -> list[Item]:
         until = self._monotonic() + _QUESTION_SECONDS

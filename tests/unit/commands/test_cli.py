@@ -208,7 +208,24 @@ def test_version_says_what_a_bug_report_needs(world: Any, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "plan", "explain", "top", "audit", "restore", "version"]
+    "command",
+    [
+        "run",
+        "doctor",
+        "plan",
+        "explain",
+        "top",
+        "audit",
+        "import",
+        "pause",
+        "resume",
+        "override create",
+        "confirm-removal",
+        "resync",
+        "restore",
+        "version",
+        "completion",
+    ],
 )
 def test_every_command_and_option_is_on_the_reference_page(command: str) -> None:
     assert f"\n## tidegate {command}\n" in cli_page()
