@@ -3,10 +3,9 @@
 An expected error never shows a traceback: its message on stderr has what happened and what to do.
 """
 
-import logging
+import functools
 import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,8 +28,6 @@ EPILOGUE = (
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 TERMINATED = 143  # and after SIGTERM, where a command ends by it in its own way
-# Libraries log each lost connection; people get one sentence. `run` puts its own in place.
-_UNHEARD = logging.NullHandler()
 
 AnyCommand = TyperCommand | TyperGroup
 
@@ -163,6 +160,16 @@ def completion(
     around.out.write(script + "\n")
 
 
+@functools.cache
+def _hear_no_library() -> None:
+    """Keep libraries' log lines from people: they log each lost connection, people get one
+    sentence. `run` puts its own handlers in place.
+    """
+    import logging
+
+    logging.getLogger().addHandler(logging.NullHandler())
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """One line of `tidegate --help`, and what imports the command: a function, or a group."""
@@ -173,6 +180,7 @@ class _Entry:
     def command(self, name: str) -> AnyCommand:
         """The command as typer makes it from its function."""
         loaded = self.load()
+        _hear_no_library()
         if isinstance(loaded, typer.Typer):
             group = typer.main.get_group(loaded)
             group.name, group.short_help = name, self.short_help
@@ -280,7 +288,6 @@ def main(arguments: Sequence[str] | None = None, surroundings: CommandContext | 
     `arguments` are those after the program's name; None takes them from the process.
     """
     around = surroundings or CommandContext()
-    logging.getLogger().addHandler(_UNHEARD)
     if _COMPLETE_VARIABLE in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
@@ -317,6 +324,8 @@ def _ended(code: object, around: CommandContext) -> int:
 
 def _report_error(error: Exception, around: CommandContext) -> int:
     if around.debug:
+        import traceback
+
         traceback.print_exception(error, file=around.err)
     page = Page(around.err)
     if isinstance(error, TidegateError):

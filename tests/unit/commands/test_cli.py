@@ -72,7 +72,7 @@ CLIENTS = {
     "yaml",
 }
 # typer checks values with pydantic; with --help and --version there are none
-CHECKS = {"asyncio", "controller_logic.model", "pydantic", "socket", "ssl"}
+CHECKS = {"asyncio", "controller_logic.model", "logging", "pydantic", "socket", "ssl"}
 
 
 @pytest.mark.parametrize(
