@@ -6,6 +6,7 @@ anywhere. A finding has what is so, what follows from it, and what to do.
 
 from collections import Counter
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,7 @@ def _kinds(login: Login) -> Generator[Finding, None, bool]:
 
 
 SERVICE_ACCOUNT = "system:serviceaccount:"
+_ASKED_TOGETHER = 8
 
 
 def needed_rights(
@@ -274,7 +276,9 @@ def _rights(
         makes_jobs=makes_jobs,
         lease_namespace=user.removeprefix(SERVICE_ACCOUNT).partition(":")[0] if is_operator else "",
     )
-    missing = [right for right in rights if not login.may(right)]
+    with ThreadPoolExecutor(_ASKED_TOGETHER) as pool:
+        allowed = list(pool.map(login.may, rights))
+    missing = [right for right, may in zip(rights, allowed, strict=True) if not may]
     where = f"in namespace {namespace}" if namespace else "in the whole cluster"
     whose = user or "this login"
     if missing:

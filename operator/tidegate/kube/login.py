@@ -39,7 +39,9 @@ class Right:
 
 
 class Login:
-    """The login of an API client. Every call is bounded in time and raises tidegate.errors."""
+    """The login of an API client. Every call is bounded in time and raises tidegate.errors; calls may
+    come from several threads.
+    """
 
     def __init__(self, api_client: client.ApiClient) -> None:
         self._api_client = api_client
