@@ -27,6 +27,7 @@ from bench.control.latency import (
 from bench.control.many_policies import many_policies
 from bench.control.ownership import deletion, two_owners
 from bench.control.readings import reading_figures
+from bench.control.scenarios import scenario_figures
 from bench.control.world import TOPIC, two_worlds, world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
 from bench.results import Figure, Record, Records, median_of, page
@@ -202,6 +203,7 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "throttle-thirty": thirty,
         "throttle-backlog": backlog,
         "throttle-strides": strides,
+        "throttle-scenarios": scenario_figures,
         **EPISODES,
     },
     "On the command line": {"command-start": start_figures, "doctor": doctor_figures},

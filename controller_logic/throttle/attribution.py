@@ -74,8 +74,8 @@ class DirectionSnapshot:
 
         Far over the limit, where L1 will have to give, it waits for none.
         """
-        is_far_over = any(nic.above(FAR_OVER) > 0 for nic in self.nics.values())
-        return 0.0 if is_far_over else self.settings.replan_seconds
+        is_urgent = any(is_far_over(nic) for nic in self.nics.values())
+        return 0.0 if is_urgent else self.settings.replan_seconds
 
     def matters(self, broker: int, bytes_per_second: float, share: float) -> bool:
         """Whether so much is more than this share of the broker's limit."""
@@ -166,7 +166,10 @@ def _muted_seconds(
 
 
 def _shows_last_lowering(scene: DirectionSnapshot, broker: int) -> bool:
-    """Whether the NIC's reading began when the last of the clients there had been lowered."""
+    """Whether the NIC's reading began when the last of those who send there had been lowered.
+
+    A client that leads there and has no series, although the broker has others', sends nothing.
+    """
     nic = scene.nics[broker]
     began_seconds = (nic.at_seconds or 0.0) - (nic.span_seconds or 0.0)
     return not any(
@@ -174,7 +177,8 @@ def _shows_last_lowering(scene: DirectionSnapshot, broker: int) -> bool:
         and change.previous is not None
         and change.previous > bucket.cap
         for bucket in scene.throttled
-        if broker in bucket.rate.leads and (change := bucket.rate.last_change) is not None
+        if (broker in bucket.flows or broker in bucket.unmeasured)
+        and (change := bucket.rate.last_change) is not None
     )
 
 
@@ -271,6 +275,11 @@ def is_saturated(nic: NicStatus) -> bool:
         and nic.bytes_per_second is not None
         and nic.bytes_per_second > SATURATED * nic.capacity
     )
+
+
+def is_far_over(nic: NicStatus) -> bool:
+    """Whether it is over its limit by much, or may be: a full link does not show by how much."""
+    return nic.above(FAR_OVER) > 0 or (nic.is_full and is_saturated(nic))
 
 
 def _make_room_for_higher_tiers(scene: DirectionSnapshot, over: Collection[int]) -> dict[int, Need]:

@@ -4,7 +4,7 @@ Measured rates are floats, quotas integers, both in bytes per second and per bro
 not measured is never taken for zero: its exposure is its cap, and its cap is taken to bind.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 
@@ -320,6 +320,18 @@ def buckets_of(
             found.values(), key=lambda bucket: (bucket.rate.direction, bucket.rate.entity.sort_key)
         )
     )
+
+
+def sawteeth_of(buckets: Iterable[Bucket], direction: Direction) -> dict[int, float]:
+    """The sum of the caps that bind on each broker, in bytes/s; each the highest of late."""
+    found: dict[int, float] = {}
+    for bucket in buckets:
+        if bucket.rate.direction is not direction or not bucket.is_throttled:
+            continue
+        highest = max([cap for _, cap in bucket.seen.caps] + [bucket.cap])
+        for broker in bucket.binding:
+            found[broker] = found.get(broker, 0.0) + highest
+    return found
 
 
 def _bucket(

@@ -35,7 +35,7 @@ class CutPlan:
     `targets` is where each giver should end. `exhausted` says which brokers would stay over their
     limits with every entity at its target, and by how much (bytes/s); `drains` are the drains that
     the steps begin; `moving` = some entity is still on the way to the target, now or after its next
-    step.
+    step. `is_apart` = it is of brokers that the strides of earlier rounds leave alone.
     """
 
     steps: tuple[ThrottleStep, ...] = ()
@@ -44,6 +44,7 @@ class CutPlan:
     exhausted: Mapping[int, float] = field(default_factory=dict)
     drains: Mapping[RateKey, Draining] = field(default_factory=dict)
     moving: bool = False
+    is_apart: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +220,7 @@ def strides(scene: DirectionSnapshot, memory: DirectionMemory) -> tuple[Throttle
     """
     settings, now_seconds = scene.settings, scene.now_seconds
     steps: list[ThrottleStep] = []
+    goals = memory.goals_at(now_seconds, settings)
     since_seconds = max(memory.cut_at_seconds or 0.0, memory.strode_at_seconds or 0.0)
     full = frozenset(
         broker
@@ -226,7 +228,7 @@ def strides(scene: DirectionSnapshot, memory: DirectionMemory) -> tuple[Throttle
         if nic.is_full and (nic.at_seconds or 0.0) > since_seconds
     )
     for level in CUT_ORDER[:2]:
-        giving = [bucket for bucket in scene.tiers[level] if bucket.key in memory.goals]
+        giving = [bucket for bucket in scene.tiers[level] if bucket.key in goals]
         if len(giving) > FEW_ENTITIES:
             continue
         for bucket in giving:
@@ -236,7 +238,7 @@ def strides(scene: DirectionSnapshot, memory: DirectionMemory) -> tuple[Throttle
             wait_seconds = late.seconds_until_lowered_again(settings, now_seconds)
             if wait_seconds > settings.spread_seconds:
                 continue
-            goal = max(bucket.floor.value, memory.goals[bucket.key].of(bucket.contract))
+            goal = max(bucket.floor.value, goals[bucket.key].of(bucket.contract))
             step = late.safe_step_later(settings) if wait_seconds else late.safe_step(settings)
             value = max(goal, step)
             if value < WORTH_STRIDING * min(bucket.cap, bucket.contract):

@@ -52,7 +52,7 @@ def escalate(
     needs = needs_of(scene)
     memory = _backed_off(was, scene, is_over=bool(needs.over))
     ended, going = _second_writes(scene, drains)
-    plan = plan_cuts(scene, needs.shown_since(memory.cut_at_seconds, scene))
+    plan = _plan(scene, needs.shown_since(memory.cut_at_seconds, scene), memory)
     cuts = () if going else _cuts(scene, plan, memory)
     cuts = (*ended, *(step for step in cuts if step.key not in {one.key for one in ended}))
     raises = _raises(scene, needs, memory, cuts)
@@ -65,15 +65,39 @@ def escalate(
     return Outcome(phase, needs, plan, after, (*cuts, *raises), {**going, **begun})
 
 
+def _plan(scene: DirectionSnapshot, needs: Needs, memory: DirectionMemory) -> CutPlan:
+    """What the next round of cuts does; soon after a stride, only where no stride goes.
+
+    Nothing to do there: the plan of all brokers, which waits.
+    """
+    if not _rests(scene, memory):
+        return plan_cuts(scene, needs)
+    strode = {
+        broker
+        for tier in scene.tiers.values()
+        for bucket in tier
+        if bucket.key in memory.goals
+        for broker in bucket.flows.keys() | bucket.unmeasured
+    }
+    elsewhere = {broker: need for broker, need in needs.over.items() if broker not in strode}
+    apart = replace(plan_cuts(scene, Needs(elsewhere)), is_apart=True)
+    return apart if apart.steps else plan_cuts(scene, needs)
+
+
+def _rests(scene: DirectionSnapshot, memory: DirectionMemory) -> bool:
+    """Whether readings may still show mutes of strides."""
+    return not _is_past(memory.strode_at_seconds, scene.rests_seconds(), scene)
+
+
 def _cuts(
     scene: DirectionSnapshot, plan: CutPlan, memory: DirectionMemory
 ) -> tuple[ThrottleStep, ...]:
-    """A round where one is due, else strides towards the goals of the last one."""
+    """A round where one is due, else strides towards the goals of the last ones."""
     settings = scene.settings
     may_cut = _is_past(memory.cut_at_seconds, settings.dwell_seconds, scene)
-    if may_cut and _is_past(memory.strode_at_seconds, scene.rests_seconds(), scene) and plan.steps:
+    if may_cut and plan.steps and (plan.is_apart or not _rests(scene, memory)):
         return plan.steps
-    may_stride = not _is_past(memory.cut_at_seconds, settings.strides_end_seconds, scene) and all(
+    may_stride = all(
         _is_past(at, settings.stride_seconds, scene)
         for at in (memory.cut_at_seconds, memory.strode_at_seconds)
     )
@@ -206,7 +230,8 @@ def _after(
         for bucket in tier
         if bucket.key in plan.targets
     }
-    return replace(memory, cut_at_seconds=now_seconds, goals=goals)
+    kept = memory.goals_at(now_seconds, scene.settings) if plan.is_apart else {}
+    return replace(memory, cut_at_seconds=now_seconds, goals={**kept, **goals})
 
 
 def _phase(
@@ -425,16 +450,25 @@ def direction_memory(
     direction: Direction,
     holds: Mapping[RateKey, ActiveThrottle],
 ) -> DirectionMemory:
-    """As remembered; without memory, by when the ledger shows held rates changed and raised."""
+    """As remembered; without memory, by when the ledger shows rates throttled and raised.
+
+    Also one that is not held now: its leaders went, and its contract is below what it was cut to.
+    """
     known = memory.directions.get(direction)
     if known is not None:
         return known
-    mine = [rate for rate in given.rates if rate.key in holds and rate.direction is direction]
+    mine = [rate for rate in given.rates if rate.throttleable and rate.direction is direction]
+    throttled = [rate for rate in mine if rate.key in holds or _may_be_throttled(rate)]
     return DirectionMemory(
-        _latest(mine, lambda _: True),
-        _latest(mine, _was_raise),
-        since_seconds=given.now_seconds if mine else None,
+        _latest(throttled, lambda _: True),
+        _latest(throttled, _was_raise),
+        since_seconds=given.now_seconds if any(rate.key in holds for rate in mine) else None,
     )
+
+
+def _may_be_throttled(rate: ManagedRate) -> bool:
+    """Whether the ledger says so, or does not say that it is not."""
+    return rate.recorded_fraction is None or rate.recorded_fraction < 1.0
 
 
 def _latest(rates: Iterable[ManagedRate], is_meant: Callable[[ManagedRate], bool]) -> float | None:

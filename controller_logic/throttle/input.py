@@ -280,6 +280,16 @@ class DirectionMemory:
     strode_at_seconds: float | None = None
     goals: Mapping[RateKey, ActiveThrottle] = field(default_factory=dict)
 
+    def goals_at(
+        self, now_seconds: float, settings: ThrottleSettings
+    ) -> Mapping[RateKey, ActiveThrottle]:
+        """Those of rounds that are not too long ago for a stride."""
+        return {
+            key: goal
+            for key, goal in self.goals.items()
+            if abs(now_seconds - goal.decided_at_seconds) < settings.strides_end_seconds
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class ThrottleMemory:

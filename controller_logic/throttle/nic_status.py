@@ -24,6 +24,7 @@ from controller_logic.throttle.input import (
 
 NicKey = tuple[int, Direction]
 _NEVER_LIED: Mapping[NicKey, float] = {}
+_NO_SAWTEETH: Mapping[int, float] = {}
 _SAME_MOMENT_SECONDS = 0.001  # of two neighbouring spans, one ends where the next begins
 
 
@@ -86,13 +87,15 @@ def nic_statuses(
     direction: Direction,
     *,
     throttled: bool,
+    sawteeth: Mapping[int, float] = _NO_SAWTEETH,
     distrusted_until: Mapping[NicKey, float] = _NEVER_LIED,
 ) -> dict[int, NicStatus]:
     """Every broker that counts in this direction.
 
-    `throttled` = something is throttled in it now, which chooses the window. `distrusted_until` is
-    the time of the newest sample that contradicted Kafka: samples up to it are not used later
-    either. A dead broker that leads nothing is left out: its load reappears on others.
+    `throttled` = something is throttled in it now, which chooses the window. `sawteeth` is the sum
+    of the caps that bind on each broker, in bytes/s. `distrusted_until` is the time of the newest
+    sample that contradicted Kafka: samples up to it are not used later either. A dead broker that
+    leads nothing is left out: its load reappears on others.
     """
     led = {
         broker
@@ -100,7 +103,7 @@ def nic_statuses(
         if rate.direction is direction and rate.throttleable
         for broker in rate.leads
     }
-    judge = _Judge(given, flows, direction, throttled, distrusted_until)
+    judge = _Judge(given, flows, direction, throttled, sawteeth, distrusted_until)
     return {
         broker: nic
         for broker in sorted(led | given.live)
@@ -117,9 +120,11 @@ class _Judge:
         flows: Flows,
         direction: Direction,
         throttled: bool,
+        sawteeth: Mapping[int, float],
         distrusted_until: Mapping[NicKey, float],
     ) -> None:
         self._given = given
+        self._sawteeth = sawteeth
         self._lied = distrusted_until
         self._flows = flows
         self._direction = direction
@@ -218,6 +223,11 @@ class _Judge:
             if self._mean_seconds
             else rate
         )
+        if self._mean_seconds:
+            surely = self._without_sawteeth(nic.broker, usable[-1])
+            if surely > max(rate, SEVERE * limit):
+                # a step load, of which the mean does not show all yet
+                rate, window = surely, usable[-1:]
         last = usable[-OF_SAMPLES:]
         hot = sum(span.bytes_per_second > limit for span in last)
         agreed = bool(self._mean_seconds) or hot >= OVER_SAMPLES
@@ -236,6 +246,16 @@ class _Judge:
             nic.clients,
             newest_period_bytes_per_second=newest_period,
         )
+
+    def _without_sawteeth(self, broker: int, newest: NicSpan) -> float:
+        """What the broker's load is at the least, whatever throttled clients did in this span.
+
+        One that waited sends its whole window at once, so in a span that is shorter more than its
+        quota goes through.
+        """
+        window_seconds = self._given.settings.window.seconds
+        more = max(0.0, window_seconds / newest.seconds - 1)
+        return newest.bytes_per_second - more * self._sawteeth.get(broker, 0.0)
 
 
 def _mean_seconds(settings: ThrottleSettings, scrape_seconds: float) -> float:

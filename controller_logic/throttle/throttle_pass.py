@@ -31,7 +31,7 @@ from controller_logic.quotas.precedence import DefaultEntityQuotas
 from controller_logic.readings import Flows
 from controller_logic.reasons import Reason
 from controller_logic.throttle.attribution import scene_of
-from controller_logic.throttle.buckets import buckets_of, seen_of
+from controller_logic.throttle.buckets import buckets_of, sawteeth_of, seen_of
 from controller_logic.throttle.decision import Round, StepKind, ThrottleDecision, ThrottleStep
 from controller_logic.throttle.escalation import direction_memory, escalate, holds_of, settle
 from controller_logic.throttle.input import (
@@ -357,7 +357,12 @@ def throttle(
         )
         by_newest = not throttled and not distrusted_until
         nics = nic_statuses(
-            given, flows, direction, throttled=throttled, distrusted_until=distrusted_until
+            given,
+            flows,
+            direction,
+            throttled=throttled,
+            sawteeth=sawteeth_of(buckets, direction),
+            distrusted_until=distrusted_until,
         )
         distrusted_until |= {
             (broker, direction): given.readings.nic[broker, direction][-1].at_seconds

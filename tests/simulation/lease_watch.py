@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tidegate.kube.api import LeaseRecord
+from tidegate.kube.lease import LeaseTimes
 
 if TYPE_CHECKING:
     from tests.simulation.process import Process
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 class LeaseWatch:
     """Sees whether a Lease is renewed in time as long as its own calls are answered."""
 
-    TURN_SECONDS = 10.0
+    TURN_SECONDS = LeaseTimes().duration_seconds - LeaseTimes().margin_seconds
 
     def __init__(self, world: World) -> None:
         self._world = world

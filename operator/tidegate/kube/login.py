@@ -39,8 +39,9 @@ class Right:
 
 
 class Login:
-    """The login of an API client. Every call is bounded in time and raises tidegate.errors; calls may
-    come from several threads.
+    """The login of an API client.
+
+    Every call is bounded in time, raises tidegate.errors, and may come from several threads.
     """
 
     def __init__(self, api_client: client.ApiClient) -> None:

@@ -281,6 +281,22 @@ def test_a_restarted_operator_goes_on_where_the_last_one_stopped() -> None:
     assert in_force_mb(one) == in_force_mb(other)
 
 
+def test_after_a_restart_a_cut_counts_although_its_leaders_went_and_left_a_smaller_contract() -> (
+    None
+):
+    moved, other = actor("moved", "L3", 50, 1, {1: 2}), actor("other", "L3", 101, 1, {2: 2})
+    played = simulated_cluster(moved, other, brokers=2)
+    want(played, moved=150)
+    played.other[1, OUT], played.wants[other.key, 2] = 12 * MB, 80 * MB
+    assert steps_of(played.run(15), StepKind.CUT).keys() == {"moved"}
+    played.run(15)
+    played.actors[0] = replace(moved, leaders={1: 1})
+    played.wants[other.key, 2] = 190 * MB
+    assert not steps_of(played.run(5), StepKind.CUT)
+    played.memory = ThrottleMemory()
+    assert not steps_of(played.decide(), StepKind.CUT)
+
+
 def test_a_contract_that_the_ledger_records_is_no_throttle_after_a_restart() -> None:
     played = four_tiers()
     played.pass_time(15)

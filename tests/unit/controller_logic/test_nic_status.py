@@ -8,7 +8,7 @@ from math import inf, nan
 import pytest
 
 from controller_logic.model import BrokerLimit, Entity, Level, NicSpan, QuotaWindow
-from controller_logic.readings import flows_of
+from controller_logic.readings import Flows, flows_of
 from controller_logic.throttle.input import ManagedRate, ThrottleInput
 from controller_logic.throttle.nic_status import NicStatus, Pressure, nic_statuses
 from tests.unit.controller_logic.gates import MB, OUT, asked, spans
@@ -139,6 +139,21 @@ def test_a_sawtooth_period_above_the_limit_is_not_over() -> None:
         ).pressure
         is Pressure.WITHIN
     )
+
+
+@pytest.mark.parametrize(
+    ("binding_mb", "rate_mb", "pressure"),
+    [
+        pytest.param(5, 114, Pressure.OVER, id="less what throttled clients can have added"),
+        pytest.param(10, 72, Pressure.WITHIN, id="a sawtooth may look like that"),
+    ],
+)
+def test_a_step_load_counts_before_the_mean_of_two_sawtooth_periods_shows_all_of_it(
+    binding_mb: float, rate_mb: float, pressure: Pressure
+) -> None:
+    given = asked({1: spans(60, 60, 60, 60, 60, 120, seconds=5)}, scrape_seconds=5.0)
+    found = nic_statuses(given, Flows(), OUT, throttled=True, sawteeth={1: binding_mb * MB})[1]
+    assert (found.pressure, found.bytes_per_second) == (pressure, pytest.approx(rate_mb * MB))
 
 
 def test_a_scrape_as_long_as_a_sawtooth_period_keeps_the_newest_span() -> None:

@@ -56,6 +56,28 @@ def test_the_record_says_when_the_next_round_may_come_far_over_the_limit_too() -
     assert found.next_cut_at_seconds == began + 31
 
 
+def test_strides_on_one_broker_hold_up_no_first_round_of_another() -> None:
+    low, other = actor("low", "L3", 200, 1), actor("other", "L3", 200, 1, {2: 1})
+    played = simulated_cluster(low, other, brokers=2)
+    played.scrape_seconds = 1.0
+    want(played, low=100, other=20)
+    played.other = {(1, OUT): 80 * MB, (2, OUT): 60 * MB}
+    assert times_of_cuts(played, 20) == {"low": [1, 15]}
+    played.other[2, OUT] = 100 * MB  # less than a quarter over
+    assert times_of_cuts(played, 30)["other"][0] == 31 - 20
+
+
+def test_on_a_full_link_a_new_round_waits_for_no_readings_of_the_strides() -> None:
+    low, high = actor("low", "L3", 200, 1), actor("high", "L1", 200, 1)
+    played = simulated_cluster(low, high, capacity_mb=120)
+    played.scrape_seconds = 1.0
+    want(played, low=40, high=10)
+    played.other[1, OUT] = 70 * MB
+    assert times_of_cuts(played, 15) == {"low": [1, 15]}
+    want(played, high=100)  # more than the link carries, which is 1.2 of the limit
+    assert times_of_cuts(played, 24)["low"] == [34 - 15]  # not 25 s after the last stride
+
+
 def test_just_over_the_limit_a_mean_from_before_the_last_lowering_asks_for_nothing() -> None:
     played = simulated_cluster(actor("one", "L1", 200, 1), actor("zero", "L0", 200))
     played.scrape_seconds = 1.0
@@ -71,6 +93,23 @@ def test_just_over_the_limit_a_mean_from_before_the_last_lowering_asks_for_nothi
     played.apply(one, step.value)
     assert step.value == 37_500_000  # with which the broker is within its limit
     assert not times_of_cuts(played, 60)
+
+
+def test_a_client_that_sends_nothing_to_a_broker_holds_up_no_round_there() -> None:
+    first, second = (
+        actor("first", "L3", 100, 1, {1: 1, 2: 1}),
+        actor("second", "L3", 100, 1, {2: 1}),
+    )
+    played = simulated_cluster(first, second, brokers=2)
+    played.scrape_seconds = 1.0
+    played.wants = {(first.key, 1): 100 * MB, (second.key, 2): 50 * MB}
+    played.other = {(1, OUT): 20 * MB, (2, OUT): 30 * MB}
+    for _ in range(12):  # its turn among the writes comes 11 s after the round
+        played.pass_time(1)
+        step = played.decide().steps[first.key]
+    played.apply(first.key, step.value)
+    played.other[2, OUT] = 56 * MB  # soon a mean of 24 s is above the limit, by less than a tenth
+    assert times_of_cuts(played, 23)["second"] == [19]
 
 
 def test_a_stride_goes_as_far_as_a_window_allows_that_holds_only_the_last_step() -> None:
