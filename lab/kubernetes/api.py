@@ -24,7 +24,7 @@ from lab.cache import RunDirectory
 from lab.errors import say
 from lab.kubernetes.tools import kube_binary, run_kubectl
 from lab.network import free_port
-from lab.process import Process, start, wait_until
+from lab.process import NICENESS, Process, start, wait_until
 
 # The key that signs ServiceAccount tokens in the lab, made with the standard library alone.
 #
@@ -78,7 +78,8 @@ class ApiPlan:
     """Where the API listens, who may use it, and what is different with a node.
 
     `users` (user -> group) may use it beside the administrator. `binary` gives the program that
-    holds the parts, and builds it where it has to.
+    holds the parts, and builds it where it has to. With the `niceness` 0 it gets the processor
+    before other parts of the lab, as one that has a machine of its own.
     """
 
     binary: Callable[[], Path] = kube_binary
@@ -88,6 +89,7 @@ class ApiPlan:
     # Service `kubernetes`.
     apiserver_flags: Sequence[str] = ("--endpoint-reconciler-type=none",)
     controllers: Sequence[str] = _CONTROLLERS
+    niceness: int = NICENESS
 
 
 class KubeApi:
@@ -201,7 +203,11 @@ class KubeApi:
         log_path = self.directory / "log" / f"{part}.log"
         argv = [str(self._binary), part, *flags]
         self._processes[part] = start(
-            part, argv, log_path=log_path, environment={"GOGC": _GARBAGE_PERCENT}
+            part,
+            argv,
+            log_path=log_path,
+            environment={"GOGC": _GARBAGE_PERCENT},
+            niceness=self._plan.niceness,
         )
 
     def _start_etcd(self) -> str:

@@ -45,13 +45,19 @@ class ControlLoop:
     """The thread of one policy: a pass at once, then on every wake, due step or poll interval.
 
     Whatever a pass raises is logged and counted here, and the loop goes on. A loop that has ended
-    has finished its batch.
+    has finished its batch. `on_first_pass` is called when its first pass has ended.
     """
 
     def __init__(
-        self, key: str, context: OperatorContext, controller: Controller, wakeup: Wakeup
+        self,
+        key: str,
+        context: OperatorContext,
+        controller: Controller,
+        wakeup: Wakeup,
+        on_first_pass: Callable[[], None] = lambda: None,
     ) -> None:
         self.key = key
+        self._on_first_pass = on_first_pass
         self._context = context
         self._controller = controller
         self._wakeup = wakeup
@@ -78,9 +84,13 @@ class ControlLoop:
 
     def _run(self) -> None:
         self._context.vital_signs.beat(self._thread.name)
+        is_first = True
         try:
             while not self._wakeup.stopping:
                 next_in_seconds = self._pass()
+                if is_first:
+                    self._on_first_pass()
+                    is_first = False
                 self._context.vital_signs.beat(self._thread.name)
                 self._rest(next_in_seconds)
         finally:
@@ -134,6 +144,10 @@ _TICK_SECONDS = 1.0
 _LEASE_TICK_SECONDS = 0.5
 # 100 held and 100 watched at 100 ms a call are 9 at any moment; the others are for calls that hang
 _LEASE_CALLS_AT_ONCE = 16
+# With a hundred first passes at once, calls for Leases did not get the interpreter in time. A pass
+# that waits for its cluster for longer than this keeps no other back.
+_FIRST_PASSES_AT_ONCE = 8
+_FIRST_PASS_SECONDS = 2.0
 _OTHERS = "the replicas"  # among the calls for Leases of policies, whose keys have a slash
 # What a batch of 200 entities takes, many times over. One that ZooKeeper holds up for longer may
 # end after the Lease: the versions of claim, quota and ledger then decide whether it counts.
@@ -209,6 +223,7 @@ class Manager:
         self._lock = threading.Lock()
         self._leases: dict[str, Lease] = {}
         self._loops: dict[str, ControlLoop] = {}
+        self._first_passes: dict[str, float] = {}  # policies, since when
         self._relist_at_seconds = float("-inf")
         self._relist_backoff = Backoff()
         self._attend_now = threading.Event()
@@ -344,9 +359,16 @@ class Manager:
                 # it ended because the Lease was lost for a moment; it may be wanted again
                 self._stop_loop(key)
             if held and key not in self._loops and key != self._handing_over:
-                self._start_loop(key, lease)
+                if self._may_start():
+                    self._start_loop(key, lease)
             elif not held and key in self._loops:
                 self._stop_loop(key)
+
+    def _may_start(self) -> bool:
+        begun_after = self._context.clock.monotonic() - _FIRST_PASS_SECONDS
+        with self._lock:
+            under_way = sum(began > begun_after for began in self._first_passes.values())
+        return under_way < _FIRST_PASSES_AT_ONCE
 
     def _hand_over_when_due(self) -> None:
         """Give a policy to the replica that should hold it, once its loop has ended."""
@@ -383,14 +405,22 @@ class Manager:
             may_write=lambda: lease.remaining_seconds() >= _BATCH_SECONDS,
             wake=wakeup.poke,
         )
-        loop = ControlLoop(key, self._context, controller, wakeup)
+
+        def first_pass_ended() -> None:
+            with self._lock:
+                self._first_passes.pop(key, None)
+            self._wakeup.poke(Cause.LEASE)  # another one may start
+
+        loop = ControlLoop(key, self._context, controller, wakeup, first_pass_ended)
         with self._lock:  # before it starts, or a change during its first pass would be lost
             self._loops[key] = loop
+            self._first_passes[key] = self._context.clock.monotonic()
         try:
             loop.start()
         except Exception:  # no thread to be had: tried again at the next tick
             with self._lock:
                 self._loops.pop(key, None)
+                self._first_passes.pop(key, None)
             raise
 
     def _stop_loop(self, key: str) -> bool:
@@ -403,6 +433,7 @@ class Manager:
             return False
         with self._lock:
             self._loops.pop(key, None)
+            self._first_passes.pop(key, None)
         return True
 
     def _release(self, key: str, *, is_obsolete: bool = False) -> None:

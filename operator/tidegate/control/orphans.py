@@ -1,4 +1,4 @@
-"""Tells tiers and overrides that the policy which they name does not exist."""
+"""Reports tiers and overrides whose policy does not exist."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from lab.process import wait_until
 from tests.unit.control.stage import AWAY, Stage
 from tidegate.control import manager as manager_module
+from tidegate.control.controller import Controller
 from tidegate.control.manager import ControlLoop, Manager
 from tidegate.control.orphans import ORPHAN_AFTER_SECONDS
 from tidegate.control.runtime import Cause, Clock, Wakeup
@@ -368,6 +369,30 @@ def test_many_tiers_without_their_policy_do_not_hold_up_the_start_of_a_loop(
     answers.set()
     eventually(lambda: stage.kubernetes.get(tier).get("status"), "the tier's status")
     eventually(lambda: stage.kubernetes.get(policy).get("status"), "the policy's status")
+
+
+def test_eight_policies_at_once_begin_their_first_pass_and_one_that_hangs_keeps_no_other_back(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        stage.policy(name=f"p{number}")
+    hangs, first = threading.Event(), list[str]()
+
+    def pass_once(controller: Controller) -> float:
+        first.append(controller._key)
+        hangs.wait(20.0)
+        return 30.0
+
+    monkeypatch.setattr(Controller, "pass_once", pass_once)
+    replica = start()
+    eventually(lambda: _tick(replica) or len(first) == 8, "eight first passes")
+    time.sleep(0.1)
+    _tick(replica)
+    assert len(first) == 8
+    stage.now += 2.0
+    eventually(lambda: _tick(replica) or len(first) == 16, "eight more, beside those that hang")
+    hangs.set()
+    eventually(lambda: len(first) == 20, "all")
 
 
 def test_one_replica_reports_a_tier_without_its_policy(stage: Stage, start: Start) -> None:
