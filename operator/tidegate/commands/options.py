@@ -109,7 +109,7 @@ AllNamespaces = Annotated[
 Policy = Annotated[
     str | None,
     typer.Argument(
-        metavar="[[NAMESPACE/]POLICY]",
+        metavar="[NAMESPACE/]POLICY",
         help="Which BrokerBandwidthPolicy; needed only if there are several.",
     ),
 ]
