@@ -6,6 +6,7 @@ report that cannot be delivered never fails the pass: the next one sends it.
 
 import logging
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -447,6 +448,11 @@ def _log_writes(policy_key: str, written: Sequence[QuotaWrite]) -> None:
 # still missing.
 
 
+# Each hand rests for as long as its call took: the status of a large tier keeps an API server busy,
+# and after hundreds of them calls for Leases took 2 s and were lost.
+_LONGEST_REST_SECONDS = 1.0
+
+
 class KubernetesPublisher:
     """A Publisher for one process. With an `executor` several objects are reported at once.
 
@@ -487,11 +493,14 @@ class KubernetesPublisher:
         """Send every report, and wait until that is done."""
 
         def sent(report: Report) -> str | None:
+            began = time.monotonic()
             try:
                 return send(report)
             finally:
                 with self._lock:
                     self._done += 1
+                if self._executor is not None:
+                    time.sleep(min(time.monotonic() - began, _LONGEST_REST_SECONDS))
 
         if self._executor is None:
             return [self._noted(sent(report)) for report in reports]
