@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from bench.command_line import doctor_figures, start_figures
 from bench.control.core import decide_figures, metadata_figures
 from bench.control.in_cluster import in_cluster
 from bench.control.latency import (
@@ -205,6 +206,7 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "throttle-scenarios": scenario_figures,
         **EPISODES,
     },
+    "On the command line": {"command-start": start_figures, "doctor": doctor_figures},
     "In a cluster": {"in-cluster": in_cluster},
     "Usage rollups": ROLLUPS,
 }

@@ -382,6 +382,18 @@ class Reason(StrEnum):
         "The connection broke during a write; it is read back before anything else.",
     )
     METRICS_MISSING = "MetricsMissing", "A live broker has no reading, so its load is not known."
+    CRDS_MISSING = (
+        "CustomResourcesMissing",
+        "The API server does not serve Tidegate's kinds; the CRDs are not installed.",
+    )
+    QUOTA_WINDOW_DIFFERS = (
+        "QuotaWindowDiffers",
+        "A broker's quota window is not the one in the policy, so mutes are predicted wrongly.",
+    )
+    CLOCKS_DIFFER = (
+        "ClocksDiffer",
+        "Clocks are more than 5 s apart, so the age of a reading is not known.",
+    )
     METRICS_STALE = (
         "MetricsStale",
         "Readings are too old to act on, or ahead of the operator's clock.",

@@ -13,7 +13,7 @@ import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -148,6 +148,7 @@ class PrometheusLab:
     """A Prometheus on a free port of `host`, scraping `targets`.
 
     A context manager that returns once each was scraped once. With `access` it lets in no one else.
+    With `configuration` it scrapes by that, in which `targets` are to be.
     """
 
     def __init__(
@@ -159,7 +160,9 @@ class PrometheusLab:
         host: str = "127.0.0.1",
         start_timeout_seconds: int = _START_TIMEOUT_SECONDS,
         access: WebAccess | None = None,
+        configuration: Mapping[str, Any] | None = None,
     ) -> None:
+        self._given = configuration
         self._start_timeout_seconds = start_timeout_seconds
         self.targets = tuple(targets)
         self._access = access
@@ -263,7 +266,9 @@ class PrometheusLab:
             "prometheus", argv, log_path=directory / "prometheus.log", working_directory=directory
         )
 
-    def _configuration(self) -> dict[str, Any]:
+    def _configuration(self) -> Mapping[str, Any]:
+        if self._given is not None:
+            return self._given
         interval = f"{self.scrape_interval_seconds}s"
         jobs = sorted({target.job for target in self.targets})
         return {

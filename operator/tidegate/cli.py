@@ -3,17 +3,20 @@
 An expected error never shows a traceback: its message on stderr has what happened and what to do.
 """
 
-import logging
+import functools
+import os
 import sys
-import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from enum import StrEnum
+from pathlib import PurePath
+from typing import Annotated, Any, cast
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from tidegate.commands.context import CommandContext
+from tidegate import __version__
+from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.output import ExitCode, Page
 from tidegate.errors import RetryLater, TidegateError
 
@@ -25,8 +28,6 @@ EPILOGUE = (
 
 INTERRUPTED = 130  # what shells expect after Ctrl-C
 TERMINATED = 143  # and after SIGTERM, where a command ends by it in its own way
-# Libraries log each lost connection; people get one sentence. `run` puts its own in place.
-_UNHEARD = logging.NullHandler()
 
 AnyCommand = TyperCommand | TyperGroup
 
@@ -61,10 +62,46 @@ def _audit() -> Callable[..., None]:
     return audit
 
 
+def _doctor() -> Callable[..., None]:
+    from tidegate.commands.doctor import doctor
+
+    return doctor
+
+
 def _resync() -> Callable[..., None]:
     from tidegate.commands.resync import resync
 
     return resync
+
+
+def _import() -> Callable[..., None]:
+    from tidegate.commands.import_quotas import import_quotas
+
+    return import_quotas
+
+
+def _pause() -> Callable[..., None]:
+    from tidegate.commands.pause import pause
+
+    return pause
+
+
+def _resume() -> Callable[..., None]:
+    from tidegate.commands.pause import resume
+
+    return resume
+
+
+def _confirm_removal() -> Callable[..., None]:
+    from tidegate.commands.pause import confirm_removal
+
+    return confirm_removal
+
+
+def _override() -> typer.Typer:
+    from tidegate.commands import override
+
+    return override.app
 
 
 def _restore() -> Callable[..., None]:
@@ -91,6 +128,48 @@ def _version() -> Callable[..., None]:
     return version
 
 
+# A shell's completion: the shell calls the program again, with what was typed in its environment.
+
+
+_COMPLETE_VARIABLE = "_TIDEGATE_COMPLETE"
+_KUBECTL_PLUGIN = "kubectl-tidegate"
+
+
+class Shell(StrEnum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def completion(
+    context: typer.Context,
+    *,
+    shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Which shell.")],
+) -> None:
+    """Print a script that makes the shell complete commands and options on Tab.
+
+    Load it in the running shell with `source <(tidegate completion bash)`, or put that line into
+    the shell's own startup file; for fish: `tidegate completion fish | source`.
+    """
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    around = command_context(context, debug=False)
+    script = get_completion_script(
+        prog_name="tidegate", complete_var=_COMPLETE_VARIABLE, shell=shell.value
+    )
+    around.out.write(script + "\n")
+
+
+@functools.cache
+def _hear_no_library() -> None:
+    """Keep libraries' log lines from people: they log each lost connection, people get one
+    sentence. `run` puts its own handlers in place.
+    """
+    import logging
+
+    logging.getLogger().addHandler(logging.NullHandler())
+
+
 @dataclass(frozen=True, slots=True)
 class _Entry:
     """One line of `tidegate --help`, and what imports the command: a function, or a group."""
@@ -101,6 +180,7 @@ class _Entry:
     def command(self, name: str) -> AnyCommand:
         """The command as typer makes it from its function."""
         loaded = self.load()
+        _hear_no_library()
         if isinstance(loaded, typer.Typer):
             group = typer.main.get_group(loaded)
             group.name, group.short_help = name, self.short_help
@@ -114,14 +194,21 @@ class _Entry:
 
 _ENTRIES = {
     "run": _Entry("Run the operator.", _run),
+    "doctor": _Entry("Find out what keeps Tidegate from working, and the cure.", _doctor),
     "plan": _Entry("Show what would be written to Kafka, and why.", _plan),
     "explain": _Entry("Say which quota a client gets, and why.", _explain),
     "top": _Entry("Watch brokers, levels and members.", _top),
     "audit": _Entry("Show what the operator did, and why.", _audit),
+    "import": _Entry("Print BusinessTiers for the quotas there are.", _import),
+    "pause": _Entry("Freeze every quota as it is.", _pause),
+    "resume": _Entry("End a pause.", _resume),
+    "override": _Entry("Decisions that end by themselves.", _override),
+    "confirm-removal": _Entry("Let many quotas be given back at once.", _confirm_removal),
     "resync": _Entry("Write again at once what another writer changed.", _resync),
     "restore": _Entry("Give every quota back, without Kubernetes.", _restore),
     "report": _Entry("Write the report of a period from usage tables.", _report),
     "version": _Entry("Say which version this is.", _version),
+    "completion": _Entry("Print the completion script of a shell.", lambda: completion),
     "rollup": _Entry("Usage tables: who used what.", _rollup),
 }
 
@@ -146,6 +233,18 @@ class _LazyGroup(TyperGroup):
         super().__init__(**given)
         self.commands = _Commands()  # type: ignore[assignment]  # it is only read from
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """Complete names of commands from their lines in the help, without importing them."""
+        known = self.commands
+        self.commands = {
+            name: TyperCommand(name, short_help=entry.short_help)
+            for name, entry in _ENTRIES.items()
+        }
+        try:
+            return super().shell_complete(ctx, incomplete)
+        finally:
+            self.commands = known
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002  # typer's way to call
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.short_help) for name, entry in _ENTRIES.items()])
@@ -164,9 +263,23 @@ app = typer.Typer(
 )
 
 
+def _show_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"tidegate {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _tidegate() -> None:
-    """A group has to have a function; the options are all those of its commands."""
+def _tidegate(
+    *,
+    version: Annotated[  # its callback does all
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """A group has to have a function; the other options are all those of its commands."""
 
 
 def main(arguments: Sequence[str] | None = None, surroundings: CommandContext | None = None) -> int:
@@ -175,14 +288,26 @@ def main(arguments: Sequence[str] | None = None, surroundings: CommandContext | 
     `arguments` are those after the program's name; None takes them from the process.
     """
     around = surroundings or CommandContext()
-    logging.getLogger().addHandler(_UNHEARD)
+    if _COMPLETE_VARIABLE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     try:
-        typer.main.get_command(app).main(args=arguments, prog_name="tidegate", obj=around)
+        typer.main.get_command(app).main(
+            args=arguments,
+            prog_name=_program_name(sys.argv[0] if arguments is None else ""),
+            complete_var=_COMPLETE_VARIABLE,
+            obj=around,
+        )
     except SystemExit as end:
         return _ended(end.code, around)
     except Exception as error:
         return _report_error(error, around)
     return around.exit_code
+
+
+def _program_name(started_as: str) -> str:
+    return "kubectl tidegate" if PurePath(started_as).stem == _KUBECTL_PLUGIN else "tidegate"
 
 
 def _ended(code: object, around: CommandContext) -> int:
@@ -199,6 +324,8 @@ def _ended(code: object, around: CommandContext) -> int:
 
 def _report_error(error: Exception, around: CommandContext) -> int:
     if around.debug:
+        import traceback
+
         traceback.print_exception(error, file=around.err)
     page = Page(around.err)
     if isinstance(error, TidegateError):

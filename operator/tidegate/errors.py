@@ -17,9 +17,14 @@
 Only `main.py` turns these into kopf's errors; only `control/` turns them into conditions.
 """
 
-import ssl
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from controller_logic.reasons import Reason
+
+if TYPE_CHECKING:  # `tidegate --help` does without it
+    import ssl
 
 
 class TidegateError(Exception):

@@ -159,6 +159,31 @@ class KubernetesContract:
             }
             assert annotated["metadata"]["generation"] == 1
 
+    def test_an_annotation_is_removed_and_the_others_stay(
+        self, kubernetes: Kubernetes, ref: ObjectRef, person: Person
+    ) -> None:
+        person.edit(ref, lambda obj: obj["metadata"].update(annotations={"example.com/a": "1"}))
+        kubernetes.annotate(ref, "tidegate.io/paused", "true")
+        for _ in range(2):  # one that is not there is no error
+            annotated = kubernetes.annotate(ref, "tidegate.io/paused", None)
+            assert annotated["metadata"]["annotations"] == {"example.com/a": "1"}
+
+    def test_an_object_is_created_once(
+        self, kubernetes: Kubernetes, tier: JsonObject, ref: ObjectRef
+    ) -> None:
+        metadata = {"name": f"{ref.name}-more", "namespace": ref.namespace}
+        more = {
+            "apiVersion": BUSINESS_TIERS.api_version,
+            "kind": BUSINESS_TIERS.kind,
+            "metadata": metadata,
+            "spec": tier["spec"],
+        }
+        made = kubernetes.create(BUSINESS_TIERS, more)
+        assert made["spec"] == tier["spec"]
+        assert kubernetes.get(ObjectRef.of(BUSINESS_TIERS, made)) == made
+        with pytest.raises(Conflict):
+            kubernetes.create(BUSINESS_TIERS, more)
+
     def test_an_object_that_took_the_name_of_another_is_not_annotated(
         self, kubernetes: Kubernetes, ref: ObjectRef, person: Person
     ) -> None:

@@ -327,7 +327,6 @@ def audit(
         str,
         typer.Option(
             "--audit-file",
-            "-f",
             envvar="TIDEGATE_AUDIT_FILE",
             metavar="FILE|-",
             help="The trail, or a log that it is in; - is standard input.",

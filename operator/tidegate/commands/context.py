@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 import typer
 
 from tidegate.commands.output import ExitCode
-from tidegate.settings import PolicyBounds
 
 if TYPE_CHECKING:
     from tidegate.control.connections import OpenAdminStore as OpenAdminStore
@@ -30,8 +29,11 @@ if TYPE_CHECKING:
     from tidegate.kafka.adminapi.store import AdminQuotaStore
     from tidegate.kafka.zookeeper.tree import ZnodeTree
     from tidegate.kube.api import Kubernetes
+    from tidegate.kube.login import Login
+    from tidegate.prometheus.probe import Probe
     from tidegate.prometheus.settings import MetricsSettings
     from tidegate.resources.policy import KafkaCluster as KafkaSpec
+    from tidegate.settings import PolicyBounds
 
 # Connections to the real ZooKeeper, brokers, Prometheus and Kubernetes.
 #
@@ -39,9 +41,22 @@ if TYPE_CHECKING:
 
 
 class OpenKubernetes(Protocol):
-    """Open the API server of a kubeconfig (and one of its contexts), or of the command's Pod."""
+    """Open the API server of a kubeconfig (and one of its contexts), or of the command's Pod.
 
-    def __call__(self, kubeconfig: Path | None, context: str | None) -> Kubernetes: ...
+    `as_user` None = as the login's own user.
+    """
+
+    def __call__(
+        self, kubeconfig: Path | None, context: str | None, as_user: str | None
+    ) -> Kubernetes: ...
+
+
+class OpenLogin(Protocol):
+    """Like `OpenKubernetes`, for questions about the login itself."""
+
+    def __call__(
+        self, kubeconfig: Path | None, context: str | None, as_user: str | None
+    ) -> Login: ...
 
 
 def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
@@ -74,11 +89,28 @@ def open_reader(settings: MetricsSettings) -> Reader:
     return PrometheusReader(settings)
 
 
-def open_kubernetes(kubeconfig: Path | None, context: str | None) -> Kubernetes:
+def open_probe(settings: MetricsSettings) -> Probe:
+    """The Prometheus of a policy, for finding out why series are missing."""
+    from tidegate.prometheus.probe import Probe
+
+    return Probe(settings)
+
+
+def open_kubernetes(
+    kubeconfig: Path | None, context: str | None, as_user: str | None
+) -> Kubernetes:
     """The API server of a kubeconfig, or of the pod that the command runs in."""
     from tidegate.kube.client import KubernetesClient, connect
 
-    return KubernetesClient(connect(kubeconfig, context), identity="tidegate-command")
+    return KubernetesClient(connect(kubeconfig, context, as_user), identity="tidegate-command")
+
+
+def open_login(kubeconfig: Path | None, context: str | None, as_user: str | None) -> Login:
+    """What the login may do that `open_kubernetes` uses."""
+    from tidegate.kube.client import connect
+    from tidegate.kube.login import Login
+
+    return Login(connect(kubeconfig, context, as_user))
 
 
 @dataclass(slots=True)
@@ -88,7 +120,7 @@ class CommandContext:
     `exit_code` ends the process when no error is raised; `exit_code_of` gives the code of an error.
     """
 
-    bounds: PolicyBounds = field(default_factory=lambda: PolicyBounds.of_environment(os.environ))
+    policy_bounds: PolicyBounds | None = None  # None = those of the environment
     out: TextIO = field(default_factory=lambda: sys.stdout)
     err: TextIO = field(default_factory=lambda: sys.stderr)
     standard_input: TextIO = field(default_factory=lambda: sys.stdin)
@@ -99,9 +131,18 @@ class CommandContext:
     open_topology: OpenTopology = open_topology
     open_kubernetes: OpenKubernetes = open_kubernetes
     open_reader: OpenReader = open_reader
+    open_login: OpenLogin = open_login
+    open_probe: Callable[[MetricsSettings], Probe] = open_probe
     debug: bool = False
     exit_code: int = ExitCode.OK
     exit_code_of: Callable[[Exception], int] = lambda _: ExitCode.ERROR
+
+    @property
+    def bounds(self) -> PolicyBounds:
+        """What policies may make a command use: all but in a rollup Job, which has bounds."""
+        from tidegate.settings import PolicyBounds
+
+        return self.policy_bounds or PolicyBounds.of_environment(os.environ)
 
     def now_ms(self) -> int:
         """The command's clock in milliseconds since the epoch."""

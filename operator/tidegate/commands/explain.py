@@ -53,10 +53,9 @@ from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import (
     OutputFormat,
     Page,
-    ago_words,
     publish,
-    short_words,
 )
+from tidegate.commands.words import ago_words, short_words
 from tidegate.control.report.status import rfc3339
 from tidegate.kafka.ledger import LEDGER_RECORD
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT

@@ -27,11 +27,9 @@ from controller_logic.quotas.precedence import (
     applicable,
     candidates,
 )
-from tidegate.commands.output import (
-    KEY_ORDER,
-    Document,
-)
+from tidegate.commands.output import Document
 from tidegate.commands.plan import entity_document
+from tidegate.commands.words import KEY_ORDER
 from tidegate.control.report.status import rfc3339
 
 # Kafka's choice among its eight levels, joined with the ledger's entry for each value.

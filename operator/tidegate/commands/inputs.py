@@ -19,7 +19,7 @@ from controller_logic.model import Note, Usage
 from controller_logic.reasons import Reason
 from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import file_problem, read_credentials_file
-from tidegate.control.connections import open_cluster
+from tidegate.control.connections import metrics_settings, open_cluster, settings_of
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.control.namespaces import labels_now, unknown_labels, with_tiers_elsewhere
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
@@ -35,6 +35,7 @@ from tidegate.kube.api import (
     ResourceKind,
 )
 from tidegate.kube.rollup_jobs import read_result
+from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.authentication import secret_names
 from tidegate.resources.kinds import API_VERSION, KINDS, parse_object
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
@@ -186,6 +187,7 @@ class PolicyOptions:
     policy: str | None = None
     kubeconfig: Path | None = None
     context: str | None = None
+    as_user: str | None = None
     namespace: str | None = None
 
 
@@ -311,7 +313,7 @@ def stored_policy(
 
     Raises NotFound and InvalidResource as `find_policy` does for what it finds.
     """
-    kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
+    kubernetes = around.open_kubernetes(options.kubeconfig, options.context, options.as_user)
     policy = _chosen(_listed(kubernetes, BROKER_BANDWIDTH_POLICIES, options), options)
     own = _listed(kubernetes, BUSINESS_TIERS, options)
     tiers, _ = with_tiers_elsewhere(kubernetes, policy, own, options.namespace)
@@ -333,7 +335,7 @@ def _objects(
             [item for item in manifests if item["kind"] == kind.kind] for kind in _READ_KINDS
         )
     else:
-        kubernetes = around.open_kubernetes(options.kubeconfig, options.context)
+        kubernetes = around.open_kubernetes(options.kubeconfig, options.context, options.as_user)
         policies, tiers, overrides = (_listed(kubernetes, kind, options) for kind in _READ_KINDS)
     return kubernetes, policies, tiers, overrides
 
@@ -378,7 +380,7 @@ def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
         )
     if len(found) > 1:
         raise InvalidResource(
-            f"There are several policies {where} ({known}). Name one with --policy NAMESPACE/NAME."
+            f"There are several policies {where} ({known}). Name one as NAMESPACE/NAME."
         )
     return found[0]
 
@@ -421,6 +423,19 @@ def opened_cluster(
         )
         with closing(opened) as cluster:
             yield cluster
+
+
+def metrics_of(source: PolicySource, credentials: Path | None) -> MetricsSettings | None:
+    """The settings for the policy's Prometheus; None where it declares no metrics.
+
+    `credentials` is a file in place of the Secrets. Raises what reading either raises.
+    """
+    spec = source.declared.spec.metrics
+    if spec is None:
+        return None
+    if credentials is None:
+        return metrics_settings(spec, source.metrics_secrets())
+    return settings_of(spec, read_credentials_file(credentials).for_prometheus(spec.prometheus))
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -11,11 +11,16 @@ import typer
 
 from tidegate.commands.inputs import AccessOptions, PolicyOptions
 from tidegate.commands.output import OutputFormat
+from tidegate.errors import InvalidResource
 
 Output = Annotated[
     OutputFormat,
     typer.Option(
-        "--output", "-o", help="How to print: a table for people, or YAML or JSON for programs."
+        "--output",
+        "-o",
+        parser=OutputFormat.of,
+        metavar="table|yaml|json|jsonpath=TEMPLATE",
+        help="How to print: a table for people; YAML, JSON or parts of it for programs.",
     ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -63,6 +68,14 @@ LedgerTopic = Annotated[
         "it __tidegate_ledger. With --bootstrap-servers, that alone names the cluster.",
     ),
 ]
+MetricsCredentialsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--metrics-credentials-file",
+        metavar="FILE",
+        help="YAML file with the keys of the Secrets that the policy names for Prometheus.",
+    ),
+]
 Files = Annotated[
     list[str] | None,
     typer.Option(
@@ -82,25 +95,44 @@ Kubeconfig = Annotated[
 KubeContext = Annotated[
     str | None, typer.Option("--context", metavar="NAME", help="Which context of the kubeconfig.")
 ]
+AsUser = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="USER",
+        help="Ask Kubernetes as this user or ServiceAccount (system:serviceaccount:NAMESPACE:NAME)"
+        "; you need the right to impersonate it.",
+    ),
+]
 Namespace = Annotated[
     str | None, typer.Option("--namespace", "-n", metavar="NAME", help="Where the policy lives.")
 ]
-PolicyName = Annotated[
-    str | None,
+AllNamespaces = Annotated[
+    bool,
     typer.Option(
-        "--policy",
-        metavar="[NAMESPACE/]NAME",
+        "--all-namespaces",
+        "-A",
+        help="Look for the policy in every namespace, as is done without --namespace.",
+    ),
+]
+Policy = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="[NAMESPACE/]POLICY",
         help="Which BrokerBandwidthPolicy; needed only if there are several.",
     ),
 ]
+PolicyName = Annotated[
+    str | None,
+    typer.Option("--policy", metavar="[NAMESPACE/]NAME", help="The same as an option."),
+]
 
 
-# The options that name a policy and its Kafka cluster, declared once for every command that takes
-# them. A command has one parameter `asked` and the decorator `takes_policy_and_cluster`, which
-# replaces the parameter by the options.
+# The options that name a policy, with or without its Kafka cluster, declared once for every command
+# that takes them. A command has one parameter `asked` or `named` and one of the decorators
+# `takes_policy_and_cluster` and `takes_policy`, which replace the parameter by the options.
 
 
-_PARAMETER = "asked"
 Command = Callable[..., None]
 
 
@@ -124,18 +156,27 @@ class CommandOptions:
 
 
 def takes_policy_and_cluster(command: Command) -> Command:
-    """The command with the options below in place of its parameter `asked`."""
-    shared, own = inspect.signature(_asked).parameters, inspect.signature(command).parameters
+    """The command with the options of `_asked` in place of its parameter `asked`."""
+    return _with_options(command, "asked", _asked)
+
+
+def takes_policy(command: Command) -> Command:
+    """The command with the options of `_named` in place of its parameter `named`."""
+    return _with_options(command, "named", _named)
+
+
+def _with_options(command: Command, parameter: str, made_of: Callable[..., object]) -> Command:
+    shared, own = inspect.signature(made_of).parameters, inspect.signature(command).parameters
 
     @functools.wraps(command)
     def with_options(context: typer.Context, **given: object) -> None:
-        asked = _asked(**{name: given.pop(name) for name in shared})  # type: ignore[arg-type]
-        command(context, **{_PARAMETER: asked}, **given)
+        made = made_of(**{name: given.pop(name) for name in shared})
+        command(context, **{parameter: made}, **given)
 
     merged = [
         each
         for name, one in own.items()
-        for each in (shared.values() if name == _PARAMETER else (one,))
+        for each in (shared.values() if name == parameter else (one,))
     ]
     with_options.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
     with_options.__annotations__ = {each.name: each.annotation for each in merged}
@@ -144,11 +185,14 @@ def takes_policy_and_cluster(command: Command) -> Command:
 
 def _asked(
     *,
+    policy: Policy = None,
     file: Files = None,
-    policy: PolicyName = None,
+    policy_name: PolicyName = None,
     kubeconfig: Kubeconfig = None,
     kube_context: KubeContext = None,
+    as_user: AsUser = None,
     namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
     zookeeper: ZooKeeper = None,
     credentials_file: CredentialsFile = None,
     bootstrap_servers: BootstrapServers = None,
@@ -156,12 +200,15 @@ def _asked(
     ledger_topic: LedgerTopic = None,
 ) -> CommandOptions:
     return CommandOptions(
-        PolicyOptions(
-            files=file or (),
+        _policy_options(
+            files=file,
             policy=policy,
+            named=policy_name,
             kubeconfig=kubeconfig,
             context=kube_context,
+            as_user=as_user,
             namespace=namespace,
+            all_namespaces=all_namespaces,
         ),
         AccessOptions(
             zookeeper=zookeeper,
@@ -170,4 +217,59 @@ def _asked(
             client_credentials_file=client_credentials_file,
             ledger_topic=ledger_topic,
         ),
+    )
+
+
+def _named(
+    *,
+    policy: Policy = None,
+    kubeconfig: Kubeconfig = None,
+    kube_context: KubeContext = None,
+    as_user: AsUser = None,
+    namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
+) -> PolicyOptions:
+    # the namespace in a policy's full name is the only one to list
+    full = None if all_namespaces else (policy or "").rpartition("/")[0] or None
+    return _policy_options(
+        policy=policy,
+        kubeconfig=kubeconfig,
+        context=kube_context,
+        as_user=as_user,
+        namespace=namespace or full,
+        all_namespaces=all_namespaces,
+    )
+
+
+def _policy_options(
+    *,
+    policy: str | None,
+    named: str | None = None,
+    files: Sequence[str] | None = None,
+    kubeconfig: Path | None,
+    context: str | None,
+    as_user: str | None,
+    namespace: str | None,
+    all_namespaces: bool,
+) -> PolicyOptions:
+    """The options above as one value; `named` is `--policy`, beside the argument `policy`.
+
+    Raises InvalidResource where two of them contradict each other.
+    """
+    if None not in (policy, named) and policy != named:
+        raise InvalidResource(
+            f"Two policies are named, {policy} and --policy {named}; nothing was done. Name one."
+        )
+    if all_namespaces and namespace is not None:
+        raise InvalidResource(
+            f"--all-namespaces and --namespace {namespace} contradict each other; nothing was "
+            "done. Give one of them."
+        )
+    return PolicyOptions(
+        files=files or (),
+        policy=policy or named,
+        kubeconfig=kubeconfig,
+        context=context,
+        as_user=as_user,
+        namespace=namespace,
     )

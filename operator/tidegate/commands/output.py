@@ -7,17 +7,20 @@ rich and yaml are imported where they are used, because `--help` and the operato
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, TextIO
+from enum import IntEnum
+from typing import TYPE_CHECKING, ClassVar, Self, TextIO
 
-from controller_logic.model import BYTE_RATE_KEYS, QuotaKey
-from controller_logic.quota_values import KEY_WORDS, enforced_rate, quota_words, rate_words
+from tidegate.errors import InvalidResource
 
 if TYPE_CHECKING:
+    from jsonpath import CompoundJSONPath, JSONPath
     from rich.console import Console
     from rich.table import Table
+
+    CompiledPath = JSONPath | CompoundJSONPath
 
 
 # Tables of texts: drawn by rich on a terminal, aligned plain text elsewhere. Plain text has one
@@ -103,39 +106,110 @@ class Sheet:
         return table
 
 
-# Short words for tables and sentences: values with a unit, ages, and the order of quota keys. Where
-# every digit counts, use `controller_logic.quota_values.quota_words`, which adds the exact integer.
-
-
-KEY_ORDER = {key: place for place, key in enumerate(KEY_WORDS)}
-
-
-def short_words(key: QuotaKey, value: int | str | None) -> str:
-    """A value with unit, as a cell: `20.0 MB/s`. None, or text without a limit, is `unlimited`."""
-    text = None if value is None else str(value)
-    if key not in BYTE_RATE_KEYS:
-        return quota_words(key, text)
-    rate = enforced_rate(text)
-    return "unlimited" if rate is None else rate_words(rate)
-
-
-def ago_words(seconds: float) -> str:
-    """`40 s ago`, `12 min ago`, `3 h ago`; `just now` if in the future (clocks differ)."""
-    if seconds < 1:
-        return "just now"
-    for limit, divisor, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / divisor:.0f} {unit} ago"
-    return f"{seconds / 86_400:.0f} days ago"
-
-
 Document = Mapping[str, object]
 
 
-class OutputFormat(StrEnum):
-    TABLE = "table"
-    YAML = "yaml"
-    JSON = "json"
+class OutputFormat(str):
+    """One of the three constants, or `jsonpath=TEMPLATE`, which `of` checks."""
+
+    __slots__ = ()
+    TABLE: ClassVar[OutputFormat]
+    YAML: ClassVar[OutputFormat]
+    JSON: ClassVar[OutputFormat]
+
+    @classmethod
+    def of(cls, text: str) -> OutputFormat:
+        """The format of that name. Raises InvalidResource for any other, or a wrong template."""
+        for known in (cls.TABLE, cls.YAML, cls.JSON):
+            if text == known:
+                return known
+        if not text.startswith(_JSONPATH):
+            raise InvalidResource(
+                f"There is no output format {text!r}: the formats are table, yaml, json and "
+                "jsonpath=TEMPLATE, for example jsonpath={.summary.managed}."
+            )
+        template = cls(text)
+        JsonPathTemplate.parse(template.removeprefix(_JSONPATH))
+        return template
+
+    @property
+    def template(self) -> str | None:
+        """What follows `jsonpath=`; None for the other formats."""
+        return self.removeprefix(_JSONPATH) if self.startswith(_JSONPATH) else None
+
+
+OutputFormat.TABLE = OutputFormat("table")
+OutputFormat.YAML = OutputFormat("yaml")
+OutputFormat.JSON = OutputFormat("json")
+
+
+# kubectl's JSONPath templates: text, and paths in braces. `range` and `end` are refused; a path
+# itself follows RFC 9535, by the library.
+
+
+_JSONPATH = "jsonpath="
+_PARTS = re.compile(r"\{((?:[^{}\"']|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')*)\}")
+_TEXT = re.compile(r"\"(?:[^\"\\]|\\.)*\"")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPathTemplate:
+    """Literal texts and compiled paths, in order."""
+
+    parts: Sequence[str | CompiledPath]
+
+    @classmethod
+    def parse(cls, template: str) -> Self:
+        """Parse `{.a.b}{"\\t"}{.c[*]}`; one path needs no braces. Raises InvalidResource."""
+        if "{" not in template:
+            return cls((_compiled(template),))
+        parts: list[str | CompiledPath] = []
+        end = 0
+        for found in _PARTS.finditer(template):
+            parts += [template[end : found.start()], _compiled(found[1].strip())]
+            end = found.end()
+        rest = template[end:]
+        if any("{" in one or "}" in one for one in (*parts[::2], rest) if isinstance(one, str)):
+            raise InvalidResource(
+                f"The template {template!r} has a brace without its other one. Write "
+                "jsonpath={.summary.managed}, in single quotes for the shell."
+            )
+        return cls((*parts, rest))
+
+    def filled(self, document: Document) -> str:
+        """The text for this document. What a path does not find is empty; several are apart by a
+        space, and objects are JSON, as kubectl prints them.
+        """
+        return "".join(
+            part if isinstance(part, str) else " ".join(map(_json_text, part.findall(document)))
+            for part in self.parts
+        )
+
+
+def _compiled(expression: str) -> str | CompiledPath:
+    if _TEXT.fullmatch(expression):
+        return str(json.loads(expression))
+    if expression.partition(" ")[0] in ("range", "end"):
+        raise InvalidResource(
+            f"{{{expression}}} is not supported: print several values with [*], or take "
+            "--output json and jq."
+        )
+    import jsonpath
+
+    rooted = expression if expression.startswith("$") else f"${expression.removeprefix('@')}"
+    try:
+        return jsonpath.compile(rooted)
+    except jsonpath.JSONPathError as error:
+        raise InvalidResource(
+            f"{expression!r} is not a JSONPath ({str(error).splitlines()[0]}). Write it as "
+            "{.summary.managed} or {.members[*].quota}."
+        ) from error
+
+
+def _json_text(found: object) -> str:
+    if isinstance(found, str):
+        return found
+    return json.dumps(found, ensure_ascii=False, separators=(",", ":"))
 
 
 class ExitCode(IntEnum):
@@ -188,8 +262,12 @@ class Page:
 def publish(
     stream: TextIO, output: OutputFormat, document: Document, *, show: Callable[[Page], None]
 ) -> None:
-    """Write `document` as YAML or JSON, keys in order, or let `show` write it for people."""
-    if output is OutputFormat.JSON:
+    """Write `document` as YAML or JSON, keys in order, what a template takes from it, or let `show`
+    write it for people.
+    """
+    if output.template is not None:
+        stream.write(JsonPathTemplate.parse(output.template).filled(document))
+    elif output is OutputFormat.JSON:
         stream.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     elif output is OutputFormat.YAML:
         import yaml

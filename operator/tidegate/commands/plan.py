@@ -33,7 +33,6 @@ from tidegate.commands.inputs import (
 )
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import (
-    KEY_ORDER,
     Column,
     Document,
     ExitCode,
@@ -41,8 +40,8 @@ from tidegate.commands.output import (
     Page,
     Sheet,
     publish,
-    short_words,
 )
+from tidegate.commands.words import KEY_ORDER, short_words
 from tidegate.control.observe import ObservationResult
 from tidegate.control.report.status import advice_remarks, override_remarks
 

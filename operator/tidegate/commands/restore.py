@@ -27,18 +27,16 @@ from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import AccessOptions, opened_store
 from tidegate.commands.output import (
-    KEY_ORDER,
     Column,
     Document,
     ExitCode,
     OutputFormat,
     Page,
     Sheet,
-    ago_words,
     publish,
-    short_words,
 )
 from tidegate.commands.plan import entity_document
+from tidegate.commands.words import KEY_ORDER, ago_words, short_words
 from tidegate.control.reconcile import Applied, apply_writes
 from tidegate.errors import Conflict, RetryLater, WriteRefused
 from tidegate.kafka.claim import wrong_cluster

@@ -27,16 +27,11 @@ class LeftAlone:
     until: str
 
 
+@options.takes_policy
 def resync(
     context: typer.Context,
     *,
-    policy: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[[NAMESPACE/]POLICY]",
-            help="Which BrokerBandwidthPolicy; needed only if there are several.",
-        ),
-    ] = None,
+    named: PolicyOptions,
     entity: Annotated[
         str | None,
         typer.Option(
@@ -50,9 +45,6 @@ def resync(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be asked, and ask nothing.")
     ] = False,
-    kubeconfig: options.Kubeconfig = None,
-    kube_context: options.KubeContext = None,
-    namespace: options.Namespace = None,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
@@ -73,12 +65,6 @@ def resync(
                 f"--entity {entity!r} names no entity; nothing was asked. Name it as user=NAME, "
                 f"client-id=NAME, or 'user=NAME, client-id=NAME', as the status does."
             )
-    named = PolicyOptions(
-        policy=policy,
-        kubeconfig=kubeconfig,
-        context=kube_context,
-        namespace=namespace or (policy or "").rpartition("/")[0] or None,
-    )
     kubernetes, raw, tiers = stored_policy(around, named)
     ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, raw)
     command = (

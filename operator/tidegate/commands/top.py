@@ -17,7 +17,7 @@ from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import STANDARD_INPUT, PolicySource, find_policy
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
-from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, ago_words, publish
+from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
 from tidegate.commands.plan import entity_document
 from tidegate.commands.top_rows import (
     BrokerRow,
@@ -29,6 +29,7 @@ from tidegate.commands.top_rows import (
     opened_viewer,
     rate_rows,
 )
+from tidegate.commands.words import ago_words
 from tidegate.errors import InvalidResource, TidegateError
 
 # Output for people: three tables for 100 columns, and sentences for members not at their contract.
@@ -307,14 +308,7 @@ def top(
     context: typer.Context,
     *,
     asked: CommandOptions,
-    metrics_credentials_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--metrics-credentials-file",
-            metavar="FILE",
-            help="YAML file with the keys of the Secrets that the policy names for Prometheus.",
-        ),
-    ] = None,
+    metrics_credentials_file: options.MetricsCredentialsFile = None,
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
     interval: Annotated[
         int, typer.Option("--interval", min=1, max=3600, help="Seconds between two looks.")

@@ -30,9 +30,7 @@ from controller_logic.quota_values import enforced_rate
 from controller_logic.readings import Flows, flows_of
 from controller_logic.throttle.nic_status import NicStatus, Pressure, Watched, WatchedBroker, watch
 from tidegate.commands.context import CommandContext
-from tidegate.commands.credentials_file import read_credentials_file
-from tidegate.commands.inputs import AccessOptions, PolicySource, opened_cluster
-from tidegate.control.connections import metrics_settings, settings_of
+from tidegate.commands.inputs import AccessOptions, PolicySource, metrics_of, opened_cluster
 from tidegate.control.metrics_watch import Reader
 from tidegate.control.observe import KafkaCluster, Observer, QuotaPlugins
 from tidegate.errors import TidegateError
@@ -158,14 +156,8 @@ def opened_viewer(
 def _reader(
     around: CommandContext, source: PolicySource, metrics_file: Path | None
 ) -> Reader | None:
-    spec = source.declared.spec.metrics
-    if spec is None:
-        return None
-    if metrics_file is None:
-        return around.open_reader(metrics_settings(spec, source.metrics_secrets()))
-    return around.open_reader(
-        settings_of(spec, read_credentials_file(metrics_file).for_prometheus(spec.prometheus))
-    )
+    settings = metrics_of(source, metrics_file)
+    return None if settings is None else around.open_reader(settings)
 
 
 _FIRST_LEVEL_LAST = sorted(Level, reverse=True)

@@ -146,7 +146,7 @@ _LEASE_TICK_SECONDS = 0.5
 _LEASE_CALLS_AT_ONCE = 16
 # With a hundred first passes at once, calls for Leases did not get the interpreter in time. A pass
 # that waits for its cluster for longer than this keeps no other back.
-_FIRST_PASSES_AT_ONCE = 8
+_FIRST_PASSES_AT_ONCE = 16
 _FIRST_PASS_SECONDS = 2.0
 _OTHERS = "the replicas"  # among the calls for Leases of policies, whose keys have a slash
 # What a batch of 200 entities takes, many times over. One that ZooKeeper holds up for longer may

@@ -142,6 +142,12 @@ class TopologySource(Protocol):
         """
         ...
 
+    def settings(
+        self, brokers: Collection[int], names: Collection[str]
+    ) -> Mapping[int, Mapping[str, str]]:
+        """Broker -> its settings of these names, as `quota_callbacks` asks; for commands only."""
+        ...
+
     def close(self) -> None:
         """Give the connection back. Calling it twice is harmless."""
         ...
@@ -403,7 +409,8 @@ def _is_ours(missing: Missing) -> bool:
     return not any(reason in _NOT_OUR_CLUSTER for reason, _ in missing)
 
 
-def _expected(declared: Declared, cluster: KafkaCluster) -> Expected:
+def expected_cluster(declared: Declared, cluster: KafkaCluster) -> Expected:
+    """The cluster that the policy declares, for `objections`."""
     kafka, policy = declared.spec.kafka, declared.policy
     return Expected(
         policy.key,
@@ -424,7 +431,7 @@ def _read_facts(declared: Declared, cluster: KafkaCluster, missing: Missing) -> 
     except TidegateError as error:
         missing.append((error.reason, error.message))
         return None
-    missing.extend(objections(facts, _expected(declared, cluster)))
+    missing.extend(objections(facts, expected_cluster(declared, cluster)))
     return facts
 
 
@@ -437,7 +444,7 @@ def _read_topology(
     except TidegateError as error:
         missing.append((error.reason, error.message))
         return None
-    objection = brokers_objection(facts, topology.cluster_id, _expected(declared, cluster))
+    objection = brokers_objection(facts, topology.cluster_id, expected_cluster(declared, cluster))
     if objection is None:
         return topology
     if not declared.policy.deleting:

@@ -331,7 +331,7 @@ class BrokerConnection:
 _CONNECT_TIMEOUT_SECONDS = 3.0
 _QUESTION_SECONDS = 5.0  # for all brokers that are asked together
 _BROKER_RESOURCE = 4
-_CALLBACK_SETTING = "client.quota.callback.class"
+CALLBACK_SETTING = "client.quota.callback.class"
 
 
 class KafkaTopology:
@@ -372,15 +372,28 @@ class KafkaTopology:
     def quota_callbacks(self, brokers: Collection[int]) -> Mapping[int, str]:
         """Broker id -> class name of the plugin that replaces its quotas, "" where it has none.
 
+        Those that do not answer as `settings` does are left out.
+        """
+        return {
+            broker: answer.get(CALLBACK_SETTING, "")
+            for broker, answer in self.settings(brokers, [CALLBACK_SETTING]).items()
+        }
+
+    def settings(
+        self, brokers: Collection[int], names: Collection[str]
+    ) -> Mapping[int, Mapping[str, str]]:
+        """Broker id -> its settings of these names, without those that are unset or not known.
+
         All are asked at once, at the addresses of the last `read`. Those that do not answer within
         5 s are left out: one that is silent, or whose name is not found, costs the others nothing.
+        One that refuses to tell its settings has an empty answer.
         """
-        answers: dict[int, str] = {}
+        answers: dict[int, Mapping[str, str]] = {}
         deadline = time.monotonic() + _QUESTION_SECONDS
 
         def ask(broker_id: int, host: str, port: int) -> None:
             with contextlib.suppress(OSError, TidegateError):
-                answers[broker_id] = self._callback_of(broker_id, (host, port), deadline)
+                answers[broker_id] = self._settings_of(broker_id, (host, port), names, deadline)
 
         addresses = self._addresses
         threads = [
@@ -445,22 +458,23 @@ class KafkaTopology:
             self._open.close()
             self._open = None
 
-    def _callback_of(self, broker_id: int, address: tuple[str, int], deadline: float) -> str:
+    def _settings_of(
+        self, broker_id: int, address: tuple[str, int], names: Collection[str], deadline: float
+    ) -> Mapping[str, str]:
         resource = DescribeConfigsRequest.DescribeConfigsResource(
             resource_type=_BROKER_RESOURCE,
             resource_name=str(broker_id),
-            configuration_keys=[_CALLBACK_SETTING],
+            configuration_keys=list(names),
         )
         request = DescribeConfigsRequest(resources=[resource], include_synonyms=False)
         with self._connect(*address, _CONNECT_TIMEOUT_SECONDS) as connection:
             answer = connection.ask(request, deadline - time.monotonic())
-        values = [
-            config.value
+        return {
+            config.name: str(config.value)
             for result in answer.results
             for config in result.configs
-            if config.name == _CALLBACK_SETTING
-        ]
-        return str(values[0]) if values and values[0] else ""
+            if config.name in names and config.value
+        }
 
 
 def no_answer(settings: KafkaConnection, tried: Mapping[str, str]) -> Unreachable:

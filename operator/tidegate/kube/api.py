@@ -171,10 +171,17 @@ class Kubernetes(Protocol):
         """
         ...
 
-    def annotate(self, ref: ObjectRef, name: str, value: str) -> JsonObject:
+    def annotate(self, ref: ObjectRef, name: str, value: str | None) -> JsonObject:
         """Set one annotation and return the object; all others stay. For commands only.
 
-        InvalidResource when another object has taken the name.
+        None removes it. InvalidResource when another object has taken the name.
+        """
+        ...
+
+    def create(self, kind: ResourceKind, obj: Mapping[str, Any]) -> JsonObject:
+        """Create the object, which names its namespace, and return it. For commands only.
+
+        Conflict when there is one of that name already.
         """
         ...
 

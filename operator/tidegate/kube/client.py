@@ -187,10 +187,13 @@ _RETRIED_STATUSES = (429, 500, 502, 503, 504)
 Call = Callable[..., Any]
 
 
-def connect(kubeconfig: Path | None = None, context: str | None = None) -> client.ApiClient:
+def connect(
+    kubeconfig: Path | None = None, context: str | None = None, as_user: str | None = None
+) -> client.ApiClient:
     """A client for the cluster this process runs in, or for that of a kubeconfig.
 
-    The kubeconfig counts outside of a cluster, and where `kubeconfig` or `context` is given.
+    The kubeconfig counts outside of a cluster, and where `kubeconfig` or `context` is given. With
+    `as_user` the API server is asked as that user, which the login needs the right for.
 
     It connects with the first request. Raises Unauthorized when there is no usable configuration.
     """
@@ -217,6 +220,8 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> clien
     api_client = client.ApiClient(settings)
     # the audit log shows it, and managedFields name the part before the slash as the manager
     api_client.user_agent = f"tidegate/{__version__}"
+    if as_user is not None:
+        api_client.set_default_header("Impersonate-User", as_user)
     return api_client
 
 
@@ -300,6 +305,10 @@ class CoreObjects:
     def read_namespace(self, name: str, **options: Any) -> Any:
         """GET a namespace."""
         return self._call("GET", "/api/v1/namespaces/{name}", {"name": name}, None, **options)
+
+    def version(self, **options: Any) -> Any:
+        """GET the server's version."""
+        return self._call("GET", "/version", {}, None, **options)
 
     def create(
         self, namespace: str, plural: str, *, body: Mapping[str, Any], **options: Any
@@ -620,7 +629,21 @@ class KubernetesClient(JobCalls):
             reason=_NOT_AS_LISTED,
         )
 
-    def annotate(self, ref: ObjectRef, name: str, value: str) -> JsonObject:
+    def create(self, kind: ResourceKind, obj: Mapping[str, Any]) -> JsonObject:
+        metadata = obj["metadata"]
+        return self._transport.write(
+            self._objects.create_namespaced_custom_object,
+            kind.group,
+            kind.version,
+            metadata["namespace"],
+            kind.plural,
+            body=dict(obj),
+            field_validation="Strict",
+            what=f"create {kind.kind} {metadata['namespace']}/{metadata['name']}",
+            reason=_NOT_AS_LISTED,
+        )
+
+    def annotate(self, ref: ObjectRef, name: str, value: str | None) -> JsonObject:
         return self._transport.write(
             self._objects.patch_namespaced_custom_object,
             *_address(ref),

@@ -254,13 +254,16 @@ def identity_of(settings: MetricsSettings) -> BrokerLabel | BrokerInstances:
     )
 
 
-def queries_of(settings: MetricsSettings) -> Queries:
+def queries_of(settings: MetricsSettings, *, any_broker: bool = False) -> Queries:
     """The queries to ask, each narrowed to the settings' matchers.
 
-    They are the declared ones, and the preset's where nothing is declared.
+    They are the declared ones, and the preset's where nothing is declared; with `any_broker` the
+    preset's also match series that do not name their broker.
     """
+    brokers = "" if any_broker else broker_matcher(identity_of(settings))
     asked = {
-        name: narrowed(query, matchers_of(settings)) for name, query in _chosen(settings).items()
+        name: narrowed(query, matchers_of(settings))
+        for name, query in _chosen(settings, brokers).items()
     }
     return Queries(**asked)
 
@@ -270,11 +273,10 @@ def matchers_of(settings: MetricsSettings) -> list[str]:
     return [is_equal(label, settings.matchers[label]) for label in sorted(settings.matchers)]
 
 
-def _chosen(settings: MetricsSettings) -> dict[str, str]:
+def _chosen(settings: MetricsSettings, brokers: str) -> dict[str, str]:
     declared = _given(settings.queries)
     if settings.preset is Preset.CUSTOM:
         return declared
-    brokers = broker_matcher(identity_of(settings))
     return _given(_clients(brokers)) | _nics(settings.preset, brokers) | declared
 
 

@@ -6,20 +6,14 @@ Two of them accept and never answer, as behind a firewall that answers for them;
 
 from __future__ import annotations
 
-import json
-import socket
-import struct
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
 
 import pytest
-from kafka.protocol.admin import DescribeConfigsResponse
-from kazoo.client import KazooClient
 
 from lab.kafka import KafkaLab
 from lab.process import wait_until
+from tests.integration.operator.sockets import Listener, registered
 from tests.unit.control.stage import Stage
 from tidegate.control.observe import SETTLE_SECONDS
 from tidegate.kafka.brokers import KafkaTopology
@@ -33,64 +27,6 @@ SILENT, WITH_PLUGIN = (2, 3, 4, 5), 6
 PLUGIN = "io.example.Quotas"
 
 
-class Listener:
-    """A socket that accepts, and counts who came. With `plugin` it answers what its broker's
-    setting is.
-    """
-
-    def __init__(self, broker_id: int, plugin: str = "") -> None:
-        self._broker_id = broker_id
-        self._plugin = plugin
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._open: list[socket.socket] = []
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    @property
-    def came(self) -> int:
-        return len(self._open)
-
-    def close(self) -> None:
-        self._listener.close()
-        for connection in self._open:
-            connection.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                self._open.append(connection)
-                if self._plugin:
-                    threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
-
-    def _answer(self, connection: socket.socket) -> None:
-        with suppress(OSError, struct.error):
-            (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
-            request = connection.recv(size, socket.MSG_WAITALL)
-            key, _, correlation_id = struct.unpack(">hhi", request[:8])
-            if key != 32:  # not DescribeConfigs: this is Kafka's controller
-                return
-            results = DescribeConfigsResponse.DescribeConfigsResult
-            config = results.DescribeConfigsResourceResult(
-                name="client.quota.callback.class",
-                value=self._plugin,
-                read_only=True,
-                config_source=4,
-                is_sensitive=False,
-                synonyms=[],
-            )
-            result = results(
-                error_code=0,
-                error_message=None,
-                resource_type=4,
-                resource_name=str(self._broker_id),
-                configs=[config],
-            )
-            answer = DescribeConfigsResponse(throttle_time_ms=0, results=[result])
-            body = struct.pack(">i", correlation_id) + bytes(answer.encode(version=1))
-            connection.sendall(struct.pack(">i", len(body)) + body)
-
-
 @pytest.fixture
 def kafka_of_one() -> Iterator[KafkaLab]:
     with KafkaLab(brokers=1) as kafka:
@@ -100,25 +36,8 @@ def kafka_of_one() -> Iterator[KafkaLab]:
 @pytest.fixture
 def listeners(kafka_of_one: KafkaLab) -> Iterator[dict[int, Listener]]:
     """The sockets, known to Kafka's controller as brokers."""
-    with ExitStack() as stack:
-        made = {one: Listener(one) for one in SILENT}
-        made[WITH_PLUGIN] = Listener(WITH_PLUGIN, PLUGIN)
-        zookeeper = KazooClient(kafka_of_one.zookeeper_connect)
-        zookeeper.start()
-        stack.callback(zookeeper.close)
-        stack.callback(zookeeper.stop)
-        real = json.loads(zookeeper.get("/brokers/ids/1")[0])
-        for one, listener in made.items():
-            stack.callback(listener.close)
-            address = f"127.0.0.1:{listener.port}"
-            registered = {
-                **real,
-                "port": listener.port,
-                "endpoints": [
-                    f"{name}://{address}" for name in real["listener_security_protocol_map"]
-                ],
-            }
-            zookeeper.create(f"/brokers/ids/{one}", json.dumps(registered).encode(), ephemeral=True)
+    plugins = dict.fromkeys(SILENT, "") | {WITH_PLUGIN: PLUGIN}
+    with registered(kafka_of_one, plugins) as made:
         yield made
 
 

@@ -302,8 +302,10 @@ def test_an_episode_is_shown_while_it_happens_and_audited_afterwards(
             lambda: _writes(operator)[-1:] and _writes(operator)[-1]["to"] == CONTRACT,
         )
         log = tmp_path / "operator.log"
-        trail = tidegate("audit", "-f", str(log), "--entity", load.users[Level.L3])["lines"]
-        (important, batch) = tidegate("audit", "-f", str(log), "--summary")["summary"]
+        trail = tidegate("audit", "--audit-file", str(log), "--entity", load.users[Level.L3])[
+            "lines"
+        ]
+        (important, batch) = tidegate("audit", "--audit-file", str(log), "--summary")["summary"]
         crds.kubectl(
             "delete", "bbp", "orders", "-n", declared
         )  # no younger policy may have the cluster while this one is there

@@ -16,22 +16,85 @@ from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
+from tidegate.kube.login import Right
+from tidegate.prometheus.probe import Found
 
 NAMESPACE = "streaming"
+
+
+KAFKA_DEFAULTS = {
+    "quota.window.num": "11",
+    "quota.window.size.seconds": "1",
+    "inter.broker.protocol.version": "3.9-IV0",
+}
 
 
 class FixedTopology:
     """Leaders as a test says."""
 
-    def __init__(self, topology: Topology, callbacks: Mapping[int, str]) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        callbacks: Mapping[int, str],
+        said: Mapping[str, str] = KAFKA_DEFAULTS,
+    ) -> None:
         self.topology = topology
         self.callbacks = callbacks
+        self.said = said
 
     def read(self, patterns: Collection[str]) -> Topology:
         return self.topology
 
     def quota_callbacks(self, brokers: Collection[int]) -> Mapping[int, str]:
         return self.callbacks
+
+    def settings(
+        self, brokers: Collection[int], names: Collection[str]
+    ) -> Mapping[int, Mapping[str, str]]:
+        return dict.fromkeys(brokers, self.said)
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class FixedLogin:
+    """A login to an API server with the rights and kinds that a test says."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+
+    @property
+    def server_seconds(self) -> float | None:
+        return self._world.now + self._world.server_ahead_seconds
+
+    def version(self) -> str:
+        return "v1.34.1"
+
+    def user(self) -> str:
+        return self._world.user
+
+    def served(self, group: str, version: str) -> frozenset[str]:
+        return self._world.served
+
+    def may(self, right: Right) -> bool:
+        return str(right) not in self._world.denied
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class FixedProbe:
+    """Series as a test says."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+
+    @property
+    def server_seconds(self) -> float | None:
+        return self._world.now + self._world.prometheus_ahead_seconds
+
+    def look(self, brokers: Collection[int]) -> tuple[Found, ...]:
+        return tuple(self._world.found)
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -91,7 +154,17 @@ class World:
     leaders: dict[str, dict[int, int]] = field(default_factory=lambda: {"acc": {1: 1, 2: 1, 3: 1}})
     callbacks: dict[int, str] = field(default_factory=dict)
     now: float = 1_000_000.0
+    settings: Mapping[str, str] = field(default_factory=lambda: KAFKA_DEFAULTS)
+    user: str = "admin"
+    served: frozenset[str] = frozenset(
+        {"brokerbandwidthpolicies", "businesstiers", "quotaoverrides"}
+    )
+    denied: set[str] = field(default_factory=set)
+    server_ahead_seconds: float = 0.0
+    prometheus_ahead_seconds: float = 0.0
+    found: list[Found] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
+    asked_as: list[str | None] = field(default_factory=list)
     readings: Callable[[], Readings] = lambda: Readings(1_000_000.0, 15.0)
     open_out: Callable[[], io.StringIO] = io.StringIO
     during_wait: Callable[[], None] = lambda: None
@@ -103,7 +176,9 @@ class World:
 
     def topology(self) -> FixedTopology:
         topics = {name: TopicLeaders(leaders) for name, leaders in self.leaders.items()}
-        return FixedTopology(Topology(self.now, frozenset({1, 2, 3}), topics), self.callbacks)
+        return FixedTopology(
+            Topology(self.now, frozenset({1, 2, 3}), topics), self.callbacks, self.settings
+        )
 
     def run(self, *arguments: str, standard_input: str = "") -> Answer:
         """Run one command as the process would."""
@@ -116,11 +191,19 @@ class World:
             wait_seconds=self.wait,
             open_tree=lambda spec, secret, *, folder: OpenTwice(self.store.faults),
             open_topology=lambda spec, secret, *, folder, topic_names: self.topology(),
-            open_kubernetes=lambda kubeconfig, context: self.kubernetes,
+            open_kubernetes=self.opened_kubernetes,
             open_reader=lambda settings: FixedReader(lambda: self.readings()),
+            open_login=lambda kubeconfig, context, as_user: FixedLogin(self),
+            open_probe=lambda settings: FixedProbe(self),
         )
         code = main(list(arguments), around)
         return Answer(int(code), out.getvalue(), err.getvalue())
+
+    def opened_kubernetes(
+        self, kubeconfig: Path | None, context: str | None, as_user: str | None
+    ) -> InMemoryKubernetes:
+        self.asked_as.append(as_user)
+        return self.kubernetes
 
     def write_files(self, *objects: Mapping[str, Any]) -> str:
         path = self.folder / "all.yaml"

@@ -123,14 +123,16 @@ def shown(world: Any, *arguments: str, standard_input: str = "") -> str:
 def kinds(world: Any, path: Path, *arguments: str) -> list[str]:
     return [
         line["kind"]
-        for line in json.loads(shown(world, "-f", str(path), "-o", "json", *arguments))["lines"]
+        for line in json.loads(shown(world, "--audit-file", str(path), "-o", "json", *arguments))[
+            "lines"
+        ]
     ]
 
 
 def test_every_kind_of_line_is_a_sentence(
     world: Any, trail: Path, golden: Callable[[str], None]
 ) -> None:
-    golden(shown(world, "-f", str(trail)))
+    golden(shown(world, "--audit-file", str(trail)))
 
 
 @pytest.mark.parametrize(
@@ -154,13 +156,17 @@ def test_every_kind_of_line_is_a_sentence(
 def test_a_line_has_its_names_and_numbers(
     world: Any, trail: Path, kind: str, named: tuple[str, ...], amounts: set[float]
 ) -> None:
-    first = shown(world, "-f", str(trail), "--kind", kind).splitlines()[1]  # below the heading
+    first = shown(world, "--audit-file", str(trail), "--kind", kind).splitlines()[
+        1
+    ]  # below the heading
     assert [name for name in named if name not in first] == []
     assert numbers(first) >= amounts
 
 
 def test_a_hold_that_ends_has_its_length(world: Any, trail: Path) -> None:
-    assert numbers(shown(world, "-f", str(trail), "--kind", "hold").splitlines()[2]) >= {10}
+    assert numbers(shown(world, "--audit-file", str(trail), "--kind", "hold").splitlines()[2]) >= {
+        10
+    }
 
 
 def test_an_effect_that_another_round_shares_says_so(
@@ -174,7 +180,7 @@ def test_an_effect_that_another_round_shares_says_so(
 
 
 def test_a_line_has_its_time_and_kind(world: Any, trail: Path) -> None:
-    assert "2026-11-21 11:00:30  effect" in shown(world, "-f", str(trail))
+    assert "2026-11-21 11:00:30  effect" in shown(world, "--audit-file", str(trail))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +221,9 @@ def test_since_may_be_so_long_ago(world: Any, trail: Path) -> None:
 
 
 def test_a_summary_adds_up_by_level(world: Any, trail: Path) -> None:
-    summary = json.loads(shown(world, "-f", str(trail), "--summary", "-o", "json"))["summary"]
+    summary = json.loads(shown(world, "--audit-file", str(trail), "--summary", "-o", "json"))[
+        "summary"
+    ]
     assert summary[1] == {
         "policy": POLICY, "level": "L3", "cuts": 1, "raises": 2, "secondsBelowContract": 120, "worstPredictedMuteSeconds": 12,
         "worstObservedMuteSeconds": 11.3, "brokers": ["1 egress"],
@@ -240,7 +248,7 @@ def test_time_below_contract_counts_once_for_a_level_and_goes_on_to_the_last_lin
 def test_the_summary_is_a_table_for_people(
     world: Any, trail: Path, golden: Callable[[str], None]
 ) -> None:
-    text = shown(world, "-f", str(trail), "--summary")
+    text = shown(world, "--audit-file", str(trail), "--summary")
     assert line_with(text, "L3").split() == [
         POLICY,
         "L3",
@@ -263,7 +271,7 @@ def test_a_last_line_without_an_end_is_said_and_left_out(
 ) -> None:
     with trail.open("a") as file:
         file.write('{"event":"Audit","kind":"wri')
-    answer = world.run("audit", "-f", str(trail))
+    answer = world.run("audit", "--audit-file", str(trail))
     assert answer.code == 0
     warning, *lines = answer.out.splitlines()
     assert warning.startswith("warning: ")
@@ -276,7 +284,7 @@ def test_a_line_torn_in_the_middle_is_said_with_its_number(
     world: Any, trail: Path, golden: Callable[[str], None]
 ) -> None:
     trail.write_text('{"event":"Audit","kind":"wri\n' + trail.read_text())
-    text = line_with(shown(world, "-f", str(trail)), "warning: ")
+    text = line_with(shown(world, "--audit-file", str(trail)), "warning: ")
     assert numbers(text) == {1}
     golden(text)
 
@@ -309,7 +317,7 @@ def test_a_line_of_a_later_version_is_shown_as_it_stands(world: Any) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("-f", "/nowhere/audit.jsonl"), ("--since", "yesterday"), ("--kind", "other")],
+    [("--audit-file", "/nowhere/audit.jsonl"), ("--since", "yesterday"), ("--kind", "other")],
     ids=lambda arguments: arguments[1],
 )
 def test_what_cannot_be_answered_says_why(

@@ -3,8 +3,10 @@ and the reference page.
 """
 
 import json
+import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +14,10 @@ from typing import Any
 import pytest
 import typer
 
-from tidegate.cli import app
+from tidegate import __version__
+from tidegate.cli import app, main
 from tidegate.commands.run import REVISION_VARIABLE
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 from tools.generate import CLI_PAGE, cli_page
 
 ROOT = Path(__file__).parents[3]
@@ -47,29 +51,133 @@ def test_help_lists_every_command_with_its_own_line(
     assert all(command.name == name for name, command in group.commands.items())
 
 
-def test_help_imports_no_command_and_no_client(tmp_path: Path) -> None:
+CLIENTS = {
+    "controller_logic.decide",
+    "jinja2",
+    "jsonpath",
+    "kafka",
+    "kazoo",
+    "kopf",
+    "kubernetes",
+    "numpy",
+    "pandas",
+    "prometheus_client",
+    "pyarrow",
+    "pyspark",
+    "requests",
+    "rich",
+    "structlog",
+    "tenacity",
+    "urllib3",
+    "yaml",
+}
+# typer checks values with pydantic; with --help and --version there are none
+CHECKS = {"asyncio", "controller_logic.model", "logging", "pydantic", "socket", "ssl"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "heavy", "shown"),
+    [
+        (["--help"], {}, CLIENTS | CHECKS, "Watch brokers"),
+        (["--version"], {}, CLIENTS | CHECKS, __version__),
+        (["completion", "zsh"], {}, CLIENTS, "_tidegate_completion"),
+        (
+            [],
+            {
+                "_TIDEGATE_COMPLETE": "complete_bash",
+                "COMP_WORDS": "tidegate exp",
+                "COMP_CWORD": "1",
+            },
+            CLIENTS,
+            "explain",
+        ),
+    ],
+    ids=["help", "version", "completion", "tab"],
+)
+def test_what_people_wait_for_imports_no_command_and_no_client(
+    tmp_path: Path, arguments: list[str], environment: dict[str, str], heavy: set[str], shown: str
+) -> None:
     """What makes it answer at once: these take more than a second of processor to import."""
     script = (
-        "import sys; from tidegate.cli import main; main(['--help']); print('imported:', "
-        "*sorted(sys.modules), file=sys.stderr)"
+        "import atexit, sys; atexit.register(lambda: print('imported:', *sorted(sys.modules), "
+        f"file=sys.stderr)); from tidegate.cli import main; main({arguments!r})"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={**os.environ, **environment},
     )
-    heavy = {
-        "pydantic",
-        "kubernetes",
-        "kafka",
-        "kazoo",
-        "kopf",
-        "rich",
-        "yaml",
-        "requests",
-        "structlog",
-        "controller_logic.decide",
-    }
-    assert heavy & set(ended.stderr.partition("imported:")[2].split()) == set()
-    assert "Watch brokers" in ended.stdout
+    imported = ended.stderr.partition("imported:")[2].split()
+    assert "tidegate.cli" in imported
+    assert set(imported) & heavy == set()
+    assert not [name for name in imported if name.startswith("tidegate.kafka")]
+    assert shown in ended.stdout
+
+
+@pytest.mark.parametrize("started_as", ["tidegate", "kubectl-tidegate"])
+def test_both_entry_points_are_the_same_program_by_its_own_name(
+    started_as: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert declared["project"]["scripts"][started_as] == "tidegate.cli:main"
+    monkeypatch.setattr(sys, "argv", [f"/usr/bin/{started_as}", "--help"])
+    assert main() == 0
+    assert f"Usage: {started_as.replace('-', ' ')} [OPTIONS]" in capsys.readouterr().out
+
+
+def test_the_file_option_is_a_manifest_wherever_it_exists() -> None:
+    """-f means what kubectl means by it, in every command."""
+    group: Any = typer.main.get_command(app)
+    commands = [*group.commands.values()]
+    commands += [one for each in commands for one in getattr(each, "commands", {}).values()]
+    named = [
+        option for each in commands for option in each.params if "-f" in getattr(option, "opts", ())
+    ]
+    assert len(named) >= 4
+    assert all(option.name == "file" and option.multiple for option in named)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "policies", "reason"),
+    [
+        (["orders"], 2, "several"),
+        (["streaming/orders"], 2, ""),
+        (["streaming/orders", "--policy", "other/orders"], 2, "Two policies"),
+        (["-A", "-n", "streaming"], 1, "contradict"),
+        (["-A"], 1, ""),
+        (["nowhere"], 1, "no BrokerBandwidthPolicy nowhere"),
+    ],
+    ids=lambda one: " ".join(one) if isinstance(one, list) else str(one),
+)
+def test_a_policy_is_named_as_kubectl_names_things(
+    world: Any,
+    policy: Any,
+    tier: Any,
+    arguments: list[str],
+    policies: int,
+    reason: str,
+) -> None:
+    other = {**policy, "metadata": {"name": "orders", "namespace": "other"}}
+    for one in [policy, other][:policies]:
+        world.kubernetes.create(BROKER_BANDWIDTH_POLICIES, one)
+    world.kubernetes.create(BUSINESS_TIERS, tier)
+    answer = world.run("plan", *arguments, "-o", "jsonpath={.policy}")
+    if reason:
+        assert answer.code == 1
+        assert reason in answer.err
+    else:
+        assert (answer.code, answer.out) == (2, "streaming/orders"), answer.err
+
+
+def test_kubernetes_is_asked_as_the_named_user(world: Any, policy: Any, tier: Any) -> None:
+    world.kubernetes.create(BROKER_BANDWIDTH_POLICIES, policy)
+    world.kubernetes.create(BUSINESS_TIERS, tier)
+    world.run("plan")
+    world.run("plan", "--as", "system:serviceaccount:tidegate:tidegate")
+    assert world.asked_as == [None, "system:serviceaccount:tidegate:tidegate"]
 
 
 def test_a_command_that_does_not_exist_is_an_error_that_names_it(
@@ -100,7 +208,24 @@ def test_version_says_what_a_bug_report_needs(world: Any, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "plan", "explain", "top", "audit", "restore", "version"]
+    "command",
+    [
+        "run",
+        "doctor",
+        "plan",
+        "explain",
+        "top",
+        "audit",
+        "import",
+        "pause",
+        "resume",
+        "override create",
+        "confirm-removal",
+        "resync",
+        "restore",
+        "version",
+        "completion",
+    ],
 )
 def test_every_command_and_option_is_on_the_reference_page(command: str) -> None:
     assert f"\n## tidegate {command}\n" in cli_page()

@@ -12,15 +12,14 @@ from controller_logic.model import QuotaKey
 from tests.goldens.golden import numbers
 from tests.unit.commands.conftest import Terminal
 from tidegate.commands.output import (
-    KEY_WORDS,
     Column,
     OutputFormat,
     Page,
     Sheet,
-    ago_words,
     publish,
-    short_words,
 )
+from tidegate.commands.words import KEY_WORDS, ago_words, short_words
+from tidegate.errors import InvalidResource
 
 DOCUMENT = {"zeta": 1, "alpha": {"user": "é", "none": None}}
 
@@ -164,3 +163,48 @@ def test_ages_have_one_unit(seconds: float, amount: set[float]) -> None:
 
 def test_ages_read_like_this(golden: Callable[[str], None]) -> None:
     golden("\n".join(ago_words(seconds) for seconds in (-9.0, 40.0, 720.0, 10_800.0, 432_000.0)))
+
+
+VALUES: dict[str, object] = {
+    "summary": {"managed": 3, "ok": True, "words": None},
+    "members": [{"name": "shop", "quota": {"a": 1}}, {"name": "etl", "quota": {}}],
+    "labels": {"tidegate.io/x": "y"},
+}
+
+
+@pytest.mark.parametrize(
+    ("template", "shown"),
+    [
+        ("{.summary.managed}", "3"),
+        (".summary.managed", "3"),
+        ("{$.summary.ok} and {@.summary.words}", "true and null"),
+        ("{.members[*].name}", "shop etl"),
+        ("{.members[0].quota}", '{"a":1}'),
+        ("{.members[?(@.name=='etl')].name}", "etl"),
+        ("{.labels['tidegate.io/x']}", "y"),
+        ('{.summary.managed}{"\\t"}{.members[1].name}{"\\n"}', "3\tetl\n"),
+        ("managed={.summary.managed};", "managed=3;"),
+        ("{.nowhere}", ""),
+    ],
+)
+def test_a_jsonpath_template_takes_parts_as_kubectl_prints_them(template: str, shown: str) -> None:
+    stream = io.StringIO()
+    publish(stream, OutputFormat.of(f"jsonpath={template}"), VALUES, show=lambda page: None)
+    assert stream.getvalue() == shown
+
+
+@pytest.mark.parametrize(
+    ("output", "named"),
+    [
+        ("xml", "jsonpath="),
+        ("jsonpath={.a[}", "JSONPath"),
+        ("jsonpath={.a", "brace"),
+        ("jsonpath=a}{.b}", "brace"),
+        ("jsonpath={range .members[*]}{.name}{end}", "jq"),
+    ],
+)
+def test_a_wrong_format_is_refused_before_the_command_does_anything(
+    output: str, named: str
+) -> None:
+    with pytest.raises(InvalidResource, match=named):
+        OutputFormat.of(output)

@@ -1,0 +1,223 @@
+"""What `tidegate doctor` finds at ZooKeeper and brokers: reachable as whom, which mode and version,
+whose cluster it is, quota plugins and the quota window.
+"""
+
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+
+from controller_logic.reasons import Reason
+from tidegate.commands.context import CommandContext
+from tidegate.commands.findings import QUOTAS_STAY, Finding, broker_words, ok, problem, warning
+from tidegate.commands.inputs import AccessOptions, PolicySource, opened_cluster
+from tidegate.control.observe import (
+    KafkaCluster,
+    brokers_objection,
+    expected_cluster,
+    migration_words,
+    objections,
+    plugin_words,
+)
+from tidegate.errors import TidegateError
+from tidegate.kafka.quota_store import ClusterFacts
+from tidegate.resources.authentication import KafkaAuthentication, Tls, ZooKeeperAuthentication
+
+
+def examine_cluster(
+    around: CommandContext, source: PolicySource, access: AccessOptions
+) -> Generator[Finding, None, tuple[frozenset[int], bool]]:
+    """Findings about ZooKeeper and the brokers; returns the live brokers, and whether any entity of
+    the tiers has a quota in Kafka.
+    """
+    try:
+        with opened_cluster(around, source, access) as cluster:
+            facts, any_quota = yield from _zookeeper(source, cluster)
+            brokers = yield from _brokers(source, cluster, facts)
+            return brokers, any_quota
+    except TidegateError as error:  # no Secret, or one without the key that is named
+        yield problem(
+            "secrets",
+            error.reason,
+            error.message,
+            f"ZooKeeper and the brokers cannot be logged in to. {QUOTAS_STAY}",
+            "Correct the Secret, or the fields of spec.kafka that name it.",
+        )
+        return frozenset(), False
+
+
+def _zookeeper(
+    source: PolicySource, cluster: KafkaCluster
+) -> Generator[Finding, None, tuple[ClusterFacts | None, bool]]:
+    zookeeper = source.kafka.zookeeper
+    login = zookeeper and login_words(zookeeper.tls, zookeeper.authentication)
+    address = cluster.address
+    try:
+        facts = cluster.store.facts()
+    except TidegateError as error:
+        yield problem(
+            "zookeeper",
+            error.reason,
+            f"ZooKeeper was asked {login}. {error.message}",
+            f"Quotas can be neither read nor written. {QUOTAS_STAY}",
+            "Check spec.kafka.zookeeper: address with chroot, login and certificates.",
+        )
+        return None, False
+    yield ok("zookeeper", f"ZooKeeper {address} answers {login}: cluster {facts.cluster_id}.")
+    for reason, words in objections(facts, expected_cluster(source.declared, cluster)):
+        yield problem(
+            "zookeeper",
+            reason,
+            f"{words}.",
+            "The operator writes nothing to this cluster.",
+            "Correct the address or spec.kafka.clusterId, or remove the other policy.",
+        )
+    if facts.migration_prepared and not facts.migration_running:
+        yield warning(
+            "zookeeper",
+            Reason.MIGRATION_PREPARED,
+            f"{migration_words(address)}.",
+            "Quotas in ZooKeeper end with the migration.",
+            "Finish it or remove the node /migration.",
+        )
+    try:
+        quotas = cluster.store.read(source.declared.entities)
+    except TidegateError as error:
+        yield problem(
+            "zookeeper",
+            error.reason,
+            f"ZooKeeper was asked {login}. {error.message}",
+            f"Quotas of the tiers' members cannot be read. {QUOTAS_STAY}",
+            "Log in as the brokers' own identity where zookeeper.set.acl is on.",
+        )
+        return facts, False
+    with_quota = sum(bool(stored.values) for stored in quotas.values())
+    yield ok("quotas", f"{with_quota} of {len(quotas)} declared users and clients have a quota.")
+    return facts, with_quota > 0
+
+
+def login_words(
+    tls: Tls | None, login: KafkaAuthentication | ZooKeeperAuthentication | None
+) -> str:
+    """`as alice by scram-sha-512 with TLS`, `without a login, in plain text`."""
+    if login is None:
+        who = "without a login"
+    elif login.username is None:
+        who = "with a client certificate"
+    else:
+        who = f"as {login.username} by {login.type}"
+    return f"{who} with TLS" if tls is not None else f"{who}, in plain text"
+
+
+_PLUGIN = "client.quota.callback.class"
+_SAMPLES, _SAMPLE_SECONDS = "quota.window.num", "quota.window.size.seconds"
+_VERSION, _ROLES = "inter.broker.protocol.version", "process.roles"
+_ASKED = (_PLUGIN, _SAMPLES, _SAMPLE_SECONDS, _VERSION, _ROLES)
+
+
+def _brokers(
+    source: PolicySource, cluster: KafkaCluster, facts: ClusterFacts | None
+) -> Generator[Finding, None, frozenset[int]]:
+    kafka = source.kafka
+    login = login_words(kafka.tls, kafka.authentication)
+    try:
+        # prefixes need the list of topics, which ZooKeeper has
+        wanted = source.declared.topics
+        topics = [one for one in wanted if facts is not None or not one.endswith("*")]
+        topology = cluster.topology.read(topics)
+    except TidegateError as error:
+        yield problem(
+            "kafka",
+            error.reason,
+            f"The brokers were asked {login}. {error.message}",
+            f"Partition leaders are not known. {QUOTAS_STAY}",
+            "Check spec.kafka: bootstrapServers, tls, and the Secret with the login.",
+        )
+        return frozenset()
+    brokers = topology.brokers
+    settings = cluster.topology.settings(brokers, _ASKED)
+    yield ok(
+        "kafka",
+        f"Asked {login}, {broker_words(brokers)} answered; {_kind_of(settings.values())}.",
+    )
+    if facts is not None:
+        expected = expected_cluster(source.declared, cluster)
+        other = brokers_objection(facts, topology.cluster_id, expected)
+        if other is not None:
+            yield problem(
+                "kafka",
+                Reason.WRONG_CLUSTER,
+                f"{other}.",
+                "Leaders of one cluster would scale quotas of another.",
+                "Correct spec.kafka.bootstrapServers or spec.kafka.zookeeper.connect.",
+            )
+    missing = sorted(one for one in topics if not one.endswith("*") and one not in topology.topics)
+    if missing:
+        yield warning(
+            "topics",
+            Reason.TOPIC_NOT_FOUND,
+            f"The cluster has no topic {', '.join(missing[:5])}"
+            f"{f' and {len(missing) - 5} more' if len(missing) > 5 else ''}, or hides it from this "
+            "login.",
+            "Contracts per partition count no partition of it.",
+            "Correct spec.members[].topics, or grant Describe on the topic.",
+        )
+    yield from _settings_findings(source, brokers, settings)
+    return brokers
+
+
+def _kind_of(settings: Iterable[Mapping[str, str]]) -> str:
+    """Mode and version of the brokers, as their settings show them."""
+    known = [one for one in settings if one]
+    if not known:
+        return "their mode and version are not known"
+    versions = sorted({one[_VERSION].partition("-")[0] for one in known if _VERSION in one})
+    mode = "KRaft" if any(_ROLES in one for one in known) else "ZooKeeper mode"
+    # KRaft's versions are levels of a feature, and 4.0 knows the setting no more
+    return f"{mode}, protocol {' and '.join(versions)}" if versions else mode
+
+
+def _settings_findings(
+    source: PolicySource, brokers: Collection[int], settings: Mapping[int, Mapping[str, str]]
+) -> Iterator[Finding]:
+    silent = sorted(broker for broker in brokers if not settings.get(broker))
+    if silent:
+        yield warning(
+            "kafka",
+            Reason.NOT_AUTHORIZED,
+            f"No settings are to be had of {broker_words(silent)}.",
+            "A quota plugin or another quota window there would go unnoticed.",
+            "Grant the operator's Kafka user DescribeConfigs on the cluster, or look whether they "
+            "answer at the addresses that they advertise.",
+        )
+    plugins = {broker: one[_PLUGIN] for broker, one in settings.items() if _PLUGIN in one}
+    if plugins:
+        yield problem(
+            "plugin",
+            Reason.QUOTAS_IGNORED,
+            f"{plugin_words(plugins)}.".replace("broker", "Broker", 1),
+            "Contracts and throttling may have no effect there.",
+            f"Take {_PLUGIN} out of server.properties, or keep quotas with the plugin.",
+        )
+    elif len(silent) < len(brokers):
+        yield ok("plugin", "No broker replaces Kafka's quotas by a plugin.")
+    declared = source.kafka.quota_window
+    wanted = (declared.samples, declared.sample_seconds)
+    others: dict[tuple[int, int], list[int]] = {}
+    for broker, one in sorted(settings.items()):
+        if _SAMPLES in one and _SAMPLE_SECONDS in one:
+            found = int(one[_SAMPLES]), int(one[_SAMPLE_SECONDS])
+            if found != wanted:
+                others.setdefault(found, []).append(broker)
+    for (samples, seconds), which in others.items():
+        yield problem(
+            "window",
+            Reason.QUOTA_WINDOW_DIFFERS,
+            f"The quota window of {broker_words(which)} is {samples} samples of {seconds} s, and "
+            f"the policy says {wanted[0]} of {wanted[1]} s.",
+            "Steps are sized for the wrong window: clients may be muted for longer than "
+            "escalation.maxMuteSeconds, or throttled more slowly than possible.",
+            f"Set spec.kafka.quotaWindow to samples: {samples}, sampleSeconds: {seconds}, or the "
+            f"brokers' {_SAMPLES} and {_SAMPLE_SECONDS} to what the policy says.",
+        )
+    if not others and len(silent) < len(brokers):
+        yield ok(
+            "window", f"The quota window is {wanted[0]} samples of {wanted[1]} s, as declared."
+        )

@@ -1,0 +1,287 @@
+"""What `tidegate doctor` finds in Prometheus: the series that control needs, and whose they are.
+
+The operator's own reading says what is wrong with the series; a probe beside it finds out why some
+are missing.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from controller_logic.model import Readings
+from controller_logic.reasons import Reason
+from tidegate.commands.context import CommandContext
+from tidegate.commands.findings import (
+    Finding,
+    broker_words,
+    clock_finding,
+    ok,
+    problem,
+    unknown,
+    warning,
+)
+from tidegate.commands.inputs import PolicySource, metrics_of
+from tidegate.errors import TidegateError
+from tidegate.prometheus.probe import Found
+from tidegate.prometheus.queries import identity_of
+from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset
+
+RULES = "examples/metrics/jmx-exporter-rules.yaml"
+_NOT_MEASURED = "The load of the brokers is not known, so nothing is throttled on it."
+_NOT_ATTRIBUTED = "Who causes the load is not known, so no tier can be throttled for it."
+_WORDS = {
+    "egress": "bytes that NICs send",
+    "ingress": "bytes that NICs receive",
+    "fetch_rate": "fetch rates of clients",
+    "produce_rate": "produce rates of clients",
+    "fetch_throttle": "throttle times of consumers",
+    "produce_throttle": "throttle times of producers",
+}
+_NICS = ("egress", "ingress")
+_OPTIONAL = ("fetch_throttle", "produce_throttle")
+_EXPORTERS = {
+    Preset.NODE_EXPORTER: "node_exporter on every broker's machine",
+    Preset.CADVISOR: "the kubelets' /metrics/cadvisor",
+    Preset.JMX_EXPORTER: f"the brokers' JMX exporter, with the rules of {RULES}",
+    Preset.CUSTOM: "what your own query names",
+}
+
+
+def examine_metrics(
+    around: CommandContext,
+    source: PolicySource,
+    credentials: Path | None,
+    *,
+    brokers: frozenset[int],
+    any_quota: bool,
+) -> Iterator[Finding]:
+    """Findings about the policy's Prometheus. `any_quota` = some client is metered by a quota.
+
+    `brokers` are the live ones; empty = not known, and then no broker can be missed.
+    """
+    spec = source.declared.spec
+    try:
+        settings = metrics_of(source, credentials)
+    except TidegateError as error:
+        yield _no_prometheus(error)
+        return
+    if spec.metrics is None or settings is None:
+        yield warning(
+            "prometheus",
+            Reason.METRICS_NOT_WATCHED,
+            "The policy has no spec.metrics.",
+            "Contracts are kept, and brokers are not held below their network limits.",
+            "Add spec.metrics and spec.brokers; examples/metrics/ has what to scrape.",
+        )
+        return
+    if spec.brokers is None:
+        yield warning(
+            "limits",
+            Reason.METRICS_NOT_WATCHED,
+            "The policy has no spec.brokers.",
+            "Load is read, and no limit is there that it could exceed.",
+            "Set spec.brokers.egress.limit and ingress.limit.",
+        )
+    try:
+        with closing(around.open_probe(settings)) as probe:
+            found = probe.look(brokers)
+            clock = clock_finding(
+                "Prometheus", probe.server_seconds, around.now_seconds(), is_for_readings=True
+            )
+    except TidegateError as error:
+        yield _no_prometheus(error)
+        return
+    yield ok("prometheus", f"Prometheus {spec.metrics.prometheus.url} answers.")
+    if clock is not None:
+        yield clock
+    if not brokers:
+        yield unknown("series", "Not examined: which brokers live is not known.")
+        return
+    lacking = [one for one in found if not one.brokers & brokers]
+    for one in found:
+        yield from _series(settings, one, brokers, any_quota=any_quota)
+    yield from _not_asked({one.name for one in found})
+    with closing(around.open_reader(settings)) as reader:
+        readings = reader.read(brokers)
+    yield from _strangers(found, brokers)
+    yield from _problems(readings, {one.name for one in lacking})
+
+
+def _no_prometheus(error: TidegateError) -> Finding:
+    return problem(
+        "prometheus",
+        error.reason,
+        error.message,
+        _NOT_MEASURED,
+        "Check spec.metrics.prometheus: url, tls, and the Secret with the login.",
+    )
+
+
+# --- series that are there, and why others are not ------------------------------------------------
+
+
+def _series(
+    settings: MetricsSettings, found: Found, brokers: frozenset[int], *, any_quota: bool
+) -> Iterator[Finding]:
+    what = _WORDS[found.name]
+    ours = found.brokers & brokers
+    if not ours:
+        yield _missing(settings, found, any_quota=any_quota)
+        return
+    without = brokers - ours
+    which = f"of {broker_words(ours)}"
+    if without and found.name in _NICS:
+        yield problem(
+            "series",
+            Reason.METRICS_MISSING,
+            f"There are {what} {which}, and none of {broker_words(without)}.",
+            f"{_NOT_MEASURED} This holds for those brokers.",
+            f"Have Prometheus scrape {_EXPORTERS[settings.preset]}; look at its targets.",
+        )
+        return
+    note = f", none of {broker_words(without)}" if without else ""
+    yield ok("series", f"{found.count} series with {what} {which}{note}.")
+
+
+def _not_asked(asked: Collection[str]) -> Iterator[Finding]:
+    """What preset Custom reads only where the policy has a query for it."""
+    for name, what in _WORDS.items():
+        if name in asked or name in _OPTIONAL:
+            continue
+        yield warning(
+            "series",
+            Reason.METRICS_NOT_WATCHED,
+            f"The policy has no query for {what}, and preset Custom none of its own.",
+            _NOT_MEASURED if name in _NICS else _NOT_ATTRIBUTED,
+            "Add it to spec.metrics.queries, or choose the preset that fits your exporters.",
+        )
+
+
+def _missing(settings: MetricsSettings, found: Found, *, any_quota: bool) -> Finding:
+    what = _WORDS[found.name]
+    so_what = _NOT_MEASURED if found.name in _NICS else _NOT_ATTRIBUTED
+    if found.name in _OPTIONAL:
+        so_what = "Whether a cut works is judged by rates alone, and top shows no delays."
+    if found.unlabelled:
+        return _unlabelled(settings, found, so_what)
+    if found.elsewhere:
+        matchers = ", ".join(f"{name}={value}" for name, value in settings.matchers.items())
+        return problem(
+            "series",
+            Reason.METRICS_MISSING,
+            f"No series with {what} matches metrics.matchers ({matchers}), and others do without "
+            f"them: {found.elsewhere}.",
+            so_what,
+            "Correct spec.metrics.matchers to labels that this cluster's series have.",
+        )
+    if found.name in _NICS and settings.preset is not Preset.JMX_EXPORTER:
+        return problem(
+            "series",
+            Reason.METRICS_MISSING,
+            f"Prometheus has no series with {what} ({found.query}).",
+            so_what,
+            f"Have it scrape {_EXPORTERS[settings.preset]}, or choose another "
+            "spec.metrics.preset; examples/metrics/ has both.",
+        )
+    scraped = (
+        f"it does scrape a JMX exporter ({found.related}), whose rules lack them"
+        if found.related
+        else "it has no series of a JMX exporter of these brokers at all"
+    )
+    if found.name not in _NICS and found.related and not any_quota:
+        return warning(
+            "series",
+            Reason.CLIENTS_NOT_METERED,
+            f"Prometheus has no series with {what}. No declared user or client has a quota yet, "
+            "and Kafka meters only those that have one.",
+            so_what,
+            f"Go on, and look again when quotas are written; the exporter's rules must be those of "
+            f"{RULES}. spec.defaults.metering: Enabled meters everybody.",
+        )
+    reason = Reason.METRICS_MISSING if found.name in _NICS else Reason.CLIENTS_NOT_METERED
+    state = warning if found.name in _OPTIONAL else problem
+    idle = "" if found.name in _NICS else " Clients that were idle for an hour are not metered."
+    return state(
+        "series",
+        reason,
+        f"Prometheus has no series with {what}: {scraped}.{idle}",
+        so_what,
+        f"Give the brokers' JMX exporter the rules of {RULES}, and have Prometheus scrape it.",
+    )
+
+
+def _unlabelled(settings: MetricsSettings, found: Found, so_what: str) -> Finding:
+    identity = identity_of(settings)
+    what = _WORDS[found.name]
+    if isinstance(identity, BrokerLabel):
+        lack = f"none names one of the brokers in its label {identity.name!r}"
+    else:
+        lack = "the label instance of none is among metrics.brokerIdentity.instances"
+    if found.labels:
+        cure = f"Set spec.metrics.brokerIdentity to label: {found.labels[0]}, which has the ids."
+    else:
+        cure = (
+            "Add the label when scraping (relabelling in examples/metrics/), or list "
+            "spec.metrics.brokerIdentity.instances."
+        )
+    return problem(
+        "identity",
+        Reason.METRICS_AMBIGUOUS,
+        f"There are series with {what}, and {lack}: {found.unlabelled}.",
+        so_what,
+        cure,
+    )
+
+
+# --- whose series they are ------------------------------------------------------------------------
+
+_MIXED = "Set spec.metrics.matchers to labels that only this cluster's series have."
+
+
+def _strangers(found: Sequence[Found], brokers: frozenset[int]) -> Iterator[Finding]:
+    others = frozenset().union(*(one.brokers for one in found)) - brokers
+    if others:
+        yield warning(
+            "clusters",
+            Reason.SOURCE_CHANGED,
+            f"There are also series of {broker_words(others)}, which this cluster does not have.",
+            "Series of another Kafka cluster may be taken for this one's, where ids are the same.",
+            _MIXED,
+        )
+
+
+def _problems(readings: Readings, lacking: Collection[str]) -> Iterator[Finding]:
+    """What the operator's reading found, without what has been found missing already."""
+    reported = set[Reason]()
+    if {"egress", "ingress"} & set(lacking):
+        reported.add(Reason.METRICS_MISSING)
+    if {"fetch_rate", "produce_rate"} & set(lacking):
+        reported.add(Reason.CLIENTS_NOT_METERED)
+    seen = False
+    for one in readings.problems:
+        seen = True
+        if one.reason in reported:
+            continue
+        if one.reason is Reason.METRICS_AMBIGUOUS:
+            yield problem(
+                "clusters",
+                one.reason,
+                one.message,
+                "These readings are left out, so the load of the broker is not known. Two clusters "
+                "in one Prometheus, or two replicas of it, look like this.",
+                _MIXED,
+            )
+        elif one.reason is Reason.CLIENTS_NOT_METERED and one.broker is not None:
+            yield warning(
+                "series", one.reason, one.message, _NOT_ATTRIBUTED, "Look at that exporter."
+            )
+        else:
+            yield problem(
+                "readings",
+                one.reason,
+                one.message,
+                _NOT_MEASURED,
+                "Look at the exporters and at Prometheus' targets.",
+            )
+    if not seen:
+        yield ok("readings", "A reading as the operator makes it has no gap.")

@@ -1,0 +1,202 @@
+"""`tidegate override create`: a decision that ends by itself, as a QuotaOverride."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+
+import typer
+
+from controller_logic.model import Entity, Member, RateForm, Tier
+from controller_logic.reasons import Reason
+from tidegate.commands import options
+from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.inputs import PolicyOptions, PolicySource, find_policy
+from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
+from tidegate.commands.pause import DryRun, DryRunOption
+from tidegate.control.report.status import rfc3339
+from tidegate.errors import InvalidResource, NotFound, Unauthorized
+from tidegate.kube.api import QUOTA_OVERRIDES
+from tidegate.resources.kinds import API_VERSION, parse_object
+from tidegate.resources.tiers import MAX_DAYS_AHEAD
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="Decisions that end by themselves.",
+)
+
+
+@app.callback()
+def _override() -> None:
+    """Keep `create` a command of its own while it is the only one."""
+
+
+@app.command("create", short_help="Give a member or a level other rates for a while.")
+@options.takes_policy
+def create(
+    context: typer.Context,
+    *,
+    named: PolicyOptions,
+    user: Annotated[str | None, typer.Option("--user", "-u", help="User of the member.")] = None,
+    client_id: Annotated[
+        str | None, typer.Option("--client-id", "-c", help="Client id of the member.")
+    ] = None,
+    level: Annotated[
+        str | None,
+        typer.Option(
+            "--level", metavar="L0|L1|L2|L3", help="Instead of one member: all of this level."
+        ),
+    ] = None,
+    fetch: Annotated[
+        str | None, typer.Option("--fetch", metavar="RATE", help="Bytes per second, such as 40M.")
+    ] = None,
+    produce: Annotated[
+        str | None, typer.Option("--produce", metavar="RATE", help="The same for producing.")
+    ] = None,
+    form: Annotated[
+        RateForm | None,
+        typer.Option(
+            "--form",
+            metavar="perPartition|perBroker|total",
+            help="What the rates are promised for. Unset: as in the member's contract; a level "
+            "needs it.",
+        ),
+    ] = None,
+    exempt: Annotated[
+        bool, typer.Option("--exempt", help="No other rates: only never throttled meanwhile.")
+    ] = False,
+    lasting: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long: 90m, 2h, 3d; 30 days at most.")
+    ],
+    reason: Annotated[str, typer.Option("--reason", help="Why, for whoever reads it later.")],
+    name: Annotated[
+        str | None, typer.Option("--name", help="Name of the object. Unset: made of user and time.")
+    ] = None,
+    dry_run: DryRunOption = DryRun.NONE,
+    output: options.Output = OutputFormat.TABLE,
+    debug: options.Debug = False,
+) -> None:
+    """Create a QuotaOverride: other rates for one member or one level, or no throttling, until its
+    end. Then the contract is in force again by itself.
+
+    The member must be one of the policy's tiers, with exactly this user and client id. With
+    --dry-run=client -o yaml the object is printed instead, to be applied later.
+    """
+    around = command_context(context, debug=debug)
+    source = find_policy(around, named)
+    rates = {way: rate for way, rate in (("fetch", fetch), ("produce", produce)) if rate}
+    if exempt == bool(rates):
+        raise InvalidResource(
+            "Give either rates (--fetch, --produce) or --exempt, which keeps those of the contract."
+        )
+    ends_at = around.now_seconds() + seconds_of(lasting)
+    if level is not None and (user is not None or client_id is not None):
+        raise InvalidResource("Give either a level, or a user or client id. Nothing was created.")
+    target: dict[str, Any] = {"level": level}
+    if level is None:
+        if user is None and client_id is None:
+            raise InvalidResource("Whom is it for? Give --user, --client-id or --level.")
+        member = _member(source, Entity(user=user, client_id=client_id))
+        target = {"user": user, "clientId": client_id}
+        form = form or (None if member.contract is None else member.contract.form)
+    spec: dict[str, Any] = {
+        "policyRef": {"name": source.declared.policy.key.partition("/")[2]},
+        "target": {name: value for name, value in target.items() if value is not None},
+        "action": "Exempt" if exempt else "SetRates",
+        "expiresAt": rfc3339(ends_at),
+        "reason": reason,
+    }
+    if rates:
+        if form is None:
+            raise InvalidResource(
+                "What are the rates promised for? Give --form perPartition, perBroker or total."
+            )
+        spec["rates"] = {form.value: rates}
+    manifest = {
+        "apiVersion": API_VERSION,
+        "kind": QUOTA_OVERRIDES.kind,
+        "metadata": {
+            "name": name or _name(level or user or client_id or "", around.now_seconds()),
+            "namespace": source.declared.policy.key.partition("/")[0],
+        },
+        "spec": spec,
+    }
+    parse_object(manifest, strict=True)
+    _create(around, source, manifest, output, is_dry=dry_run is DryRun.CLIENT)
+
+
+def _create(
+    around: CommandContext,
+    source: PolicySource,
+    manifest: Mapping[str, Any],
+    output: OutputFormat,
+    *,
+    is_dry: bool,
+) -> None:
+    where, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+    ends = manifest["spec"]["expiresAt"]
+    if not is_dry and source.kubernetes is not None:
+        try:
+            source.kubernetes.create(QUOTA_OVERRIDES, manifest)
+        except Unauthorized as error:
+            raise Unauthorized(
+                f"{error.message} Here that is your own login, which needs the right to create "
+                "quotaoverrides. Print it for somebody who has it: --dry-run=client -o yaml"
+            ) from error
+
+    def show(page: Page) -> None:
+        made = "would be created; nothing was" if is_dry else "was created"
+        page.say(f"QuotaOverride {where}/{name} {made}. It ends at {ends} by itself.", "bold")
+        page.say(f"What it does: tidegate plan {source.declared.policy.key}")
+        page.say(f"End it early: kubectl delete qo {name} -n {where}")
+
+    publish(around.out, output, manifest, show=show)
+    around.exit_code = ExitCode.WOULD_CHANGE if is_dry else ExitCode.OK
+
+
+def _member(source: PolicySource, entity: Entity) -> Member:
+    """The member with exactly this user and client id. Raises NotFound with those alike."""
+    tiers: Iterable[Tier] = source.declared.tiers or ()
+    members = [member for tier in tiers for member in tier.members]
+    for member in members:
+        if member.entity == entity:
+            return member
+    alike = sorted(
+        str(member.entity)
+        for member in members
+        if entity.user in (None, member.entity.user)
+        or entity.client_id in (None, member.entity.client_id)
+    )
+    known = f" Members alike: {'; '.join(alike[:5])}." if alike else ""
+    raise NotFound(
+        Reason.NO_SUCH_MEMBER,
+        f"No tier of policy {source.declared.policy.key} has the member {entity}; nothing was "
+        f"created.{known} User and client id must be exactly the member's.",
+    )
+
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_LASTING = re.compile(r"([1-9][0-9]{0,6})([smhd])")
+
+
+def seconds_of(text: str) -> int:
+    """The seconds in `90m` or `2h`. Raises InvalidResource for another form, or over 30 days."""
+    found = _LASTING.fullmatch(text.strip())
+    if found is None:
+        raise InvalidResource(f"{text!r} is no length of time. Write it as 45m, 2h or 3d.")
+    seconds = int(found[1]) * _UNITS[found[2]]
+    if seconds > MAX_DAYS_AHEAD * _UNITS["d"]:
+        raise InvalidResource(
+            f"An override lasts {MAX_DAYS_AHEAD} days at most, {text} is longer. Make another one "
+            "when it ends."
+        )
+    return seconds
+
+
+def _name(whom: str, now_seconds: float) -> str:
+    """A name that Kubernetes takes: `bob-20261123-0710`."""
+    stamp = re.sub(r"[^0-9]", "", rfc3339(now_seconds))
+    plain = re.sub(r"[^a-z0-9]+", "-", whom.lower()).strip("-")[:40] or "override"
+    return f"{plain}-{stamp[:8]}-{stamp[8:14]}"

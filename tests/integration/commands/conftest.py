@@ -1,0 +1,71 @@
+"""A user that brokers meter, and its traffic on every broker, for commands that read Prometheus."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from controller_logic.model import BYTE_RATE_KEYS, Entity
+from lab.kafka import KafkaLab, login_settings
+from lab.process import wait_until
+from lab.prometheus import PrometheusLab
+from tests.contract.quota_store_contract import first, give_back
+from tidegate.kafka.settings import ZooKeeperConnection
+from tidegate.kafka.zookeeper.session import ZooKeeperSession
+from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+
+
+@pytest.fixture(scope="module")
+def user(kafka: KafkaLab) -> Iterator[str]:
+    """A user with quotas, so that brokers meter it."""
+    name = f"doctor-{uuid.uuid4().hex[:8]}"
+    kafka.create_scram_user(name, "right")
+    wait_until(lambda: kafka.can_log_in(name, "right"), "the SCRAM login", timeout_seconds=20)
+    store = ZooKeeperQuotaStore(ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect)))
+    entity = Entity(name)
+    seen = store.read([entity])[entity]
+    store.write([first(seen, dict.fromkeys(BYTE_RATE_KEYS, "900000000"))], kafka.cluster_id)
+    yield name
+    seen = store.read([entity])[entity]
+    store.write([give_back(seen, dict.fromkeys(BYTE_RATE_KEYS))], kafka.cluster_id)
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: KafkaLab, user: str, prometheus: PrometheusLab) -> str:
+    """A topic that the user produced to and fetched from, on every broker, as Prometheus knows."""
+    name = f"{user}-topic"
+    kafka.create_topic(name, [[1], [2], [3]])
+
+    def metered() -> bool:
+        use(kafka, user, name)
+        found = prometheus.query('count by (broker, resource) (kafka_quota_byte_rate{user!=""})')
+        return {(one["metric"]["broker"], one["metric"]["resource"]) for one in found} >= {
+            (broker, resource) for broker in "123" for resource in ("Fetch", "Produce")
+        }
+
+    wait_until(metered, "a rate of the user on each broker", timeout_seconds=60, poll_seconds=1)
+    return name
+
+
+def use(kafka: KafkaLab, user: str, topic: str) -> None:
+    login = login_settings(
+        kafka.sasl_bootstrap_servers, user, password="right", mechanism="SCRAM-SHA-256"
+    )
+    producer = Producer(login)
+    for partition in range(3):
+        producer.produce(topic, b"x" * 10_000, partition=partition)
+    assert producer.flush(20) == 0
+    consumer = Consumer({**login, "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
+    seen: set[int | None] = set()
+    until = time.monotonic() + 20
+    while len(seen) < 3 and time.monotonic() < until:
+        message = consumer.poll(1.0)
+        if message is not None and message.error() is None:
+            seen.add(message.partition())
+    consumer.close()

@@ -1,0 +1,290 @@
+"""`tidegate doctor` on a made-up cluster: what each finding names, and how the command ends.
+
+The ten broken set-ups are played on real parts in tests/integration/commands/test_doctor.py.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controller_logic.model import ReadingProblem, Readings
+from controller_logic.reasons import Reason
+from tidegate.commands.doctor import needed_rights
+from tidegate.errors import Unauthorized
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
+from tidegate.prometheus.probe import Found
+
+ROOT = Path(__file__).parents[3]
+BROKERS = frozenset({1, 2, 3})
+NAMES = (
+    "egress",
+    "ingress",
+    "fetch_rate",
+    "produce_rate",
+    "fetch_throttle",
+    "produce_throttle",
+)
+OPERATOR = "system:serviceaccount:tidegate:tidegate"
+
+
+@pytest.fixture
+def measured(policy: Any) -> Any:
+    """The policy with a Prometheus and limits."""
+    policy["spec"]["metrics"] = {"prometheus": {"url": "http://prometheus:9090"}}
+    policy["spec"]["brokers"] = {"egress": {"limit": "100M"}}
+    return policy
+
+
+@pytest.fixture
+def sound(world: Any, measured: Any, tier: Any) -> Any:
+    """A world in which nothing is wrong."""
+    made = world.kubernetes.create(BROKER_BANDWIDTH_POLICIES, measured)
+    world.kubernetes.create(BUSINESS_TIERS, tier)
+    report(world, made, status="True", reason="InSync")
+    world.user = OPERATOR
+    world.found = [Found(name, name, 3, BROKERS) for name in NAMES]
+    return world
+
+
+def report(world: Any, made: Any, *, status: str, reason: str) -> None:
+    ready = {"type": "Ready", "status": status, "reason": reason, "message": "as it is"}
+    world.kubernetes.patch_status(
+        ObjectRef.of(BROKER_BANDWIDTH_POLICIES, made),
+        {"conditions": [ready]},
+        resource_version=made["metadata"]["resourceVersion"],
+    )
+
+
+def findings(world: Any, *arguments: str) -> list[dict[str, Any]]:
+    answer = world.run("doctor", "-o", "json", *arguments)
+    document = json.loads(answer.out)
+    states = [one["state"] for one in document["findings"]]
+    assert document["summary"] == {
+        state: states.count(state) for state in ("problem", "warning", "unknown", "ok")
+    }
+    assert answer.code == (1 if "problem" in states else 0)
+    return list(document["findings"])
+
+
+def wrong(world: Any, *arguments: str) -> set[tuple[str, str, str]]:
+    return {
+        (one["state"], one["check"], one["reason"])
+        for one in findings(world, *arguments)
+        if one["state"] in ("problem", "warning")
+    }
+
+
+def test_a_sound_cluster_has_no_finding_but_that_it_is_sound(
+    sound: Any, golden: Callable[[str], None]
+) -> None:
+    before = sound.snapshot()
+    assert {one["state"] for one in findings(sound)} == {"ok"}
+    assert sound.snapshot() == before
+    golden(sound.run("doctor").out)
+
+
+Change = Callable[[Any], None]
+
+
+def _lacks(name: str, **found: Any) -> Change:
+    def change(world: Any) -> None:
+        world.found = [
+            Found(name, name, **found) if one.name == name else one for one in world.found
+        ]
+
+    return change
+
+
+def _without_quotas(world: Any) -> None:
+    for name in ("fetch_rate", "produce_rate"):
+        _lacks(name, related='kafka_broker_bytesin_total{broker="1"}')(world)
+
+
+CASES: Mapping[str, tuple[Change, set[tuple[str, str, str]]]] = {
+    "no kinds": (
+        lambda world: setattr(world, "served", frozenset({"businesstiers"})),
+        {("problem", "crds", "CustomResourcesMissing")},
+    ),
+    "no rights": (
+        lambda world: world.denied.update({"patch businesstiers/status", "create leases"}),
+        {("problem", "rights", "NotAuthorized")},
+    ),
+    "a clock behind prometheus": (
+        lambda world: setattr(world, "prometheus_ahead_seconds", 31.0),
+        {("problem", "clocks", "ClocksDiffer")},
+    ),
+    "a clock behind kubernetes": (
+        lambda world: setattr(world, "server_ahead_seconds", 31.0),
+        {("warning", "clocks", "ClocksDiffer")},
+    ),
+    "a plugin": (
+        lambda world: setattr(
+            world,
+            "settings",
+            {**world.settings, "client.quota.callback.class": "io.example.Quotas"},
+        ),
+        {("problem", "plugin", "QuotasIgnored")},
+    ),
+    "another window": (
+        lambda world: setattr(world, "settings", {**world.settings, "quota.window.num": "4"}),
+        {("problem", "window", "QuotaWindowDiffers")},
+    ),
+    "brokers that tell nothing": (
+        lambda world: setattr(world, "settings", {}),
+        {("warning", "kafka", "NotAuthorized")},
+    ),
+    "no topic": (
+        lambda world: world.leaders.clear(),
+        {("warning", "topics", "TopicNotFound")},
+    ),
+    "no NIC of a broker": (
+        _lacks("egress", count=2, brokers=frozenset({1, 2})),
+        {("problem", "series", "MetricsMissing")},
+    ),
+    "a label that is another's": (
+        _lacks("egress", unlabelled='node_x{node="1"}', labels=("node",)),
+        {("problem", "identity", "MetricsAmbiguous")},
+    ),
+    "matchers that leave all out": (
+        _lacks("egress", elsewhere='node_x{cluster="b"}'),
+        {("problem", "series", "MetricsMissing")},
+    ),
+    "no query for a direction": (
+        lambda world: world.found.pop(1),
+        {("warning", "series", "MetricsNotWatched")},
+    ),
+    "no quota yet": (_without_quotas, {("warning", "series", "ClientsNotMetered")}),
+    "no exporter": (
+        _lacks("fetch_rate"),
+        {("problem", "series", "ClientsNotMetered")},
+    ),
+    "brokers of another cluster": (
+        _lacks("egress", count=4, brokers=BROKERS | {7}),
+        {("warning", "clusters", "SourceChanged")},
+    ),
+    "two sources": (
+        lambda world: setattr(
+            world,
+            "readings",
+            lambda: Readings(
+                world.now,
+                15.0,
+                problems=(ReadingProblem(Reason.METRICS_AMBIGUOUS, "two of them", 1),),
+            ),
+        ),
+        {("problem", "clusters", "MetricsAmbiguous")},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_each_fault_has_its_reason_what_follows_and_what_to_do(
+    sound: Any, case: str, golden: Callable[[str], None]
+) -> None:
+    change, expected = CASES[case]
+    change(sound)
+    assert wrong(sound) == expected
+    found = [one for one in findings(sound) if one["state"] in ("problem", "warning")]
+    assert all(one["soWhat"] and one["toDo"] for one in found)
+    golden("\n".join(f"{one['what']}\n  so: {one['soWhat']}\n  do: {one['toDo']}" for one in found))
+
+
+def test_a_broker_that_refuses_the_login_does_not_hide_the_rest(
+    sound: Any, golden: Callable[[str], None]
+) -> None:
+    error = Unauthorized("Broker kafka-1:9092 refused the login as x by PLAIN: no. Correct it.")
+
+    class Refusing:
+        def read(self, patterns: object) -> None:
+            raise error
+
+        def close(self) -> None:
+            """Nothing was opened."""
+
+    sound.topology = Refusing
+    assert wrong(sound) == {("problem", "kafka", "NotAuthorized")}
+    states = {one["check"]: one["state"] for one in findings(sound)}
+    assert (states["zookeeper"], states["prometheus"], states["series"]) == ("ok", "ok", "unknown")
+    golden(sound.run("doctor").out)
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (lambda spec: spec.update(mode="Observe"), ("warning", "policy", "Observing")),
+        (lambda spec: spec.update(suspend=True), ("warning", "policy", "Paused")),
+        (lambda spec: spec.pop("metrics"), ("warning", "prometheus", "MetricsNotWatched")),
+        (lambda spec: spec.pop("brokers"), ("warning", "limits", "MetricsNotWatched")),
+        (
+            lambda spec: spec["kafka"].update(clusterId="6n9yBVQpTmqxCpLQXWtDzw"),
+            ("problem", "zookeeper", "WrongCluster"),
+        ),
+    ],
+    ids=["observe", "suspended", "no metrics", "no limits", "another cluster"],
+)
+def test_what_the_policy_says_of_itself_is_reported(
+    sound: Any, measured: Any, edit: Callable[[Any], object], expected: tuple[str, str, str]
+) -> None:
+    (listed,) = sound.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES)
+    ref = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, listed)
+    sound.kubernetes.edit(ref, lambda obj: edit(obj["spec"]))
+    assert wrong(sound) == {expected}
+
+
+def test_without_a_report_of_an_operator_there_is_a_warning(
+    world: Any, measured: Any, tier: Any
+) -> None:
+    made = world.kubernetes.create(BROKER_BANDWIDTH_POLICIES, measured)
+    world.kubernetes.create(BUSINESS_TIERS, tier)
+    world.found = [Found(name, name, 3, BROKERS) for name in NAMES]
+    assert wrong(world) == {("warning", "operator", "Starting")}
+    report(world, made, status="False", reason="ZooKeeperUnreachable")
+    assert wrong(world) == {("warning", "operator", "ZooKeeperUnreachable")}
+
+
+def test_without_a_policy_the_cluster_is_not_examined(world: Any) -> None:
+    assert wrong(world) == {("problem", "policy", "PolicyNotFound")}
+    states = {one["check"]: one["state"] for one in findings(world)}
+    assert (states["zookeeper"], states["kafka"], states["prometheus"]) == ("unknown",) * 3
+
+
+def test_files_need_no_kubernetes(world: Any, policy: Any, tier: Any) -> None:
+    world.served = frozenset()
+    files = world.write_files(policy, tier)
+    assert wrong(world, "-f", files) == {("warning", "prometheus", "MetricsNotWatched")}
+
+
+def granted(file: str, *, role: str = "") -> set[tuple[str, str, str]]:
+    """Group, resource and verb of every rule of an example, or of one role in it."""
+    return {
+        (group, resource, verb)
+        for document in yaml.safe_load_all((ROOT / "examples" / file).read_text())
+        if role in ("", document["metadata"]["name"])
+        for rule in document.get("rules", ())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_rights_are_those_that_the_examples_grant() -> None:
+    """Neither more nor less: an operator with the example's rights has no finding."""
+    asked = {"reads_namespaces": True, "lease_namespace": "tidegate"}
+    needed = needed_rights("streaming", ["login"], **asked)
+    operator = granted("rights/operator.yaml")
+    assert {(one.group, one.resource, one.verb) for one in needed} == operator
+    assert {one.namespace for one in needed if one.resource == "leases"} == {"tidegate"}
+    with_jobs = needed_rights("streaming", ["login"], **asked, makes_jobs=True)
+    jobs = granted("rollup/rights.yaml", role="tidegate-rollup-jobs")
+    assert {(one.group, one.resource, one.verb) for one in with_jobs} == operator | jobs
+
+
+def test_your_own_rights_are_not_taken_for_the_operators(sound: Any) -> None:
+    sound.user = "admin"
+    (hint,) = [one for one in findings(sound) if one["state"] == "unknown"]
+    assert hint["check"] == "rights"
+    assert "--as system:serviceaccount" in hint["toDo"]
