@@ -74,8 +74,8 @@ class DirectionSnapshot:
 
         Far over the limit, where L1 will have to give, it waits for none.
         """
-        is_urgent = any(is_far_over(nic) for nic in self.nics.values())
-        return 0.0 if is_urgent else self.settings.replan_seconds
+        is_far_over = any(nic.above(FAR_OVER) > 0 for nic in self.nics.values())
+        return 0.0 if is_far_over else self.settings.replan_seconds
 
     def matters(self, broker: int, bytes_per_second: float, share: float) -> bool:
         """Whether so much is more than this share of the broker's limit."""
@@ -275,11 +275,6 @@ def is_saturated(nic: NicStatus) -> bool:
         and nic.bytes_per_second is not None
         and nic.bytes_per_second > SATURATED * nic.capacity
     )
-
-
-def is_far_over(nic: NicStatus) -> bool:
-    """Whether it is over its limit by much, or may be: a full link does not show by how much."""
-    return nic.above(FAR_OVER) > 0 or (nic.is_full and is_saturated(nic))
 
 
 def _make_room_for_higher_tiers(scene: DirectionSnapshot, over: Collection[int]) -> dict[int, Need]:

@@ -92,7 +92,11 @@ def _rests(scene: DirectionSnapshot, memory: DirectionMemory) -> bool:
 def _cuts(
     scene: DirectionSnapshot, plan: CutPlan, memory: DirectionMemory
 ) -> tuple[ThrottleStep, ...]:
-    """A round where one is due, else strides towards the goals of the last ones."""
+    """A round where one is due, else strides towards the goals of the last ones.
+
+    No stride where a round is due sooner than the stride after it, and would lower others, too:
+    readings of each stride would put them off by another 14 s.
+    """
     settings = scene.settings
     may_cut = _is_past(memory.cut_at_seconds, settings.dwell_seconds, scene)
     if may_cut and plan.steps and (plan.is_apart or not _rests(scene, memory)):
@@ -101,7 +105,12 @@ def _cuts(
         _is_past(at, settings.stride_seconds, scene)
         for at in (memory.cut_at_seconds, memory.strode_at_seconds)
     )
-    return strides(scene, memory) if may_stride else ()
+    strode = strides(scene, memory) if may_stride else ()
+    others = {step.key for step in plan.steps} - {step.key for step in strode}
+    is_due_soon = _is_past(
+        memory.cut_at_seconds, settings.dwell_seconds - settings.stride_seconds, scene
+    )
+    return () if others and is_due_soon and scene.rests_seconds() else strode
 
 
 def _within(hold_seconds: float | None, settings: ThrottleSettings) -> float:

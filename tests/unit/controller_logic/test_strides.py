@@ -48,6 +48,19 @@ def test_far_over_the_limit_a_new_round_waits_for_no_readings_of_the_strides() -
     assert times["high"][:2] == [1, 31]
 
 
+def test_strides_do_not_put_off_a_round_that_lowers_a_higher_level() -> None:
+    played = simulated_cluster(
+        actor("l3", "L3", 120, 2),
+        actor("l2", "L2", 120, 10),
+        actor("l1", "L1", 120, 20),
+        actor("l0", "L0", 200),
+    )
+    want(played, l3=60, l2=60, l1=60, l0=68)
+    times = times_of_cuts(played, 120)
+    assert times["l1"] == [31, 70]  # 25 s after the stride at 45; it was 98, after one at 73
+    assert times["l3"] == [1, 15, 29, 45, 70, 84]
+
+
 def test_the_record_says_when_the_next_round_may_come_far_over_the_limit_too() -> None:
     played = cluster()
     began = played.now_seconds
@@ -65,17 +78,6 @@ def test_strides_on_one_broker_hold_up_no_first_round_of_another() -> None:
     assert times_of_cuts(played, 20) == {"low": [1, 15]}
     played.other[2, OUT] = 100 * MB  # less than a quarter over
     assert times_of_cuts(played, 30)["other"][0] == 31 - 20
-
-
-def test_on_a_full_link_a_new_round_waits_for_no_readings_of_the_strides() -> None:
-    low, high = actor("low", "L3", 200, 1), actor("high", "L1", 200, 1)
-    played = simulated_cluster(low, high, capacity_mb=120)
-    played.scrape_seconds = 1.0
-    want(played, low=40, high=10)
-    played.other[1, OUT] = 70 * MB
-    assert times_of_cuts(played, 15) == {"low": [1, 15]}
-    want(played, high=100)  # more than the link carries, which is 1.2 of the limit
-    assert times_of_cuts(played, 24)["low"] == [34 - 15]  # not 25 s after the last stride
 
 
 def test_just_over_the_limit_a_mean_from_before_the_last_lowering_asks_for_nothing() -> None:
