@@ -152,7 +152,7 @@ def _now_words(cause: Cause | None, throttle: ThrottleDecision | None) -> str:
         if nic.limit and nic.bytes_per_second is not None
     }
     if not shares:
-        return "now unknown"
+        return "now unknown, no broker has a reading"
     nearest = max(shares, key=lambda key: shares[key])
     return f"now {_load_words(nearest, nics[nearest])}"
 

@@ -108,9 +108,11 @@ def episode(stage: Stage) -> Episode:
     os.kill(stage.zookeeper.process.pid, signal.SIGCONT)
     for level, rate in THROTTLED.items():
         stage.comes(level, rate)
-    exhausted = lambda: stage.conditions().get("Throttling", {}).get("reason") == "QuotaExhausted"  # noqa: E731
-    wait_until(exhausted, "the status to report that it is not enough", timeout_seconds=30)
-    episode.throttled_status = stage.status()
+    wait_until(
+        lambda: _is_exhausted_on_readings(stage, episode),
+        "the status to report that it is not enough",
+        timeout_seconds=30,
+    )
 
     with spell(stage, episode, "stale"):
         load.silent |= {1, 2, 3}
@@ -243,6 +245,15 @@ def test_each_outage_is_reported(episode: Episode) -> None:
 def test_the_throttle_outlives_the_broker_that_caused_it(episode: Episode) -> None:
     spell = episode.spells["hot broker killed"]
     assert {level: spell.after[level] for level in THROTTLED} == THROTTLED
+
+
+def _is_exhausted_on_readings(stage: Stage, episode: Episode) -> bool:
+    """Keep the status that says so; on a busy machine a scrape may be late, and the load unknown."""
+    episode.throttled_status = status = stage.status()
+    levels = {entry["level"]: entry for entry in status.get("levels") or ()}
+    reasons = {one["type"]: one["reason"] for one in status.get("conditions") or ()}
+    is_known = "unknown" not in levels.get("L3", {}).get("because", "unknown")
+    return reasons.get("Throttling") == "QuotaExhausted" and is_known
 
 
 def test_status_has_each_levels_state_and_the_broker_that_caused_it(episode: Episode) -> None:
