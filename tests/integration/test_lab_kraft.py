@@ -10,6 +10,7 @@ from controller_logic.model import Entity, QuotaKey
 from lab.kafka import QuotaChange
 from lab.kraft import KraftLab
 from lab.packages import KAFKA_3, KAFKA_4
+from lab.process import wait_until
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import alter, describe
 from tidegate.kafka.settings import KafkaConnection
@@ -52,4 +53,6 @@ def test_brokers_take_a_quota_and_keep_it_and_logins_over_a_crash(
         again.close()
         assert kafka.can_log_in("alice", kafka.password("alice"))
         kafka.create_topic("orders", [[brokers]])
-        assert kafka.leaders("orders") == {0: brokers}
+        wait_until(  # a broker that was not asked to create it hears of it a moment later
+            lambda: kafka.leaders("orders") == {0: brokers}, "the leader", timeout_seconds=20
+        )
