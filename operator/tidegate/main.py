@@ -55,8 +55,8 @@ def tune_collector() -> None:
 def tune_threads() -> None:
     """Let the interpreter change threads ten times as often as by default.
 
-    A call to Kubernetes wants the interpreter some twenty times. With a hundred passes in work, as
-    after a take-over, it waited half a second each time, and Leases were lost.
+    A call to Kubernetes wants the interpreter many times. With a hundred threads at work, each time
+    may wait for all of them: half a second at the default of 5 ms, and Leases last 10 s.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
 

@@ -29,7 +29,7 @@ def examine_cluster(
     """
     try:
         with opened_cluster(around, source, access) as cluster:
-            facts, any_quota = yield from _zookeeper(source, cluster)
+            facts, any_quota = yield from _quota_store(source, cluster)
             brokers = yield from _brokers(source, cluster, facts)
             return brokers, any_quota
     except TidegateError as error:  # no Secret, or one without the key that is named
@@ -43,27 +43,38 @@ def examine_cluster(
         return frozenset(), False
 
 
-def _zookeeper(
+def _quota_store(
     source: PolicySource, cluster: KafkaCluster
 ) -> Generator[Finding, None, tuple[ClusterFacts | None, bool]]:
-    zookeeper = source.kafka.zookeeper
-    login = zookeeper and login_words(zookeeper.tls, zookeeper.authentication)
-    address = cluster.address
+    kafka, address = source.kafka, cluster.address
+    if kafka.zookeeper is None:
+        check, asked, login = "kafka", "The brokers", login_words(kafka.tls, kafka.authentication)
+        were, answer, fields = "were", "answer", "spec.kafka: bootstrapServers, login, certificates"
+        cure = "Grant the rights on quotas, ledger topic and transactional id: see operations."
+    else:
+        check, asked = "zookeeper", "ZooKeeper"
+        login = login_words(kafka.zookeeper.tls, kafka.zookeeper.authentication)
+        were, answer, fields = (
+            "was",
+            "answers",
+            "spec.kafka.zookeeper: address with chroot, login and certificates",
+        )
+        cure = "Log in as the brokers' own identity where zookeeper.set.acl is on."
     try:
         facts = cluster.store.facts()
     except TidegateError as error:
         yield problem(
-            "zookeeper",
+            check,
             error.reason,
-            f"ZooKeeper was asked {login}. {error.message}",
+            f"{asked} {were} asked {login}. {error.message}",
             f"Quotas can be neither read nor written. {QUOTAS_STAY}",
-            "Check spec.kafka.zookeeper: address with chroot, login and certificates.",
+            f"Check {fields}.",
         )
         return None, False
-    yield ok("zookeeper", f"ZooKeeper {address} answers {login}: cluster {facts.cluster_id}.")
+    yield ok(check, f"{asked} {address} {answer} {login}: cluster {facts.cluster_id}.")
     for reason, words in objections(facts, expected_cluster(source.declared, cluster)):
         yield problem(
-            "zookeeper",
+            check,
             reason,
             f"{words}.",
             "The operator writes nothing to this cluster.",
@@ -81,11 +92,11 @@ def _zookeeper(
         quotas = cluster.store.read(source.declared.entities)
     except TidegateError as error:
         yield problem(
-            "zookeeper",
+            check,
             error.reason,
-            f"ZooKeeper was asked {login}. {error.message}",
+            f"{asked} {were} asked {login}. {error.message}",
             f"Quotas of the tiers' members cannot be read. {QUOTAS_STAY}",
-            "Log in as the brokers' own identity where zookeeper.set.acl is on.",
+            cure,
         )
         return facts, False
     with_quota = sum(bool(stored.values) for stored in quotas.values())

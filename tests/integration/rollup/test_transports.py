@@ -31,7 +31,13 @@ from tidegate.rollup.transport.readers import READERS, Probe, choose_reader
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
 from tidegate.rollup.transport.series import HistoryReader
 
-pytestmark = pytest.mark.integration
+pytestmark = [
+    pytest.mark.integration,
+    # a thread of kazoo that connects again draws random numbers while hypothesis makes an example
+    pytest.mark.filterwarnings(
+        "ignore:Do not use the .random. module:hypothesis.errors.HypothesisDeprecationWarning"
+    ),
+]
 
 SCRAPE_MS = 15_000
 Samples = list[tuple[int, float]]
