@@ -19,7 +19,6 @@ from controller_logic.throttle.input import (
     FEW,
     FEW_ENTITIES,
     MATTERS,
-    SEVERE,
     SMALL_GIVER,
     WORTH_CUTTING,
     WORTH_STRIDING,
@@ -115,12 +114,8 @@ class _Planner:
         return True
 
     def _spares_l1(self, broker: int) -> bool:
-        """Whether L1 waits, because lower tiers still have to give.
-
-        More than L1 would, or anything where the overload is not severe.
-        """
-        severe = self._scene.nics[broker].above(SEVERE) > 0
-        return self._coming.get(broker, 0.0) > (self._left[broker] if severe else 0.0)
+        """Whether L1 waits, because lower tiers still have more to give than L1 would."""
+        return self._coming.get(broker, 0.0) > self._left[broker]
 
     def _give(self, bucket: Bucket, target: float, asked: frozenset[int]) -> None:
         """Count what the bucket gives in the end, and step if that is worth a write now."""

@@ -10,7 +10,7 @@ decided in `cuts.py`, who gets it back in `raises.py`.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from controller_logic.model import Direction, RateKey
+from controller_logic.model import Direction, Level, RateKey
 from controller_logic.throttle.attribution import DirectionSnapshot, Needs, needs_of
 from controller_logic.throttle.buckets import Bucket, floor_of
 from controller_logic.throttle.cuts import (
@@ -53,7 +53,7 @@ def escalate(
     memory = _backed_off(was, scene, is_over=bool(needs.over))
     ended, going = _second_writes(scene, drains)
     plan = _plan(scene, needs.shown_since(memory.cut_at_seconds, scene), memory)
-    cuts = () if going else _cuts(scene, plan, memory)
+    cuts = () if going else _cuts(scene, plan, needs, memory)
     cuts = (*ended, *(step for step in cuts if step.key not in {one.key for one in ended}))
     raises = _raises(scene, needs, memory, cuts)
     begun = {
@@ -90,12 +90,13 @@ def _rests(scene: DirectionSnapshot, memory: DirectionMemory) -> bool:
 
 
 def _cuts(
-    scene: DirectionSnapshot, plan: CutPlan, memory: DirectionMemory
+    scene: DirectionSnapshot, plan: CutPlan, needs: Needs, memory: DirectionMemory
 ) -> tuple[ThrottleStep, ...]:
     """A round where one is due, else strides towards the goals of the last ones.
 
     No stride where a round is due sooner than the stride after it, and would lower others, too:
-    readings of each stride would put them off by another 14 s.
+    readings of each stride would put them off by another 14 s. L1, which takes no strides, counts
+    by today's `needs` too, before readings show the last lowering.
     """
     settings = scene.settings
     may_cut = _is_past(memory.cut_at_seconds, settings.dwell_seconds, scene)
@@ -106,11 +107,14 @@ def _cuts(
         for at in (memory.cut_at_seconds, memory.strode_at_seconds)
     )
     strode = strides(scene, memory) if may_stride else ()
-    others = {step.key for step in plan.steps} - {step.key for step in strode}
     is_due_soon = _is_past(
         memory.cut_at_seconds, settings.dwell_seconds - settings.stride_seconds, scene
     )
-    return () if others and is_due_soon and scene.rests_seconds() else strode
+    if not strode or not is_due_soon or not scene.rests_seconds():
+        return strode
+    others = {step.key for step in plan.steps} - {step.key for step in strode}
+    asks_l1 = any(step.bucket.level is Level.L1 for step in plan_cuts(scene, needs).steps)
+    return () if others or asks_l1 else strode
 
 
 def _within(hold_seconds: float | None, settings: ThrottleSettings) -> float:

@@ -9,6 +9,7 @@ import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,15 @@ class OperatorProcess:
     def terminate(self) -> None:
         """Send SIGTERM. `exit_code` waits for the end."""
         os.kill(self._process.pid, signal.SIGTERM)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Nothing of it runs meanwhile, so what happens in between it sees at once."""
+        os.kill(self._process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._process.pid, signal.SIGCONT)
 
     def exit_code(self, timeout_seconds: float) -> int:
         return self._process.wait(timeout_seconds)

@@ -61,6 +61,27 @@ def test_strides_do_not_put_off_a_round_that_lowers_a_higher_level() -> None:
     assert times["l3"] == [1, 15, 29, 45, 70, 84]
 
 
+def test_nor_one_whose_readings_do_not_show_the_last_stride_yet() -> None:
+    """As in the demo, where passes are 5 s apart; L1's second step came 65 s after its first."""
+    played = simulated_cluster(
+        actor("l3", "L3", 60, 1),
+        actor("l2", "L2", 60, 5),
+        actor("l1", "L1", 60, 10),
+        actor("l0", "L0", 60),
+        limit_mb=50,
+    )
+    played.scrape_seconds = 1.0
+    want(played, l3=23.1, l2=23, l1=25.4, l0=28.5)
+    times: dict[str, list[int]] = {}
+    for second in range(5, 121, 5):
+        for _ in range(4):
+            played.pass_time(1)
+        for name in steps_of(played.run(1), StepKind.CUT):
+            times.setdefault(name, []).append(second)
+    # at 70 L3 could stride to 1.8 MB/s, with 0.8 more to come, while 2.9 are asked of L1
+    assert times == {"l3": [5, 20, 50, 75], "l2": [5, 20, 50], "l1": [35, 75]}
+
+
 def test_the_record_says_when_the_next_round_may_come_far_over_the_limit_too() -> None:
     played = cluster()
     began = played.now_seconds
