@@ -29,7 +29,7 @@ from tidegate.kube.api import ResourceKind
 from tidegate.kube.cache import Change, ResourceCache, relist
 from tidegate.kube.client import KubernetesClient, connect
 from tidegate.kube.events import EventRecorder
-from tidegate.kube.lease import LeaseAddress, LeftLeases, SharedLease
+from tidegate.kube.lease import LeaseAddress, LeaseList, LeftLeases, SharedLease
 from tidegate.kube.status import StatusWriter
 from tidegate.metrics import MetricsServer, Telemetry, cannot_listen, set_up_logging
 from tidegate.settings import Settings
@@ -108,10 +108,12 @@ class Operator:
             namespace=settings.lease_namespace,
             group=group_of(settings.namespaces),
         )
+        self._lease_list = LeaseList(kubernetes, settings.lease_namespace)
         self.manager = Manager(
             self.context,
             self._make_lease,
             share=self._sharing,
+            lease_list=self._lease_list,
             delete_left_leases=LeftLeases(kubernetes, settings.lease_namespace).delete,
         )
         self.registry = registry_of(
@@ -158,6 +160,7 @@ class Operator:
             self.settings.identity,
             address,
             acquire_delay_seconds=partial(self._sharing.acquire_delay_seconds, policy_key),
+            listed=self._lease_list,
         )
 
 

@@ -210,6 +210,7 @@ class Controller:
         known = self._context.cache.with_known_status
         thread = f"reports of {self._key}"
         self._context.vital_signs.beat(thread)
+        self._context.first_passes.go_first(_REPORT_WAITS_SECONDS)
         try:
             self._context.reporter.passed(
                 replace(
@@ -440,6 +441,7 @@ def _rollup_dependencies(
 # needs a report meanwhile.
 
 PENDING_AFTER_SECONDS = 5.0
+_REPORT_WAITS_SECONDS = 5.0
 
 
 @contextmanager

@@ -144,11 +144,7 @@ _TICK_SECONDS = 1.0
 _LEASE_TICK_SECONDS = 0.5
 # 100 held and 100 watched at 100 ms a call are 9 at any moment; the others are for calls that hang
 _LEASE_CALLS_AT_ONCE = 16
-# With a hundred first passes at once, calls for Leases did not get the interpreter in time. A pass
-# that waits for its cluster for longer than this keeps no other back.
-_FIRST_PASSES_AT_ONCE = 16
-_FIRST_PASS_SECONDS = 2.0
-_OTHERS = "the replicas"  # among the calls for Leases of policies, whose keys have a slash
+_OTHERS, _LIST = "the replicas", "all policies"
 # What a batch of 200 entities takes, many times over. One that ZooKeeper holds up for longer may
 # end after the Lease: the versions of claim, quota and ledger then decide whether it counts.
 _BATCH_SECONDS = 2.0
@@ -181,12 +177,16 @@ class Lease(Protocol):
         ...
 
 
-class Share(Protocol):
-    """Which policies this replica should hold: see `control.sharing.Sharing`."""
+class Attended(Protocol):
+    """What has a call to make now and then, such as a list of Leases (`kube.lease.LeaseList`)."""
 
-    def attend(self) -> None: ...
+    def attend(self) -> object: ...
 
     def seconds_until_due(self) -> float: ...
+
+
+class Share(Attended, Protocol):
+    """Which policies this replica should hold: see `control.sharing.Sharing`."""
 
     def alive(self) -> Mapping[int, str] | None: ...
 
@@ -212,18 +212,22 @@ class Manager:
         make_lease: Callable[[str], Lease],
         *,
         share: Share | None = None,
+        lease_list: Attended | None = None,
         delete_left_leases: Callable[[Collection[str]], None] = lambda _: None,
     ) -> None:
         self._context = context
         self._make_lease = make_lease
         self._share = share
+        # what calls for Leases are made for besides policies, whose keys have a slash
+        self._besides = {
+            name: one for name, one in ((_OTHERS, share), (_LIST, lease_list)) if one is not None
+        }
         self._handing_over: str | None = None
         self._delete_left_leases = delete_left_leases
         self._wakeup = Wakeup()
         self._lock = threading.Lock()
         self._leases: dict[str, Lease] = {}
         self._loops: dict[str, ControlLoop] = {}
-        self._first_passes: dict[str, float] = {}  # policies, since when
         self._relist_at_seconds = float("-inf")
         self._relist_backoff = Backoff()
         self._attend_now = threading.Event()
@@ -273,6 +277,7 @@ class Manager:
         self._ask_loops_to_stop()
         for thread in self._threads:
             thread.join(left_seconds())
+        self._context.first_passes.wait_for_their_turn(())  # there will be no more
         self._ask_loops_to_stop()  # the manager may have started one meanwhile
         hands = ThreadPoolExecutor(_LEASE_CALLS_AT_ONCE, "release")
         released: list[Future[None]] = []
@@ -353,22 +358,20 @@ class Manager:
         return True
 
     def _start_and_stop_loops(self) -> None:
+        waiting: list[str] = []
         for key, lease in list(self._leases.items()):
             held = lease.remaining_seconds() > 0
             if key in self._loops and self._loops[key].wait(0.0):
                 # it ended because the Lease was lost for a moment; it may be wanted again
                 self._stop_loop(key)
             if held and key not in self._loops and key != self._handing_over:
-                if self._may_start():
+                if self._context.first_passes.begin(key):
                     self._start_loop(key, lease)
+                else:
+                    waiting.append(key)
             elif not held and key in self._loops:
                 self._stop_loop(key)
-
-    def _may_start(self) -> bool:
-        begun_after = self._context.clock.monotonic() - _FIRST_PASS_SECONDS
-        with self._lock:
-            under_way = sum(began > begun_after for began in self._first_passes.values())
-        return under_way < _FIRST_PASSES_AT_ONCE
+        self._context.first_passes.wait_for_their_turn(waiting)
 
     def _hand_over_when_due(self) -> None:
         """Give a policy to the replica that should hold it, once its loop has ended."""
@@ -407,20 +410,18 @@ class Manager:
         )
 
         def first_pass_ended() -> None:
-            with self._lock:
-                self._first_passes.pop(key, None)
+            self._context.first_passes.end(key)
             self._wakeup.poke(Cause.LEASE)  # another one may start
 
         loop = ControlLoop(key, self._context, controller, wakeup, first_pass_ended)
         with self._lock:  # before it starts, or a change during its first pass would be lost
             self._loops[key] = loop
-            self._first_passes[key] = self._context.clock.monotonic()
         try:
             loop.start()
         except Exception:  # no thread to be had: tried again at the next tick
             with self._lock:
                 self._loops.pop(key, None)
-                self._first_passes.pop(key, None)
+            self._context.first_passes.end(key)
             raise
 
     def _stop_loop(self, key: str) -> bool:
@@ -433,7 +434,7 @@ class Manager:
             return False
         with self._lock:
             self._loops.pop(key, None)
-            self._first_passes.pop(key, None)
+        self._context.first_passes.end(key)
         return True
 
     def _release(self, key: str, *, is_obsolete: bool = False) -> None:
@@ -465,14 +466,14 @@ class Manager:
         with self._lock:
             leases = dict(self._leases)
             self._held &= leases.keys()
-        for key, lease in leases.items():
+        for key in leases:
             self._note_held(key)  # a turn may run out while nothing is due
-            if lease.seconds_until_due() == 0.0 and self._begin_call(key):
-                self._lease_calls.submit(self._attend, key, lease)
-        if (share := self._share) is not None:
-            if share.seconds_until_due() == 0.0 and self._begin_call(_OTHERS):
-                self._lease_calls.submit(self._attend, _OTHERS, share)
-            self._context.telemetry.replicas.set(len(share.alive() or ()))
+        attended: dict[str, Attended] = {**self._besides, **leases}
+        for key, one in attended.items():
+            if one.seconds_until_due() == 0.0 and self._begin_call(key):
+                self._lease_calls.submit(self._attend, key, one)
+        if self._share is not None:
+            self._context.telemetry.replicas.set(len(self._share.alive() or ()))
         self._context.telemetry.leases_held.set(len(self._held))
 
     def _begin_call(self, key: str) -> bool:
@@ -482,7 +483,7 @@ class Manager:
             self._under_way.add(key)
         return is_free
 
-    def _attend(self, key: str, lease: Lease | Share) -> None:
+    def _attend(self, key: str, lease: Attended) -> None:
         sign = f"Lease of {key}"
         self._context.vital_signs.beat(sign)
         try:

@@ -3,7 +3,7 @@
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -204,6 +204,56 @@ class VitalSigns:
         )
 
 
+# A hundred first passes at once would share one interpreter, and each end as late as the last
+_FIRST_PASSES_AT_ONCE = 4
+# A pass that waits for its cluster for longer than this keeps no other back.
+_FIRST_PASS_SECONDS = 2.0
+
+
+class FirstPasses:
+    """The first passes of policies that this replica has just got, whose quotas may be old.
+
+    A few at a time, and everything that can wait waits for them. For any thread.
+    """
+
+    def __init__(self, now_seconds: Callable[[], float]) -> None:
+        self._now_seconds = now_seconds
+        self._changed = threading.Condition()
+        self._waiting: frozenset[str] = frozenset()
+        self._begun: dict[str, float] = {}
+
+    def wait_for_their_turn(self, keys: Iterable[str]) -> None:
+        """These policies wait, and no others."""
+        with self._changed:
+            self._waiting = frozenset(keys)
+            self._changed.notify_all()
+
+    def begin(self, key: str) -> bool:
+        """Whether the first pass of this policy may begin now; then it counts until its end."""
+        with self._changed:
+            if len(self._recent()) >= _FIRST_PASSES_AT_ONCE:
+                return False
+            self._begun[key] = self._now_seconds()
+            return True
+
+    def end(self, key: str) -> None:
+        """Its first pass has ended, or there will be none."""
+        with self._changed:
+            self._begun.pop(key, None)
+            self._changed.notify_all()
+
+    def go_first(self, timeout_seconds: float) -> None:
+        """Return when none waits or is under way, and after this time anyway."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: not self._waiting and not self._recent(), timeout_seconds
+            )
+
+    def _recent(self) -> list[str]:
+        begun_after = self._now_seconds() - _FIRST_PASS_SECONDS
+        return [key for key, began in self._begun.items() if began > begun_after]
+
+
 KINDS = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
 
 
@@ -225,6 +275,10 @@ class OperatorContext:
     report_beside: bool = True
     open_reader: OpenReader = PrometheusReader
     audit: AuditTrail = field(default_factory=unread_trail)
+    first_passes: FirstPasses = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "first_passes", FirstPasses(self.clock.monotonic))
 
     def list_is_fresh(self, kind: ResourceKind) -> bool:
         """Whether the objects of this kind are known in full, from a list that is not too old."""

@@ -12,7 +12,8 @@ the others from after it, so their times of writing cannot overlap unless a cloc
 than the margin. The times inside a Lease come from another clock and are never compared with ours.
 
 The version of the last renewal is enough for the next: the Lease is read only when that one failed
-or lost against another writer.
+or lost against another writer. Others look at one list of all Leases, and read theirs when its turn
+is over by that.
 
 A writer asks `remaining_seconds` first and begins nothing that takes longer: the Lease cannot stop
 a request that is under way.
@@ -35,6 +36,8 @@ from tidegate.kube.rollup_jobs import POLICY_LABEL
 POLICY_NAMESPACE_LABEL = "tidegate.io/policy-namespace"
 MADE_BY_US = {"app.kubernetes.io/managed-by": "tidegate"}
 _NEVER = float("-inf")
+_LISTS_ASKED_WITHIN = 5  # looks; later no one asks, because all Leases are ours
+_LOOKS_WITHOUT_LIST = 2.5  # then a Lease is read: the list may fail where its requests do not
 _log = structlog.get_logger(__name__)
 
 
@@ -76,6 +79,54 @@ class LeaseAddress:
         return f"{self.namespace}/{self.name}"
 
 
+class LeaseList:
+    """All policies' Leases, listed in one request for a replica that watches many of them.
+
+    What it says only makes another one's turn last longer. A Lease that it does not show is read.
+    """
+
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        namespace: str,
+        *,
+        times: LeaseTimes = LeaseTimes(),
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._kubernetes = kubernetes
+        self._namespace = namespace
+        self._look_seconds = times.look_seconds
+        self._monotonic = monotonic
+        # the Leases by name, and when they were asked for and answered
+        self._answer: tuple[Mapping[str, LeaseRecord], float, float] = ({}, _NEVER, _NEVER)
+        self._next_look_at = self._asked_at = _NEVER
+
+    def seconds_until_due(self) -> float:
+        """When `attend` has something to do again; endless while no one asks."""
+        now = self._monotonic()
+        is_asked = now - self._asked_at < _LISTS_ASKED_WITHIN * self._look_seconds
+        return max(0.0, self._next_look_at - now) if is_asked else float("inf")
+
+    def attend(self) -> None:
+        """List them. Raises TidegateError; then what was listed before ages."""
+        sent_at = self._monotonic()
+        self._next_look_at = sent_at + self._look_seconds
+        ((label, value),) = MADE_BY_US.items()
+        found = self._kubernetes.list_leases(self._namespace, selector=f"{label}={value}")
+        answered_at = self._monotonic()
+        self._answer = ({lease.name: lease for lease in found}, sent_at, answered_at)
+
+    def since(self, moment: float, name: str) -> tuple[LeaseRecord, float] | None:
+        """The Lease as listed by a request sent after `moment`, and when that was answered.
+
+        None = there was no such request, or it found none.
+        """
+        self._asked_at = self._monotonic()
+        found, sent_at, answered_at = self._answer
+        lease = found.get(name)
+        return None if lease is None or sent_at <= moment else (lease, answered_at)
+
+
 class SharedLease:
     """This process's part in a Lease that replicas hold in turn.
 
@@ -96,11 +147,13 @@ class SharedLease:
         *,
         times: LeaseTimes = LeaseTimes(),
         acquire_delay_seconds: Callable[[str], float] = lambda _: 0.0,
+        listed: LeaseList | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._kubernetes = kubernetes
         self._identity = identity
+        self._listed = listed
         self._acquire_delay_seconds = acquire_delay_seconds
         self._free_since: float | None = None
         self._address = address
@@ -109,6 +162,7 @@ class SharedLease:
         self._wall = wall
         self._seen: LeaseRecord | None = None
         self._seen_at = _NEVER
+        self._answered_at = _NEVER
         self._next_look_at = _NEVER
         self._held_until = _NEVER
         self._is_last_write_known = False
@@ -197,6 +251,9 @@ class SharedLease:
             self._take(self._successor_of(self._seen), self._kubernetes.replace_lease)
             if self._is_last_write_known:
                 return
+        if self._is_anothers_turn_by_list():
+            self._next_look_at = min(self._next_look_at, self._others_turn_ends_at())
+            return
         present = self._read()
         # A deleted Lease has no holder, but the last one may still be writing: that turn must run
         # out
@@ -236,7 +293,27 @@ class SharedLease:
             or present.resource_version != self._seen.resource_version
         ):
             self._seen_at = self._monotonic()
-        self._seen = present
+        self._seen, self._answered_at = present, self._monotonic()
+
+    def _is_anothers_turn_by_list(self) -> bool:
+        """Whether a list from after the last answer about this Lease shows who holds it.
+
+        A turn that ended, was given up or cannot be seen there is a matter for a request.
+        """
+        if self._listed is None or self._seen is None or self._seen.holder == self._identity:
+            return False
+        found = self._listed.since(self._answered_at, self._address.name)
+        if found is None:
+            silent_seconds = self._monotonic() - self._answered_at
+            is_soon = silent_seconds < _LOOKS_WITHOUT_LIST * self._times.look_seconds
+            return is_soon and self._is_anothers_turn()
+        if found[0].holder in ("", self._identity):
+            return False
+        listed, answered_at = found
+        if listed.resource_version != self._seen.resource_version:
+            self._seen_at = answered_at
+        self._seen, self._answered_at = listed, answered_at
+        return self._is_anothers_turn()
 
     def _is_anothers_turn(self) -> bool:
         return self._monotonic() < self._others_turn_ends_at()
