@@ -398,17 +398,23 @@ class Future:
 
     def __init__(self) -> None:
         self._done = Event()
+        self._is_begun = False
 
     def run(self, work: Callable[[], Any]) -> None:
+        if self._done.is_set():
+            return
+        self._is_begun = True
         try:
             self._value = work()
         except Exception as error:
             self._error = error
         self._done.set()
 
-    def cancel(self) -> None:
-        self._error = RuntimeError("cancelled")
-        self._done.set()
+    def cancel(self) -> bool:
+        if not self._is_begun:
+            self._error = RuntimeError("cancelled")
+            self._done.set()
+        return not self._is_begun
 
     def wait(self, timeout: float | None) -> bool:
         return self._done.wait(timeout)

@@ -5,7 +5,7 @@ It waits for nothing: the loop in `manager.py` decides when a pass runs, and the
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from threading import Timer
 
@@ -17,7 +17,7 @@ from tidegate.control.connections import Connection
 from tidegate.control.declared import Declared, TierReader, belongs_to, declare
 from tidegate.control.metrics_watch import Dependencies, MetricsWatch
 from tidegate.control.namespaces import KnownLabels
-from tidegate.control.observe import ObservationResult
+from tidegate.control.observe import ObservationResult, Rival
 from tidegate.control.ownership import (
     RESTORE_FINALIZER,
     Deletion,
@@ -107,6 +107,26 @@ class Controller:
         self._reports.close()
         self._connection.close()
 
+    def prepare(self) -> None:
+        """Open the cluster and read what the first pass will read, which then is done sooner.
+
+        For a replica whose turn is to come: nothing is decided, written or reported. What goes
+        wrong here goes wrong in the first pass too, which reports it.
+        """
+        policy = self._context.policies().get(self._key)
+        if policy is None or policy["metadata"].get("deletionTimestamp"):
+            return
+        with suppress(TidegateError):
+            declared = self._read_declared(
+                policy, self._of(policy, BUSINESS_TIERS), self._of(policy, QUOTA_OVERRIDES)
+            )
+            self._pass.observer.observe(
+                declared,
+                self._connection.cluster(declared.spec.kafka),
+                now_seconds=self._context.clock.wall(),
+                rival=self._rival_of(policy),
+            )
+
     def pass_once(self) -> float:
         """One pass; returns after how many seconds the next is due at the latest."""
         policy = self._context.policies().get(self._key)
@@ -162,17 +182,8 @@ class Controller:
     def _observe_and_act(
         self, policy: JsonObject, tiers: list[JsonObject], overrides: list[JsonObject]
     ) -> PassResult | None:
-        fresh = self._context.list_is_fresh
         try:
-            self._declared = declared = declare(
-                policy,
-                tiers if fresh(BUSINESS_TIERS) else None,
-                self._reader,
-                overrides=overrides if fresh(QUOTA_OVERRIDES) else None,
-                labels=self._labels,
-                lease_namespace=self._context.settings.lease_namespace,
-            )
-            refuse_other_hosts(self._key, declared.spec, self._context.settings.bounds)
+            self._declared = declared = self._read_declared(policy, tiers, overrides)
         except InvalidResource as error:
             self._declared = None
             self._metrics.latest(None, None)  # nothing goes on by the spec from before
@@ -205,12 +216,33 @@ class Controller:
         self._measure(result, rollups)
         return result
 
+    def _read_declared(
+        self, policy: JsonObject, tiers: list[JsonObject], overrides: list[JsonObject]
+    ) -> Declared:
+        """What the objects say. Raises InvalidResource when the policy cannot be followed."""
+        fresh = self._context.list_is_fresh
+        declared = declare(
+            policy,
+            tiers if fresh(BUSINESS_TIERS) else None,
+            self._reader,
+            overrides=overrides if fresh(QUOTA_OVERRIDES) else None,
+            labels=self._labels,
+            lease_namespace=self._context.settings.lease_namespace,
+        )
+        refuse_other_hosts(self._key, declared.spec, self._context.settings.bounds)
+        return declared
+
+    def _rival_of(self, policy: JsonObject) -> Rival:
+        others = self._context.policies().values()
+        return lambda facts: competing_policy(policy, facts, others)
+
     def _report(self, report: PassReport) -> None:
         """Deliver a report in the queue's thread. The one before may have written new statuses."""
         known = self._context.cache.with_known_status
         thread = f"reports of {self._key}"
         self._context.vital_signs.beat(thread)
-        self._context.first_passes.go_first(_REPORT_WAITS_SECONDS)
+        if self._context.report_beside:
+            self._context.first_passes.go_first(_REPORT_WAITS_SECONDS)
         try:
             self._context.reporter.passed(
                 replace(
@@ -286,7 +318,6 @@ class Controller:
                 self._context.reporter.took_claim_over(policy, message)
             return owned.claim
 
-        others = self._context.policies().values()
         return self._pass.run(
             declared,
             cluster,
@@ -294,7 +325,7 @@ class Controller:
             usage=usage,
             usage_awaited=is_applied and (rollups is None or rollups.unread),
             prepare=prepare,
-            rival=lambda facts: competing_policy(policy, facts, others),
+            rival=self._rival_of(policy),
         )
 
     def _release_when_restored(self, policy: JsonObject, result: PassResult | None) -> None:
@@ -441,7 +472,7 @@ def _rollup_dependencies(
 # needs a report meanwhile.
 
 PENDING_AFTER_SECONDS = 5.0
-_REPORT_WAITS_SECONDS = 5.0
+_REPORT_WAITS_SECONDS = 15.0
 
 
 @contextmanager

@@ -7,6 +7,7 @@ late. The other keeps the lists of resources fresh, and starts and stops loops.
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -144,6 +145,9 @@ _TICK_SECONDS = 1.0
 _LEASE_TICK_SECONDS = 0.5
 # 100 held and 100 watched at 100 ms a call are 9 at any moment; the others are for calls that hang
 _LEASE_CALLS_AT_ONCE = 16
+_READ_AHEAD_AT_ONCE = 2
+# by then the Lease was ours, or its holder has renewed it after all
+_READ_AHEAD_SECONDS = 30.0
 _OTHERS, _LIST = "the replicas", "all policies"
 # What a batch of 200 entities takes, many times over. One that ZooKeeper holds up for longer may
 # end after the Lease: the versions of claim, quota and ledger then decide whether it counts.
@@ -166,6 +170,10 @@ class Lease(Protocol):
 
     def remaining_seconds(self) -> float:
         """How much longer this process may write; 0 when it may not."""
+        ...
+
+    def is_soon_ours(self) -> bool:
+        """Whether its holder seems dead and this replica is the next."""
         ...
 
     def seconds_until_due(self) -> float:
@@ -199,6 +207,20 @@ class Share(Attended, Protocol):
     def release(self) -> None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A controller that reads ahead for a policy whose Lease may soon be ours."""
+
+    controller: Controller
+    wakeup: Wakeup
+    work: Future[None]
+    since_seconds: float
+
+    def is_under_way(self) -> bool:
+        """Whether it still reads; what has not begun is called off."""
+        return not self.work.cancel() and not self.work.done()
+
+
 class Manager:
     """Runs the policies that this replica holds. `make_lease` gets a policy's namespace/name.
 
@@ -228,6 +250,8 @@ class Manager:
         self._lock = threading.Lock()
         self._leases: dict[str, Lease] = {}
         self._loops: dict[str, ControlLoop] = {}
+        self._prepared: dict[str, Prepared] = {}
+        self._readers_ahead = ThreadPoolExecutor(_READ_AHEAD_AT_ONCE, "read ahead")
         self._relist_at_seconds = float("-inf")
         self._relist_backoff = Backoff()
         self._attend_now = threading.Event()
@@ -291,8 +315,11 @@ class Manager:
                 log.warning("Loop did not end in time; its Lease ends by itself", policy=key)
         wait(released, left_seconds() + LEASE_CALL_SECONDS)
         self._orphans.close()
-        for pool in (hands, self._lease_calls):
+        for pool in (hands, self._lease_calls, self._readers_ahead):
             pool.shutdown(wait=False, cancel_futures=True)
+        for prepared in self._prepared.values():
+            if not prepared.is_under_way():
+                prepared.controller.close()
 
     def _ask_loops_to_stop(self) -> None:
         with self._lock:
@@ -323,6 +350,7 @@ class Manager:
             if self._stop_loop(key):
                 self._release(key, is_obsolete=True)
         self._start_and_stop_loops()
+        self._read_ahead()
         self._hand_over_when_due()
         self._orphans.look(known.keys())
 
@@ -365,13 +393,40 @@ class Manager:
                 # it ended because the Lease was lost for a moment; it may be wanted again
                 self._stop_loop(key)
             if held and key not in self._loops and key != self._handing_over:
-                if self._context.first_passes.begin(key):
+                if self._is_read_ahead(key) and self._context.first_passes.begin(key):
                     self._start_loop(key, lease)
                 else:
                     waiting.append(key)
             elif not held and key in self._loops:
                 self._stop_loop(key)
         self._context.first_passes.wait_for_their_turn(waiting)
+
+    def _is_read_ahead(self, key: str) -> bool:
+        """Whether no reading ahead is under way; a first pass would wait for the same answers."""
+        prepared = self._prepared.get(key)
+        return prepared is None or not prepared.is_under_way()
+
+    def _read_ahead(self) -> None:
+        """Get ready for policies whose holder seems dead, and drop what was not needed."""
+        now_seconds = self._context.clock.monotonic()
+        for key, lease in self._leases.items():
+            if key in self._loops or key in self._prepared or not lease.is_soon_ours():
+                continue
+            controller, wakeup = self._make_controller(key, lease)
+
+            def read(controller: Controller = controller, key: str = key) -> None:
+                try:
+                    controller.prepare()
+                except Exception:
+                    log.exception("Reading ahead abandoned", policy=key)
+                self._wakeup.poke(Cause.LEASE)
+
+            work = self._readers_ahead.submit(read)
+            self._prepared[key] = Prepared(controller, wakeup, work, now_seconds)
+        for key, prepared in list(self._prepared.items()):
+            is_old = now_seconds - prepared.since_seconds >= _READ_AHEAD_SECONDS
+            if (is_old or key not in self._leases) and not prepared.is_under_way():
+                self._prepared.pop(key).controller.close()
 
     def _hand_over_when_due(self) -> None:
         """Give a policy to the replica that should hold it, once its loop has ended."""
@@ -401,12 +456,11 @@ class Manager:
         return "" if lease is None else lease.holder
 
     def _start_loop(self, key: str, lease: Lease) -> None:
-        wakeup = Wakeup()
-        controller = Controller(
-            key,
-            self._context,
-            may_write=lambda: lease.remaining_seconds() >= _BATCH_SECONDS,
-            wake=wakeup.poke,
+        prepared = self._prepared.pop(key, None)
+        controller, wakeup = (
+            self._make_controller(key, lease)
+            if prepared is None
+            else (prepared.controller, prepared.wakeup)
         )
 
         def first_pass_ended() -> None:
@@ -423,6 +477,16 @@ class Manager:
                 self._loops.pop(key, None)
             self._context.first_passes.end(key)
             raise
+
+    def _make_controller(self, key: str, lease: Lease) -> tuple[Controller, Wakeup]:
+        wakeup = Wakeup()
+        controller = Controller(
+            key,
+            self._context,
+            may_write=lambda: lease.remaining_seconds() >= _BATCH_SECONDS,
+            wake=wakeup.poke,
+        )
+        return controller, wakeup
 
     def _stop_loop(self, key: str) -> bool:
         """Ask the loop to end; True once it has."""

@@ -184,6 +184,14 @@ class SharedLease:
         """When `attend` has something to do again; 0 when it has now."""
         return max(0.0, self._next_look_at - self._monotonic())
 
+    def is_soon_ours(self) -> bool:
+        """Whether the holder missed a renewal and this replica is the next: it may get ready."""
+        if self._seen is None or not self._is_anothers_turn():
+            return False
+        silent_seconds = self._monotonic() - self._seen_at
+        is_late = silent_seconds >= self._times.renew_seconds + 2 * self._times.look_seconds
+        return is_late and self._acquire_delay_seconds(self._seen.holder) == 0.0
+
     def attend(self) -> bool:
         """Acquire, renew or watch the Lease if that is due; return whether we may write now.
 

@@ -32,6 +32,7 @@ class HandLease:
 
     def __init__(self, held: bool) -> None:
         self.held = held
+        self.is_silent = False
         self.holder = ""
         self.attended = threading.Event()
         self.go_on = threading.Event()
@@ -47,6 +48,9 @@ class HandLease:
 
     def remaining_seconds(self) -> float:
         return 10.0 if self.held else 0.0
+
+    def is_soon_ours(self) -> bool:
+        return self.is_silent
 
     def seconds_until_due(self) -> float:
         return 0.0
@@ -160,6 +164,73 @@ def test_a_policy_whose_lease_another_replica_holds_is_left_alone_until_it_is_ou
     assert (stage.produce(), policy_threads()) == (None, [])
     replica.give(True)
     eventually(lambda: stage.produce() == "10000000", "the quota")
+
+
+def test_a_policy_whose_holder_seems_dead_is_read_ahead_and_nothing_else(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy, tier = stage.policy(), stage.tier()
+    ahead, passed = list[Controller](), list[Controller]()
+    prepare, pass_once = Controller.prepare, Controller.pass_once
+    monkeypatch.setattr(Controller, "prepare", lambda one: (prepare(one), ahead.append(one)))
+    monkeypatch.setattr(
+        Controller, "pass_once", lambda one: (passed.append(one), pass_once(one))[1]
+    )
+    replica = start(held=False)
+    eventually(lambda: KEY in replica.leases, "the Lease to be watched")
+    replica.leases[KEY].is_silent = True
+    eventually(lambda: _tick(replica) or ahead, "the policy to be read ahead")
+    _tick(replica)
+    assert len(ahead) == 1
+    assert (stage.produce(), policy_threads(), passed) == (None, [], [])
+    assert all("status" not in stage.kubernetes.get(ref) for ref in (policy, tier))
+    replica.give(True)
+    eventually(lambda: stage.produce() == "10000000", "the quota")
+    assert passed[0] is ahead[0]
+
+
+def test_what_was_read_ahead_for_a_holder_that_came_back_is_closed(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.policy(), stage.tier()
+    closed = list[Controller]()
+    close = Controller.close
+    monkeypatch.setattr(Controller, "close", lambda one: (closed.append(one), close(one)))
+    replica = start(held=False)
+    eventually(lambda: KEY in replica.leases, "the Lease to be watched")
+    replica.leases[KEY].is_silent = True
+    eventually(lambda: _tick(replica) or replica.manager._prepared, "the policy to be read ahead")
+    replica.leases[KEY].is_silent = False
+    _tick(replica)
+    assert closed == []
+    stage.now += 30.0
+    eventually(lambda: _tick(replica) or closed, "the end of what was read")
+    assert replica.manager._prepared == {}
+
+
+def test_a_cluster_that_does_not_answer_who_reads_ahead_is_met_by_the_first_pass(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = stage.policy()
+    stage.tier()
+    begun, answers = threading.Event(), threading.Event()
+
+    def prepare(_: Controller) -> None:
+        begun.set()
+        answers.wait(20.0)
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(Controller, "prepare", prepare)
+    replica = start(held=False)
+    eventually(lambda: KEY in replica.leases, "the Lease to be watched")
+    replica.leases[KEY].is_silent = True
+    eventually(lambda: _tick(replica) or begun.is_set(), "the policy to be read ahead")
+    replica.give(True)
+    _tick(replica)
+    assert policy_threads() == []  # a pass would wait for the same answer
+    answers.set()
+    eventually(lambda: stage.produce() == "10000000", "the quota")
+    eventually(lambda: stage.kubernetes.get(policy).get("status"), "its status")
 
 
 def test_a_lost_lease_ends_the_loop_and_one_regained_starts_it_again(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.hands import Hands
 from tidegate.errors import OutcomeUnknown, TidegateError, Unauthorized, Unreachable
 from tidegate.kube.api import LeaseRecord
-from tidegate.kube.lease import LeaseAddress, LeftLeases, SharedLease
+from tidegate.kube.lease import LeaseAddress, LeaseList, LeftLeases, SharedLease
 
 _LABELS = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True)
 _NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", fullmatch=True)
@@ -253,6 +254,125 @@ def _touch(kubernetes: InMemoryKubernetes) -> None:
     present = kubernetes.read_lease("tidegate", "tidegate.streaming.orders")
     assert present is not None
     kubernetes.replace_lease(replace(present, transitions=present.transitions + 1))
+
+
+# --- one list in place of many reads ---------------------------------------------------------------
+
+
+class Watcher:
+    """A replica that watches with a list, which is made when it is due, as the manager does."""
+
+    def __init__(self, kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+        self.list = LeaseList(kubernetes, "tidegate", monotonic=clock)
+        self.lease = SharedLease(
+            kubernetes,
+            "b",
+            LeaseAddress.of_policy("streaming/orders", operator_namespace="tidegate"),
+            listed=self.list,
+            monotonic=clock,
+            wall=lambda: clock.now,
+        )
+
+    def attend(self) -> bool:
+        if self.list.seconds_until_due() == 0.0:
+            with suppress(TidegateError):
+                self.list.attend()
+        return self.lease.attend()
+
+
+@pytest.fixture
+def reads(kubernetes: InMemoryKubernetes, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of Leases that were read by themselves."""
+    names, read = list[str](), kubernetes.read_lease
+
+    def counted(namespace: str, name: str) -> LeaseRecord | None:
+        names.append(name)
+        return read(namespace, name)
+
+    monkeypatch.setattr(kubernetes, "read_lease", counted)
+    return names
+
+
+def test_who_watches_many_leases_reads_none_while_the_list_shows_renewals(
+    kubernetes: InMemoryKubernetes, clock: Hands, reads: list[str]
+) -> None:
+    holder, watcher = replica(kubernetes, clock, "a"), Watcher(kubernetes, clock)
+    holder.attend()
+    for _ in range(200):
+        assert (holder.attend(), watcher.attend()) == (True, False)
+        clock.now += 0.5
+    assert reads == ["tidegate.streaming.orders"] * 2  # each when it began
+    assert not watcher.lease.is_soon_ours()
+
+
+@pytest.mark.parametrize("lived_ticks", range(24))
+def test_a_silent_holder_is_replaced_as_soon_by_who_looks_at_lists(
+    kubernetes: InMemoryKubernetes, clock: Hands, lived_ticks: int
+) -> None:
+    holder, watcher = replica(kubernetes, clock, "a"), Watcher(kubernetes, clock)
+    holder.attend()
+    for _ in range(lived_ticks):
+        watcher.attend()
+        holder.attend()
+        clock.now += 0.5
+    died_at, soon_at = clock.now, float("inf")
+    while not watcher.attend():
+        assert holder.remaining_seconds() > 0 or clock.now >= died_at + 5
+        if watcher.lease.is_soon_ours():
+            soon_at = min(soon_at, clock.now)
+        clock.now += 0.5
+    assert clock.now - died_at <= 12
+    assert soon_at - died_at <= 7.5
+    assert holder.remaining_seconds() == 0.0
+
+
+def test_a_lease_that_was_given_up_or_is_gone_is_read_before_it_is_taken(
+    kubernetes: InMemoryKubernetes, clock: Hands, reads: list[str]
+) -> None:
+    holder, watcher = replica(kubernetes, clock, "a"), Watcher(kubernetes, clock)
+    holder.attend()
+    for _ in range(8):
+        watcher.attend()
+        clock.now += 0.5
+    reads.clear()
+    holder.release()
+    clock.now += 1.2
+    assert watcher.attend()
+    assert reads == ["tidegate.streaming.orders"]
+
+
+def test_a_lease_without_our_labels_is_read_by_itself(
+    kubernetes: InMemoryKubernetes, clock: Hands
+) -> None:
+    holder, watcher = replica(kubernetes, clock, "a"), Watcher(kubernetes, clock)
+    holder.attend()
+    watcher.attend()
+    kubernetes.replace_lease(replace(lease_of_orders(kubernetes), labels={}))
+    for _ in range(100):
+        assert (holder.attend(), watcher.attend()) == (True, False)
+        clock.now += 0.5
+
+
+def test_while_leases_cannot_be_listed_each_is_read(
+    kubernetes: InMemoryKubernetes,
+    clock: Hands,
+    reads: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(namespace: str, *, selector: str) -> list[LeaseRecord]:
+        raise Unauthorized(Reason.KUBERNETES_UNREACHABLE, "No right to list Leases.")
+
+    monkeypatch.setattr(kubernetes, "list_leases", refused)
+    holder, watcher = replica(kubernetes, clock, "a"), Watcher(kubernetes, clock)
+    holder.attend()
+    for _ in range(100):
+        assert (holder.attend(), watcher.attend()) == (True, False)
+        clock.now += 0.5
+    assert 10 <= len(reads) <= 20
+    died_at = clock.now
+    while not watcher.attend():
+        clock.now += 0.5
+    assert clock.now - died_at <= 12
 
 
 # --- where Leases are, and when they go -----------------------------------------------------------
