@@ -4,6 +4,7 @@ import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -28,21 +29,34 @@ from tidegate.resources.kinds import parse_object
 
 CHECKOUT = Path(__file__).parents[2]
 PAGES = [
-    CHECKOUT / "README.md",
-    CHECKOUT / "CONTRIBUTING.md",
+    *sorted(CHECKOUT.glob("*.md")),
     *sorted((CHECKOUT / "docs").rglob("*.md")),
 ]
+GOLDENS = sorted((CHECKOUT / "tests" / "goldens").glob("*.txt"))
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(
-    r"(?:^|/|&& |`)tidegate ((?:run|plan|explain|top|audit|restore|version)\b[^`\n]*)", re.MULTILINE
+    r"(?:^|/|&& |\| |`)tidegate ((?:run|doctor|plan|explain|top|audit|import|pause|resume"
+    r"|confirm-removal|resync|restore|report|version)\b[^`\n]*)",
+    re.MULTILINE,
 )
+_SHELL = {"|", ">", "&&", "||", ";"}  # what follows is no word of the command any more
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
 
 def written_commands() -> Iterator[tuple[str, list[str]]]:
     for page in PAGES:
+        if page.name == "CHANGELOG.md":  # has commands as they were
+            continue
         for match in _COMMAND.finditer(page.read_text(encoding="utf-8")):
-            yield page.name, shlex.split(match[1], comments=True)
+            words = shlex.split(match[1], comments=True)
+            yield page.name, list(takewhile(lambda word: word not in _SHELL, words))
+
+
+def shown_outputs() -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for language, text in _BLOCK.findall(page.read_text(encoding="utf-8")):
+            if language == "output":
+                yield page.name, text
 
 
 def written_objects() -> Iterator[tuple[str, dict[str, Any]]]:
@@ -61,7 +75,7 @@ def test_a_command_has_the_options_it_is_shown_with(words: list[str]) -> None:
     options = {name for parameter in group.commands[words[0]].params for name in parameter.opts} | {
         "--help"
     }
-    assert {word for word in words[1:] if word.startswith("-")} <= options
+    assert {word for word in words[1:] if word.startswith("-") and word != "-"} <= options
 
 
 @pytest.mark.parametrize(
@@ -70,6 +84,13 @@ def test_a_command_has_the_options_it_is_shown_with(words: list[str]) -> None:
 def test_an_object_that_is_shown_would_be_accepted(document: dict[str, Any]) -> None:
     assert document["apiVersion"] == API_VERSION
     parse_object(document, strict=True)
+
+
+@pytest.mark.parametrize(
+    "text", [pytest.param(text, id=f"{page}: {text[:30]}") for page, text in shown_outputs()]
+)
+def test_output_that_is_shown_is_what_a_command_prints(text: str) -> None:
+    assert any(text in golden.read_text(encoding="utf-8") for golden in GOLDENS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -81,6 +102,7 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
 def test_the_documents_show_commands_and_objects_at_all() -> None:
     assert len(list(written_commands())) >= 10
     assert len(list(written_objects())) >= 4
+    assert {page for page, _ in shown_outputs()} >= {"README.md"}
 
 
 # --- the site -------------------------------------------------------------------------------------
