@@ -135,7 +135,7 @@ class Operator:
                     error.reason,
                     (
                         f"Kubernetes does not serve {kind.plural}.{kind.group}. Install the CRDs "
-                        f"(kubectl apply -f crds/) and start again."
+                        f"(kubectl apply --server-side -f crds/) and start again."
                     ),
                 ) from error
 

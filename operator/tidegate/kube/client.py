@@ -595,8 +595,8 @@ class KubernetesClient(JobCalls):
             raise NotFound(
                 _NOT_AS_LISTED,
                 f"Kubernetes does not serve {kind.plural} of {kind.api_version}. Install the "
-                "custom resources (`kubectl apply -f crds/`); until then Tidegate changes "
-                "nothing.",
+                "custom resources (`kubectl apply --server-side -f crds/`); until then Tidegate "
+                "changes nothing.",
             ) from missing
         items = tuple(item for page in pages for item in page["items"])
         return Listing(items, resource_version=pages[0]["metadata"]["resourceVersion"])

@@ -247,10 +247,10 @@ def test_the_operator_leaves_what_was_applied_as_it_is_and_argo_cd_would_show_it
     crds.kubectl("apply", *BY_GIT, "-f", str(git))
     with at_work(crds, namespace, tmp_path):
         crds.kubectl("wait", "--for=condition=Ready", *OBJECTS, "-n", namespace, "--timeout=60s")
-        git.write_text(text.replace("10Mi", "20Mi"))  # a user edits the contract of the first tier
+        git.write_text(text.replace("10M", "20M"))  # a user edits the contract of the first tier
         crds.kubectl("apply", *BY_GIT, "-f", str(git))
         wait_until(
-            lambda: "20971520" in reported_quota(crds, namespace, "bt/accounting"),
+            lambda: "20000000" in reported_quota(crds, namespace, "bt/accounting"),
             "the edit to be in force",
             timeout_seconds=30,
         )

@@ -152,7 +152,7 @@ def test_a_kind_that_is_not_installed_is_named_with_the_command_that_installs_it
     with pytest.raises(NotFound) as missing:
         kubernetes.list_all(absent)
     assert "dreams" in missing.value.message
-    assert "kubectl apply -f crds/" in missing.value.message  # a command to paste
+    assert "kubectl apply --server-side -f crds/" in missing.value.message  # a command to paste
 
 
 def test_a_missing_right_is_said_in_the_servers_words(
