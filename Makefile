@@ -34,13 +34,17 @@ doctor: ## List what this machine lacks, and the command that installs it
 	python3 -m lab doctor
 
 ##@ Test
+# Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
+# own. Those that take longest are first.
+KINDS := operators throttling brokers kraft rollup
+INTEGRATION := $(KINDS:%=integration-%) integration-rest
+
 .PHONY: test
 test: setup ## Set everything up and run every test, those on real parts too
 	$(PYTHON) -m lab doctor --quiet
 	$(PYTHON) -m lab prepare
-	@# Those on real parts wait most of the time, so three kinds of them run at once, each in a process with parts of its own;
-	@# the others take what processor time is left.
-	@$(MAKE) --no-print-directory --jobs=4 --output-sync=target test-unit integration-throttling integration-brokers integration-rest
+	@# Those without real parts take what processor time is left.
+	@$(MAKE) --no-print-directory --jobs=7 --output-sync=target $(INTEGRATION) test-unit
 
 .PHONY: test-unit
 test-unit: setup ## Run the tests that need no real parts (two minutes)
@@ -49,15 +53,13 @@ test-unit: setup ## Run the tests that need no real parts (two minutes)
 .PHONY: test-integration
 test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus and Kubernetes API
 	$(PYTHON) -m lab prepare
-	@$(MAKE) --no-print-directory --jobs=3 --output-sync=target integration-throttling integration-brokers integration-rest
+	@$(MAKE) --no-print-directory --jobs=6 --output-sync=target $(INTEGRATION)
 
-.PHONY: integration-throttling integration-brokers integration-rest
-integration-throttling: setup
-	$(PYTHON) -m pytest tests/integration -m throttling $(PYTEST)
-integration-brokers: setup
-	$(PYTHON) -m pytest tests/integration -m brokers $(PYTEST)
+.PHONY: $(INTEGRATION)
+$(KINDS:%=integration-%): integration-%: setup
+	$(PYTHON) -m pytest tests/integration -m $* $(PYTEST)
 integration-rest: setup
-	$(PYTHON) -m pytest tests/integration -m "integration and not throttling and not brokers" $(PYTEST)
+	$(PYTHON) -m pytest tests/integration -m "integration $(KINDS:%=and not %)" $(PYTEST)
 
 .PHONY: simulate
 simulate: setup ## Play days full of faults with the whole operator in virtual time (SEED=1 SEEDS=200; one seed prints its steps)
