@@ -37,7 +37,7 @@ doctor: ## List what this machine lacks, and the command that installs it
 # Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
 # own. Five keep two processors busy; more at once only make each other late. Those that take longest are first, and
 # those without real parts, which use every processor there is, fill the end.
-KINDS := operators brokers throttling rollup kraft
+KINDS := operators brokers throttling kraft
 INTEGRATION := integration-operators integration-brokers integration-rest integration-throttling integration-rollup integration-kraft
 AT_ONCE := 5
 
@@ -59,11 +59,16 @@ test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus an
 # Throttling reads figures of the last seconds, so its scrapes come first when the processor is busy.
 BEHIND := nice -n 4
 # Parts that start beside each other on a busy machine take minutes; this is for what hangs.
-ON_PARTS := tests/integration --timeout=600
+PATIENT := --timeout=600
+# Usage rollups need no part that others have, and others need not load Spark's libraries.
+ROLLUP := tests/integration/rollup
+ON_PARTS := tests/integration --ignore=$(ROLLUP) $(PATIENT)
 integration-throttling: BEHIND :=
 .PHONY: $(INTEGRATION)
 $(KINDS:%=integration-%): integration-%: setup
 	$(BEHIND) $(PYTHON) -m pytest $(ON_PARTS) -m $* $(PYTEST)
+integration-rollup: setup
+	$(BEHIND) $(PYTHON) -m pytest $(ROLLUP) $(PATIENT) $(PYTEST)
 integration-rest: setup
 	$(BEHIND) $(PYTHON) -m pytest $(ON_PARTS) -m "integration $(KINDS:%=and not %)" $(PYTEST)
 

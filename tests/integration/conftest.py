@@ -32,8 +32,7 @@ from tests.unit.resources.documents import override, policy, tier
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES
 
 CHECKOUT = Path(__file__).parents[2]
-ROLLUP = Path(__file__).parent / "rollup"
-KINDS = ("throttling", "operators", "brokers", "kraft", "rollup")
+KINDS = ("throttling", "operators", "brokers", "kraft")
 SASL_USERS = ("alice", "bob", "carol", "dave", "erin")
 
 
@@ -60,8 +59,6 @@ def _kind(item: pytest.Item) -> pytest.MarkDecorator | None:
         return pytest.mark.operators if has_operator else pytest.mark.brokers
     if "kraft" in asked_for:
         return pytest.mark.kraft
-    if item.path.is_relative_to(ROLLUP):
-        return pytest.mark.rollup
     return None
 
 
