@@ -14,7 +14,8 @@ HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[2]
 CHART = CHECKOUT / "charts" / "tidegate"
 VALUES_FILES = sorted((HERE / "values").glob("*.yaml"))
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the other takes seconds for a chart's CRDs
+# The one in Python takes seconds for a chart's CRDs.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def rendered(helm: Helm, values: Path | None = None, *arguments: str, **sets: object) -> str:
