@@ -245,7 +245,8 @@ def _plan(api: KubeApi, namespace: str) -> str:
 # mutes of 3 s each of them halves what is in force.
 
 SHORT_STEPS = {"kafka": {"quotaWindow": {"samples": 2}}, "escalation": {"maxMuteSeconds": 3}}
-LONGEST_SECONDS = 120.0
+STEPS_SECONDS = 18.0
+AFTER_THE_LAST_SECONDS = 30.0
 
 
 def with_login(kafka: KafkaLab, zookeeper: str, namespace: str) -> str:
@@ -317,7 +318,7 @@ def test_a_namespace_goes_when_every_quota_was_given_back_in_safe_steps(
         wait_until(
             lambda: not is_there(crds, "namespace", namespace),
             "the namespace to go",
-            timeout_seconds=LONGEST_SECONDS,
+            timeout_seconds=STEPS_SECONDS + AFTER_THE_LAST_SECONDS,
             poll_seconds=0.5,
         )
         rates = [write.after for write in watch.writes()]
