@@ -272,6 +272,7 @@ def _stop_all() -> None:
 
 
 T = TypeVar("T")
+_LONG_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 0.5
 
 
 def wait_until(
@@ -286,15 +287,18 @@ def wait_until(
 
     `what` completes the sentence "waited N s for ...". Raises `LabError` after `timeout_seconds`,
     or at once when one of the `processes` it depends on has ended; both show the tails of their
-    logs. A condition that raises is not caught.
+    logs. A condition that raises is not caught. One that takes long, such as a command, is asked
+    less often: it would take the processor from what it waits for.
     """
     deadline = time.monotonic() + timeout_seconds
     while True:
+        asked_at = time.monotonic()
         answer = condition()
         if answer:
             return answer
         _fail_on_ended(processes, what)
-        if time.monotonic() >= deadline:
+        now = time.monotonic()
+        if now >= deadline:
             raise LabError(
                 "\n".join(
                     [
@@ -303,7 +307,12 @@ def wait_until(
                     ]
                 )
             )
-        time.sleep(poll_seconds)
+        took_seconds = now - asked_at
+        if took_seconds > _LONG_SECONDS:
+            pause_seconds = min(2 * took_seconds, _LONGEST_PAUSE_SECONDS)
+        else:
+            pause_seconds = 0.0
+        time.sleep(min(max(poll_seconds, pause_seconds), deadline - now))
 
 
 def _fail_on_ended(processes: Sequence[Process], what: str) -> None:

@@ -32,22 +32,34 @@ from tests.unit.resources.documents import override, policy, tier
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES
 
 CHECKOUT = Path(__file__).parents[2]
+KINDS = ("throttling", "operators", "brokers", "kraft")
 SASL_USERS = ("alice", "bob", "carol", "dave", "erin")
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects by it
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by the costliest part they share, for `make` to run each kind in a process of its
+    """Mark tests by the costliest parts they share, for `make` to run each kind in a process of its
     own, beside the others.
 
-    Starting parts takes more processor time than the tests themselves: a further kind must be worth
-    its own brokers.
+    Starting parts takes processor time: a further kind must be worth its own.
     """
     for item in items:
-        if "kafka" in getattr(item, "fixturenames", ()) and not item.get_closest_marker(
-            "throttling"
-        ):
-            item.add_marker(pytest.mark.brokers)
+        kind = _kind(item)
+        if kind is not None:
+            item.add_marker(kind)
+
+
+def _kind(item: pytest.Item) -> pytest.MarkDecorator | None:
+    if any(map(item.get_closest_marker, KINDS)):  # as the test itself says
+        return None
+    asked_for = getattr(item, "fixturenames", ())
+    if "kafka" in asked_for:
+        # of those on the brokers, the ones that run an operator mostly wait for it
+        has_operator = "crds" in asked_for and "prometheus" not in asked_for
+        return pytest.mark.operators if has_operator else pytest.mark.brokers
+    if "kraft" in asked_for:
+        return pytest.mark.kraft
+    return None
 
 
 @pytest.fixture(scope="session")

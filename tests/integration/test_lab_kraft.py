@@ -15,7 +15,7 @@ from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import alter, describe
 from tidegate.kafka.settings import KafkaConnection
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.kraft]
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 

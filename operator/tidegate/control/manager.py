@@ -393,7 +393,7 @@ class Manager:
                 # it ended because the Lease was lost for a moment; it may be wanted again
                 self._stop_loop(key)
             if held and key not in self._loops and key != self._handing_over:
-                if self._is_read_ahead(key) and self._context.first_passes.begin(key):
+                if not self._is_reading_ahead(key) and self._context.first_passes.begin(key):
                     self._start_loop(key, lease)
                 else:
                     waiting.append(key)
@@ -401,10 +401,10 @@ class Manager:
                 self._stop_loop(key)
         self._context.first_passes.wait_for_their_turn(waiting)
 
-    def _is_read_ahead(self, key: str) -> bool:
-        """Whether no reading ahead is under way; a first pass would wait for the same answers."""
+    def _is_reading_ahead(self, key: str) -> bool:
+        """Whether a first pass would wait for the same answers as what is under way already."""
         prepared = self._prepared.get(key)
-        return prepared is None or not prepared.is_under_way()
+        return prepared is not None and prepared.is_under_way()
 
     def _read_ahead(self) -> None:
         """Get ready for policies whose holder seems dead, and drop what was not needed."""

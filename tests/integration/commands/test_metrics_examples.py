@@ -11,6 +11,8 @@ import re
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,20 @@ CHECKOUT = Path(__file__).parents[3]
 EXAMPLES = CHECKOUT / "examples" / "metrics"
 BROKERS = frozenset({1, 2, 3})
 ALL = {"egress", "ingress", "fetch_rate", "produce_rate", "fetch_throttle", "produce_throttle"}
+PLAIN = "prometheus.yaml"
+# The monitors: where their endpoints are, the matchers of a policy, and the labels with a broker's id.
+MONITORS: dict[str, tuple[Callable[[Any], list[Any]], dict[str, str], tuple[str, ...]]] = {
+    "podmonitor-strimzi.yaml": (
+        lambda spec: spec["podMetricsEndpoints"],
+        {"namespace": "kafka", "cluster": "orders"},
+        ("broker", "pod"),
+    ),
+    "servicemonitor.yaml": (
+        lambda spec: spec["endpoints"],
+        {"cluster": "orders"},
+        ("broker",),
+    ),
+}
 
 
 def example(name: str) -> Any:
@@ -87,22 +103,46 @@ def found(
     return answers
 
 
-def test_the_plain_configuration_gives_every_series(
-    kafka: KafkaLab, topic: str, node_exporter: str
-) -> None:
-    promtool = unpacked(PROMETHEUS) / "usr/bin/promtool"
-    subprocess.run([promtool, "check", "config", EXAMPLES / "prometheus.yaml"], check=True)
-    text = (EXAMPLES / "prometheus.yaml").read_text(encoding="utf-8")
+@pytest.fixture(scope="module")
+def servers(kafka: KafkaLab, topic: str, node_exporter: str) -> Iterator[dict[str, PrometheusLab]]:
+    """A Prometheus for each example, by its name. All start at once: each needs two scrapes, which
+    the examples have five seconds apart.
+    """
+    made = {PLAIN: plain(kafka, node_exporter)}
+    for name, (endpoints, _, _) in MONITORS.items():
+        monitor = example(name)
+        (endpoint,) = endpoints(monitor["spec"])
+        configuration = {"scrape_configs": [scrape_config(monitor, endpoint, kafka)]}
+        targets = [ScrapeTarget("kafka", address) for address in kafka.jmx_targets.values()]
+        made[name] = PrometheusLab(targets, configuration=configuration)
+    with ExitStack() as stack:
+        with ThreadPoolExecutor(len(made)) as pool:
+            starts = [pool.submit(server.__enter__) for server in made.values()]
+        for server, start in zip(made.values(), starts, strict=True):
+            if start.exception() is None:
+                stack.push(server)
+        for start in starts:
+            start.result()
+        yield made
+
+
+def plain(kafka: KafkaLab, node_exporter: str) -> PrometheusLab:
+    text = (EXAMPLES / PLAIN).read_text(encoding="utf-8")
     for broker, address in kafka.jmx_targets.items():
         text = text.replace(f"kafka-{broker}.example:9404", address)
     text = re.sub(r"kafka-[0-9]\.example:9100", node_exporter, text)
     assert ".example" not in text
     targets = [ScrapeTarget("kafka", address) for address in kafka.jmx_targets.values()]
     targets += [ScrapeTarget("node", node_exporter)] * len(targets)
-    with PrometheusLab(targets, configuration=yaml.safe_load(text)) as prometheus:
-        answers = found(prometheus, Preset.NODE_EXPORTER, {"cluster": "orders"})
-        assert answers.keys() == ALL
-        found(prometheus, Preset.JMX_EXPORTER, {"cluster": "orders"})
+    return PrometheusLab(targets, configuration=yaml.safe_load(text))
+
+
+def test_the_plain_configuration_gives_every_series(servers: dict[str, PrometheusLab]) -> None:
+    promtool = unpacked(PROMETHEUS) / "usr/bin/promtool"
+    subprocess.run([promtool, "check", "config", EXAMPLES / PLAIN], check=True)
+    answers = found(servers[PLAIN], Preset.NODE_EXPORTER, {"cluster": "orders"})
+    assert answers.keys() == ALL
+    found(servers[PLAIN], Preset.JMX_EXPORTER, {"cluster": "orders"})
 
 
 def scrape_config(
@@ -138,40 +178,14 @@ def scrape_config(
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "endpoints", "matchers", "labels"),
-    [
-        (
-            "podmonitor-strimzi.yaml",
-            lambda spec: spec["podMetricsEndpoints"],
-            {"namespace": "kafka", "cluster": "orders"},
-            ("broker", "pod"),
-        ),
-        (
-            "servicemonitor.yaml",
-            lambda spec: spec["endpoints"],
-            {"cluster": "orders"},
-            ("broker",),
-        ),
-    ],
-    ids=["pods", "services"],
-)
+@pytest.mark.parametrize("name", MONITORS, ids=["pods", "services"])
 def test_the_monitors_relabelling_names_every_broker(
-    kafka: KafkaLab,
-    topic: str,
-    name: str,
-    endpoints: Callable[[Any], list[Any]],
-    matchers: dict[str, str],
-    labels: tuple[str, ...],
+    servers: dict[str, PrometheusLab], name: str
 ) -> None:
-    monitor = example(name)
-    (endpoint,) = endpoints(monitor["spec"])
-    configuration = {"scrape_configs": [scrape_config(monitor, endpoint, kafka)]}
-    targets = [ScrapeTarget("kafka", address) for address in kafka.jmx_targets.values()]
-    with PrometheusLab(targets, configuration=configuration) as prometheus:
-        for label in labels:
-            answers = found(prometheus, Preset.JMX_EXPORTER, matchers, label)
-            assert answers.keys() == ALL
+    _, matchers, labels = MONITORS[name]
+    for label in labels:
+        answers = found(servers[name], Preset.JMX_EXPORTER, matchers, label)
+        assert answers.keys() == ALL
 
 
 def test_the_rules_are_those_that_the_brokers_of_these_tests_run_with() -> None:

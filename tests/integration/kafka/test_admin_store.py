@@ -416,6 +416,7 @@ def test_brokers_apply_what_is_written(
     kraft.wait_for_quota_applied(QuotaChange("PRODUCE", unique_name, None, 2048.0))
 
 
+@pytest.mark.kraft
 @pytest.mark.timeout(180)
 def test_brokers_that_come_and_go_wake_the_watcher_and_the_ledger_follows_its_leader() -> None:
     with KraftLab(brokers=3) as kafka:

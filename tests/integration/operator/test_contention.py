@@ -28,7 +28,8 @@ from lab.process import wait_until
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.kafka.zookeeper.nodes import ledger_path
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+# It waits for minutes, and the other tests that run an operator take as long without it.
+pytestmark = [pytest.mark.integration, pytest.mark.brokers, pytest.mark.timeout(420)]
 
 OURS, THEIRS = 10_000_000, 5_000_000
 POLL_SECONDS = 15

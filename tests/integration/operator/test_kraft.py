@@ -126,7 +126,10 @@ def test_a_contract_follows_leaders_of_a_kraft_cluster_and_is_given_back(
         "metadata": {"name": "orders", "namespace": namespace},
     }
     with KraftLab(brokers=3, users=("alice",)) as kafka:
-        spec = {"mode": "Enforce", "kafka": {"bootstrapServers": kafka.bootstrap_servers}}
+        # going down from 7 MB/s takes three steps: six seconds apart with so short a window
+        brokers = {"bootstrapServers": kafka.bootstrap_servers, "quotaWindow": {"samples": 2}}
+        escalation = {"maxMuteSeconds": 3}
+        spec = {"mode": "Enforce", "kafka": brokers, "escalation": escalation}
         kafka.create_topic(topic, assignment=[[1, 2], [2, 3], [3, 1]])
         settings = KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
         world = AdminWorld(settings, LEDGER_TOPIC, kafka.cluster_id)

@@ -124,7 +124,14 @@ def _run(
     writes_of_the_successor = other.metrics()[WRITES]
     exposed = other.exposed_names()
 
-    third.wait_for("Operator started")
+    # The dead one's ordinal lapses after some time; until then its successor leaves what is free to
+    # those that it still counts as alive.
+    third.wait_for("Replica has an ordinal")
+    wait_until(
+        lambda: third.metrics().get("tidegate_replicas_alive") == 2,
+        "two replicas to be known",
+        timeout_seconds=60,
+    )
     installation.change_contracts(AT_THE_END)
     wait_until(
         lambda: installation.has_any(AT_THE_END),
