@@ -28,7 +28,10 @@ from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset
 
 RULES = "examples/metrics/jmx-exporter-rules.yaml"
 _NOT_MEASURED = "The load of the brokers is not known, so nothing is throttled on it."
-_NOT_ATTRIBUTED = "Who causes the load is not known, so no tier can be throttled for it."
+_NOT_ATTRIBUTED = (
+    "Who causes the load is not known. Over its limit, a broker's lowest tier goes down, whoever "
+    "sends."
+)
 _WORDS = {
     "egress": "bytes that NICs send",
     "ingress": "bytes that NICs receive",
