@@ -113,7 +113,7 @@ def episode(stage: Stage) -> Episode:
     wait_until(
         lambda: _is_exhausted_on_readings(stage, episode),
         "the status to report that it is not enough",
-        timeout_seconds=30,
+        timeout_seconds=90,
     )
 
     with spell(stage, episode, "stale"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from kafka.protocol.consumer import FetchResponse
 
 from controller_logic.model import Default, Entity, LedgerRecord, QuotaKey, StoredQuota
 from tests.contract.quota_store_contract import (
@@ -25,7 +26,7 @@ from tidegate.kafka.adminapi.journal import (
     outcome,
     record_after,
 )
-from tidegate.kafka.adminapi.log import Entry
+from tidegate.kafka.adminapi.log import Entry, LedgerLog
 from tidegate.kafka.brokers import (
     AlterClientQuotasResponse,
     DescribeClientQuotasResponse,
@@ -228,3 +229,48 @@ def test_keys_of_no_entity_are_kept_apart() -> None:
     made.take([Entry(5, b"users/a b", None)])
     assert len(made.strange) == 2
     assert not made.items
+
+
+# --- a login that quotas throttle -----------------------------------------------------------------
+
+
+class Throttled:
+    """Answers a fetch with nothing and a delay, as a broker does to who is over its quota."""
+
+    def __init__(self, *answers: FetchResponse) -> None:
+        self._answers = list(answers)
+        self.asked = 0
+
+    def write(self, request: object, at: object) -> FetchResponse:
+        self.asked += 1
+        return self._answers[min(self.asked, len(self._answers)) - 1]
+
+
+def fetched(throttle_ms: int, *, is_empty: bool) -> FetchResponse:
+    topic = FetchResponse.FetchableTopicResponse
+    partition = topic.PartitionData(
+        partition_index=0, error_code=0, aborted_transactions=None, records=b""
+    )
+    return FetchResponse(
+        throttle_time_ms=throttle_ms,
+        error_code=0,
+        responses=[] if is_empty else [topic(topic="ledger", partitions=[partition])],
+    )
+
+
+def test_a_fetch_that_a_quota_delays_is_asked_again() -> None:
+    client = Throttled(fetched(20, is_empty=True), fetched(0, is_empty=False))
+    log = LedgerLog(client, "ledger")  # type: ignore[arg-type]
+    assert log._fetched(("kafka", 9092), 3) == ([], 3)
+    assert client.asked == 2
+
+
+def test_a_fetch_that_is_delayed_for_too_long_says_whose_quota_it_is() -> None:
+    client = Throttled(fetched(30_000, is_empty=True))
+    log = LedgerLog(client, "ledger")  # type: ignore[arg-type]
+    with pytest.raises(Lost) as caught:
+        log._fetched(("kafka", 9092), 3)
+    assert str(caught.value) == (
+        "a broker throttles Tidegate's own login for 30.0 s by a quota, and gave nothing of topic "
+        "ledger; that login needs a quota that leaves it room"
+    )

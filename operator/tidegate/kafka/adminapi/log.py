@@ -258,7 +258,7 @@ class LedgerLog:
             isolation_level=_COMMITTED_ONLY,
             topics=[kind(topic=self.topic, partitions=[asked])],
         )
-        (partition,) = self._client.write(request, leader).responses[0].partitions
+        (partition,) = self._unthrottled(request, leader).responses[0].partitions
         require_done(partition.error_code, "read its ledger", self.topic)
         aborted = sorted(
             ((one.first_offset, one.producer_id) for one in partition.aborted_transactions or ()),
@@ -280,6 +280,23 @@ class LedgerLog:
                 ]
             position = max(position, batch.next_offset)
         return found, position
+
+    def _unthrottled(self, request: FetchRequest, leader: tuple[str, int]) -> Any:
+        """The answer to a fetch. One that a quota delays is empty: it is asked again after that."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            answer = self._client.write(request, leader)
+            require_done(answer.error_code or 0, "read its ledger", self.topic)
+            if answer.responses:
+                return answer
+            delay_seconds = (answer.throttle_time_ms or 0) / 1000
+            if time.monotonic() + delay_seconds > deadline:
+                raise Lost(
+                    f"a broker throttles Tidegate's own login for {delay_seconds:.1f} s by a "
+                    f"quota, and gave nothing of topic {self.topic}; that login needs a quota that "
+                    "leaves it room"
+                )
+            time.sleep(max(delay_seconds, _PAUSE_SECONDS))
 
     def _leader(self) -> tuple[str, int] | None:
         """Where the partition's leader answers; None = there is no such topic. Raises Lost."""
