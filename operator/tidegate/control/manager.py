@@ -211,6 +211,7 @@ class Share(Attended, Protocol):
 class Prepared:
     """A controller that reads ahead for a policy whose Lease may soon be ours."""
 
+    lease: Lease
     controller: Controller
     wakeup: Wakeup
     work: Future[None]
@@ -349,8 +350,8 @@ class Manager:
         for key in self._leases.keys() - known.keys():
             if self._stop_loop(key):
                 self._release(key, is_obsolete=True)
-        self._start_and_stop_loops()
         self._read_ahead()
+        self._start_and_stop_loops()
         self._hand_over_when_due()
         self._orphans.look(known.keys())
 
@@ -409,6 +410,12 @@ class Manager:
     def _read_ahead(self) -> None:
         """Get ready for policies whose holder seems dead, and drop what was not needed."""
         now_seconds = self._context.clock.monotonic()
+        for key, prepared in list(self._prepared.items()):
+            # A policy that was deleted and made again has another Lease; by this one no one writes.
+            is_left = self._leases.get(key) is not prepared.lease
+            is_left |= now_seconds - prepared.since_seconds >= _READ_AHEAD_SECONDS
+            if is_left and not prepared.is_under_way():
+                self._prepared.pop(key).controller.close()
         for key, lease in self._leases.items():
             if key in self._loops or key in self._prepared or not lease.is_soon_ours():
                 continue
@@ -422,11 +429,7 @@ class Manager:
                 self._wakeup.poke(Cause.LEASE)
 
             work = self._readers_ahead.submit(read)
-            self._prepared[key] = Prepared(controller, wakeup, work, now_seconds)
-        for key, prepared in list(self._prepared.items()):
-            is_old = now_seconds - prepared.since_seconds >= _READ_AHEAD_SECONDS
-            if (is_old or key not in self._leases) and not prepared.is_under_way():
-                self._prepared.pop(key).controller.close()
+            self._prepared[key] = Prepared(lease, controller, wakeup, work, now_seconds)
 
     def _hand_over_when_due(self) -> None:
         """Give a policy to the replica that should hold it, once its loop has ended."""

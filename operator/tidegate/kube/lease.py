@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from tidegate.errors import Conflict, RetryLater, TidegateError
+from tidegate.errors import Conflict, RetryLater, TidegateError, UserActionRequired
 from tidegate.kube.api import Kubernetes, LeaseRecord
 from tidegate.kube.rollup_jobs import POLICY_LABEL
 
@@ -38,6 +38,7 @@ MADE_BY_US = {"app.kubernetes.io/managed-by": "tidegate"}
 _NEVER = float("-inf")
 _LISTS_ASKED_WITHIN = 5  # looks; later no one asks, because all Leases are ours
 _LOOKS_WITHOUT_LIST = 2.5  # then a Lease is read: the list may fail where its requests do not
+_REFUSED_SECONDS = 60.0
 _log = structlog.get_logger(__name__)
 
 
@@ -108,11 +109,18 @@ class LeaseList:
         return max(0.0, self._next_look_at - now) if is_asked else float("inf")
 
     def attend(self) -> None:
-        """List them. Raises TidegateError; then what was listed before ages."""
+        """List them. Raises TidegateError; then what was listed before ages.
+
+        Where that is refused it is tried again a minute later, and each Lease is read until then.
+        """
         sent_at = self._monotonic()
         self._next_look_at = sent_at + self._look_seconds
         ((label, value),) = MADE_BY_US.items()
-        found = self._kubernetes.list_leases(self._namespace, selector=f"{label}={value}")
+        try:
+            found = self._kubernetes.list_leases(self._namespace, selector=f"{label}={value}")
+        except UserActionRequired:
+            self._next_look_at = sent_at + _REFUSED_SECONDS
+            raise
         answered_at = self._monotonic()
         self._answer = ({lease.name: lease for lease in found}, sent_at, answered_at)
 
@@ -260,7 +268,7 @@ class SharedLease:
             if self._is_last_write_known:
                 return
         if self._is_anothers_turn_by_list():
-            self._next_look_at = min(self._next_look_at, self._others_turn_ends_at())
+            self._wait_for_its_end()
             return
         present = self._read()
         # A deleted Lease has no holder, but the last one may still be writing: that turn must run
@@ -268,15 +276,18 @@ class SharedLease:
         if present is not None or not self._is_anothers_turn():
             self._observe(present)
         if self._is_anothers_turn():
-            self._held_until, self._free_since = _NEVER, None
-            # Looking a moment too early would cost a whole further period.
-            self._next_look_at = min(self._next_look_at, self._others_turn_ends_at())
+            self._wait_for_its_end()
         elif self._leaves_it_to_others(present):
             pass
         elif present is None:
             self._take(self._fresh(), self._kubernetes.create_lease)
         else:
             self._take(self._successor_of(present), self._kubernetes.replace_lease)
+
+    def _wait_for_its_end(self) -> None:
+        """Another one has the turn. A look a moment too early would cost a whole further period."""
+        self._held_until, self._free_since = _NEVER, None
+        self._next_look_at = min(self._next_look_at, self._others_turn_ends_at())
 
     def _leaves_it_to_others(self, present: LeaseRecord | None) -> bool:
         holder = "" if present is None else present.holder

@@ -208,6 +208,24 @@ def test_what_was_read_ahead_for_a_holder_that_came_back_is_closed(
     assert replica.manager._prepared == {}
 
 
+def test_what_was_read_ahead_for_a_policy_that_was_made_again_is_not_used(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage.policy(), stage.tier()
+    replica = start(held=False)
+    eventually(lambda: KEY in replica.leases, "the Lease to be watched")
+    old = replica.leases[KEY]
+    old.is_silent = True
+    eventually(lambda: _tick(replica) or replica.manager._prepared, "the policy to be read ahead")
+    ahead = replica.manager._prepared[KEY].controller
+    used = list[Controller]()
+    pass_once = Controller.pass_once
+    monkeypatch.setattr(Controller, "pass_once", lambda one: (used.append(one), pass_once(one))[1])
+    replica.manager._leases[KEY] = HandLease(True)  # as of a policy with the same name
+    eventually(lambda: _tick(replica) or used, "its first pass")
+    assert ahead not in used
+
+
 def test_a_cluster_that_does_not_answer_who_reads_ahead_is_met_by_the_first_pass(
     stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

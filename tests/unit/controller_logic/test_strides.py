@@ -19,9 +19,13 @@ def cluster(others_mb: float = 60) -> SimulatedCluster:
     return played
 
 
-def times_of_cuts(played: SimulatedCluster, seconds: int) -> dict[str, list[int]]:
+def times_of_cuts(
+    played: SimulatedCluster, seconds: int, *, passes_every_seconds: int = 1
+) -> dict[str, list[int]]:
     times: dict[str, list[int]] = {}
-    for second in range(1, seconds + 1):
+    for second in range(passes_every_seconds, seconds + 1, passes_every_seconds):
+        for _ in range(passes_every_seconds - 1):
+            played.pass_time(1)
         for name in steps_of(played.run(1), StepKind.CUT):
             times.setdefault(name, []).append(second)
     return times
@@ -72,12 +76,7 @@ def test_nor_one_whose_readings_do_not_show_the_last_stride_yet() -> None:
     )
     played.scrape_seconds = 1.0
     want(played, l3=23.1, l2=23, l1=25.4, l0=28.5)
-    times: dict[str, list[int]] = {}
-    for second in range(5, 121, 5):
-        for _ in range(4):
-            played.pass_time(1)
-        for name in steps_of(played.run(1), StepKind.CUT):
-            times.setdefault(name, []).append(second)
+    times = times_of_cuts(played, 120, passes_every_seconds=5)
     # at 70 L3 could stride to 1.8 MB/s, with 0.8 more to come, while 2.9 are asked of L1
     assert times == {"l3": [5, 20, 50, 75], "l2": [5, 20, 50], "l1": [35, 75]}
 

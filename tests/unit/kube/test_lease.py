@@ -262,13 +262,16 @@ def _touch(kubernetes: InMemoryKubernetes) -> None:
 class Watcher:
     """A replica that watches with a list, which is made when it is due, as the manager does."""
 
-    def __init__(self, kubernetes: InMemoryKubernetes, clock: Hands) -> None:
+    def __init__(
+        self, kubernetes: InMemoryKubernetes, clock: Hands, *, acquire_delay_seconds: float = 0.0
+    ) -> None:
         self.list = LeaseList(kubernetes, "tidegate", monotonic=clock)
         self.lease = SharedLease(
             kubernetes,
             "b",
             LeaseAddress.of_policy("streaming/orders", operator_namespace="tidegate"),
             listed=self.list,
+            acquire_delay_seconds=lambda _: acquire_delay_seconds,
             monotonic=clock,
             wall=lambda: clock.now,
         )
@@ -373,6 +376,46 @@ def test_while_leases_cannot_be_listed_each_is_read(
     while not watcher.attend():
         clock.now += 0.5
     assert clock.now - died_at <= 12
+
+
+@pytest.mark.parametrize("listed_before_seconds", [0.1, 0.5, 0.9, 1.1])
+def test_each_free_lease_is_left_anew_to_those_of_a_better_rank(
+    kubernetes: InMemoryKubernetes, clock: Hands, listed_before_seconds: float
+) -> None:
+    first, second = replica(kubernetes, clock, "a"), replica(kubernetes, clock, "c")
+    watcher = Watcher(kubernetes, clock, acquire_delay_seconds=3.0)
+
+    def watch(seconds: float) -> bool:
+        for _ in range(round(seconds / 0.5)):
+            clock.now += 0.5
+            if watcher.attend():
+                return True
+        return False
+
+    watcher.list.since(0.0, "any")
+    watcher.list.attend()
+    clock.now += listed_before_seconds  # the times of lists and of looks at this Lease differ
+    first.attend()
+    watcher.attend()
+    first.release()
+    assert not watch(2)  # it is left to others for three seconds, and one takes it
+    second.attend()
+    assert not watch(5)
+    second.release()
+    assert not watch(2.5)
+    assert watch(3)
+
+
+def test_a_list_that_is_refused_is_tried_again_after_a_minute(
+    kubernetes: InMemoryKubernetes, clock: Hands
+) -> None:
+    leases = LeaseList(kubernetes, "tidegate", monotonic=clock)
+    leases.since(0.0, "one")
+    kubernetes.fail_with(Unauthorized("no rights on leases"))
+    with pytest.raises(Unauthorized):
+        leases.attend()
+    leases.since(0.0, "one")
+    assert leases.seconds_until_due() == 60.0
 
 
 # --- where Leases are, and when they go -----------------------------------------------------------

@@ -291,11 +291,14 @@ class LedgerLog:
                 return answer
             delay_seconds = (answer.throttle_time_ms or 0) / 1000
             if time.monotonic() + delay_seconds > deadline:
-                raise Lost(
-                    f"a broker throttles Tidegate's own login for {delay_seconds:.1f} s by a "
-                    f"quota, and gave nothing of topic {self.topic}; that login needs a quota that "
-                    "leaves it room"
+                why = (
+                    f"throttles Tidegate's own login for {delay_seconds:.1f} s by a quota, and "
+                    f"gave nothing of topic {self.topic}; that login needs a quota that leaves it "
+                    "room"
+                    if delay_seconds
+                    else f"gave nothing of topic {self.topic} for {_PATIENCE_SECONDS:.0f} s"
                 )
+                raise Lost(f"a broker {why}")
             time.sleep(max(delay_seconds, _PAUSE_SECONDS))
 
     def _leader(self) -> tuple[str, int] | None:
