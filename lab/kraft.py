@@ -92,15 +92,17 @@ def _new_cluster_id() -> str:
     return base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
 
 
-class _Node(Broker):
+class Node(Broker):
     """A node that has its metadata from the quorum, of which it may be a part."""
 
-    def __init__(self, plan: BrokerPlan, quorum: Quorum, formatted: Format) -> None:
+    def __init__(
+        self, plan: BrokerPlan, quorum: Quorum, wanted: Format, *, is_formatted: bool = False
+    ) -> None:
         super().__init__(plan)
         self._quorum = quorum
-        self._format = formatted
+        self._format = wanted
         self._formatting: Process | None = None
-        self._is_formatted = False
+        self._is_formatted = is_formatted
 
     @property
     def is_controller(self) -> bool:
@@ -156,13 +158,14 @@ class _Node(Broker):
         return settings | extra
 
 
-class _Controller(_Node):
+class Controller(Node):
     """A controller in a process of its own, which serves no client."""
 
     def _settings(self) -> dict[str, str]:
         settings = super()._settings()
         for of_brokers in ("inter.broker.listener.name", "advertised.listeners"):
-            settings.pop(of_brokers)
+            if of_brokers not in self.plan.extra_properties:
+                settings.pop(of_brokers)
         address = self._quorum.voters[self.broker_id]
         return {
             **{key: value for key, value in settings.items() if not key.startswith("listener.n")},
@@ -196,7 +199,7 @@ class KraftLab(BrokersLab):
         self._controller_ids = range(_FIRST_CONTROLLER_ID, _FIRST_CONTROLLER_ID + controllers)
         self._wants_namespaces = namespaces
         self._server_properties = dict(server_properties or {})
-        self._controllers: dict[int, _Controller] = {}
+        self._controllers: dict[int, Controller] = {}
 
     def __enter__(self) -> Self:
         refuse_missing("linux", "util-linux", "java", "maven")
@@ -236,12 +239,12 @@ class KraftLab(BrokersLab):
             _new_cluster_id(),
             {user: self.password(user) for user in self._users},
         )
-        nodes = [_Controller(plan, quorum, formatted) for plan in apart.values()]
+        nodes = [Controller(plan, quorum, formatted) for plan in apart.values()]
         self._controllers = {node.broker_id: node for node in nodes}
-        brokers = [_Node(plan, quorum, formatted) for plan in plans.values()]
+        brokers = [Node(plan, quorum, formatted) for plan in plans.values()]
         self._brokers = {node.broker_id: node for node in brokers}
         every = [*nodes, *brokers]
-        for begin in (_Node.format, _Node.launch, _Node.wait_started):
+        for begin in (Node.format, Node.launch, Node.wait_started):
             for node in every:
                 begin(node)
         self.admin.wait_for_brokers(self._broker_ids)
@@ -309,7 +312,7 @@ def _record(version: str, content: Path) -> None:
         plan = lab._plan(1, "b1", FIRST_BROKER_HOST_NUMBER + 1)
         options = tuple(java.recording_options(MAIN_CLASS, content))
         quorum = Quorum({1: f"{host}:{free_port()}"})
-        node = _Node(replace(plan, java_options=options), quorum, Format(_new_cluster_id(), {}))
+        node = Node(replace(plan, java_options=options), quorum, Format(_new_cluster_id(), {}))
         try:
             node.start()
             use_as_labs_do(node.plan)
