@@ -39,7 +39,7 @@ from lab.kafka import (
     end_recording,
     use_as_labs_do,
 )
-from lab.network import Network, free_port
+from lab.network import Namespace, Network, free_port
 from lab.packages import KAFKA_4, kafka_jars
 from lab.process import Process, wait_until
 
@@ -48,6 +48,7 @@ _FORMAT_TIMEOUT_SECONDS = 60.0
 _FIRST_CONTROLLER_ID = 101  # of controllers in processes of their own
 _FIRST_CONTROLLER_HOST_NUMBER = 30
 _NAMESPACE_CONTROLLER_PORT = 9090
+_HOST_NUMBERS_BESIDE = 100  # those of the other lab's machines are below
 _SCRAM = "SCRAM-SHA-256"
 
 
@@ -180,7 +181,8 @@ class KraftLab(BrokersLab):
     `controllers` 0 = every broker is a controller as well; otherwise as many controllers, from id
     101 on, run in processes of their own. `users` can log in by SASL PLAIN and, as they are
     formatted into the metadata, by SCRAM-SHA-256, with `password(user)`. `server_properties` are
-    added to the settings of every node. Namespaces need root.
+    added to the settings of every node. Namespaces need root; `beside` puts them on the network of
+    another lab, which has to end later.
     """
 
     def __init__(
@@ -190,6 +192,7 @@ class KraftLab(BrokersLab):
         brokers: int = 1,
         controllers: int = 0,
         namespaces: bool = False,
+        beside: Network | None = None,
         users: Sequence[str] = (),
         server_properties: Mapping[str, str] | None = None,
     ) -> None:
@@ -198,6 +201,7 @@ class KraftLab(BrokersLab):
         self._broker_ids = range(1, brokers + 1)
         self._controller_ids = range(_FIRST_CONTROLLER_ID, _FIRST_CONTROLLER_ID + controllers)
         self._wants_namespaces = namespaces
+        self._beside = beside
         self._server_properties = dict(server_properties or {})
         self._controllers: dict[int, Controller] = {}
 
@@ -205,9 +209,9 @@ class KraftLab(BrokersLab):
         refuse_missing("linux", "util-linux", "java", "maven")
         with ExitStack() as stack:
             self._run = stack.enter_context(RunDirectory())
-            if self._wants_namespaces:
-                self.network = Network(self._run)
-                self.client_namespace = self.network.add("cli", CLIENT_HOST_NUMBER)
+            if self._wants_namespaces or self._beside is not None:
+                self.network = self._beside or Network(self._run)
+                self.client_namespace = self._machine("cli", CLIENT_HOST_NUMBER)
             stack.callback(self._kill_nodes)
             self._start_nodes()
             self.cluster_id = self.admin.cluster_id()
@@ -259,7 +263,7 @@ class KraftLab(BrokersLab):
         return _NAMESPACE_CONTROLLER_PORT if plan.namespace else free_port()
 
     def _plan(self, node_id: int, machine: str, host_number: int) -> BrokerPlan:
-        namespace = self.network.add(machine, host_number) if self.network else None
+        namespace = self._machine(machine, host_number) if self.network else None
         replicas = str(min(3, len(self._broker_ids)))
         return BrokerPlan(
             broker_id=node_id,
@@ -280,6 +284,11 @@ class KraftLab(BrokersLab):
             },
             jars=partial(kafka_jars, self.version),
         )
+
+    def _machine(self, name: str, host_number: int) -> Namespace:
+        if self._beside is None:
+            return self.bridge.add(name, host_number)
+        return self.bridge.add(f"k{name}", host_number + _HOST_NUMBERS_BESIDE)
 
     def _kill_nodes(self) -> None:
         self._kill_brokers()
