@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 QUIET_SECONDS = 60.0
 _SHOWN = 3
+_THEN = {True: "now", False: "then"}
 
 
 class LedgerMove:
@@ -48,12 +49,13 @@ class LedgerMove:
         self._note: int | None = None
         self._since_seconds: float | None = None
 
-    def attempt(self, wanted: Claim) -> str | None:
+    def attempt(self, wanted: Claim, *, write: bool = True) -> str | None:
         """Move it if the migration is over; returns what was moved, None while it is not over.
 
-        `wanted` becomes the claim where ZooKeeper has none. Raises WriteRefused for brokers of
-        another cluster and for another policy's claim, ForeignContent for a record that cannot be
-        read or a topic that has a ledger already, and what the brokers' refusals are.
+        Without `write` it only says what would be moved. `wanted` becomes the claim where ZooKeeper
+        has none. Raises WriteRefused for brokers of another cluster and for another policy's claim,
+        ForeignContent for a record that cannot be read or a topic that has a ledger already, and
+        what the brokers' refusals are.
         """
         note = self._newest_note()
         if self._since_seconds is None or note != self._note:
@@ -64,11 +66,13 @@ class LedgerMove:
             if not brokers.is_kraft():
                 return None
             claim, records = self._ledger_of(brokers, wanted)
-            brokers.begin_ledger(claim, records, only_if=self._require_same_note)
+            if write:
+                brokers.begin_ledger(claim, records, only_if=self._require_same_note)
             return (
-                f"The ledger of {len(records)} quotas moved from ZooKeeper {self._tree.address} to "
-                f"the topic {brokers.topic}; from now on quotas are written through the brokers. "
-                "ZooKeeper is not needed any more: remove spec.kafka.zookeeper"
+                f"The ledger of {len(records)} quotas {'moved' if write else 'would move'} from "
+                f"ZooKeeper {self._tree.address} to the topic {brokers.topic}; from {_THEN[write]} "
+                "on quotas are written through the brokers. ZooKeeper is not needed any more: "
+                "remove spec.kafka.zookeeper"
             )
 
     def _newest_note(self) -> int | None:
