@@ -22,7 +22,7 @@ from tidegate.kafka.quota_store import Claim, ClusterFacts, WriteOutcome, requir
 from tidegate.kafka.settings import KafkaConnection
 
 LEDGER_TOPIC = "__tidegate_ledger"
-MAX_WRITES = 1000  # far below the 10,000 records that a controller takes at once
+MAX_WRITES = 5000  # a ledger of some MB in one transaction, and a batch is read as a whole
 _WATCH_SECONDS = 0.3
 
 
