@@ -37,8 +37,8 @@ doctor: ## List what this machine lacks, and the command that installs it
 # Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
 # own. Five keep two processors busy; more at once only make each other late. Those that take longest are first, and
 # those without real parts, which use every processor there is, fill the end.
-KINDS := operators brokers throttling kraft
-INTEGRATION := integration-operators integration-brokers integration-rest integration-throttling integration-rollup integration-kraft
+KINDS := operators brokers throttling kraft replicas
+INTEGRATION := integration-kraft integration-operators integration-brokers integration-replicas integration-throttling integration-rollup integration-rest
 AT_ONCE := 5
 
 .PHONY: test
@@ -48,7 +48,7 @@ test: setup ## Set everything up and run every test, those on real parts too
 	@$(MAKE) --no-print-directory --jobs=$(AT_ONCE) --output-sync=target $(INTEGRATION) test-unit
 
 .PHONY: test-unit
-test-unit: setup ## Run the tests that need no real parts (two minutes)
+test-unit: setup ## Run the tests that need no real parts (three minutes alone)
 	nice -n 8 $(PYTHON) -m pytest -m "not integration" -n auto --maxprocesses=4 $(PYTEST)
 
 .PHONY: test-integration
