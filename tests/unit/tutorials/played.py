@@ -5,6 +5,7 @@ their clients send what the pages say.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ LEADERS = {"orders": {1: 1, 2: 1, 3: 1}}
 BROKERS = (1, 2, 3)
 KINDS = {kind.kind: kind for kind in (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS)}
 _SCRAPE_SECONDS = 5.0
+_STARTS = datetime(2026, 11, 23, 9, tzinfo=UTC)
 _BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -30,6 +32,10 @@ def objects_of(page: str) -> list[dict[str, Any]]:
     """Every object that a page shows."""
     blocks = _BLOCK.findall((PAGES / page).read_text(encoding="utf-8"))
     return [one for block in blocks for one in yaml.safe_load_all(block)]
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass
@@ -45,7 +51,8 @@ class Tutorial:
         self.stage = Stage(
             store=MemoryQuotaStore(topics=list(LEADERS)),
             leaders=Leaders(leaders=dict(LEADERS)),
-            kubernetes=InMemoryKubernetes(),
+            kubernetes=InMemoryKubernetes(created_at=lambda: _moment(self.stage.now)),
+            now=_STARTS.timestamp(),
         )
         for document in self.given:
             self.stage.kubernetes.create(KINDS[document["kind"]], document)

@@ -52,3 +52,18 @@ def test_when_the_load_is_gone_the_quota_is_the_contract(enforced: Tutorial) -> 
     enforced.demand = dict(CALM)
     enforced.play(300)
     assert enforced.quota("backfill") == 60_000_000
+
+
+def test_an_exempt_backfill_has_its_contract_and_search_gives_way_instead(
+    enforced: Tutorial,
+) -> None:
+    asked = ("--user", "backfill", "--exempt", "--for", "3h", "--reason", "reindex")
+    answer = enforced.command("override", "create", *asked)
+    assert answer.code == 0, answer.err
+    enforced.play(600)
+    assert (enforced.quota("checkout"), enforced.quota("backfill")) == (20_000_000, 60_000_000)
+    assert 8_000_000 <= (enforced.quota("search") or 0) < 20_000_000
+    enforced.demand = dict(CALM)
+    enforced.stage.now += 3 * 3600
+    enforced.play(300)
+    assert [enforced.quota(user) for user in BUSY] == [20_000_000, 20_000_000, 60_000_000]
