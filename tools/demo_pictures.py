@@ -2,7 +2,7 @@
 `python -m tools.demo_pictures`.
 
 A plot in the report gets its colours from the page. Here it becomes a file of its own: with the
-part of the page's style that it uses, its legend, and a ground of its own, so that it can be read
+part of the page's style that it uses, its legend, and a background of its own, so that it can be read
 on a light page and on a dark one. Nothing is drawn or computed anew.
 """
 

@@ -146,6 +146,10 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_the_readme_is_read_in_minutes() -> None:
+    assert len((CHECKOUT / "README.md").read_text(encoding="utf-8").splitlines()) <= 90
+
+
 def test_the_documents_show_commands_and_objects_at_all() -> None:
     assert len(list(written_commands())) >= 10
     assert len(list(written_lines())) >= 50

@@ -38,7 +38,7 @@ def test_the_plan_before_anything_is_written(
     golden(plan.out)
 
 
-def test_the_backfill_gives_way_and_nobody_else(
+def test_the_backfill_gives_way_and_no_one_else(
     enforced: Tutorial, golden: Callable[[str, str], None]
 ) -> None:
     assert [enforced.quota(user) for user in BUSY] == [20_000_000, 20_000_000, 45_000_000]
