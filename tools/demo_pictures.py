@@ -1,9 +1,9 @@
 """Takes the pictures of the documents out of the report of a run of the demo: `make demo`, then
-`python -m tools.demo_pictures`.
+`make demo-pictures`.
 
 A plot in the report gets its colours from the page. Here it becomes a file of its own: with the
-part of the page's style that it uses, its legend, and a background of its own, so that it can be read
-on a light page and on a dark one. Nothing is drawn or computed anew.
+part of the page's style that it uses, its legend, and a background, so that it can be read on a
+light page and on a dark one. Nothing is drawn or computed anew.
 """
 
 import argparse
