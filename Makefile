@@ -119,6 +119,10 @@ generate: setup ## Write every generated file again (crds/, docs/, charts/, depl
 	$(PYTHON) -m tools.argocd_health
 	$(PYTHON) -m tools.architecture_picture
 
+.PHONY: demo-pictures
+demo-pictures: setup ## Take the pictures of docs/ out of the report of the last demo (REPORT=<file>; read the difference)
+	$(PYTHON) -m tools.demo_pictures $(REPORT)
+
 .PHONY: goldens
 goldens: setup ## Write the texts of messages to tests/goldens/ again; read the difference
 	rm -f tests/goldens/*.txt

@@ -301,7 +301,7 @@ class Reason(StrEnum):
     )
 
     # how usage rollups are getting on
-    ROLLUPS_PUBLISHED = "RollupsPublished", "Every window that is over is in the usage tables."
+    ROLLUPS_PUBLISHED = "RollupsPublished", "All completed windows are in the usage tables."
     ROLLUPS_BEHIND = (
         "RollupsBehind",
         "Windows that are over wait for their rollup Job; one runs at a time, the oldest first.",
