@@ -459,12 +459,15 @@ def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:
         )
 
 
+_NO_PART = (MemberState.NOT_ALLOWED, MemberState.OWNED_BY_STRIMZI)
+
+
 def _not_allowed(reports: Iterable[MemberReport], subject: Subject) -> Iterator[str]:
     """Why members that would be this client's have no part in the answer."""
     for report in reports:
         user, client_id = report.entity.user or subject.user, report.entity.client_id
         is_subject = (user, client_id or subject.client_id) == (subject.user, subject.client_id)
-        if report.state is MemberState.NOT_ALLOWED and is_subject:
+        if report.state in _NO_PART and is_subject:
             yield f"{report.tier_key}, member {report.member_name}: {report.message}."
 
 

@@ -319,6 +319,7 @@ class Observer:
             client_quotas_exist,
             usage,
             frozen,
+            declared.strimzi,
         )
         return ObservationResult(
             observation,
