@@ -33,13 +33,14 @@ def is_within_reach(entity: Entity) -> bool:
 
 def declaring(strimzi: StrimziUsers | None, entity: Entity) -> KafkaUser | None:
     """The KafkaUser that declares the entity's quotas; None = none does, or it is not known."""
-    found = _kafka_user(strimzi, entity)
+    found = kafka_user_of(strimzi, entity)
     if found is None or not found.declares_quotas or found.kafka_name != entity.user:
         return None
     return found
 
 
-def _kafka_user(strimzi: StrimziUsers | None, entity: Entity) -> KafkaUser | None:
+def kafka_user_of(strimzi: StrimziUsers | None, entity: Entity) -> KafkaUser | None:
+    """The KafkaUser whose User Operator writes the entity's quota; None = none, or not known."""
     if strimzi is None or strimzi.users is None or not is_within_reach(entity):
         return None
     return strimzi.users.get(str(entity.user).removeprefix(CERTIFICATE_PREFIX))
@@ -104,21 +105,23 @@ def unread_words(strimzi: StrimziUsers) -> str:
 def with_causes(
     contended: Mapping[Entity, Contention], strimzi: StrimziUsers | None
 ) -> Mapping[Entity, Contention]:
-    """The same, each with what it is that Strimzi's User Operator does to it, where that fits."""
-    if strimzi is None or not contended:
-        return contended
-    return {
-        entity: replace(one, cause=removal_words(strimzi, one)) for entity, one in contended.items()
-    }
-
-
-def removal_words(strimzi: StrimziUsers, contention: Contention) -> str:
-    """Why the User Operator removes this quota, and what to set; "" = it is somebody else.
+    """The same, each with what it is that Strimzi's User Operator does to it, where that fits.
 
     It removes and never sets what no KafkaUser declares, and it removes all keys at once.
     """
-    entity = contention.entity
-    if not is_within_reach(entity) or any(theirs is not None for _, theirs, _ in contention.values):
+    if strimzi is None or not contended:
+        return contended
+    return {
+        entity: one
+        if any(theirs is not None for _, theirs, _ in one.values)
+        else replace(one, cause=removal_words(strimzi, entity))
+        for entity, one in contended.items()
+    }
+
+
+def removal_words(strimzi: StrimziUsers, entity: Entity) -> str:
+    """Why the User Operator removes such a quota, and what to set; "" = it does not."""
+    if not is_within_reach(entity) or declaring(strimzi, entity) is not None:
         return ""
     if strimzi.users is None:
         return (
@@ -126,7 +129,7 @@ def removal_words(strimzi: StrimziUsers, contention: Contention) -> str:
             "KafkaUser declares. Which users have one is not known, since the operator may not "
             f"read KafkaUsers (strimzi.enabled of the chart); {_PAGE} has what to set"
         )
-    user = _kafka_user(strimzi, entity)
+    user = kafka_user_of(strimzi, entity)
     if user is None:
         return (
             f"{entity} has no KafkaUser in Strimzi's cluster {strimzi.cluster}, and its User "

@@ -19,6 +19,7 @@ from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.doctor_cluster import examine_cluster
 from tidegate.commands.doctor_metrics import examine_metrics
+from tidegate.commands.doctor_strimzi import examine_strimzi
 from tidegate.commands.findings import (
     QUOTAS_STAY,
     Finding,
@@ -158,6 +159,7 @@ class Examination:
                 "What it declares is not applied.",
                 "Correct the object that is named.",
             )
+        yield from examine_strimzi(source)
         return source
 
 

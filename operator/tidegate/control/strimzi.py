@@ -8,11 +8,13 @@ counts for a while although they cannot be read anew, whatever the cause.
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from controller_logic.model import KafkaUser, StrimziUsers
+from controller_logic.model import KafkaUser, QuotaKey, StrimziUsers
 from controller_logic.quotas.strimzi import CERTIFICATE_PREFIX, PAUSED
+from controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError, Unauthorized
 from tidegate.kube.api import Kubernetes, ResourceKind
 from tidegate.resources.policy import KafkaCluster
@@ -76,19 +78,34 @@ def read_kafka_user(raw: Mapping[str, Any]) -> KafkaUser:
     )
 
 
+_QUOTAS = {
+    "consumerByteRate": QuotaKey.CONSUMER_BYTE_RATE,
+    "producerByteRate": QuotaKey.PRODUCER_BYTE_RATE,
+    "requestPercentage": QuotaKey.REQUEST_PERCENTAGE,
+    "controllerMutationRate": QuotaKey.CONTROLLER_MUTATION_RATE,
+}
+
+
+def declared_quotas(raw: Mapping[str, Any]) -> dict[QuotaKey, str]:
+    """The quotas that a KafkaUser declares, as they stand in Kafka; none where it declares none."""
+    quotas = (raw.get("spec") or {}).get("quotas") or {}
+    return {key: str(quotas[name]) for name, key in _QUOTAS.items() if quotas.get(name) is not None}
+
+
 def list_kafka_users(kubernetes: Kubernetes, place: StrimziPlace) -> list[Mapping[str, Any]]:
     """The KafkaUsers of the cluster, as the API server has them.
 
     Raises NotFound where it does not serve them, and what `Kubernetes.list_all` raises.
     """
     for kind in KAFKA_USERS:
-        try:
+        with suppress(NotFound):
             listed = kubernetes.list_all(kind, (place.namespace,))
-        except NotFound as error:
-            missing = error
-            continue
-        return [raw for raw in listed if _is_of(raw, place)]
-    raise missing
+            return [raw for raw in listed if _is_of(raw, place)]
+    raise NotFound(
+        Reason.KAFKA_USERS_UNREAD,
+        "Kubernetes serves no KafkaUsers of kafka.strimzi.io, so Strimzi's User Operator is not "
+        "installed there.",
+    )
 
 
 def _is_of(raw: Mapping[str, Any], place: StrimziPlace) -> bool:
