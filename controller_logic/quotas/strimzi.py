@@ -3,8 +3,10 @@
 For each KafkaUser the User Operator keeps the quotas of two Kafka users as it wants them, at every
 change of the KafkaUser and every two minutes: what the KafkaUser declares for the name that its
 login gives, `alice` or `CN=alice`, and none for the other. It also removes the quotas of users
-without a KafkaUser, unless its STRIMZI_IGNORED_USERS_PATTERN names them. It writes users only: no
-client ids, no pairs of user and client id, and not Kafka's default entities.
+without a KafkaUser, unless its STRIMZI_IGNORED_USERS_PATTERN names them, together with their ACLs,
+their SCRAM credentials and the Secret of that name. It writes users only: no client ids, no pairs
+of user and client id, and not Kafka's default entities. The quotas of Kafka's default user are
+those of Strimzi's Cluster Operator: what spec.kafka.quotas of the Kafka declares, or none.
 
 What a KafkaUser declares is therefore never Tidegate's. A member of that user is left out before
 anything else is worked out. What Tidegate wrote for it before is no longer recorded, and stands
@@ -15,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from controller_logic.contracts.allowed import Admission
-from controller_logic.contracts.desired import MemberReport, MemberState
+from controller_logic.contracts.desired import DEFAULT_USER, MemberReport, MemberState
 from controller_logic.model import Entity, KafkaUser, StrimziUsers
 from controller_logic.quotas.contention import Contention
 from controller_logic.reasons import Reason
@@ -112,15 +114,21 @@ def with_causes(
     if strimzi is None or not contended:
         return contended
     return {
-        entity: one
-        if any(theirs is not None for _, theirs, _ in one.values)
-        else replace(one, cause=removal_words(strimzi, entity))
+        entity: replace(one, cause=removal_words(strimzi, entity))
+        if entity == DEFAULT_USER or all(theirs is None for _, theirs, _ in one.values)
+        else one
         for entity, one in contended.items()
     }
 
 
 def removal_words(strimzi: StrimziUsers, entity: Entity) -> str:
-    """Why the User Operator removes such a quota, and what to set; "" = it does not."""
+    """Why one of Strimzi's operators removes such a quota, and what to set; "" = none does."""
+    if entity == DEFAULT_USER:
+        return (
+            "Strimzi's Cluster Operator gives Kafka's default user what spec.kafka.quotas of Kafka "
+            f"{strimzi.cluster} says, and removes anything else. Declare it there (type kafka) and "
+            f"take it out of spec.defaults ({_PAGE})"
+        )
     if not is_within_reach(entity) or declaring(strimzi, entity) is not None:
         return ""
     if strimzi.users is None:
@@ -133,8 +141,9 @@ def removal_words(strimzi: StrimziUsers, entity: Entity) -> str:
     if user is None:
         return (
             f"{entity} has no KafkaUser in Strimzi's cluster {strimzi.cluster}, and its User "
-            f"Operator removes quotas of such users every two minutes. Set {IGNORED_USERS} in its "
-            f"environment to a pattern that fits the whole name {entity.user} ({_PAGE})"
+            "Operator removes what such users have every two minutes: quotas, ACLs, SCRAM "
+            f"credentials. Set {IGNORED_USERS} in its environment to a pattern that fits the whole "
+            f"name {entity.user} ({_PAGE})"
         )
     if user.is_paused:
         return ""

@@ -11,7 +11,7 @@ from controller_logic.quotas.strimzi import (
     removal_words,
 )
 from controller_logic.reasons import Reason
-from tidegate.commands.findings import Finding, counted, ok, unknown, warning
+from tidegate.commands.findings import Finding, counted, ok, warning
 from tidegate.commands.inputs import PolicySource
 
 _CHECK = "strimzi"
@@ -45,12 +45,15 @@ def examine_strimzi(source: PolicySource) -> Iterator[Finding]:
             _CHECK, Reason.CONTENDED, f"{removal_words(strimzi, entity)}.", _FOUGHT, _CURE
         )
     if without:
-        yield unknown(
+        yield warning(
             _CHECK,
+            Reason.CONTENDED,
             f"{_names(without)} {'has' if len(without) == 1 else 'have'} no KafkaUser in "
-            f"{strimzi.cluster}: whether {IGNORED_USERS} of the User Operator fits the name "
-            "cannot be asked. Where it does not, quotas are removed every two minutes.",
-            "See docs/strimzi.md.",
+            f"{strimzi.cluster}. Whether {IGNORED_USERS} of the User Operator fits the name cannot "
+            "be asked.",
+            "Where it does not, the User Operator removes such a user's quotas every two minutes, "
+            "with its ACLs, its SCRAM credentials and the Secret of that name.",
+            f"Set {IGNORED_USERS} before a tier names such a user (docs/strimzi.md).",
         )
     if not owned and not removed and not without:
         yield ok(

@@ -264,7 +264,7 @@ def strimzi_findings(world: Any) -> list[dict[str, Any]]:
         (kafka_user("alice"), "warning", "Contended", "KafkaUser kafka/alice declares no quotas"),
         (kafka_user("alice", login="tls"), "warning", "Contended", "Name CN=alice in the member"),
         (kafka_user("alice", pause_reconciliation="true"), "ok", None, "has 1 KafkaUser; none"),
-        (kafka_user("bob"), "unknown", None, "alice has no KafkaUser in kafka/orders"),
+        (kafka_user("bob"), "warning", "Contended", "alice has no KafkaUser in kafka/orders"),
     ],
 )
 def test_beside_strimzi_it_says_whose_quotas_the_user_operator_owns_or_removes(

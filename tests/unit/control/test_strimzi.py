@@ -341,7 +341,7 @@ def test_policy_and_tier_say_what_to_set_against_the_user_operator(cluster: Clus
         cluster.run()
     stage = cluster.stage
     assert stage.condition(cluster.policy) == ("False", "Contended")
-    assert "Strimzi's User Operator removes what its KafkaUsers do not declare" in stage.message(
+    assert "Strimzi's operators remove what its KafkaUsers and its Kafka do not" in stage.message(
         cluster.policy
     )
     assert "Kafka does not record who" not in stage.message(cluster.policy)

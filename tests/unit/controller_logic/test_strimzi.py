@@ -29,6 +29,7 @@ from tests.doubles.user_operator import EVERY_SECONDS, UserOperator, kafka_user
 from tests.unit.controller_logic.worlds import (
     ALICE,
     BOB,
+    DEFAULT_USER,
     FETCH,
     MB,
     PRODUCE,
@@ -251,6 +252,20 @@ def test_a_value_that_somebody_sets_is_not_called_the_user_operators(theirs: str
         decision = beside.world.after(POLL_SECONDS)
     (one,) = decision.contended.values()
     assert bool(one.cause) is (theirs is None)
+
+
+@pytest.mark.parametrize("theirs", ["2000000", None])
+def test_the_default_user_is_the_cluster_operators(theirs: str | None) -> None:
+    beside = Beside(ALICE, defaults={DEFAULT_USER: {FETCH: 5 * MB}})
+    beside.declare(kafka_user("alice", quotas=RATES))
+    beside.world.run()
+    for _ in range(3):
+        beside.world.someone_sets(DEFAULT_USER, theirs)
+        decision = beside.world.after(POLL_SECONDS)
+    (one,) = decision.contended.values()
+    assert (
+        "Cluster Operator gives Kafka's default user what spec.kafka.quotas of Kafka" in one.cause
+    )
 
 
 def test_pairs_are_left_in_peace_by_the_user_operator() -> None:

@@ -528,8 +528,8 @@ def _contended_text(notes: Sequence[str], decision: Decision, policy_key: str) -
     """What ends it comes before the list, which may be cut."""
     if any(one.cause for one in decision.contended.values()):
         who = (
-            "Strimzi's User Operator removes what its KafkaUsers do not declare; what to set is in "
-            "the messages of the members. When that is done:"
+            "Strimzi's operators remove what its KafkaUsers and its Kafka do not declare; what to "
+            "set is in the messages of the members. When that is done:"
         )
     else:
         who = "Kafka does not record who. To end it at once:"
