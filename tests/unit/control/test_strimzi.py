@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from controller_logic.model import Entity, KafkaUser, QuotaKey, StrimziUsers
 from controller_logic.reasons import Reason
@@ -27,6 +29,7 @@ from tidegate.control.strimzi import (
 )
 from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
 from tidegate.kube.api import Listing, ObjectRef, ResourceKind
+from tidegate.resources.kinds import parse_policy
 from tidegate.resources.policy import KafkaCluster
 
 BOB = Entity("bob")
@@ -100,6 +103,13 @@ def test_a_kafka_user_is_read_as_the_user_operator_reads_it(
     raw: Mapping[str, Any], expected: KafkaUser
 ) -> None:
     assert read_kafka_user(raw) == expected
+
+
+def test_the_example_of_a_policy_is_of_the_cluster_that_its_comment_says() -> None:
+    example = Path(__file__).parents[3] / "examples" / "strimzi" / "policy.yaml"
+    policy = yaml.safe_load(example.read_text(encoding="utf-8"))
+    spec = parse_policy(policy, strict=True).spec
+    assert strimzi_place(spec.kafka, policy["metadata"]["namespace"]) == PLACE
 
 
 # --- what is known of the KafkaUsers --------------------------------------------------------------
