@@ -278,7 +278,14 @@ def test_beside_strimzi_it_says_whose_quotas_the_user_operator_owns_or_removes(
     assert words in found["what"]
 
 
-def test_a_login_that_may_not_list_kafka_users_is_told_what_to_grant(sound: Any) -> None:
+def test_beside_strimzi_a_quota_of_the_default_user_belongs_into_the_kafka(sound: Any) -> None:
+    _make_it_strimzis(sound, defaults={"metering": "Enabled"})
+    sound.kubernetes.create(KAFKA_USERS[0], kafka_user("alice", pause_reconciliation="true"))
+    (found,) = strimzi_findings(sound)
+    assert "Declare it there (type kafka) and take it out of spec.defaults" in found["what"]
+
+
+def test_for_a_login_that_may_not_list_kafka_users_it_says_what_to_grant(sound: Any) -> None:
     _make_it_strimzis(sound)
     answer = sound.kubernetes.list_all
 
@@ -294,13 +301,14 @@ def test_a_login_that_may_not_list_kafka_users_is_told_what_to_grant(sound: Any)
     assert "examples/strimzi/rights.yaml" in found["toDo"]
 
 
-def _make_it_strimzis(world: Any) -> None:
+def _make_it_strimzis(world: Any, **spec: Any) -> None:
     (listed,) = world.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES)
-    named = {"strimzi": {"cluster": "orders", "namespace": "kafka"}}
-    world.kubernetes.edit(
-        ObjectRef.of(BROKER_BANDWIDTH_POLICIES, listed),
-        lambda raw: raw["spec"]["kafka"].update(named),
-    )
+
+    def edit(raw: dict[str, Any]) -> None:
+        raw["spec"]["kafka"]["strimzi"] = {"cluster": "orders", "namespace": "kafka"}
+        raw["spec"].update(spec)
+
+    world.kubernetes.edit(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, listed), edit)
 
 
 def test_without_a_policy_the_cluster_is_not_examined(world: Any) -> None:

@@ -61,7 +61,7 @@ NEWEST = KAFKA_USERS[0]
         ("[::1]:9092", None),
     ],
 )
-def test_a_bootstrap_host_tells_the_cluster_and_its_namespace(
+def test_a_bootstrap_host_has_the_cluster_and_its_namespace(
     servers: str, expected: tuple[str, str] | None
 ) -> None:
     kafka = KafkaCluster.model_validate({"bootstrapServers": servers})

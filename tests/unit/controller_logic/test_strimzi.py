@@ -226,7 +226,7 @@ def test_what_to_set_is_said_where_a_user_has_no_kafka_user() -> None:
     assert beside.world.text(ALICE) == "10000000"
 
 
-def test_a_member_with_the_name_of_the_other_login_is_told_the_right_one() -> None:
+def test_for_a_member_with_the_name_of_the_other_login_the_right_one_is_said() -> None:
     beside = Beside(ALICE)
     beside.declare(kafka_user("alice", login="tls"))
     message = report_of(contended_with(beside), ALICE).message
