@@ -366,6 +366,7 @@ class Observer:
             None,
             missing,
             overrides=declared.overrides or (),
+            strimzi=declared.strimzi,
         )
         return ObservationResult(observation, None)
 
