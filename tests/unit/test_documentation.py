@@ -20,7 +20,8 @@ from mkdocs.structure.pages import Page
 
 from tidegate.cli import app
 from tidegate.resources import API_VERSION
-from tidegate.resources.kinds import parse_object
+from tidegate.resources.kinds import parse_object, parse_simulation
+from tidegate.resources.simulation import SIMULATION_KIND
 
 # --- examples and links ---------------------------------------------------------------------------
 # Examples in the documents work as written: commands with their options, objects as they would be
@@ -35,7 +36,7 @@ PAGES = [
 GOLDENS = sorted((CHECKOUT / "tests" / "goldens").glob("*.txt"))
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMAND = re.compile(
-    r"(?:^|/|&& |\| |`)tidegate ((?:run|doctor|plan|explain|top|audit|import|pause|resume"
+    r"(?:^|/|&& |\| |`)tidegate ((?:run|doctor|plan|simulate|explain|top|audit|import|pause|resume"
     r"|confirm-removal|resync|restore|report|version)\b[^`\n]*)",
     re.MULTILINE,
 )
@@ -82,6 +83,9 @@ def test_a_command_has_the_options_it_is_shown_with(words: list[str]) -> None:
     "document", [pytest.param(document, id=name) for name, document in written_objects()]
 )
 def test_an_object_that_is_shown_would_be_accepted(document: dict[str, Any]) -> None:
+    if document["kind"] == SIMULATION_KIND:
+        parse_simulation(document)
+        return
     assert document["apiVersion"] == API_VERSION
     parse_object(document, strict=True)
 
