@@ -12,6 +12,7 @@ from tidegate.commands.context import command_context
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
 from tidegate.commands.plan import entity_document
 from tidegate.commands.simulation_file import SimulationInput, read_simulation
+from tidegate.commands.words import elapsed_words
 from tidegate.errors import InvalidResource
 from tidegate.simulation.outcome import (
     Amounts,
@@ -38,13 +39,6 @@ LEFT_OUT: Final = (
 # For people: a timeline, and sums by NIC, level and member.
 
 
-def clock(seconds: float) -> str:
-    """`5:06`, or `1:05:06` from an hour on."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
 def amount_words(amount: float) -> str:
     """Bytes as `12.3 GB`; empty where there are none."""
     if amount < 0.5:
@@ -68,7 +62,7 @@ def _way(member: Member) -> str:
 
 
 def _event_row(event: Event) -> tuple[str, ...]:
-    return clock(event.at_seconds), _subject(event), _event_words(event)
+    return elapsed_words(event.at_seconds), _subject(event), _event_words(event)
 
 
 def _subject(event: Event) -> str:
@@ -165,7 +159,7 @@ def _amount_cells(amounts: Amounts) -> tuple[str, ...]:
 def _times(lowered_at: float | None, back_at: float | None) -> tuple[str, str]:
     if lowered_at is None:
         return "", ""
-    return clock(lowered_at), "not yet" if back_at is None else clock(back_at)
+    return elapsed_words(lowered_at), "not yet" if back_at is None else elapsed_words(back_at)
 
 
 def _mute(seconds: float) -> str:
@@ -201,7 +195,7 @@ def show_simulation(page: Page, given: SimulationInput, outcome: Outcome) -> Non
     policy = given.scenario.policy
     played_as = "" if policy.mode is Mode.ENFORCE else f", simulated as {Mode.ENFORCE.value}"
     page.say(
-        f"Simulation {given.name}: {clock(outcome.seconds)} of policy {policy.key} (mode "
+        f"Simulation {given.name}: {elapsed_words(outcome.seconds)} of policy {policy.key} (mode "
         f"{policy.mode.value}{played_as}), brokers: {len(given.scenario.limits)}. No cluster was "
         "asked, nothing was written.",
         "bold",

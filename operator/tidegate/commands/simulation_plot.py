@@ -10,6 +10,7 @@ from typing import Final
 
 from controller_logic.model import KEY_OF
 from controller_logic.quota_values import KEY_WORDS, rate_words
+from tidegate.commands.words import elapsed_words
 from tidegate.rollup.report.svg import (
     WIDTH,
     Markup,
@@ -77,7 +78,7 @@ def simulation_svg(name: str, played: Play, outcome: Outcome) -> str:
     height = top + len(members) * _ROW_HEIGHT + (70 if members else 10)
     described = (
         f"Load of brokers by level against their limits, and quotas of lowered members, over "
-        f"{_clock(outcome.seconds)}."
+        f"{elapsed_words(outcome.seconds)}."
     )
     drawn = element(
         "svg",
@@ -124,16 +125,10 @@ def _legend(played: Play) -> Iterator[Markup]:
         at += 36 + 6.2 * len(words)
 
 
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
 def _time_axis(across: Scale, top: float, bottom: float) -> Markup:
     step = next((one for one in _TIME_STEPS if across.high / one <= 10), _TIME_STEPS[-1])
     ticks = [float(at) for at in range(0, int(across.high) + 1, step)]
-    return horizontal_axis(across, labelled(ticks, _clock), top=top, bottom=bottom)
+    return horizontal_axis(across, labelled(ticks, elapsed_words), top=top, bottom=bottom)
 
 
 def _nic_panel(played: Play, nic: NicOutcome, across: Scale, top: float) -> Iterator[Markup]:

@@ -173,6 +173,7 @@ class _Run:
     passes: list[Pass] = field(default_factory=list)
     seconds: list[Second] = field(default_factory=list)
     quotas: dict[RateKey, list[int | None]] = field(default_factory=dict)
+    _in_force: dict[RateKey, int | None] = field(default_factory=dict)
     _calm_since: int | None = None
 
     def to_its_end(self) -> Play:
@@ -223,6 +224,7 @@ class _Run:
     def _obey(self) -> None:
         for key, (quota, is_throttled) in self.operator.taken().items():
             if key in self.members:
+                self._in_force[key] = quota
                 self.cluster.set_quota(key, quota, is_throttled=is_throttled)
 
     def _note(self, second: Second) -> None:
@@ -230,7 +232,7 @@ class _Run:
             return
         self.seconds.append(second)
         for key, values in self.quotas.items():
-            values.append(self.operator.in_force(key))
+            values.append(self._in_force.get(key))
 
     def _is_over(self) -> bool:
         now, scenario = self.cluster.now, self.scenario

@@ -87,14 +87,18 @@ def _with(samples: tuple[Sample, ...], index: int, sample: Sample) -> tuple[Samp
 
 def _purge(ring: SampleRing, now_ms: int) -> SampleRing:
     """Empty the samples that are too old; an emptied one counts as a sample that starts now."""
-    keep_ms = ring.window.samples * ring.sample_ms
-    from_start = ring.rule is SampleRule.UP_TO_3_7
+    samples = ring.samples or (Sample(now_ms, now_ms),)
+    if ring.rule is SampleRule.UP_TO_3_7:
+        ages = [now_ms - sample.start_ms for sample in samples]
+    else:
+        ages = [now_ms - sample.last_event_ms for sample in samples]
+    keep_ms = ring.window.seconds * 1000
+    if ring.samples and max(ages) < keep_ms:
+        return ring
     kept = tuple(
         [
-            Sample(now_ms, now_ms)
-            if now_ms - (sample.start_ms if from_start else sample.last_event_ms) >= keep_ms
-            else sample
-            for sample in ring.samples or (Sample(now_ms, now_ms),)
+            Sample(now_ms, now_ms) if age_ms >= keep_ms else sample
+            for sample, age_ms in zip(samples, ages, strict=True)
         ]
     )
     return SampleRing(ring.window, ring.rule, kept, ring.current)
