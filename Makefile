@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 ##@ Use
 .PHONY: demo
-demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API, and report its usage (DEMO=quick: a short run)
+demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API, and report its usage (DEMO=quick: a short run; KAFKA=4.3-kraft: without ZooKeeper)
 	$(PYTHON) -m demo
 
 .PHONY: setup

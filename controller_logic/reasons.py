@@ -169,6 +169,10 @@ class Reason(StrEnum):
         "MigrationRunning",
         "Kafka moves to KRaft, or did while the ledger is in ZooKeeper; nothing is written.",
     )
+    LEDGER_MOVED = (
+        "LedgerMoved",
+        "The ledger went from ZooKeeper to a topic, after Kafka moved to KRaft.",
+    )
     CLUSTER_ALREADY_MANAGED = (
         "ClusterAlreadyManaged",
         "Another policy manages this Kafka cluster already.",

@@ -349,7 +349,7 @@ def _legend() -> list[tuple[str, str]]:
         ("line promise dashed", "promised"),
         ("line kill", f"broker {VICTIM} killed"),
         ("line return", f"broker {VICTIM} leads again"),
-        ("line quota dotted", "quota written in ZooKeeper"),
+        ("line quota dotted", "quota written in Kafka"),
     ]
 
 

@@ -110,6 +110,12 @@ def _override() -> typer.Typer:
     return override.app
 
 
+def _ledger() -> typer.Typer:
+    from tidegate.commands import ledger
+
+    return ledger.app
+
+
 def _restore() -> Callable[..., None]:
     from tidegate.commands.restore import restore
 
@@ -212,6 +218,7 @@ _ENTRIES = {
     "override": _Entry("Decisions that end by themselves.", _override),
     "confirm-removal": _Entry("Let many quotas be given back at once.", _confirm_removal),
     "resync": _Entry("Write again at once what another writer changed.", _resync),
+    "ledger": _Entry("The record of what was there before Tidegate.", _ledger),
     "restore": _Entry("Give every quota back, without Kubernetes.", _restore),
     "report": _Entry("Write the report of a period from usage tables.", _report),
     "version": _Entry("Say which version this is.", _version),

@@ -6,7 +6,7 @@ and the operator cannot understand one differently.
 
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kafka.quota_store import QuotaStore
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -43,6 +44,7 @@ from tidegate.resources.policy import ZooKeeperConnection
 from tidegate.settings import PolicyBounds
 
 if TYPE_CHECKING:
+    from tidegate.kafka.adminapi.store import AdminQuotaStore
     from tidegate.rollup.terms.sources import PolicyTerms
 
 
@@ -459,6 +461,19 @@ def opened_store(around: CommandContext, options: AccessOptions) -> Iterator[Quo
             opened = around.open_admin_store(spec, secrets, folder=Path(folder))
         with closing(opened) as store:
             yield store
+
+
+@contextmanager
+def opened_both(
+    around: CommandContext, options: AccessOptions
+) -> Iterator[tuple[ZnodeTree, "Callable[[], AdminQuotaStore]"]]:
+    """The ZooKeeper of the command line, and what opens the quota store on its brokers."""
+    spec, secrets = _zookeeper(None, options)
+    brokers, brokers_secrets = _brokers(None, options)
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as name:
+        folder = Path(name)
+        with closing(around.open_tree(spec, secrets, folder=folder)) as tree:
+            yield tree, lambda: around.open_admin_store(brokers, brokers_secrets, folder=folder)
 
 
 def observed(
