@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from markupsafe import Markup
-
 from demo.episode import Playing
 from demo.outcome import Outcome
 from demo.script import BUSINESSES, CONTRACT, HEALTHY_LEADERS, LEVELS, LIMIT, VICTIM, WANTED, Regime
@@ -17,6 +15,7 @@ from lab.episodes import NIC_MEAN_SECONDS
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries
 from tidegate.rollup.report.svg import (
     WIDTH,
+    Markup,
     Plot,
     Point,
     Rows,

@@ -44,6 +44,12 @@ def _plan() -> Callable[..., None]:
     return plan
 
 
+def _simulate() -> Callable[..., None]:
+    from tidegate.commands.simulate import simulate
+
+    return simulate
+
+
 def _explain() -> Callable[..., None]:
     from tidegate.commands.explain import explain
 
@@ -202,6 +208,7 @@ _ENTRIES = {
     "run": _Entry("Run the operator.", _run),
     "doctor": _Entry("Find out what keeps Tidegate from working, and the cure.", _doctor),
     "plan": _Entry("Show what would be written to Kafka, and why.", _plan),
+    "simulate": _Entry("Show what would be throttled under a load.", _simulate),
     "explain": _Entry("Say which quota a client gets, and why.", _explain),
     "top": _Entry("Watch brokers, levels and members.", _top),
     "audit": _Entry("Show what the operator did, and why.", _audit),

@@ -21,7 +21,8 @@ from mkdocs.structure.pages import Page
 
 from tidegate.cli import app
 from tidegate.resources import API_VERSION, GROUP
-from tidegate.resources.kinds import KINDS, parse_object
+from tidegate.resources.kinds import KINDS, parse_object, parse_simulation
+from tidegate.resources.simulation import SIMULATION_KIND
 
 # --- examples and links ---------------------------------------------------------------------------
 # Examples in the documents work as written: commands with their options, objects as they would be
@@ -36,8 +37,8 @@ PAGES = [
 GOLDENS = sorted((CHECKOUT / "tests" / "goldens").glob("*.txt"))
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _NAMES = (
-    r"run|doctor|plan|explain|top|audit|import|pause|resume|confirm-removal|resync|restore"
-    r"|report|version|override create|rollup \w+"
+    r"run|doctor|plan|simulate|explain|top|audit|import|pause|resume|confirm-removal|resync"
+    r"|ledger import|restore|report|version|override create|rollup \w+"
 )
 _COMMAND = re.compile(rf"(?:^|/|&& |\| |`)tidegate ((?:{_NAMES})\b[^`\n]*)", re.MULTILINE)
 _LINE = re.compile(r"(?:^|bin/|&& |\| )tidegate ([^`\n]*)", re.MULTILINE)
@@ -112,6 +113,9 @@ def test_a_command_line_to_type_is_complete(words: list[str]) -> None:
     "document", [pytest.param(document, id=name) for name, document in written_objects()]
 )
 def test_an_object_that_is_shown_would_be_accepted(document: dict[str, Any]) -> None:
+    if document["kind"] == SIMULATION_KIND:
+        parse_simulation(document)
+        return
     assert document["apiVersion"] == API_VERSION
     parse_object(document, strict=True)
     kind = next(kind for kind in KINDS if kind.kind == document["kind"])

@@ -80,9 +80,9 @@ def read_manifests(
     for two objects of the same kind and name.
     """
     manifests: dict[tuple[str, str, str], Manifest] = {}
-    for name, text in _texts(sources, standard_input):
+    for name, text in texts_of(sources, standard_input):
         for document in _documents(name, text):
-            manifest = _with_namespace(document, namespace)
+            manifest = with_namespace(document, namespace)
             parse_object(manifest, strict=True)
             key = (
                 manifest["kind"],
@@ -98,7 +98,8 @@ def read_manifests(
     return tuple(manifests.values())
 
 
-def _texts(sources: Iterable[str], standard_input: TextIO) -> Iterator[tuple[str, str]]:
+def texts_of(sources: Iterable[str], standard_input: TextIO) -> Iterator[tuple[str, str]]:
+    """Name and text of each file; of a directory all YAML in it (not deeper). Raises NotFound."""
     for source in sources:
         if source == STANDARD_INPUT:
             yield "standard input", standard_input.read()
@@ -114,7 +115,7 @@ def _paths(source: Path) -> list[Path]:
     if not found:
         raise NotFound(
             Reason.INVALID_SPEC,
-            f"Directory {source} has no {' or '.join(SUFFIXES)} file; nothing was planned.",
+            f"Directory {source} has no {' or '.join(SUFFIXES)} file; nothing was done.",
         )
     return found
 
@@ -125,26 +126,29 @@ def _text_of(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise NotFound(
             Reason.INVALID_SPEC,
-            f"File {path} cannot be read ({file_problem(error)}); nothing was planned.",
+            f"File {path} cannot be read ({file_problem(error)}); nothing was done.",
         ) from error
 
 
-def _documents(name: str, text: str) -> Iterator[dict[str, Any]]:
+def yaml_documents(name: str, text: str) -> list[Any]:
+    """All documents of a file as kubectl reads them, empty ones as None. Raises InvalidResource."""
     try:
-        documents = list(yaml.load_all(text, Loader=_AsKubectlReads))
+        return list(yaml.load_all(text, Loader=_AsKubectlReads))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
         raise InvalidResource(
-            f"{name} is not YAML{place}: check indentation, brackets and quotes. Nothing was "
-            f"planned."
+            f"{name} is not YAML{place}: check indentation, brackets and quotes. Nothing was done."
         ) from error
-    for document in documents:
+
+
+def _documents(name: str, text: str) -> Iterator[dict[str, Any]]:
+    for document in yaml_documents(name, text):
         if document is None:
             continue
         if not isinstance(document, dict):
             raise InvalidResource(
-                f"{name} holds a document that is not an object. Nothing was planned."
+                f"{name} holds a document that is not an object. Nothing was done."
             )
         yield from _ours(name, document)
 
@@ -170,7 +174,8 @@ def _ours(name: str, document: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield document
 
 
-def _with_namespace(document: dict[str, Any], namespace: str) -> dict[str, Any]:
+def with_namespace(document: dict[str, Any], namespace: str) -> dict[str, Any]:
+    """The same document, in this namespace where it names none."""
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or metadata.get("namespace"):
         return document
