@@ -98,16 +98,7 @@ def install_own(tree: Path, *, work: Path) -> None:
     Raises `LabError`.
     """
     wheels = work / "wheels"
-    _uv(
-        "build",
-        "--quiet",
-        "--wheel",
-        "--out-dir",
-        str(wheels),
-        "--require-hashes",
-        "--build-constraints",
-        str(BUILD_REQUIREMENTS),
-    )
+    build_distributions(wheels, "--wheel")
     # uv's cache knows a wheel by its place and version, so it could hand out the code that another
     # build left in this very place
     _install(
@@ -117,6 +108,23 @@ def install_own(tree: Path, *, work: Path) -> None:
     command.parent.mkdir(parents=True)
     command.write_text(_COMMAND)
     command.chmod(0o755)
+
+
+def build_distributions(out: Path, *which: str) -> None:
+    """Build our wheel and source archive into `out`, the wheel from the archive.
+
+    `which` is `--wheel` for a wheel alone, made of the tree. Raises `LabError`.
+    """
+    _uv(
+        "build",
+        "--quiet",
+        *which,
+        "--out-dir",
+        str(out),
+        "--require-hashes",
+        "--build-constraints",
+        str(BUILD_REQUIREMENTS),
+    )
 
 
 def version() -> str:
