@@ -30,7 +30,7 @@ from lab.kubernetes.tools import Helm
 from tools.release import files, oci, plan, verify
 from tools.release.oci import Layout
 from tools.release.plan import Pushed, Tree
-from tools.release.registry import SigningKey, Skopeo, docker_logins, local_registry
+from tools.release.registry import SigningKey, Skopeo, local_registry, logins
 
 ROOT = packages.ROOT
 OUT = ROOT / "out" / "release"
@@ -113,9 +113,8 @@ class Release:
     def verify(self, skopeo: Skopeo, local: str) -> Iterator[str]:
         """Check all as its users find it; a line for each check. Raises `LabError`."""
         helm, options = self._helm(), ["--plain-http"] if self.dry_run else []
-        logins = docker_logins()
-        if logins and not self.dry_run:
-            options += ["--registry-config", str(logins)]
+        if skopeo.logins:
+            options += ["--registry-config", str(skopeo.logins)]
         verifier = verify.Verifier(
             skopeo, self.key.public_pem, self.work / "fetched", self.registry, local
         )
@@ -241,9 +240,14 @@ def run_make(options: argparse.Namespace) -> int:
 
 
 def _publish(release: Release) -> None:
+    file_of_logins = logins(os.environ, release.work / "logins")  # before any program runs
     release.make()
     with _where_to_push(release) as local:
-        skopeo = Skopeo(release.work / "skopeo", plain_http=release.dry_run)
+        skopeo = Skopeo(
+            release.work / "skopeo",
+            None if release.dry_run else file_of_logins,
+            plain_http=release.dry_run,
+        )
         release.push(skopeo, local)
         for line in release.verify(skopeo, local):
             print(f"ok  {line}", flush=True)
@@ -268,11 +272,15 @@ def _where_to_push(release: Release) -> Iterator[str]:
 
 
 def _key(*, dry_run: bool) -> tuple[SigningKey | None, str | None]:
-    """The key in the environment and None, or None and what is wrong with it."""
+    """The key in the environment and None, or None and what is wrong with it.
+
+    Raises `LabError` when a dry run is given something that is no key.
+    """
+    given = bool(os.environ.get("SIGNING_KEY"))
     try:
-        return SigningKey.given(os.environ), None
+        return SigningKey.taken(os.environ), None
     except LabError as failure:
-        if dry_run and os.environ.get("SIGNING_KEY"):
+        if dry_run and given:
             raise
         return None, str(failure)
 
@@ -292,11 +300,13 @@ def tree_of(root: Path) -> Tree:
 def run_prepare(options: argparse.Namespace) -> int:
     """Set the version everywhere, and give the changelog's section its entries and its day."""
     today = date.fromisoformat(options.day) if options.day else datetime.now(UTC).date()
-    tracked = _git("ls-files").splitlines()
-    changed = plan.prepared(_texts(tracked), options.version, today=today)
+    texts, old = _texts(_git("ls-files").splitlines()), packages.version()
+    changed = plan.prepared(texts, options.version, today=today)
     for path, text in changed.items():
         (ROOT / path).write_text(text)
     print("\n".join(changed) or f"Everything is of version {options.version} already.")
+    if changed and (spoken := plan.named_in_sentences(texts, old)):
+        print(f"\nSentences that may speak of {old}, for you to read:\n" + "\n".join(spoken))
     print(
         f"\nNow: `make generate` and `make goldens`; read the difference; `make check`; commit; "
         f"`git tag -s v{options.version}`; `make release REGISTRY=...`."

@@ -24,6 +24,8 @@ _HEADING = re.compile(r"^## (?P<name>\S+)(?: - (?P<when>.*))?$", re.MULTILINE)
 _ENTRY = re.compile(
     r"^- (?:\[(?P<tag>[A-Z]+)\] )?(?P<text>.*(?:\n(?:  .*)?(?=\n|\Z))*)", re.MULTILINE
 )
+_TAGGED = re.compile(r"^- \[[A-Z]+\] ", re.MULTILINE)
+_REMARK = re.compile(r"<!--.*?-->\n*", re.DOTALL)  # for those who write the changelog
 _RELATIVE_LINK = re.compile(r"\[([^\]]+)\]\((?![a-z]+:)[^)]*\)")
 _KINDS = {
     "CHANGE": "What needs your attention when you upgrade",
@@ -51,15 +53,19 @@ class Section:
         """
         return [
             found["text"].strip()
-            for found in _ENTRY.finditer(self.text)
+            for found in _ENTRY.finditer(self.text, len(self._before_entries))
             if (found["tag"] if found["tag"] in _KINDS else "") == tag
         ]
 
     @property
     def introduction(self) -> str:
-        """The text above the first entry."""
-        first = _ENTRY.search(self.text)
-        return (self.text[: first.start()] if first else self.text).strip()
+        """The text above the first entry with a tag, lists without tags included."""
+        return self._before_entries.strip()
+
+    @property
+    def _before_entries(self) -> str:
+        first = _TAGGED.search(self.text)
+        return self.text[: first.start()] if first else self.text
 
     @property
     def released_on(self) -> date | None:
@@ -197,7 +203,7 @@ def _changelog_refusals(tree: Tree, today: date) -> Iterator[str]:
         )
     unreleased = found.get(UNRELEASED)
     if unreleased is not None and unreleased.text.strip():
-        count = sum(1 for _ in _ENTRY.finditer(unreleased.text))
+        count = len(_TAGGED.findall(unreleased.text))
         yield (
             f"CHANGELOG.md has unreleased entries ({count}), though this commit holds what they "
             f"are about. {prepare}."
@@ -219,7 +225,7 @@ PLACES: Mapping[str, str] = {
 # names of images and archives, and labels, wherever pages, examples and tests have them
 _MENTION = (
     r'(?:(?<=tidegate:)|(?<=tidegate-)|(?<=tidegate-rollup:)|(?<=tidegate-rollup-)|(?<=newTag: ")'
-    r'|(?<=kubernetes\.io/version: "))(?<![0-9]){old}(?![0-9A-Za-z-])'
+    r'|(?<=targetRevision: v)|(?<=kubernetes\.io/version: ")){old}(?![0-9A-Za-z-])'
 )
 
 
@@ -264,6 +270,19 @@ def prepared(texts: Mapping[str, str], version: str, *, today: date) -> dict[str
     return changed
 
 
+def named_in_sentences(texts: Mapping[str, str], version: str) -> list[str]:
+    """Where pages speak of this version or its minor, as `PAGE:LINE`: for people to read."""
+    major_minor = re.escape(".".join(version.split(".")[:2]))
+    spoken = re.compile(rf"\b(?:at|[Vv]ersion|branch) ?\(?{major_minor}\b")
+    return [
+        f"{path}:{number}"
+        for path, text in texts.items()
+        if path.endswith(".md") and path != "CHANGELOG.md"
+        for number, line in enumerate(text.splitlines(), start=1)
+        if spoken.search(line)
+    ]
+
+
 def _set_version(path: str, text: str, version: str) -> str:
     def with_version(found: re.Match[str]) -> str:
         whole, start = found[0], found.start()
@@ -284,7 +303,8 @@ def _dated(changelog: str, version: str, today: date) -> str:
             f"Version {version} is of {section.released_on} in CHANGELOG.md, and there are newer "
             f"entries. Choose the next version for them."
         )
-    body = "\n\n".join(part for part in (section.text.strip(), unreleased.text.strip()) if part)
+    parts = (_REMARK.sub("", part.text).strip() for part in (section, unreleased))
+    body = "\n\n".join(part for part in parts if part)
     head = changelog[: _HEADING.search(changelog).start()]  # type: ignore[union-attr]
     rest = "".join(
         f"\n## {other.version}{f' - {other.when}' if other.when else ''}\n\n{other.text}\n"

@@ -1,7 +1,7 @@
 """The programs of a release: a registry on loopback, what copies to and from one, and OpenSSL.
 
 All but OpenSSL are Debian's, unpacked and not installed. Logins are those that docker, podman and
-skopeo share (`skopeo login`, or `~/.docker/config.json`).
+Helm share (`~/.docker/config.json`), or such a file's content in REGISTRY_LOGIN.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,11 +77,13 @@ def _answers(address: str) -> bool:
 class Skopeo:
     """Copies between OCI layouts and a registry, digests unchanged.
 
-    `home` is an empty directory for its settings, so that none of this machine's are read but
-    logins. `plain_http` is for a registry on loopback.
+    `home` is an empty directory for its settings, so that none of this machine's are read.
+    `logins` is a docker config.json; without one, nothing is logged in to. `plain_http` is for a
+    registry on loopback.
     """
 
     home: Path
+    logins: Path | None = None
     plain_http: bool = False
 
     def push(self, layout: Layout, reference: str) -> None:
@@ -136,14 +138,16 @@ class Skopeo:
 
     def _run(self, *arguments: str, timeout_seconds: float = _COPY_TIMEOUT_SECONDS) -> str:
         content = unpacked(SKOPEO)
-        settings = self.home / "registries.conf"
-        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings, nowhere = self.home / "registries.conf", self.home / "no-logins.json"
+        self.home.mkdir(parents=True, exist_ok=True)
         settings.touch()
+        nowhere.write_text("{}")
         libraries = sorted({str(path.parent) for path in content.rglob("*.so.*")})
         environment = {
             **os.environ,
             "LD_LIBRARY_PATH": os.pathsep.join(libraries),
             "CONTAINERS_REGISTRIES_CONF": str(settings),
+            "REGISTRY_AUTH_FILE": str(self.logins or nowhere),
         }
         return run(
             [
@@ -158,10 +162,20 @@ class Skopeo:
         )
 
 
-def docker_logins() -> Path | None:
-    """The file with this person's logins to registries; None when there is none."""
-    folder = os.environ.get("DOCKER_CONFIG") or os.path.join(os.path.expanduser("~"), ".docker")
-    path = Path(folder) / "config.json"
+def logins(environment: MutableMapping[str, str], folder: Path) -> Path | None:
+    """A docker config.json with the logins to registries; None when there is none.
+
+    What REGISTRY_LOGIN has is taken out of `environment`, which programs inherit, and put into a
+    file in `folder` that only its owner can read.
+    """
+    if content := environment.pop(_LOGIN_ENVIRONMENT, "").strip():
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "config.json"
+        path.touch(mode=0o600)
+        path.write_text(content)
+        return path
+    home = environment.get("DOCKER_CONFIG") or os.path.join(os.path.expanduser("~"), ".docker")
+    path = Path(home) / "config.json"
     return path if path.exists() else None
 
 
@@ -170,6 +184,7 @@ def docker_logins() -> Path | None:
 
 
 _CURVE = "prime256v1"
+_LOGIN_ENVIRONMENT = "REGISTRY_LOGIN"
 _KEY_ENVIRONMENT = "SIGNING_KEY"
 _PASSWORD_ENVIRONMENT = "SIGNING_KEY_PASSWORD"  # noqa: S105 - its name
 _SIGN_TIMEOUT_SECONDS = 30.0
@@ -178,9 +193,10 @@ _SIGN_TIMEOUT_SECONDS = 30.0
 class SigningKey:
     """A private key in memory; OpenSSL reads it from a file that exists while it runs."""
 
-    def __init__(self, pem: str) -> None:
+    def __init__(self, pem: str, *, password: str = "") -> None:
         """Take a key as PEM. Raises `LabError` for anything but one on the curve P-256."""
         self._pem = pem if pem.endswith("\n") else f"{pem}\n"
+        self._password = password
         self.public_pem = self._with_key("pkey", "-pubout").decode()
         described = _openssl(["pkey", "-pubin", "-noout", "-text"], self.public_pem.encode())
         if _CURVE not in described.decode():
@@ -196,20 +212,21 @@ class SigningKey:
         return cls(_openssl(options, b"").decode())
 
     @classmethod
-    def given(cls, environment: Mapping[str, str]) -> SigningKey:
-        """The key in the environment variable SIGNING_KEY.
+    def taken(cls, environment: MutableMapping[str, str]) -> SigningKey:
+        """The key in SIGNING_KEY, whose password, where it has one, is in SIGNING_KEY_PASSWORD.
 
-        Its password, where it has one, is in SIGNING_KEY_PASSWORD. Raises `LabError` when there is
-        no key or it is none.
+        Both are taken out of `environment`, which programs inherit that build what others wrote.
+        Raises `LabError` when there is no key or it is none.
         """
-        pem = environment.get(_KEY_ENVIRONMENT, "")
+        pem = environment.pop(_KEY_ENVIRONMENT, "")
+        password = environment.pop(_PASSWORD_ENVIRONMENT, "")
         if not pem.strip():
             raise LabError(
                 f"There is no key to sign with. Put one as PEM into the environment variable "
                 f"{_KEY_ENVIRONMENT}; docs/releasing.md has the command that makes one."
             )
         try:
-            return cls(pem)
+            return cls(pem, password=password)
         except LabError as failure:
             raise LabError(
                 f"What is in {_KEY_ENVIRONMENT} is no key that can sign: {failure}"
@@ -220,12 +237,13 @@ class SigningKey:
         return self._with_key("dgst", "-sha256", content=content, key_option="-sign")
 
     def _with_key(self, *arguments: str, content: bytes = b"", key_option: str = "-in") -> bytes:
-        password = ["-passin", f"env:{_PASSWORD_ENVIRONMENT}"]
-        asked = password if os.environ.get(_PASSWORD_ENVIRONMENT) else ["-passin", "pass:"]
+        asked = ["-passin", f"env:{_PASSWORD_ENVIRONMENT}"]
         with tempfile.NamedTemporaryFile("w", prefix="tidegate-key-", suffix=".pem") as file:
             file.write(self._pem)  # the file is readable for its owner alone
             file.flush()
-            return _openssl([*arguments, *asked, key_option, file.name], content)
+            return _openssl(
+                [*arguments, *asked, key_option, file.name], content, password=self._password
+            )
 
 
 def is_signed(content: bytes, signature: bytes, *, public_pem: str) -> bool:
@@ -242,10 +260,11 @@ def is_signed(content: bytes, signature: bytes, *, public_pem: str) -> bool:
     return True
 
 
-def _openssl(arguments: Sequence[str], content: bytes) -> bytes:
+def _openssl(arguments: Sequence[str], content: bytes, *, password: str = "") -> bytes:
     try:
         done = subprocess.run(
             ["openssl", *arguments],
+            env={**os.environ, _PASSWORD_ENVIRONMENT: password},
             input=content,
             capture_output=True,
             timeout=_SIGN_TIMEOUT_SECONDS,

@@ -20,7 +20,7 @@ from tools.release import files, oci, plan
 from tools.release.__main__ import main, tree_of
 from tools.release.oci import Layout, PlatformImage
 from tools.release.plan import Pushed, Tree, notes, prepared, refusals, sections, versions
-from tools.release.registry import SigningKey, is_signed
+from tools.release.registry import SigningKey, _openssl, is_signed, logins
 
 ROOT = Path(__file__).parents[3]
 TODAY = date(2031, 5, 17)
@@ -192,6 +192,23 @@ def test_what_was_unreleased_comes_below_the_version_s_introduction() -> None:
     )
 
 
+def test_remarks_for_those_who_write_the_changelog_are_not_released() -> None:
+    changelog = "## Unreleased\n\n<!-- To be 1.3.0.\nReally. -->\nWhat it is.\n\n- [FEATURE] New.\n"
+    changed = prepared(texts(**{"CHANGELOG.md": changelog}), "1.3.0", today=TODAY)["CHANGELOG.md"]
+    assert changed == (
+        "## Unreleased\n\n## 1.3.0 - 2031-05-17\n\nWhat it is.\n\n- [FEATURE] New.\n"
+    )
+
+
+def test_sentences_about_the_old_version_are_named_for_people() -> None:
+    pages = {
+        "SECURITY.md": "| Version |\n| the main branch (1.2, API v1) |\n| anything at 11.2 |\n",
+        "docs/a.md": "It is at version 1.2, and took 1.2 s.",
+        "CHANGELOG.md": "Version 1.2 had this.",
+    }
+    assert plan.named_in_sentences(pages, "1.2.0") == ["SECURITY.md:2", "docs/a.md:1"]
+
+
 def test_a_tree_that_was_prepared_is_ready_but_for_its_commit() -> None:
     before = texts()
     after = {**before, **prepared(before, "1.3.0", today=TODAY)}
@@ -239,12 +256,16 @@ def test_every_entry_of_a_section_is_in_the_notes() -> None:
     if not unreleased.text.strip():
         pytest.skip("nothing is unreleased")
     text = notes(unreleased, [])
+    assert text.startswith(f"# Tidegate Unreleased\n\n{unreleased.introduction[:20]}")
     assert text.count("\n- ") == unreleased.text.count("\n- ") + unreleased.text.startswith("- ")
 
 
 def test_an_entry_whose_tag_means_nothing_here_is_not_lost() -> None:
-    section = plan.Section("1.3.0", "", "- [SPEED] Fast.\n- Plain.\n- [FEATURE] New.")
+    section = plan.Section(
+        "1.3.0", "", "Why.\n\n- Short.\n\n- [SPEED] Fast.\n- Plain.\n- [FEATURE] New."
+    )
     text = notes(section, [])
+    assert "Why.\n\n- Short.\n\n## New" in text
     assert text.endswith("## New\n\n- New.\n\n## Other\n\n- Fast.\n- Plain.\n")
 
 
@@ -345,16 +366,40 @@ def test_without_a_key_it_is_said_where_one_belongs(
     environment: dict[str, str], words: str
 ) -> None:
     with pytest.raises(LabError, match=words) as raised:
-        SigningKey.given(environment)
+        SigningKey.taken(environment)
     assert "SIGNING_KEY" in str(raised.value)
 
 
-def test_a_key_on_another_curve_is_refused(tmp_path: Path) -> None:
-    from tools.release.registry import _openssl
+def test_a_key_with_a_password_signs_with_it_and_neither_is_left_for_programs() -> None:
+    pem = _openssl(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256"], b"")
+    locked = _openssl(["pkey", "-aes256", "-passout", "pass:open sesame"], pem).decode()
+    environment = {"SIGNING_KEY": locked, "SIGNING_KEY_PASSWORD": "open sesame", "HOME": "/"}
+    key = SigningKey.taken(environment)
+    assert environment == {"HOME": "/"}
+    assert is_signed(b"content", key.sign(b"content"), public_pem=key.public_pem)
+    with pytest.raises(LabError, match="no key that can sign"):
+        SigningKey.taken({"SIGNING_KEY": locked, "SIGNING_KEY_PASSWORD": "wrong"})
+    with pytest.raises(LabError, match="no key that can sign"):
+        SigningKey.taken({"SIGNING_KEY": locked})
 
+
+def test_a_login_from_the_environment_is_for_its_owner_and_for_no_other_program(
+    tmp_path: Path,
+) -> None:
+    environment = {"REGISTRY_LOGIN": '{"auths": {}}', "DOCKER_CONFIG": str(tmp_path)}
+    path = logins(environment, tmp_path / "logins")
+    assert path is not None
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ('{"auths": {}}', 0o600)
+    assert "REGISTRY_LOGIN" not in environment
+    assert logins(environment, tmp_path) is None
+    (tmp_path / "config.json").write_text("{}")
+    assert logins(environment, tmp_path) == tmp_path / "config.json"
+
+
+def test_a_key_on_another_curve_is_refused(tmp_path: Path) -> None:
     pem = _openssl(["genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-384"], b"")
     with pytest.raises(LabError, match="P-256"):
-        SigningKey.given({"SIGNING_KEY": pem.decode()})
+        SigningKey.taken({"SIGNING_KEY": pem.decode()})
 
 
 # --- files ----------------------------------------------------------------------------------------
