@@ -122,6 +122,7 @@ class Release:
             layout, line = verifier.fetch(one, self.layouts[one.repository])
             yield line
             yield verifier.check_signatures(one, layout)
+            yield verifier.ask_cosign(one, layout)
             if one.repository == f"{self.registry}/{OPERATOR.repository}":
                 yield from verify.start(layout, work=self.work / "started")
         yield verify.check_files(self.out, public_pem=self.key.public_pem)

@@ -22,7 +22,7 @@ from lab import process
 from lab.cache import RunDirectory
 from lab.errors import LabError
 from lab.network import free_port
-from lab.packages import unpacked
+from lab.packages import GoModule, unpacked
 from tools.release.oci import Layout
 
 REGISTRY = ("docker-registry",)
@@ -244,6 +244,36 @@ class SigningKey:
             return _openssl(
                 [*arguments, *asked, key_option, file.name], content, password=self._password
             )
+
+
+# cosign's own library, as a judge of what OpenSSL signed. Its module's files pin what is built.
+
+
+COSIGN_VERSION = "v2.6.5"  # the newest that checks the form of cosign 2 as its own
+COSIGN = GoModule(
+    program="cosign-check",
+    directory=Path(__file__).parent / "cosign_check",
+    package="./",
+    title="the check of signatures by cosign's library",
+    announcement=f"building a part of cosign {COSIGN_VERSION} from the Go module proxy; two to "
+    f"three minutes on two cores, only this once",
+    packages_compiled=680,
+)
+
+
+def checked_by_cosign(references: Sequence[str], public_pem: str, *, folder: Path) -> list[str]:
+    """The digests of images and charts whose signatures cosign finds good.
+
+    `folder` is an empty one, with a config.json where logins are needed. Raises `LabError` with the
+    first that cosign refuses.
+    """
+    key = folder / "key.pem"
+    key.write_text(public_pem)
+    return run(
+        [COSIGN.binary(), key, *references],
+        timeout_seconds=_ASK_TIMEOUT_SECONDS,
+        environment={**os.environ, "DOCKER_CONFIG": str(folder)},
+    ).splitlines()
 
 
 def is_signed(content: bytes, signature: bytes, *, public_pem: str) -> bool:

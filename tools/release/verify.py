@@ -12,6 +12,7 @@ import platform
 import shutil
 import sys
 import tarfile
+import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,13 @@ from lab.packages import unpacked
 from tools.release import files, oci
 from tools.release.oci import Layout
 from tools.release.plan import Pushed
-from tools.release.registry import SigningKey, Skopeo, is_signed
+from tools.release.registry import (
+    COSIGN_VERSION,
+    SigningKey,
+    Skopeo,
+    checked_by_cosign,
+    is_signed,
+)
 
 EMULATOR = ("qemu-user-static",)
 _START_TIMEOUT_SECONDS = 300.0
@@ -89,10 +96,29 @@ class Verifier:
 
     def check_signatures(self, pushed: Pushed, layout: Layout) -> str:
         """The signatures of what the tag names, and of the image for each processor."""
-        digests = [pushed.digest, *(one["digest"] for one in oci.platforms(layout).values())]
+        digests = _digests(pushed, layout)
         for digest in digests:
-            self._check_signature(pushed.repository, str(digest))
+            self._check_signature(pushed.repository, digest)
         return f"{pushed.title}: {len(digests)} signatures are by the key of the release"
+
+    def ask_cosign(self, pushed: Pushed, layout: Layout) -> str:
+        """The same by cosign's own library, which also has to refuse another key."""
+        place = self.reference(pushed.repository)
+        names = [f"{place}@{digest}" for digest in _digests(pushed, layout)]
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            if self.skopeo.logins:
+                shutil.copy(self.skopeo.logins, Path(folder) / "config.json")
+            found = checked_by_cosign(names, self.public_pem, folder=Path(folder))
+            if found != names:
+                raise LabError(f"cosign looked at {found}, and was asked about {names}.")
+            try:
+                checked_by_cosign(names[:1], SigningKey.made().public_pem, folder=Path(folder))
+            except LabError:
+                return (
+                    f"{pushed.title}: cosign {COSIGN_VERSION} finds them good, and not by another "
+                    f"key"
+                )
+        raise LabError(f"cosign takes the signature of {names[0]} for one by another key.")
 
     def _check_signature(self, repository: str, digest: str) -> None:
         place = self.reference(repository)
@@ -106,6 +132,10 @@ class Verifier:
                 f"The signature of {repository}@{digest} is not by the key of this release. Do not "
                 f"publish it; who else can push there?"
             )
+
+
+def _digests(pushed: Pushed, layout: Layout) -> list[str]:
+    return [pushed.digest, *(str(one["digest"]) for one in oci.platforms(layout).values())]
 
 
 def check_that_checks_fail(statement: bytes, signature: bytes, *, public_pem: str) -> str:
