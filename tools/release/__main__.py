@@ -66,8 +66,7 @@ class Release:
         self.make_chart(self._helm())
         packages.build_distributions(self.out)
         (self.out / ".gitignore").unlink(missing_ok=True)  # uv's own
-        section = plan.sections((ROOT / "CHANGELOG.md").read_text()).get(self.version)
-        section = section or plan.Section(self.version, "", "(The changelog has no section yet.)")
+        section = plan.section_of((ROOT / "CHANGELOG.md").read_text(), self.version)
         (self.out / "release-notes.md").write_text(plan.notes(section, self.pushed))
         self.sign_files()
         self._say("chart, manifests, wheel and checksums are written")
@@ -81,10 +80,10 @@ class Release:
         (self.out / f"{files.SUMS}.sig").write_bytes(signature + b"\n")
 
     def push(self, skopeo: Skopeo, local: str) -> None:
-        """Push all, the chart last: who sees it finds its images. Raises `LabError`.
+        """Push all, each thing after its signatures, and the chart last: it names the images.
 
         A version that is there with another digest stays as it is, and the release is refused
-        before anything is pushed.
+        before anything is pushed. Raises `LabError`.
         """
         references = {
             one.repository: local + one.repository.removeprefix(self.registry)
@@ -101,13 +100,13 @@ class Release:
                 )
         for one in self.pushed:
             layout, reference = self.layouts[one.repository], references[one.repository]
-            skopeo.push(layout, f"{reference}:{one.tag}")
             platforms = oci.platforms(layout).values()
             for digest in (one.digest, *(str(manifest["digest"]) for manifest in platforms)):
                 tag = oci.signature_tag(digest)
                 signature = Layout(self.work / f"{one.repository.replace('/', '-')}-{tag}")
                 oci.add_signature(signature, digest, repository=one.repository, sign=self.key.sign)
                 skopeo.push(signature, f"{reference}:{tag}")
+            skopeo.push(layout, f"{reference}:{one.tag}")
         self._say("everything is pushed and signed")
 
     def verify(self, skopeo: Skopeo, local: str) -> Iterator[str]:

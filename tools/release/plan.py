@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from lab.errors import LabError
@@ -86,6 +86,13 @@ def sections(changelog: str) -> dict[str, Section]:
         )
         for heading, end in zip(headings, ends, strict=True)
     }
+
+
+def section_of(changelog: str, version: str) -> Section:
+    """The section of a version; where there is none yet (a dry run), what is unreleased."""
+    found = sections(changelog)
+    coming = found.get(UNRELEASED, Section(UNRELEASED, "", ""))
+    return found.get(version) or Section(version, "", coming.text)
 
 
 # What a release would be refused for.
@@ -334,6 +341,7 @@ class Pushed:
 
 def notes(section: Section, pushed: Sequence[Pushed]) -> str:
     """The release notes: how to install, then the changelog's section sorted by what it means."""
+    section = replace(section, text=_REMARK.sub("", section.text))
     chart = next((one for one in pushed if one.repository.endswith("/charts/tidegate")), None)
     install = (
         [

@@ -256,8 +256,14 @@ def test_every_entry_of_a_section_is_in_the_notes() -> None:
     if not unreleased.text.strip():
         pytest.skip("nothing is unreleased")
     text = notes(unreleased, [])
-    assert text.startswith(f"# Tidegate Unreleased\n\n{unreleased.introduction[:20]}")
     assert text.count("\n- ") == unreleased.text.count("\n- ") + unreleased.text.startswith("- ")
+
+
+def test_before_a_version_has_a_section_its_notes_are_what_is_unreleased() -> None:
+    changelog = "## Unreleased\n\n<!-- A remark. -->\nWhy.\n\n- [BUGFIX] One.\n"
+    text = notes(plan.section_of(changelog, "1.3.0"), [])
+    assert text == "# Tidegate 1.3.0\n\nWhy.\n\n## Fixed\n\n- One.\n"
+    assert plan.section_of(CHANGELOG, "1.2.0").text == "- [FEATURE] Old."
 
 
 def test_an_entry_whose_tag_means_nothing_here_is_not_lost() -> None:
