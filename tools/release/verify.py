@@ -55,6 +55,17 @@ if outside:
     sys.exit(f"modules could come from outside of the image: {outside}")
 print(f"tidegate {tidegate.__version__} on {platform.machine()}, {count} modules of it imported")
 """
+# as the script that an installer makes of the wheel's entry point
+_RUN_COMMAND = """
+import sys
+import controller_logic, tidegate
+from tidegate.cli import main
+places = [controller_logic.__file__, tidegate.__file__]
+if not all(place.startswith(sys.argv[1]) for place in places):
+    sys.exit(f"that is not the wheel's code: {places}")
+sys.argv[1:] = ["version", "--output", "json"]
+sys.exit(main())
+"""
 
 
 @dataclass(frozen=True)
@@ -196,7 +207,7 @@ def check_wheel(wheel: Path, *, version: str, work: Path) -> str:
     tops = sorted({path.name for path in work.iterdir() if not path.name.endswith(".dist-info")})
     # -P and not -I: PYTHONPATH is how the wheel comes before the tree
     said = run(
-        [sys.executable, "-P", "-m", "tidegate", "version", "--output", "json"],
+        [sys.executable, "-P", "-c", _RUN_COMMAND, work],
         timeout_seconds=_START_TIMEOUT_SECONDS,
         directory=work,
         environment={**os.environ, "PYTHONPATH": str(work)},
