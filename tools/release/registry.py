@@ -15,7 +15,9 @@ import urllib.request
 from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
+from typing import Any
 
 from image.build_tools import run
 from lab import process
@@ -33,21 +35,26 @@ _ASK_TIMEOUT_SECONDS = 120.0
 
 
 @contextmanager
-def local_registry() -> Iterator[str]:
+def local_registry(htpasswd: str = "") -> Iterator[str]:
     """A registry on a free port of loopback, empty; its host:port. It ends with the context.
 
-    Raises `LabError` when it does not answer.
+    With lines of `user:bcrypt` in `htpasswd`, no one else is let in. Raises `LabError` when it
+    does not answer.
     """
     program = unpacked(REGISTRY) / "usr/bin/docker-registry"
     with RunDirectory() as run_directory:
         place = run_directory.path
         address = f"localhost:{free_port()}"
-        settings = {
+        settings: dict[str, Any] = {
             "version": "0.1",
             "log": {"level": "warn"},
             "storage": {"filesystem": {"rootdirectory": str(place / "registry")}},
             "http": {"addr": address.replace("localhost", "127.0.0.1")},
         }
+        if htpasswd:
+            (place / "htpasswd").write_text(htpasswd)
+            basic = {"realm": "lab", "path": str(place / "htpasswd")}
+            settings["auth"] = {"htpasswd": basic}
         # JSON is YAML
         (place / "registry.yml").write_text(json.dumps(settings))
         with process.start(
@@ -69,6 +76,8 @@ def _answers(address: str) -> bool:
     try:
         with urllib.request.urlopen(f"http://{address}/v2/", timeout=5) as answer:
             return bool(answer.status == 200)
+    except urllib.error.HTTPError as refused:
+        return refused.code == HTTPStatus.UNAUTHORIZED
     except urllib.error.URLError:
         return False
 

@@ -6,6 +6,8 @@ The images are small stand-ins; those of Tidegate are verified in the same way b
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,12 +24,16 @@ from tools import kustomize_base
 from tools.release import files, oci
 from tools.release.__main__ import Release
 from tools.release.oci import Layout, PlatformImage
-from tools.release.registry import SigningKey, Skopeo, local_registry
+from tools.release.registry import SigningKey, Skopeo, local_registry, logins
 from tools.release.verify import Verifier, check_chart, check_files
 
 pytestmark = pytest.mark.integration
 
 REGISTRY = "registry.example/team"
+PASSWORD = "first"
+BCRYPT = (
+    "$2b$04$abcdefghijklmnopqrstuuvybHXQqehXl2NdtAhT6BAmwe6EZ8HOi"  # what `htpasswd -B` makes of it
+)
 VERSION = packages.version()
 
 
@@ -104,6 +110,31 @@ def test_a_version_that_is_there_is_never_replaced(registry: str, tmp_path: Path
     assert oci.digest_of(manifest) == release.pushed[0].digest
     with pytest.raises(LabError, match="somebody else pushed"):
         looks.fetch(other.pushed[0], other.layouts[other.pushed[0].repository])
+
+
+def test_one_file_of_logins_serves_for_pushing_pulling_and_helm(helm: Helm, tmp_path: Path) -> None:
+    environment = {"REGISTRY_LOGIN": ""}
+    with local_registry(f"releaser:{BCRYPT}\n") as address:
+        login = base64.b64encode(f"releaser:{PASSWORD}".encode()).decode()
+        environment["REGISTRY_LOGIN"] = json.dumps({"auths": {address: {"auth": login}}})
+        file = logins(environment, tmp_path / "logins")
+        release, local = release_of(tmp_path / "a", "closed"), f"{address}/closed"
+        release.make_chart(helm)
+        with pytest.raises(LabError, match="unauthorized"):
+            release.push(Skopeo(tmp_path / "skopeo", plain_http=True), local)
+        looks = verifier(release, local, tmp_path)
+        looks = replace(looks, skopeo=replace(looks.skopeo, logins=file))
+        release.push(looks.skopeo, local)
+        image, chart = release.pushed
+        layout, _ = looks.fetch(image, release.layouts[image.repository])
+        assert "3 signatures" in looks.check_signatures(image, layout)
+        check_chart(
+            helm,
+            chart,
+            reference=looks.reference(chart.repository),
+            options=["--plain-http", "--registry-config", str(file)],
+            folder=release.out,
+        )
 
 
 def test_helm_pulls_the_chart_and_renders_what_install_yaml_has(
