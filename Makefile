@@ -151,6 +151,15 @@ bench: setup ## Measure, and write docs/benchmarks.md with this machine's descri
 house: setup ## Measure sizes, imports, files a value passes, times and private words against their bounds (HOUSE=--static: sources only)
 	$(PYTHON) -m tools.house $(HOUSE)
 
+##@ Release
+.PHONY: release
+release: setup ## Make, sign, push and verify a release (REGISTRY=<host/folder>, key in SIGNING_KEY; DRY_RUN=1: on loopback)
+	$(PYTHON) -m tools.release make $(if $(DRY_RUN),--dry-run) $(if $(REGISTRY),--registry "$(REGISTRY)") $(if $(filter no,$(ROLLUP)),--no-rollup)
+
+.PHONY: release-prepare
+release-prepare: setup ## Set the version everywhere and date the changelog's section (VERSION=0.2.0)
+	$(PYTHON) -m tools.release prepare "$(VERSION)"
+
 ##@ Help
 .PHONY: help
 help: ## List these commands
