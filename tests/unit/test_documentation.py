@@ -36,10 +36,18 @@ PAGES = [
 ]
 GOLDENS = sorted((CHECKOUT / "tests" / "goldens").glob("*.txt"))
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_NAMES = (
-    r"run|doctor|plan|simulate|explain|top|audit|import|pause|resume|confirm-removal|resync"
-    r"|ledger import|restore|report|version|override create|rollup \w+"
-)
+
+
+def command_names(group: Any, before: str = "") -> Iterator[str]:
+    """Every command of the program as it is typed."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from command_names(command, f"{before}{name} ")
+        else:
+            yield f"{before}{name}"
+
+
+_NAMES = "|".join(command_names(typer.main.get_command(app)))
 _COMMAND = re.compile(rf"(?:^|/|&& |\| |`)tidegate ((?:{_NAMES})\b[^`\n]*)", re.MULTILINE)
 _LINE = re.compile(r"(?:^|bin/|&& |\| )tidegate ([^`\n]*)", re.MULTILINE)
 _SHELL = {"|", ">", "&&", "||", ";"}  # what follows is no word of the command any more
@@ -152,6 +160,12 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
 
 def test_the_readme_is_read_in_minutes() -> None:
     assert len((CHECKOUT / "README.md").read_text(encoding="utf-8").splitlines()) <= 90
+
+
+def test_the_first_page_names_every_command() -> None:
+    index = (CHECKOUT / "docs" / "index.md").read_text(encoding="utf-8")
+    names = {name.split()[0] for name in command_names(typer.main.get_command(app))}
+    assert {name for name in names if f"`{name}" not in index} == set()
 
 
 def test_the_documents_show_commands_and_objects_at_all() -> None:

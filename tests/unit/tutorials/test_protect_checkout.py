@@ -4,17 +4,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.doubles.kubectl import kubectl_get
 from tests.unit.tutorials.played import Tutorial, objects_of
 
-CALM = {"checkout": 20.0, "search": 20.0}
+PAGE = "protect-checkout.md"
+CALM = {"checkout": 18.0, "search": 18.0}
 BUSY = {**CALM, "backfill": 60.0}
 
 
 @pytest.fixture
 def tutorial(tmp_path: Path) -> Tutorial:
-    return Tutorial(tmp_path, objects_of("protect-checkout.md"), CALM)
+    return Tutorial(tmp_path, objects_of(PAGE), CALM)
 
 
 @pytest.fixture
@@ -36,6 +38,16 @@ def test_the_plan_before_anything_is_written(
     plan = tutorial.command("plan", "--policy", "streaming/orders")
     assert plan.code == 2, plan.err
     golden(plan.out)
+
+
+def test_the_backfill_can_be_played_before_it_starts(
+    tutorial: Tutorial, tmp_path: Path, golden: Callable[[str], None]
+) -> None:
+    path = tmp_path / "all.yaml"
+    path.write_text(yaml.safe_dump_all(objects_of(PAGE)))
+    played = tutorial.command("simulate", str(path))
+    assert played.code == 0, played.err
+    golden(played.out)
 
 
 def test_the_backfill_gives_way_and_no_one_else(
