@@ -2,8 +2,9 @@
 
 The order of a pass:
 
-    0. admit       members whose entity the policy allows; the others count as absent
-                   contracts/allowed
+    0. admit       members whose entity the policy allows, and whose quotas no KafkaUser of
+                   Strimzi declares; the others count as absent
+                   contracts/allowed, quotas/strimzi
     1. advise      contracts that follow from usage, where the policy applies them
                    contracts/recommend
     2. hold        anything missing or a person's pause: report what is known, write nothing
@@ -52,6 +53,12 @@ from controller_logic.quotas import budget, contention
 from controller_logic.quotas.contention import Contention
 from controller_logic.quotas.plan import Before, Plan, deletion_plan, make_plan, our_entities
 from controller_logic.quotas.precedence import DefaultEntityQuotas
+from controller_logic.quotas.strimzi import (
+    declaring,
+    forgotten_words,
+    leave_to_strimzi,
+    with_causes,
+)
 from controller_logic.readings import Flows, flows_of
 from controller_logic.reasons import Reason
 from controller_logic.reports import Circumstances, level_reports, report
@@ -72,7 +79,7 @@ _NOT_NEEDED_TO_RESTORE = frozenset(
 
 def decide(observation: Observation, memory: Memory) -> tuple[Decision, Memory]:
     """Decide what to write, report and remember; the module's docstring has the order of steps."""
-    admission = admit(observation.policy, observation.tiers)
+    admission = leave_to_strimzi(admit(observation.policy, observation.tiers), observation.strimzi)
     observation = replace(observation, tiers=admission.tiers)
     advised = _advised(observation, memory)
     memory = replace(memory, advised=advised)
@@ -223,7 +230,10 @@ def _decide_complete(
         if policy.mode is Mode.OBSERVE or policy.deleting
         else contention.review(memory.repairs, contract_of, quotas, now_seconds=now_seconds)
     )
-    contended = contention.left_alone(repairs, contract_of, quotas, now_seconds=now_seconds)
+    contended = with_causes(
+        contention.left_alone(repairs, contract_of, quotas, now_seconds=now_seconds),
+        observation.strimzi,
+    )
     load = throttle_pass(
         observation,
         wanted,
@@ -234,7 +244,12 @@ def _decide_complete(
         pace=memory.pace,
         contended=contended.keys(),
     )
-    before = Before(contended, memory.removals, observation.frozen)
+    owned = {
+        entity: forgotten_words(entity, user)
+        for entity in ours
+        if (user := declaring(observation.strimzi, entity)) is not None
+    }
+    before = Before(contended, memory.removals, observation.frozen, owned)
     wanted = replace(wanted, held=load.held)
     if policy.deleting:
         plan = deletion_plan(

@@ -602,6 +602,33 @@ class StoredQuota:
 
 
 @dataclass(frozen=True, slots=True)
+class KafkaUser:
+    """One of Strimzi's KafkaUsers. `key` is namespace/name, `kafka_name` its name in Kafka.
+
+    `declares_quotas` holds for an empty declaration too: that it has none. While it `is_paused`
+    Strimzi's User Operator leaves its quotas alone.
+    """
+
+    key: str
+    kafka_name: str
+    declares_quotas: bool = False
+    is_paused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StrimziUsers:
+    """The KafkaUsers of the Strimzi cluster (namespace/name) that the policy's Kafka cluster is.
+
+    `users` are by their own names; None = they may not be read, or are not known. `unread` says why
+    they are not known although they were asked for; "" = nothing is to wait for them.
+    """
+
+    cluster: str
+    users: Mapping[str, KafkaUser] | None = None
+    unread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """A missing input: nothing is tightened or released because of it, from `since_seconds` on."""
 
@@ -620,7 +647,8 @@ class Observation:
     the ledger (an absent znode is an entry with version None); an entity that it lacks is unknown,
     not unlimited. `client_quotas_exist` says whether anybody has set a byte rate for a client id
     without a user; None = it was not looked up. `usage` None = no usage table can be used now.
-    `frozen` are entities left out of `quotas` on purpose, each with the reason and why.
+    `frozen` are entities left out of `quotas` on purpose, each with the reason and why. `strimzi`
+    None = the cluster is not known as one of Strimzi's.
     """
 
     now_seconds: float
@@ -634,6 +662,7 @@ class Observation:
     client_quotas_exist: bool | None = None
     usage: Usage | None = None
     frozen: Mapping[Entity, tuple[Reason, str]] = field(default_factory=dict)
+    strimzi: StrimziUsers | None = None
 
 
 # --- what is written ---

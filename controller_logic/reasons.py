@@ -301,7 +301,7 @@ class Reason(StrEnum):
     )
 
     # how usage rollups are getting on
-    ROLLUPS_PUBLISHED = "RollupsPublished", "Every window that is over is in the usage tables."
+    ROLLUPS_PUBLISHED = "RollupsPublished", "All completed windows are in the usage tables."
     ROLLUPS_BEHIND = (
         "RollupsBehind",
         "Windows that are over wait for their rollup Job; one runs at a time, the oldest first.",
@@ -357,6 +357,14 @@ class Reason(StrEnum):
     ENTITY_NOT_ALLOWED = (
         "EntityNotAllowed",
         "The policy's spec.allowedEntities does not let this tier name the user or client id.",
+    )
+    OWNED_BY_STRIMZI = (
+        "OwnedByStrimzi",
+        "A KafkaUser declares the quotas of the user, so they are Strimzi's and never written.",
+    )
+    KAFKA_USERS_UNREAD = (
+        "KafkaUsersUnread",
+        "Strimzi's KafkaUsers, one of which may declare the quota, could not be read.",
     )
     HIGH_SKEW = "HighSkew", "Leaders are so uneven that one number per broker fits badly."
     INVALID_SPEC = (
@@ -505,6 +513,7 @@ STALLED = frozenset(
         Reason.NOT_AUTHORIZED,
         Reason.OVERLAPPING,
         Reason.OVERRIDE_UNFIT,
+        Reason.OWNED_BY_STRIMZI,
         Reason.REMOVAL_HELD,
         Reason.SECRET_NOT_ALLOWED,
         Reason.SECRET_UNREADABLE,

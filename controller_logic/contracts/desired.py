@@ -55,6 +55,12 @@ class MemberState(StrEnum):
     CONTENDED = "Contended"
     OVERLAPPING = "Overlapping"
     NOT_ALLOWED = "NotAllowed"
+    OWNED_BY_STRIMZI = "OwnedByStrimzi"
+
+
+_NOT_COUNTED = frozenset(
+    {MemberState.OVERLAPPING, MemberState.NOT_ALLOWED, MemberState.OWNED_BY_STRIMZI}
+)
 
 
 @value(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class MemberReport:
     @property
     def counts(self) -> bool:
         """Whether the entity's quota follows this member."""
-        return self.state not in (MemberState.OVERLAPPING, MemberState.NOT_ALLOWED)
+        return self.state not in _NOT_COUNTED
 
     @property
     def tier_key(self) -> str:

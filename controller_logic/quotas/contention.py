@@ -47,7 +47,8 @@ class Contention:
     """One entity that is left alone, from `since_seconds` until `until_seconds`.
 
     `values` are the keys that another writer changed: what stands now, and what should: the
-    contract, or the throttle that was in its place.
+    contract, or the throttle that was in its place. `cause` is who does it and what to set, where
+    that is known; "" = it is not.
     """
 
     entity: Entity
@@ -55,6 +56,7 @@ class Contention:
     repairs: int
     since_seconds: float
     until_seconds: float
+    cause: str = ""
 
     @property
     def words(self) -> str:
@@ -70,7 +72,9 @@ class Contention:
         )
 
     def ended_by(self, policy_key: str) -> str:
-        """Who it is cannot be known, and what ends it at once."""
+        """Who it is, where that is known, and what ends it at once."""
+        if self.cause:
+            return f"{self.cause}. When that is done: {self.command(policy_key)}"
         return f"Kafka does not record who. To end it at once: {self.command(policy_key)}"
 
     def command(self, policy_key: str) -> str:

@@ -153,11 +153,15 @@ def _held_back(standing: KeyState) -> KeyStep:
     )
 
 
-def forget(stored: StoredQuota) -> QuotaWrite:
+def forget(
+    stored: StoredQuota, because: Reason = Reason.GIVEN_BACK, message: str = ""
+) -> QuotaWrite:
     """Drop the ledger record and leave the quota as it is."""
-    message = f"{stored.entity}: the quota stays as it is and is no longer recorded as Tidegate's"
+    message = message or (
+        f"{stored.entity}: the quota stays as it is and is no longer recorded as Tidegate's"
+    )
     return QuotaWrite(
-        stored.entity, {}, stored, None, WriteKind.RECORD, Reason.GIVEN_BACK, message, charged=False
+        stored.entity, {}, stored, None, WriteKind.RECORD, because, message, charged=False
     )
 
 

@@ -41,12 +41,14 @@ from controller_logic.reasons import Reason
 class Before:
     """The entities that are left alone now, and what the mass-removal guard remembers.
 
-    `frozen` as in `model.Observation`.
+    `frozen` as in `model.Observation`. `owned` are entities of which the record is dropped, because
+    a KafkaUser declares their quotas, each with the words for it.
     """
 
     contended: Mapping[Entity, Contention] = field(default_factory=dict)
     removals: RemovalMemory = field(default_factory=RemovalMemory)
     frozen: Mapping[Entity, tuple[Reason, str]] = field(default_factory=dict)
+    owned: Mapping[Entity, str] = field(default_factory=dict)
 
 
 _NOTHING: Mapping[QuotaKey, InheritedQuota] = {}
@@ -139,8 +141,13 @@ def make_plan(
         for entity, stored in ours.items()
         if entity not in wanted.owners
         and entity not in wanted.defaults
+        and entity not in before.owned
         and not is_converged(stored, NOTHING, policy)
     ]
+    forgotten = {
+        entity: forget(ours[entity], Reason.OWNED_BY_STRIMZI, words)
+        for entity, words in before.owned.items()
+    }
     settled = 0
     first = _first_writes(wanted, quotas, inherited, rules)
     for entity, promise in wanted.promises(without=first):
@@ -161,8 +168,8 @@ def make_plan(
     notes = (*notes, *_entity_notes(planner.entities, quotas))
     return Plan(
         planner.entities,
-        {**first, **planner.writes},
-        settled + len(first) + planner.count,
+        {**forgotten, **first, **planner.writes},
+        settled + len(forgotten) + len(first) + planner.count,
         notes,
         judged.memory,
     )

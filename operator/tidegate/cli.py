@@ -345,7 +345,7 @@ def _report_error(error: Exception, around: CommandContext) -> int:
     if isinstance(error, TidegateError):
         page.say(f"error: {error.message}", "red")
         if isinstance(error, RetryLater):
-            page.say("This may pass by itself: nothing has to be undone before you try again.")
+            page.say("This may pass by itself. The same command can be repeated as it is.")
     else:
         page.say(f"error: a bug in Tidegate, {type(error).__name__}: {error}", "red")
         page.say("Please report it with the output of the same command and --debug.")

@@ -34,6 +34,14 @@
   verbs: [get, list, create, update, delete]
 {{- end }}
 
+{{/* What it may do with Strimzi's KafkaUsers: the same as examples/strimzi/rights.yaml. */}}
+{{- define "tidegate.strimziRules" -}}
+# which quotas are Strimzi's
+- apiGroups: [kafka.strimzi.io]
+  resources: [kafkausers]
+  verbs: [list]
+{{- end }}
+
 {{/* Where it watches, unless that is everywhere. */}}
 {{- define "tidegate.namespaces" -}}
 {{- $named := .Values.watch.namespaces }}

@@ -13,7 +13,15 @@ from typing import Any
 
 import typer
 
-from controller_logic.model import Mode
+from controller_logic.contracts.desired import DEFAULT_USER
+from controller_logic.model import Entity, Mode, StrimziUsers
+from controller_logic.quotas.strimzi import (
+    IGNORED_USERS,
+    declaring,
+    is_within_reach,
+    kafka_user_of,
+    removal_words,
+)
 from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
@@ -158,6 +166,7 @@ class Examination:
                 "What it declares is not applied.",
                 "Correct the object that is named.",
             )
+        yield from _examine_strimzi(source)
         return source
 
 
@@ -364,3 +373,79 @@ def _operator(source: PolicySource) -> Iterator[Finding]:
 def _reason(word: object) -> Reason:
     """The reason of that word; an internal error for one of another version."""
     return next((one for one in Reason if one.value == word), Reason.INTERNAL_ERROR)
+
+
+# --- beside Strimzi: whose quotas it owns or removes ----------------------------------------------
+
+
+_STRIMZI = "strimzi"
+_SHOWN_USERS = 5
+_FOUGHT = "Strimzi removes the quota every two minutes, and Tidegate leaves it alone for minutes."
+
+
+def _examine_strimzi(source: PolicySource) -> Iterator[Finding]:
+    """Findings where the policy's Kafka cluster is one of Strimzi's; none elsewhere."""
+    strimzi = source.declared.strimzi
+    if strimzi is None:
+        return
+    users = {entity for entity in source.declared.entities if is_within_reach(entity)}
+    if strimzi.users is None:
+        yield _unread_kafka_users(strimzi)
+        return
+    owned = {entity for entity in users if declaring(strimzi, entity) is not None}
+    without = {entity for entity in users if kafka_user_of(strimzi, entity) is None}
+    removed = {entity for entity in users - without if removal_words(strimzi, entity)}
+    removed |= source.declared.entities & {DEFAULT_USER}
+    if owned:
+        yield warning(
+            _STRIMZI,
+            Reason.OWNED_BY_STRIMZI,
+            f"KafkaUsers of {strimzi.cluster} declare the quotas of {_user_names(owned)}.",
+            "These quotas are Strimzi's: members of tiers with these users change nothing.",
+            "Take the members out of the tiers, or spec.quotas out of the KafkaUsers "
+            "(docs/strimzi.md).",
+        )
+    for entity in sorted(removed, key=lambda one: one.sort_key)[:_SHOWN_USERS]:
+        yield warning(
+            _STRIMZI, Reason.CONTENDED, f"{removal_words(strimzi, entity)}.", _FOUGHT, _STRIMZI_CURE
+        )
+    if without:
+        yield warning(
+            _STRIMZI,
+            Reason.CONTENDED,
+            f"{_user_names(without)} {'has' if len(without) == 1 else 'have'} no KafkaUser in "
+            f"{strimzi.cluster}. Whether {IGNORED_USERS} of the User Operator fits the name cannot "
+            "be asked.",
+            "Where it does not, the User Operator removes such a user's quotas every two minutes, "
+            "with its ACLs, its SCRAM credentials and the Secret of that name.",
+            f"Set {IGNORED_USERS} before a tier names such a user (docs/strimzi.md).",
+        )
+    if not owned and not removed and not without:
+        yield ok(
+            _STRIMZI,
+            f"Strimzi's cluster {strimzi.cluster} has {counted(len(strimzi.users), 'KafkaUser')}; "
+            "none owns or removes a quota that the tiers name.",
+        )
+
+
+_STRIMZI_CURE = "Do what the finding says, or give the quota to Strimzi (docs/strimzi.md)."
+
+
+def _unread_kafka_users(strimzi: StrimziUsers) -> Finding:
+    why = strimzi.unread or "this login may not list them"
+    return warning(
+        _STRIMZI,
+        Reason.KAFKA_USERS_UNREAD,
+        f"The KafkaUsers of Strimzi's cluster {strimzi.cluster} could not be read: "
+        f"{why.rstrip('.')}.",
+        "An operator with this login does not know which quotas Strimzi declares, and those are "
+        "changed by both.",
+        "Grant list on kafkausers.kafka.strimzi.io: strimzi.enabled of the chart, or "
+        "examples/strimzi/rights.yaml.",
+    )
+
+
+def _user_names(entities: set[Entity]) -> str:
+    shown = sorted(str(one.user) for one in entities)
+    more = f" and {len(shown) - _SHOWN_USERS} more" if len(shown) > _SHOWN_USERS else ""
+    return f"{', '.join(shown[:_SHOWN_USERS])}{more}"

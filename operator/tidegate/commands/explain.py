@@ -29,6 +29,7 @@ from controller_logic.quotas.precedence import (
     Applicable,
     PrecedenceLevel,
 )
+from controller_logic.quotas.strimzi import removal_words
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.explanation import (
@@ -349,7 +350,10 @@ ANONYMOUS = "ANONYMOUS"  # what Kafka calls every client that did not log in
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A cluster's quotas and number of live brokers; with a policy also what it decides."""
+    """A cluster's quotas and number of live brokers; with a policy also what it decides.
+
+    `removed_by_strimzi` says what to set for a quota that is gone.
+    """
 
     quotas: Mapping[Entity, StoredQuota]
     brokers: int | None
@@ -357,6 +361,7 @@ class Known:
     warnings: tuple[str, ...] = field(default=())
     overrides: Mapping[Entity, Override] = field(default_factory=dict)
     outlook: Outlook = field(default_factory=Outlook)
+    removed_by_strimzi: Mapping[Entity, str] = field(default_factory=dict)
 
 
 @takes_policy_and_cluster
@@ -404,6 +409,7 @@ def _answer(
     warnings = (
         *known.warnings,
         *_not_allowed(known.reports, subject),
+        *(words for one, words in known.removed_by_strimzi.items() if one.user == subject.user),
         *_general_warnings(known.quotas, subject),
     )
 
@@ -448,6 +454,7 @@ def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:
             *source.remarks(),
             *(warning.message for warning in seen.warnings),
         )
+        outlook = _outlook(source, decision)
         brokers = len(seen.observation.topology.brokers) if seen.observation.topology else None
         return Known(
             cluster.store.read_everything(),
@@ -455,8 +462,26 @@ def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:
             decision.members,
             warnings,
             decision.overridden.applied,
-            _outlook(source, decision),
+            outlook,
+            dict(_removed_by_strimzi(source, seen.observation.quotas or {}, outlook)),
         )
+
+
+def _removed_by_strimzi(
+    source: PolicySource, quotas: Mapping[Entity, StoredQuota], outlook: Outlook
+) -> Iterator[tuple[Entity, str]]:
+    """What to set for quotas that are gone and left alone, where the cluster is Strimzi's."""
+    strimzi = source.declared.strimzi
+    if strimzi is None:
+        return
+    for entity in outlook.left_alone_until:
+        if entity in quotas and not quotas[entity].values:
+            words = removal_words(strimzi, entity)
+            if words:
+                yield entity, f"{words}."
+
+
+_NO_PART = (MemberState.NOT_ALLOWED, MemberState.OWNED_BY_STRIMZI)
 
 
 def _not_allowed(reports: Iterable[MemberReport], subject: Subject) -> Iterator[str]:
@@ -464,7 +489,7 @@ def _not_allowed(reports: Iterable[MemberReport], subject: Subject) -> Iterator[
     for report in reports:
         user, client_id = report.entity.user or subject.user, report.entity.client_id
         is_subject = (user, client_id or subject.client_id) == (subject.user, subject.client_id)
-        if report.state is MemberState.NOT_ALLOWED and is_subject:
+        if report.state in _NO_PART and is_subject:
             yield f"{report.tier_key}, member {report.member_name}: {report.message}."
 
 

@@ -1,7 +1,8 @@
 """`tidegate import`: the quotas that a cluster has already, as BusinessTiers to look over.
 
-Every contract is the quota as it stands, for each broker, so that taking them over changes no
-quota. A level is a proposal: nothing in Kafka says how important a client is.
+They come from Kafka, or with --strimzi from the KafkaUsers that declare them. Every contract is the
+quota as it stands, for each broker, so that taking them over changes no quota. A level is a
+proposal: nothing says how important a client is.
 """
 
 import re
@@ -16,12 +17,28 @@ from pydantic import ValidationError
 
 from controller_logic.model import Entity, Level, QuotaKey, StoredQuota
 from controller_logic.quota_values import enforced_rate, number_of
+from controller_logic.quotas.strimzi import IGNORED_USERS, PAUSED
+from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import DEFAULT_NAMESPACE, find_policy, opened_cluster, opened_store
+from tidegate.commands.inputs import (
+    DEFAULT_NAMESPACE,
+    PolicySource,
+    find_policy,
+    opened_cluster,
+    opened_store,
+)
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import Page
-from tidegate.errors import InvalidResource
+from tidegate.control.strimzi import (
+    CLUSTER_LABEL,
+    StrimziPlace,
+    declared_quotas,
+    list_kafka_users,
+    read_kafka_user,
+    strimzi_place,
+)
+from tidegate.errors import InvalidResource, NotFound
 from tidegate.resources.kinds import API_VERSION, parse_object
 from tidegate.resources.rates import FLOOR_BYTES_PER_SECOND
 from tidegate.resources.tiers import MAX_MEMBERS, TierMember
@@ -65,6 +82,22 @@ def import_quotas(
             "their tier.",
         ),
     ] = 20,
+    strimzi: Annotated[
+        bool,
+        typer.Option(
+            "--strimzi",
+            help="Take the quotas that the KafkaUsers of the policy's Strimzi cluster declare. "
+            "Kafka is not asked.",
+        ),
+    ] = False,
+    strimzi_cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--strimzi-cluster",
+            metavar="[NAMESPACE/]NAME",
+            help="The same for this Kafka object of Strimzi. No policy is needed then.",
+        ),
+    ] = None,
     debug: options.Debug = False,
 ) -> None:
     """Print BusinessTiers for the quotas that the cluster has already, to be looked over and
@@ -75,9 +108,15 @@ def import_quotas(
     Levels are proposals by name: work that can wait is L3, the rest L2. With --zookeeper alone
     neither policy nor Kubernetes is needed; POLICY and --namespace are then only written down.
     Members of the policy's tiers are left out.
+
+    With --strimzi the quotas are those that KafkaUsers declare. They stay Strimzi's until they are
+    taken out of the KafkaUsers, which needs more than that: see docs/strimzi.md.
     """
     around = command_context(context, debug=debug)
-    policy_key, stored, known = _stored(around, asked)
+    of_strimzi = strimzi or strimzi_cluster is not None
+    policy_key, stored, known = (
+        _declared(around, asked, strimzi_cluster) if of_strimzi else _stored(around, asked)
+    )
     levels = [_level_rule(text) for text in level_of or ()]
     found = propose(
         (one for one in stored.values() if one.entity not in known and _matches(one.entity, match)),
@@ -101,6 +140,64 @@ def import_quotas(
             "Look over the levels and throttledRates, and then what would be written: tidegate "
             "plan -f POLICY.yaml -f TIERS.yaml --all"
         )
+    if manifests and of_strimzi:
+        page.say(_HAND_OVER)
+
+
+_HAND_OVER = (
+    "A member stays OwnedByStrimzi while its KafkaUser declares quotas. Without spec.quotas the "
+    f"User Operator removes its quotas every two minutes, whatever {IGNORED_USERS} says, until the "
+    f"KafkaUser has the annotation {PAUSED}=true. docs/strimzi.md has the other ways."
+)
+
+
+def _declared(
+    around: CommandContext, asked: CommandOptions, cluster: str | None
+) -> tuple[str, Mapping[Entity, StoredQuota], frozenset[Entity]]:
+    """The policy's key, what KafkaUsers of its Strimzi cluster declare, and who is in a tier.
+
+    `cluster` is the Strimzi cluster, and no policy is looked for then.
+    """
+    named, known = asked.policy, frozenset[Entity]()
+    if cluster is not None:
+        namespace, _, name = cluster.rpartition("/")
+        place = StrimziPlace(namespace or named.namespace or DEFAULT_NAMESPACE, name)
+        kubernetes = around.open_kubernetes(named.kubeconfig, named.context, named.as_user)
+        key = _unread_policy_key(asked)
+    else:
+        source = find_policy(around, named)
+        key, known = source.declared.policy.key, frozenset(source.declared.entities)
+        kubernetes = source.kubernetes or around.open_kubernetes(
+            named.kubeconfig, named.context, named.as_user
+        )
+        place = _place_of(source)
+    listed = list_kafka_users(kubernetes, place)
+    if not listed:
+        raise NotFound(
+            Reason.KAFKA_USERS_UNREAD,
+            f"Strimzi's cluster {place} has no KafkaUser: none in namespace {place.namespace} has "
+            f"the label {CLUSTER_LABEL}={place.cluster}. Name another with --strimzi-cluster.",
+        )
+    users = [(Entity(read_kafka_user(raw).kafka_name), declared_quotas(raw)) for raw in listed]
+    return key, {user: StoredQuota(user, quotas) for user, quotas in users if quotas}, known
+
+
+def _place_of(source: PolicySource) -> StrimziPlace:
+    key = source.declared.policy.key
+    place = strimzi_place(source.kafka, key.partition("/")[0])
+    if place is None:
+        raise InvalidResource(
+            f"Policy {key} names no Strimzi cluster, and its bootstrapServers are not of the form "
+            "CLUSTER-kafka-bootstrap.NAMESPACE.svc. Set spec.kafka.strimzi, or give "
+            "--strimzi-cluster NAMESPACE/NAME."
+        )
+    return place
+
+
+def _unread_policy_key(asked: CommandOptions) -> str:
+    """The key of a policy that is only written down."""
+    namespace, _, name = (asked.policy.policy or "kafka").rpartition("/")
+    return f"{namespace or asked.policy.namespace or DEFAULT_NAMESPACE}/{name}"
 
 
 def _stored(
@@ -110,9 +207,7 @@ def _stored(
     if asked.access.zookeeper is not None and not asked.policy.files:
         with opened_store(around, asked.access) as store:
             stored = store.read_everything()
-        namespace, _, name = (asked.policy.policy or "kafka").rpartition("/")
-        key = f"{namespace or asked.policy.namespace or DEFAULT_NAMESPACE}/{name}"
-        return key, stored, frozenset()
+        return _unread_policy_key(asked), stored, frozenset()
     source = find_policy(around, asked.policy)
     with opened_cluster(around, source, asked.access) as cluster:
         stored = cluster.store.read_everything()

@@ -23,6 +23,7 @@ from tidegate.control.connections import metrics_settings, open_cluster, setting
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.control.namespaces import labels_now, unknown_labels, with_tiers_elsewhere
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
+from tidegate.control.strimzi import kafka_users_now, no_kafka_users
 from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kafka.quota_store import QuotaStore
@@ -308,7 +309,11 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
     )
     statuses = {object_key(raw): raw.get("status") or {} for raw in ours}
     labels = unknown_labels if kubernetes is None else labels_now(kubernetes)
-    declared = replace(declare(policy, ours, overrides=said, labels=labels), unlisted=unlisted)
+    kafka_users = no_kafka_users if kubernetes is None else kafka_users_now(kubernetes)
+    declared = replace(
+        declare(policy, ours, overrides=said, labels=labels, kafka_users=kafka_users),
+        unlisted=unlisted,
+    )
     refuse_other_hosts(declared.policy.key, declared.spec, around.bounds)
     return PolicySource(declared, kubernetes, policy.get("status") or {}, statuses, around.bounds)
 
@@ -483,7 +488,20 @@ def observed(
     observer = Observer(QuotaPlugins(settle_seconds=0.0, beside=False))
     usage, warnings = source.usage(around.now_seconds())
     seen = observer.observe(source.declared, cluster, now_seconds=around.now_seconds(), usage=usage)
+    warnings = (*warnings, *_unseen_kafka_users(source.declared))
     return replace(seen, warnings=(*seen.warnings, *warnings))
+
+
+def _unseen_kafka_users(declared: Declared) -> Iterator[Note]:
+    """That a command sees less of Strimzi's KafkaUsers than the operator may."""
+    strimzi = declared.strimzi
+    if strimzi is not None and strimzi.users is None:
+        why = strimzi.unread or "the right to list them is missing"
+        yield Note(
+            Reason.KAFKA_USERS_UNREAD,
+            f"The KafkaUsers of Strimzi's cluster {strimzi.cluster} are not known here: "
+            f"{why.rstrip('.')}. The operator leaves alone what they declare, if it may read them.",
+        )
 
 
 def _spec(source: PolicySource | None, options: AccessOptions) -> KafkaSpec:

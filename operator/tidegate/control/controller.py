@@ -31,6 +31,7 @@ from tidegate.control.reconcile import Applied, ControlPass, PassResult
 from tidegate.control.report.reporter import PassReport, ReportQueue
 from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
 from tidegate.control.runtime import Backoff, Cause, OperatorContext
+from tidegate.control.strimzi import KnownKafkaUsers
 from tidegate.control.trust import refuse_other_hosts
 from tidegate.errors import InvalidResource, TidegateError
 from tidegate.kafka.quota_store import Claim
@@ -92,6 +93,12 @@ class Controller:
         )
         self._reader = TierReader()
         self._labels = KnownLabels(
+            context.kubernetes,
+            context.clock.monotonic,
+            keep_seconds=context.settings.list_stale_after_seconds,
+            beside=context.report_beside,
+        )
+        self._kafka_users = KnownKafkaUsers(
             context.kubernetes,
             context.clock.monotonic,
             keep_seconds=context.settings.list_stale_after_seconds,
@@ -230,6 +237,7 @@ class Controller:
             overrides=overrides if fresh(QUOTA_OVERRIDES) else None,
             labels=self._labels,
             lease_namespace=self._context.settings.lease_namespace,
+            kafka_users=self._kafka_users,
         )
         refuse_other_hosts(self._key, declared.spec, self._context.settings.bounds)
         return declared

@@ -29,12 +29,14 @@ from controller_logic.model import (
     RateForm,
     ScalingMethod,
     Speed,
+    StrimziUsers,
     Tier,
 )
 from controller_logic.quotas.contention import RESYNC
 from controller_logic.quotas.plan import CONFIRM_REMOVAL
 from controller_logic.reasons import Reason
 from tidegate.control.namespaces import NamespaceLabels, TierAdmission, unknown_labels
+from tidegate.control.strimzi import KafkaUsersOf, no_kafka_users, strimzi_place
 from tidegate.errors import InvalidResource
 from tidegate.kafka.quota_store import REPLACE_CLAIM
 from tidegate.resources.fields import parse_moment
@@ -326,7 +328,8 @@ class Declared:
     """A policy with its tiers and overrides, oldest first; None = their list is not complete.
 
     `not_let_in` are tiers of other namespaces that count as absent, each with the reason;
-    `unlisted` says why tiers of other namespaces are not known, "" = they are.
+    `unlisted` says why tiers of other namespaces are not known, "" = they are. `strimzi` None = the
+    Kafka cluster is not known as one of Strimzi's.
     """
 
     policy: Policy
@@ -339,6 +342,7 @@ class Declared:
     lease_namespace: str = ""  # the operator's, see Claim; "" = not for an operator
     not_let_in: Mapping[str, str] = field(default_factory=dict)
     unlisted: str = ""
+    strimzi: StrimziUsers | None = None
 
     @property
     def entities(self) -> frozenset[Entity]:
@@ -380,12 +384,14 @@ def declare(
     overrides: Iterable[RawObject] | None = (),
     labels: NamespaceLabels = unknown_labels,
     lease_namespace: str = "",
+    kafka_users: KafkaUsersOf = no_kafka_users,
 ) -> Declared:
     """Read a policy and the tiers and overrides that refer to it.
 
     Those of other policies are skipped; one that is being deleted counts as absent. A `reader`
     keeps what it has read before; `labels` are asked for namespaces of tiers that only
-    spec.allowedTiers may let in. Raises InvalidResource when the policy itself cannot be read.
+    spec.allowedTiers may let in, and `kafka_users` for those of Strimzi. Raises InvalidResource
+    when the policy itself cannot be read.
     """
     spec = parse_policy(policy, strict=False).spec
     translated = policy_from(policy, spec)
@@ -414,6 +420,7 @@ def declare(
         str((policy["metadata"].get("annotations") or {}).get(REPLACE_CLAIM, "")).strip(),
         lease_namespace,
         dict(admission.not_let_in),
+        strimzi=kafka_users(strimzi_place(spec.kafka, translated.key.partition("/")[0])),
     )
 
 

@@ -1,8 +1,9 @@
 """Whose quotas stay as they are because an input about them alone is not known.
 
 A tier that cannot be read, or of which it is not known whether the policy lets it in, may be the
-one that counts for an entity. Contracts may be recommended ones whose source was not read yet. Such
-entities are taken out of the observation, so that the core leaves them alone; all others go on. A
+one that counts for an entity. Contracts may be recommended ones whose source was not read yet. One
+of Strimzi's KafkaUsers may declare the quotas of a user while these cannot be read. Such entities
+are taken out of the observation, so that the core leaves them alone; all others go on. A
 policy that is being deleted gives everything back, in doubt or not.
 """
 
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from controller_logic.contracts.allowed import is_allowed
 from controller_logic.model import Entity, Note, StoredQuota
+from controller_logic.quotas.strimzi import is_within_reach, unread_words
 from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared
 
@@ -42,6 +44,10 @@ def take_out_doubtful(
         members = {member.entity for tier in declared.tiers or () for member in tier.members}
         ours = {entity for entity in members & quotas.keys() if quotas[entity].ledger is not None}
         frozen |= dict.fromkeys(ours, _USAGE_AWAITED)
+    if declared.strimzi is not None and declared.strimzi.unread:
+        unread = Reason.KAFKA_USERS_UNREAD, unread_words(declared.strimzi)
+        named = {entity for entity in quotas if is_within_reach(entity)}
+        frozen |= dict.fromkeys(named - frozen.keys(), unread)
     for entity in (*frozen, *ownerless):
         quotas.pop(entity, None)
     return frozen

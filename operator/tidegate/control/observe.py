@@ -324,6 +324,7 @@ class Observer:
             client_quotas_exist,
             usage,
             frozen,
+            declared.strimzi,
         )
         return ObservationResult(
             observation,
@@ -370,6 +371,7 @@ class Observer:
             None,
             missing,
             overrides=declared.overrides or (),
+            strimzi=declared.strimzi,
         )
         return ObservationResult(observation, None)
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tidegate.resources.access import MAX_RULES, AllowedEntities, AllowedTiers
+from tidegate.resources.access import MAX_RULES, AllowedEntities, AllowedTiers, NamespaceName
 from tidegate.resources.authentication import (
     CERTIFICATE_NEEDS_TLS,
     KafkaAuthentication,
@@ -18,6 +18,7 @@ from tidegate.resources.fields import (
     BootstrapServers,
     ClusterId,
     HttpUrl,
+    ObjectName,
     TopicName,
     ZooKeeperConnect,
     matching,
@@ -72,6 +73,19 @@ class QuotaWindow(SchemaModel):
     )
 
 
+class StrimziCluster(SchemaModel):
+    """The Strimzi cluster that the Kafka cluster is, whose KafkaUsers may own quotas."""
+
+    cluster: ObjectName = Field(
+        description="Name of the Kafka object of Strimzi: the label strimzi.io/cluster of its "
+        "KafkaUsers."
+    )
+    namespace: NamespaceName | None = Field(
+        default=None,
+        description="Namespace of its KafkaUsers. Unset means the policy's own.",
+    )
+
+
 class KafkaCluster(SchemaModel):
     """One Kafka cluster: where leaders are read and where quotas are written."""
 
@@ -113,6 +127,12 @@ class KafkaCluster(SchemaModel):
         default=QuotaWindow(),
         description="The brokers' quota window, where it is not Kafka's. Unset means the defaults "
         "of its fields.",
+    )
+    strimzi: StrimziCluster | None = Field(
+        default=None,
+        description="The Strimzi cluster that this is: quotas that its KafkaUsers declare are "
+        "Strimzi's. Unset means the one in a bootstrap host like "
+        "CLUSTER-kafka-bootstrap.NAMESPACE.svc, else none.",
     )
 
     rules = (

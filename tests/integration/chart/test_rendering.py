@@ -456,6 +456,44 @@ def test_the_rights_without_the_chart_are_those_that_it_gives(helm: Helm, name: 
     assert only(documented, "Role", name=name)["rules"] == only(given, "Role", name=name)["rules"]
 
 
+# --- beside Strimzi -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "places"),
+    [
+        ({}, "Role", ["platform"]),
+        ({"watch": {"namespaces": ["streaming", "billing"]}}, "Role", ["billing", "streaming"]),
+        ({"watch": {"allNamespaces": True}}, "ClusterRole", [None]),
+        ({"strimzi": {"namespaces": ["kafka"]}}, "Role", ["kafka"]),
+        (
+            {"watch": {"allNamespaces": True}, "strimzi": {"namespaces": ["kafka"]}},
+            "Role",
+            ["kafka"],
+        ),
+    ],
+)
+def test_kafka_users_may_be_listed_only_where_that_is_wanted_and_no_more(
+    helm: Helm, values: dict[str, Any], kind: str, places: list[str | None]
+) -> None:
+    asked = {**values, "strimzi": {"enabled": True, **values.get("strimzi", {})}}
+    found = objects(rendered(helm, **asked))
+    for each in (kind, f"{kind}Binding"):
+        roles = of(found, each, "tidegate-strimzi")
+        assert sorted(role["metadata"].get("namespace") for role in roles) == places
+    documented = objects(
+        (CHECKOUT / "examples" / "strimzi" / "rights.yaml").read_text(encoding="utf-8")
+    )
+    given = of(found, kind, "tidegate-strimzi")[0]["rules"]
+    assert given == only(documented, "Role", name="tidegate-strimzi")["rules"]
+    assert given == [
+        {"apiGroups": ["kafka.strimzi.io"], "resources": ["kafkausers"], "verbs": ["list"]}
+    ]
+    assert "kafkausers" not in rendered(helm, **values | {"strimzi": {"enabled": False}})
+    without = asked | {"rbac": {"create": False}}
+    assert "kafkausers" not in rendered(helm, **without)
+
+
 # --- alerts and dashboard -------------------------------------------------------------------------
 # Alerts and dashboard query metrics that the operator exports, in PromQL that Prometheus accepts.
 # Alerts fire when they should.

@@ -13,7 +13,9 @@ import yaml
 
 from controller_logic.model import ReadingProblem, Readings
 from controller_logic.reasons import Reason
+from tests.doubles.user_operator import kafka_user
 from tidegate.commands.doctor import needed_rights
+from tidegate.control.strimzi import KAFKA_USERS
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate.prometheus.probe import Found
@@ -244,6 +246,69 @@ def test_without_a_report_of_an_operator_there_is_a_warning(
     assert wrong(world) == {("warning", "operator", "Starting")}
     report(world, made, status="False", reason="ZooKeeperUnreachable")
     assert wrong(world) == {("warning", "operator", "ZooKeeperUnreachable")}
+
+
+def strimzi_findings(world: Any) -> list[dict[str, Any]]:
+    return [one for one in findings(world) if one["check"] == "strimzi"]
+
+
+@pytest.mark.parametrize(
+    ("user", "state", "reason", "words"),
+    [
+        (
+            kafka_user("alice", quotas={"producerByteRate": 1}),
+            "warning",
+            "OwnedByStrimzi",
+            "KafkaUsers of kafka/orders declare the quotas of alice.",
+        ),
+        (kafka_user("alice"), "warning", "Contended", "KafkaUser kafka/alice declares no quotas"),
+        (kafka_user("alice", login="tls"), "warning", "Contended", "Name CN=alice in the member"),
+        (kafka_user("alice", pause_reconciliation="true"), "ok", None, "has 1 KafkaUser; none"),
+        (kafka_user("bob"), "warning", "Contended", "alice has no KafkaUser in kafka/orders"),
+    ],
+)
+def test_beside_strimzi_it_says_whose_quotas_the_user_operator_owns_or_removes(
+    sound: Any, user: dict[str, Any], state: str, reason: str | None, words: str
+) -> None:
+    assert strimzi_findings(sound) == []
+    _make_it_strimzis(sound)
+    sound.kubernetes.create(KAFKA_USERS[0], user)
+    found = strimzi_findings(sound)[0]
+    assert (found["state"], found.get("reason")) == (state, reason)
+    assert words in found["what"]
+
+
+def test_beside_strimzi_a_quota_of_the_default_user_belongs_into_the_kafka(sound: Any) -> None:
+    _make_it_strimzis(sound, defaults={"metering": "Enabled"})
+    sound.kubernetes.create(KAFKA_USERS[0], kafka_user("alice", pause_reconciliation="true"))
+    (found,) = strimzi_findings(sound)
+    assert "Declare it there (type kafka) and take it out of spec.defaults" in found["what"]
+
+
+def test_for_a_login_that_may_not_list_kafka_users_it_says_what_to_grant(sound: Any) -> None:
+    _make_it_strimzis(sound)
+    answer = sound.kubernetes.list_all
+
+    def refuse(kind: Any, namespaces: Any = ()) -> Any:
+        if kind in KAFKA_USERS:
+            raise Unauthorized("Kubernetes refused it.")
+        return answer(kind, namespaces)
+
+    sound.kubernetes.list_all = refuse
+    (found,) = strimzi_findings(sound)
+    assert (found["state"], found["reason"]) == ("warning", "KafkaUsersUnread")
+    assert "this login may not list them" in found["what"]
+    assert "examples/strimzi/rights.yaml" in found["toDo"]
+
+
+def _make_it_strimzis(world: Any, **spec: Any) -> None:
+    (listed,) = world.kubernetes.list_all(BROKER_BANDWIDTH_POLICIES)
+
+    def edit(raw: dict[str, Any]) -> None:
+        raw["spec"]["kafka"]["strimzi"] = {"cluster": "orders", "namespace": "kafka"}
+        raw["spec"].update(spec)
+
+    world.kubernetes.edit(ObjectRef.of(BROKER_BANDWIDTH_POLICIES, listed), edit)
 
 
 def test_without_a_policy_the_cluster_is_not_examined(world: Any) -> None:

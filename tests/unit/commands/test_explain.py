@@ -14,10 +14,13 @@ from controller_logic.decision import Memory
 from controller_logic.model import Default, Entity, LedgerEntry, QuotaKey, QuotaWrite, WriteKind
 from controller_logic.quota_values import KEY_WORDS
 from controller_logic.reasons import Reason
+from tests.doubles.user_operator import kafka_user
 from tests.goldens.golden import line_with, numbers
 from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
+from tidegate.control.strimzi import KAFKA_USERS
+from tidegate.errors import Unauthorized
 from tidegate.kafka.zookeeper.nodes import ledger_path
 from tidegate.kafka.zookeeper.tree import Create, SetData
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
@@ -258,6 +261,54 @@ def test_a_member_that_is_not_allowed_is_named_for_its_own_client_only(
     assert "does not allow user=alice" in explained(world, "-f", files)
     answer = world.run("explain", "--user", "bob", "-f", files)
     assert "does not allow" not in answer.out
+
+
+def of_strimzi(world: Any, policy: Any, **user: Any) -> None:
+    """The policy's cluster is Strimzi's, with a KafkaUser alice."""
+    policy["spec"]["kafka"]["strimzi"] = {"cluster": "orders", "namespace": "kafka"}
+    world.kubernetes.create(KAFKA_USERS[0], kafka_user("alice", **user))
+
+
+def test_a_quota_that_a_kafka_user_declares_is_strimzis(
+    world: Any, policy: Any, tier: Any, golden: Callable[[str], None]
+) -> None:
+    of_strimzi(world, policy, quotas={"consumerByteRate": 3_000_000})
+    world.store.put(ALICE, {FETCH: "3000000"})
+    in_kubernetes(world, policy, tier)
+    text = explained(world)
+    assert "KafkaUser kafka/alice declares the quotas of user=alice" in text
+    assert numbers(text) >= {3.0, 3000000}
+    assert "declares" not in world.run("explain", "--user", "bob").out
+    golden(line_with(text, "warning: "))
+
+
+def test_a_quota_that_the_user_operator_removes_is_said_with_what_to_set(
+    managed: Any, policy: Any, tier: Any
+) -> None:
+    of_strimzi(managed, policy)
+    managed.store.put(ALICE, {FETCH: None})
+    in_kubernetes(managed, policy, tier, "1970-01-12T13:49:13Z")
+    text = explained(managed)
+    assert "KafkaUser kafka/alice declares no quotas" in text
+    assert "KafkaUser" not in managed.run("explain", "--user", "bob").out
+
+
+def test_kafka_users_that_may_not_be_read_here_are_named(
+    managed: Any, policy: Any, tier: Any
+) -> None:
+    of_strimzi(managed, policy)
+    in_kubernetes(managed, policy, tier)
+    answer = managed.kubernetes.list_all
+
+    def refuse(kind: Any, namespaces: Any = ()) -> Any:
+        if kind in KAFKA_USERS:
+            raise Unauthorized("Kubernetes refused it.")
+        return answer(kind, namespaces)
+
+    managed.kubernetes.list_all = refuse
+    assert "The KafkaUsers of Strimzi's cluster kafka/orders are not known here" in explained(
+        managed
+    )
 
 
 @pytest.fixture

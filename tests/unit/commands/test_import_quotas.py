@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controller_logic.model import Default, Entity, Level, QuotaKey, StoredQuota
+from tests.doubles.user_operator import kafka_user
 from tidegate.commands.import_quotas import propose, quantity, tier_manifests
+from tidegate.control.strimzi import KAFKA_USERS
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 from tidegate.resources.kinds import parse_object
 from tidegate.resources.rates import parse_byte_rate
@@ -135,6 +137,84 @@ def test_a_tier_has_members_of_like_rates_and_500_at_most() -> None:
     assert sizes == {"imported-l2-10k": 1, "imported-l2-1m": 500, "imported-l2-1m-2": 1}
     (small,) = [one for one in manifests if one["metadata"]["name"] == "imported-l2-10k"]
     assert small["spec"]["throttledRates"] == {"perBroker": {"fetch": "12k"}}
+
+
+# --- from KafkaUsers ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def beside_strimzi(world: Any, policy: Any) -> Any:
+    """A policy of Strimzi's cluster kafka/orders, and KafkaUsers."""
+    policy["spec"]["kafka"] = {"bootstrapServers": "orders-kafka-bootstrap.kafka.svc:9092"}
+    world.kubernetes.create(BROKER_BANDWIDTH_POLICIES, policy)
+    rates = {"producerByteRate": 20_000_000, "consumerByteRate": 50_000_000}
+    for user in (
+        kafka_user("checkout", quotas=rates),
+        kafka_user("search", login="tls", quotas={**rates, "requestPercentage": 55}),
+        kafka_user("nightly-etl", quotas={"consumerByteRate": 5_242_880}),
+        kafka_user("admin-topics", quotas={"controllerMutationRate": 10}),
+        kafka_user("unbounded"),
+        kafka_user("emptied", quotas={}),
+        kafka_user("strange", quotas=rates, cluster="other"),
+    ):
+        world.kubernetes.create(KAFKA_USERS[0], user)
+    return world
+
+
+def test_what_kafka_users_declare_becomes_members_by_their_names_in_kafka(
+    beside_strimzi: Any, golden: Callable[..., None]
+) -> None:
+    answer = beside_strimzi.run("import", "--strimzi", "--level-of", "checkout=L0")
+    assert answer.code == 0, answer.err
+    found = tiers(answer.out)
+    users = {one["name"]: one["user"] for one in members(found).values()}
+    assert users == {
+        "checkout": "checkout",
+        "CN-search": "CN=search",
+        "nightly-etl": "nightly-etl",
+    }
+    assert members(found)["CN-search"]["contract"] == {
+        "perBroker": {"fetch": "50M", "produce": "20M"},
+        "requestPercentage": 55,
+    }
+    assert {one["spec"]["level"] for one in found.values()} == {"L0", "L2", "L3"}
+    assert "user=admin-topics has no byte rate" in answer.err
+    golden(answer.err, "notes")
+
+
+def test_a_strimzi_cluster_by_name_needs_no_policy(beside_strimzi: Any) -> None:
+    answer = beside_strimzi.run("import", "streaming/slow", "--strimzi-cluster", "kafka/other")
+    found = tiers(answer.out)
+    assert members(found).keys() == {"strange"}
+    assert {one["spec"]["policyRef"]["name"] for one in found.values()} == {"slow"}
+    by_namespace = beside_strimzi.run("import", "--strimzi-cluster", "other", "-n", "kafka")
+    assert members(tiers(by_namespace.out)).keys() == {"strange"}
+
+
+def test_kafka_users_in_a_tier_already_are_left_out(beside_strimzi: Any, tier: Any) -> None:
+    tier["spec"]["members"][0]["user"] = "CN=search"
+    beside_strimzi.kubernetes.create(BUSINESS_TIERS, tier)
+    found = members(tiers(beside_strimzi.run("import", "--strimzi").out))
+    assert found.keys() == {"checkout", "nightly-etl"}
+
+
+def test_the_policy_may_come_from_files(beside_strimzi: Any, policy: Any) -> None:
+    file = beside_strimzi.write_files(policy)
+    answer = beside_strimzi.run("import", "--strimzi", "-f", file)
+    assert "checkout" in members(tiers(answer.out))
+
+
+def test_a_policy_of_no_strimzi_cluster_says_what_to_give(world: Any, policy: Any) -> None:
+    world.kubernetes.create(BROKER_BANDWIDTH_POLICIES, policy)
+    answer = world.run("import", "--strimzi")
+    assert answer.code == 1
+    assert "Set spec.kafka.strimzi, or give --strimzi-cluster NAMESPACE/NAME" in answer.err
+
+
+def test_a_cluster_without_kafka_users_is_an_error_that_names_the_label(world: Any) -> None:
+    answer = world.run("import", "--strimzi-cluster", "kafka/orders")
+    assert (answer.code, answer.out) == (1, "")
+    assert "none in namespace kafka has the label strimzi.io/cluster=orders" in answer.err
 
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)

@@ -20,6 +20,7 @@ from controller_logic.model import (
     QuotaWrite,
     RateForm,
     StoredQuota,
+    StrimziUsers,
     Tier,
     TopicLeaders,
     Topology,
@@ -112,10 +113,16 @@ class World:
     quotas: dict[Entity, StoredQuota] | None = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
     now_seconds: float = START_SECONDS
+    strimzi: StrimziUsers | None = None
 
     def observation(self) -> Observation:
         return Observation(
-            self.now_seconds, self.policy, self.tiers, self.topology, self._with_absent_entities()
+            self.now_seconds,
+            self.policy,
+            self.tiers,
+            self.topology,
+            self._with_absent_entities(),
+            strimzi=self.strimzi,
         )
 
     def decide(self) -> Decision:

@@ -333,6 +333,16 @@ KAFKA = (
         "spec.kafka.ledgerTopic",
     ),
     BadInput(
+        "a Strimzi cluster with its namespace in its name",
+        policy({"kafka.strimzi.cluster": "kafka/orders"}),
+        "spec.kafka.strimzi.cluster",
+    ),
+    BadInput(
+        "no namespace of KafkaUsers",
+        policy({"kafka.strimzi.namespace": "Kafka"}),
+        "spec.kafka.strimzi.namespace",
+    ),
+    BadInput(
         "an unknown quota store",
         policy({"kafka.quotaStore": "etcd"}),
         "spec.kafka.quotaStore",

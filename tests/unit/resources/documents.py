@@ -50,6 +50,7 @@ _POLICY: Document = {
                 },
             },
             "quotaWindow": {"samples": 11, "sampleSeconds": 1},
+            "strimzi": {"cluster": "orders", "namespace": "kafka"},
         },
         "metrics": {
             "prometheus": {

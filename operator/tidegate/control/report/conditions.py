@@ -477,7 +477,7 @@ def _ready(result: PassResult) -> Verdict:
     for reason in _BLOCKING_NOTES:
         notes = [note.message for note in decision.notes if note.reason is reason]
         if notes and reason is Reason.CONTENDED:
-            text = _contended_text(notes, result.seen.observation.policy.key)
+            text = _contended_text(notes, decision, result.seen.observation.policy.key)
             return ready(Truth.FALSE, reason, text)
         if notes:
             return ready(Truth.FALSE, reason, listed(notes))
@@ -524,12 +524,19 @@ def _more(texts: Sequence[str]) -> str:
     return f" and {len(texts) - SHOWN} more" if len(texts) > SHOWN else ""
 
 
-def _contended_text(notes: Sequence[str], policy_key: str) -> str:
+def _contended_text(notes: Sequence[str], decision: Decision, policy_key: str) -> str:
     """What ends it comes before the list, which may be cut."""
+    if any(one.cause for one in decision.contended.values()):
+        who = (
+            "Strimzi's operators remove what its KafkaUsers and its Kafka do not declare; what to "
+            "set is in the messages of the members. When that is done:"
+        )
+    else:
+        who = "Kafka does not record who. To end it at once:"
     return (
         f"Another writer keeps changing {counted(len(notes), 'quota')}, left alone for some "
-        f"minutes; all others follow their contracts. Kafka does not record who. To end it at "
-        f"once: {resync_command(policy_key)}. {listed(notes)}"
+        f"minutes; all others follow their contracts. {who} {resync_command(policy_key)}. "
+        f"{listed(notes)}"
     )
 
 

@@ -35,6 +35,7 @@ _TROUBLED = frozenset(
         MemberState.CONTENDED,
         MemberState.OVERLAPPING,
         MemberState.NOT_ALLOWED,
+        MemberState.OWNED_BY_STRIMZI,
         MemberState.TOPIC_NOT_FOUND,
         MemberState.HELD,
     }

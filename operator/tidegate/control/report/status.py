@@ -115,6 +115,7 @@ _WORST_FIRST = (
     MemberState.FOREIGN_CONTENT,
     MemberState.CONTENDED,
     MemberState.NOT_ALLOWED,
+    MemberState.OWNED_BY_STRIMZI,
     MemberState.OVERLAPPING,
     MemberState.TOPIC_NOT_FOUND,
     MemberState.HELD,
