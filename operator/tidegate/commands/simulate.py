@@ -397,7 +397,7 @@ def simulate(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help="YAML with the policy, its tiers and one Simulation, in one file or in several; a "
             "directory means every .yaml and .yml in it, - is standard input.",
         ),
@@ -418,6 +418,9 @@ def simulate(
     """Show what Tidegate would do under a load, before a policy enforces: when a broker is over its
     limit, who is lowered when and to what, for how long clients are muted, when all is given back,
     and how much each level is held back. No cluster and no network is needed.
+
+    The files are those that you apply, and one more document, of kind Simulation, with the load:
+    who wants what from when to when. docs/simulate.md has its fields, examples/simulate/ has one.
 
     The decisions are those of the operator's own code, in mode Enforce whatever the policy says.
     The cluster is a model: Kafka's quota windows and mutes second by second, Prometheus' scrapes,

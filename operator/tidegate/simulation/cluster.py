@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller_logic.model import BrokerLimit, Direction, Entity, QuotaWindow, RateKey
+from controller_logic.value import value
 from tidegate.simulation.sample_ring import SampleRing, measure, most_held, mute_ms, record
 
 REQUESTS_A_SECOND: Final = 10
@@ -57,7 +58,7 @@ class Background:
         return self.begin <= second and (self.end is None or second < self.end)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Mute:
     """One mute of one member on one broker, as Kafka says it when it begins."""
 
@@ -69,7 +70,7 @@ class Mute:
     by_throttle: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Flow:
     """What one member did on one broker in one second, in bytes.
 
@@ -273,7 +274,7 @@ class SimulatedCluster:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class _Offer:
     """What a bucket wants anew in a second, and what it would move with what waits."""
 

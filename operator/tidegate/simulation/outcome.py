@@ -424,18 +424,16 @@ def _least(values: Iterable[float | None]) -> float | None:
     return min([one for one in values if one is not None], default=None)
 
 
-_WORTH_KNOWING: Final = frozenset(
-    {MemberState.OVERLAPPING, MemberState.NOT_ALLOWED, MemberState.HELD}
-)
-
-
 def _remarks(played: Play) -> Iterator[str]:
-    """What the first decision says of members that are not simply at their contract."""
+    """What the first decision says of members that are not simply at their contract; its notes
+    name those that overlap or are not allowed.
+    """
     if not played.passes:
         return
     decision = played.passes[0].decision
     for report in decision.members:
-        if report.state in _WORTH_KNOWING or report.reason is Reason.NO_THROTTLED_RATE:
+        is_held = report.state is MemberState.HELD
+        if is_held or report.reason is Reason.NO_THROTTLED_RATE:
             yield f"{report.tier_key} / {report.member_name}: {report.message}"
     for note in decision.notes:
         yield note.message

@@ -128,7 +128,7 @@ def play(scenario: Scenario) -> Play:
     """Play it from before the load begins to its end."""
     operator = _Operator(scenario)
     first = operator.decide(-float(_warm_up_seconds(scenario)), None)
-    members = dict(_members_of(first))
+    members = _members_of(first)
     cluster = SimulatedCluster(
         scenario.limits,
         scenario.policy.window,
@@ -146,11 +146,14 @@ def _warm_up_seconds(scenario: Scenario) -> int:
     )
 
 
-def _members_of(decision: Decision) -> Iterator[tuple[RateKey, Member]]:
-    for report in decision.members:
-        if report.counts:
-            for way, key in KEY_OF.items():
-                yield (report.entity, way), Member(report, way, report.target.get(key))
+def _members_of(decision: Decision) -> Mapping[RateKey, Member]:
+    """Who counts, and who is refused: their clients are there too, without a quota of ours."""
+    found: dict[RateKey, Member] = {}
+    for report in sorted(decision.members, key=lambda one: not one.counts):
+        for way, key in KEY_OF.items():
+            contract = report.target.get(key) if report.counts else None
+            found.setdefault((report.entity, way), Member(report, way, contract))
+    return found
 
 
 def _places(scenario: Scenario, members: Iterable[Member]) -> Iterator[BucketPlace]:

@@ -219,6 +219,20 @@ def test_a_tier_of_another_policy_is_left_out_with_a_warning(
     line_with(answer.out, "warning", "document 5", "streaming/other")
 
 
+def test_a_member_that_the_policy_does_not_allow_is_played_without_a_quota(
+    world: Any, documents: list[Any]
+) -> None:
+    documents[0]["spec"]["allowedEntities"] = [{"users": ["shop"]}]
+    answer = run(world, documents, "-o", "json")
+    assert answer.code == 0
+    document = json.loads(answer.out)
+    assert {one["level"]: one["lowered"] for one in document["levels"]} == {"L0": 0, "L3": 0}
+    (refused,) = [one for one in document["members"] if one["level"] == "L3"]
+    assert refused["contract"] is None
+    assert refused["bytes"]["moved"] == refused["bytes"]["wanted"]
+    assert ["reports" in remark for remark in document["remarks"]] == [True]
+
+
 Change = Callable[[list[Any]], object]
 
 
