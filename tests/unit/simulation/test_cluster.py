@@ -181,7 +181,7 @@ def test_no_byte_is_made_up_or_lost(
     capacity_mb: int | None,
     background: list[Background],
 ) -> None:
-    """Nobody ever moved more than was wanted of it so far; every byte has its place."""
+    """No one ever moves more than it wanted so far; every byte has its place."""
     played = cluster(*demands, capacity_mb=capacity_mb, background=background)
     wanted: dict[object, float] = {}
     moved: dict[object, float] = {}
