@@ -166,7 +166,8 @@ class SimulatedCluster:
             (broker, way): [] for broker in limits for way in Direction
         }
         for bucket in self._buckets.values():
-            self._at_nic[bucket.broker, bucket.direction].append(bucket)
+            if bucket.demands:  # who never wants anything is connected, and costs nothing
+                self._at_nic[bucket.broker, bucket.direction].append(bucket)
 
     def set_quota(self, key: RateKey, quota: int | None, *, is_throttled: bool) -> None:
         """In force on all brokers from the next step on; None = no quota."""
@@ -175,8 +176,8 @@ class SimulatedCluster:
 
     def byte_rate(self, place: BucketPlace) -> float:
         """What Kafka reports of it now, in bytes/s."""
-        _, measured = measure(self._buckets[place].ring, now_ms=self.now * 1000)
-        return measured.rate
+        ring = self._buckets[place].ring
+        return measure(ring, now_ms=self.now * 1000)[1].rate if ring.samples else 0.0
 
     def throttle_milliseconds(self, place: BucketPlace) -> float:
         """Kafka's mean throttle time of late; 0 where it was not muted."""

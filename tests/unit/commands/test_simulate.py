@@ -274,6 +274,9 @@ WRONG: dict[str, Change] = {
     ],
     "a topic without leaders": lambda docs: docs[3]["spec"].pop("topics"),
     "a topic that no broker leads": lambda docs: docs[3]["spec"].update(topics={"acc": {1: 0}}),
+    "a load that is too large": lambda docs: docs[3]["spec"]["load"].extend(
+        {"user": "shop", "fetch": "1M", "to": "24h"} for _ in range(12)
+    ),
     "a topic's broker that is not there": lambda docs: docs[3]["spec"]["topics"]["acc"].update(
         {4: 1}
     ),
