@@ -29,7 +29,8 @@ class Demand:
     """What one member wants to move through one broker, from second `begin` to `end`.
 
     `catch_up_bytes_per_second` is how fast it goes while something waits that it could not move in
-    time; None = it does not wait for it. `end` None = until the play ends.
+    time, the largest of several demands; without any it does not wait for it. `end` None = until
+    the play ends.
     """
 
     entity: Entity
@@ -120,21 +121,15 @@ class _Bucket:
 
     def offer(self, second: int) -> tuple[float, float]:
         """What it wants anew in this second, and what it would move with what waits."""
-        active = [one for one in self.demands if one.wants(second)]
-        fresh = sum([one.bytes_per_second for one in active])
+        fresh = sum([one.bytes_per_second for one in self.demands if one.wants(second)])
         if self.waiting <= _NOTHING:
             return fresh, fresh
-        fastest = sum(
-            [
-                max(one.catch_up_bytes_per_second or 0.0, one.bytes_per_second)
-                for one in (active or self.demands)
-            ]
-        )
-        return fresh, min(self.waiting + fresh, max(fresh, fastest))
+        return fresh, min(self.waiting + fresh, max(fresh, self.fastest))
 
     @property
-    def catches_up(self) -> bool:
-        return any(one.catch_up_bytes_per_second is not None for one in self.demands)
+    def fastest(self) -> float:
+        """How fast it goes while something waits; 0 = nothing ever waits."""
+        return max([one.catch_up_bytes_per_second or 0.0 for one in self.demands], default=0.0)
 
 
 class SimulatedCluster:
@@ -306,7 +301,7 @@ def _taken(offer: _Offer, grant: _Grant, share: float) -> Flow:
     # what the NIC had no room for; the rest was kept back by the quota
     by_nic = min(held, offer.fresh * (1.0 - share)) if grant.is_limited else held
     by_quota = held - by_nic
-    if bucket.catches_up:
+    if bucket.fastest:
         bucket.waiting = max(0.0, bucket.waiting + offer.fresh - moved)
     return Flow(
         offer.fresh,
