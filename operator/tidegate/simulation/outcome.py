@@ -6,7 +6,7 @@ are bytes/s, amounts bytes, times seconds from the start of the play.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate
 from typing import Final
@@ -263,19 +263,12 @@ def _kind(write: QuotaWrite, key: QuotaKey, after: int | None) -> EventKind:
 
 
 def _with_mute(event: Event, mutes: Iterable[Mute], until: float) -> Event:
+    if event.kind is not EventKind.LOWERED:
+        return event
     longest = max(
         [one.seconds for one in mutes if event.at_seconds <= one.at_seconds < until], default=0.0
     )
-    return Event(
-        event.at_seconds,
-        event.kind,
-        event.member,
-        event.before,
-        event.after,
-        event.brokers,
-        event.predicted_mute_seconds,
-        longest if event.kind is EventKind.LOWERED else 0.0,
-    )
+    return replace(event, longest_mute_seconds=longest)
 
 
 _PRESSURE_KINDS: Final = {
