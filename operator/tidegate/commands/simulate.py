@@ -299,6 +299,7 @@ def _event_document(event: Event) -> Document:
             "before": event.before,
             "after": event.after,
             "contract": event.member.contract,
+            "belowContract": event.is_below_contract,
             "predictedMuteSeconds": round(event.predicted_mute_seconds, 1),
             "longestMuteSeconds": round(event.longest_mute_seconds, 1),
         }

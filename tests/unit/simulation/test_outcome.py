@@ -43,6 +43,7 @@ def test_events_are_in_order_and_each_change_begins_where_the_last_one_ended(
     for user in USERS.values():
         changes = [one for one in outcome.events if one.member and one.member.key == (user, OUT)]
         values = [60 * MB, *(one.after for one in changes)]
+        assert all(one.is_below_contract == (one.after != 60 * MB) for one in changes)
         assert [one.before for one in changes] == values[:-1]
         assert values[-1] == 60 * MB
 
@@ -130,3 +131,19 @@ def test_moving_means_are_of_the_last_seconds(values: list[float], seconds: int)
         if (part := values[max(0, end - seconds) : end])
     ]
     assert moving_means(values, seconds) == pytest.approx(expected, abs=1e-3)
+
+
+def test_who_is_throttled_under_another_contract_is_not_back_when_that_ends() -> None:
+    """The throttle goes along with the contract; only a quota that is no throttle is back."""
+    half = Override(
+        "s/half",
+        EPISODE.epoch_seconds + 120,
+        "a test",
+        USERS[Level.L3],
+        rates=Contract(RateForm.PER_BROKER, 30 * MB, None),
+    )
+    played = play(replace(EPISODE, overrides=(half,), seconds=200))
+    below = {one.report.level for one in outcome_of(played).below_at_end}
+    in_force = played.quotas[USERS[Level.L3], OUT][-1]
+    assert (Level.L3 in below) == (in_force != 60 * MB)
+    assert Level.L2 in below
