@@ -114,16 +114,16 @@ _AMOUNTS = (
     Column("wanted", right=True),
     Column("moved", right=True),
     Column("held by throttle", right=True),
-    Column("by contract", right=True),
-    Column("by full NIC", right=True),
+    Column("held by contract", right=True),
+    Column("held by full NIC", right=True),
     Column("caught up", right=True),
 )
 _LEVELS = (
     Column("level"),
     Column("members", right=True),
     Column("lowered", right=True),
-    Column("first", right=True),
-    Column("all back", right=True),
+    Column("first at", right=True),
+    Column("all back at", right=True),
     Column("longest mute", right=True),
     *_AMOUNTS,
 )
@@ -131,8 +131,8 @@ _MEMBERS = (
     Column("member", fold=True),
     Column("contract", right=True),
     Column("lowest", right=True),
-    Column("first", right=True),
-    Column("back", right=True),
+    Column("lowered at", right=True),
+    Column("back at", right=True),
     Column("longest mute", right=True),
     Column("silent", right=True),
     *_AMOUNTS,
@@ -299,6 +299,7 @@ def _event_document(event: Event) -> Document:
             "before": event.before,
             "after": event.after,
             "contract": event.member.contract,
+            "belowContract": event.is_below_contract,
             "predictedMuteSeconds": round(event.predicted_mute_seconds, 1),
             "longestMuteSeconds": round(event.longest_mute_seconds, 1),
         }
@@ -397,7 +398,7 @@ def simulate(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help="YAML with the policy, its tiers and one Simulation, in one file or in several; a "
             "directory means every .yaml and .yml in it, - is standard input.",
         ),
@@ -418,6 +419,9 @@ def simulate(
     """Show what Tidegate would do under a load, before a policy enforces: when a broker is over its
     limit, who is lowered when and to what, for how long clients are muted, when all is given back,
     and how much each level is held back. No cluster and no network is needed.
+
+    The files are those that you apply, and one more document, of kind Simulation, with the load:
+    who wants what from when to when. docs/simulate.md has its fields, examples/simulate/ has one.
 
     The decisions are those of the operator's own code, in mode Enforce whatever the policy says.
     The cluster is a model: Kafka's quota windows and mutes second by second, Prometheus' scrapes,

@@ -42,6 +42,7 @@ from tidegate.simulation.cluster import Background, Demand
 from tidegate.simulation.play import Scenario
 
 _SHOWN_PROBLEMS = 6
+_MOST_BUSY_SECONDS = 1_000_000  # measured: two minutes of one processor, and 0.8 GB
 _SHOWN_NAMES = 6
 _KNOWN_KINDS = (*(kind.kind for kind in KINDS), SIMULATION_KIND)
 _NOTHING = "Nothing was simulated."
@@ -82,13 +83,25 @@ def read_simulation(
     _refuse(_policy_problems(chosen.place, declared, spec))
     reading = _Reading(f"{place}: {SIMULATION_KIND} {name}", declared, spec)
     _refuse(reading.problems())
+    scenario = reading.scenario()
+    _refuse(_too_much(reading.who, scenario))
     warnings = [*PolicySource(declared).remarks(), *_left_out(overrides, spec)]
     warnings += [
         f"{one.place}: {TIER.kind} {object_key(one.body)} is of another policy, and left out."
         for one in tiers
         if one not in ours
     ]
-    return SimulationInput(name, reading.scenario(), tuple(warnings))
+    return SimulationInput(name, scenario, tuple(warnings))
+
+
+def _too_much(who: str, scenario: Scenario) -> Iterator[str]:
+    if scenario.busy_seconds > _MOST_BUSY_SECONDS:
+        yield (
+            f"{who}: spec.load has {scenario.busy_seconds:,} seconds of members on brokers, and "
+            f"more than {_MOST_BUSY_SECONDS:,} would take too long and too much memory. Leave out "
+            "brokers and members that are alike, or make the load shorter: a member on 20 brokers "
+            "for an hour counts as 72,000."
+        )
 
 
 def _left_out(overrides: Sequence[object], spec: SimulationSpec) -> Iterator[str]:
@@ -253,7 +266,7 @@ class _Reading:
     """One Simulation with what it is about. `who` begins every problem."""
 
     def __init__(self, who: str, declared: Declared, spec: SimulationSpec) -> None:
-        self._who, self._declared, self._spec = who, declared, spec
+        self.who, self._declared, self._spec = who, declared, spec
         self._members: dict[Entity, tuple[str, Member]] = {}
         for tier in declared.tiers or ():
             for member in tier.members:
@@ -298,7 +311,7 @@ class _Reading:
         unknown = sorted(set(brokers) - set(self._spec.brokers))
         if unknown:
             yield (
-                f"{self._who}: {field} names broker {_listed(unknown)}, which is not in "
+                f"{self.who}: {field} names broker {_listed(unknown)}, which is not in "
                 f"spec.brokers ({_listed(self._spec.brokers)}). Correct one of the two."
             )
 
@@ -306,12 +319,12 @@ class _Reading:
         duration = self._spec.duration
         if duration is None and end is None:
             yield (
-                f"{self._who}: {field} has no `to`, and spec.duration is unset, so it never ends. "
+                f"{self.who}: {field} has no `to`, and spec.duration is unset, so it never ends. "
                 "Set one of the two."
             )
         if duration is not None and begin >= duration:
             yield (
-                f"{self._who}: {field}.from is {begin} s, and spec.duration is {duration} s, so it "
+                f"{self.who}: {field}.from is {begin} s, and spec.duration is {duration} s, so it "
                 "never begins. Correct one of the two."
             )
 
@@ -319,7 +332,7 @@ class _Reading:
         entity = Entity(load.user, load.client_id)
         if entity not in self._members:
             yield (
-                f"{self._who}: {field} is for {entity}, which is in no tier of policy "
+                f"{self.who}: {field} is for {entity}, which is in no tier of policy "
                 f"{self._declared.policy.key} (members: {self._nearest(entity)}). Name user and "
                 "clientId exactly as a member has them; what others move belongs into "
                 "spec.background."
@@ -331,13 +344,13 @@ class _Reading:
         if spread.missing:
             example = ", ".join(f"{broker}: 1" for broker in sorted(self._spec.brokers)[:3])
             yield (
-                f"{self._who}: spec.topics has no leaders of {', '.join(spread.missing)}, which "
+                f"{self.who}: spec.topics has no leaders of {', '.join(spread.missing)}, which "
                 f"{called} names ({field}). Say how many partitions each broker leads: "
                 f"{spread.missing[0]}: {{{example}}}."
             )
         elif member.topics and not spread.leaders:
             yield (
-                f"{self._who}: no broker leads a partition of {', '.join(member.topics)}, which "
+                f"{self.who}: no broker leads a partition of {', '.join(member.topics)}, which "
                 f"{called} names ({field}), so it has no broker to talk to. Set spec.topics."
             )
         elif member.topics:
@@ -345,7 +358,7 @@ class _Reading:
             idle = sorted(named - spread.led.keys())
             if idle:
                 yield (
-                    f"{self._who}: {field}.brokers names broker {_listed(idle)}, which leads no "
+                    f"{self.who}: {field}.brokers names broker {_listed(idle)}, which leads no "
                     f"partition of {', '.join(member.topics)} ({called}). Its clients talk to "
                     f"leaders only: {_listed(sorted(spread.led))}."
                 )

@@ -88,7 +88,8 @@ class SimulatedLoad(SchemaModel):
     catch_up: ByteRate | None = Field(
         default=None,
         description="How fast it goes, over all its brokers together, while something waits that "
-        "it could not move in time. Unset means that it does not wait for it.",
+        "it could not move in time; of several entries of a member the largest counts. Unset means "
+        "that it does not wait for it.",
     )
     brokers: tuple[BrokerId, ...] | None = Field(
         default=None,

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from controller_logic.model import BrokerLimit, Direction, Entity, QuotaWindow, RateKey
+from controller_logic.value import value
 from tidegate.simulation.sample_ring import SampleRing, measure, most_held, mute_ms, record
 
 REQUESTS_A_SECOND: Final = 10
@@ -28,7 +29,8 @@ class Demand:
     """What one member wants to move through one broker, from second `begin` to `end`.
 
     `catch_up_bytes_per_second` is how fast it goes while something waits that it could not move in
-    time; None = it does not wait for it. `end` None = until the play ends.
+    time, the largest of several demands; without any it does not wait for it. `end` None = until
+    the play ends.
     """
 
     entity: Entity
@@ -57,7 +59,7 @@ class Background:
         return self.begin <= second and (self.end is None or second < self.end)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Mute:
     """One mute of one member on one broker, as Kafka says it when it begins."""
 
@@ -69,7 +71,7 @@ class Mute:
     by_throttle: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Flow:
     """What one member did on one broker in one second, in bytes.
 
@@ -119,21 +121,15 @@ class _Bucket:
 
     def offer(self, second: int) -> tuple[float, float]:
         """What it wants anew in this second, and what it would move with what waits."""
-        active = [one for one in self.demands if one.wants(second)]
-        fresh = sum([one.bytes_per_second for one in active])
+        fresh = sum([one.bytes_per_second for one in self.demands if one.wants(second)])
         if self.waiting <= _NOTHING:
             return fresh, fresh
-        fastest = sum(
-            [
-                max(one.catch_up_bytes_per_second or 0.0, one.bytes_per_second)
-                for one in (active or self.demands)
-            ]
-        )
-        return fresh, min(self.waiting + fresh, max(fresh, fastest))
+        return fresh, min(self.waiting + fresh, max(fresh, self.fastest))
 
     @property
-    def catches_up(self) -> bool:
-        return any(one.catch_up_bytes_per_second is not None for one in self.demands)
+    def fastest(self) -> float:
+        """How fast it goes while something waits; 0 = nothing ever waits."""
+        return max([one.catch_up_bytes_per_second or 0.0 for one in self.demands], default=0.0)
 
 
 class SimulatedCluster:
@@ -165,7 +161,8 @@ class SimulatedCluster:
             (broker, way): [] for broker in limits for way in Direction
         }
         for bucket in self._buckets.values():
-            self._at_nic[bucket.broker, bucket.direction].append(bucket)
+            if bucket.demands:  # who never wants anything is connected, and costs nothing
+                self._at_nic[bucket.broker, bucket.direction].append(bucket)
 
     def set_quota(self, key: RateKey, quota: int | None, *, is_throttled: bool) -> None:
         """In force on all brokers from the next step on; None = no quota."""
@@ -174,8 +171,8 @@ class SimulatedCluster:
 
     def byte_rate(self, place: BucketPlace) -> float:
         """What Kafka reports of it now, in bytes/s."""
-        _, measured = measure(self._buckets[place].ring, now_ms=self.now * 1000)
-        return measured.rate
+        ring = self._buckets[place].ring
+        return measure(ring, now_ms=self.now * 1000)[1].rate if ring.samples else 0.0
 
     def throttle_milliseconds(self, place: BucketPlace) -> float:
         """Kafka's mean throttle time of late; 0 where it was not muted."""
@@ -273,7 +270,7 @@ class SimulatedCluster:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class _Offer:
     """What a bucket wants anew in a second, and what it would move with what waits."""
 
@@ -304,7 +301,7 @@ def _taken(offer: _Offer, grant: _Grant, share: float) -> Flow:
     # what the NIC had no room for; the rest was kept back by the quota
     by_nic = min(held, offer.fresh * (1.0 - share)) if grant.is_limited else held
     by_quota = held - by_nic
-    if bucket.catches_up:
+    if bucket.fastest:
         bucket.waiting = max(0.0, bucket.waiting + offer.fresh - moved)
     return Flow(
         offer.fresh,

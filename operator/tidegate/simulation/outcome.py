@@ -6,7 +6,7 @@ are bytes/s, amounts bytes, times seconds from the start of the play.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import accumulate
 from typing import Final
@@ -15,8 +15,8 @@ from controller_logic.contracts.desired import MemberState
 from controller_logic.model import (
     DIRECTION_OF,
     Direction,
+    LedgerEntry,
     Level,
-    QuotaKey,
     QuotaWrite,
     RateKey,
 )
@@ -50,10 +50,10 @@ class Event:
     """One line of the timeline.
 
     `member`, `before`, `after` belong to a changed quota: what was in force on each broker before
-    and after it (None = no quota). `longest_mute_seconds` is the longest mute of the member until
-    its next change, `predicted_mute_seconds` what the decision expected at most. `nics` has what
-    carries how much of which limit where a broker went over or within. `reason` and `words` belong
-    to a finding.
+    and after it (None = no quota), and whether load holds it below the contract after it.
+    `longest_mute_seconds` is the longest mute of the member until its next change,
+    `predicted_mute_seconds` what the decision expected at most. `nics` has what carries how much of
+    which limit where a broker went over or within. `reason` and `words` belong to a finding.
     """
 
     at_seconds: float
@@ -61,6 +61,7 @@ class Event:
     member: Member | None = None
     before: int | None = None
     after: int | None = None
+    is_below_contract: bool = False
     brokers: tuple[int, ...] = ()
     predicted_mute_seconds: float = 0.0
     longest_mute_seconds: float = 0.0
@@ -240,22 +241,23 @@ def _write_events(
         if way is None or member is None:
             continue
         before, after = enforced_rate(write.seen.values.get(key)), enforced_rate(text)
+        entry = None if write.ledger is None else write.ledger.entries.get(key)
         step = steps.get(member.key)
         lowers = after is not None and (before is None or after < before)
         yield Event(
             one.at_seconds,
-            _kind(write, key, after),
+            _kind(entry, after),
             member,
             before,
             after,
+            entry is not None and entry.of_contract is not None,
             causes.get(member.key, ()) if lowers else (),
             step.predicted_mute_seconds if step is not None and lowers else 0.0,
         )
 
 
-def _kind(write: QuotaWrite, key: QuotaKey, after: int | None) -> EventKind:
+def _kind(entry: LedgerEntry | None, after: int | None) -> EventKind:
     """By this key's own entry of the ledger: a write may be of both ways, for two reasons."""
-    entry = None if write.ledger is None else write.ledger.entries.get(key)
     if entry is None:
         return EventKind.GIVEN_BACK if after is None else EventKind.CHANGED
     kind = _KIND_OF.get(entry.reason) if isinstance(entry.reason, Reason) else None
@@ -263,19 +265,12 @@ def _kind(write: QuotaWrite, key: QuotaKey, after: int | None) -> EventKind:
 
 
 def _with_mute(event: Event, mutes: Iterable[Mute], until: float) -> Event:
+    if event.kind is not EventKind.LOWERED:
+        return event
     longest = max(
         [one.seconds for one in mutes if event.at_seconds <= one.at_seconds < until], default=0.0
     )
-    return Event(
-        event.at_seconds,
-        event.kind,
-        event.member,
-        event.before,
-        event.after,
-        event.brokers,
-        event.predicted_mute_seconds,
-        longest if event.kind is EventKind.LOWERED else 0.0,
-    )
+    return replace(event, longest_mute_seconds=longest)
 
 
 _PRESSURE_KINDS: Final = {
@@ -386,7 +381,7 @@ def _members(
         muted = mutes.get(key, ())
         lowered = [one for one in changes[key] if one.kind is EventKind.LOWERED]
         last = changes[key][-1] if changes[key] else None
-        is_back = last is not None and last.kind in (EventKind.GIVEN_BACK, EventKind.CHANGED)
+        is_back = last is not None and not last.is_below_contract
         in_force = [quota for quota in played.quotas[key] if quota is not None]
         yield MemberOutcome(
             member,
@@ -424,18 +419,16 @@ def _least(values: Iterable[float | None]) -> float | None:
     return min([one for one in values if one is not None], default=None)
 
 
-_WORTH_KNOWING: Final = frozenset(
-    {MemberState.OVERLAPPING, MemberState.NOT_ALLOWED, MemberState.HELD}
-)
-
-
 def _remarks(played: Play) -> Iterator[str]:
-    """What the first decision says of members that are not simply at their contract."""
+    """What the first decision says of members that are not simply at their contract; its notes
+    name those that overlap or are not allowed.
+    """
     if not played.passes:
         return
     decision = played.passes[0].decision
     for report in decision.members:
-        if report.state in _WORTH_KNOWING or report.reason is Reason.NO_THROTTLED_RATE:
+        is_held = report.state is MemberState.HELD
+        if is_held or report.reason is Reason.NO_THROTTLED_RATE:
             yield f"{report.tier_key} / {report.member_name}: {report.message}"
     for note in decision.notes:
         yield note.message

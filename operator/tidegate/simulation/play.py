@@ -88,6 +88,20 @@ class Scenario:
         spans += [(one.begin, one.end) for one in self.background]
         return max([begin if end is None else end for begin, end in spans], default=0)
 
+    @property
+    def busy_seconds(self) -> int:
+        """For how many seconds members want something, summed over them, brokers and ways.
+
+        A play takes about 0.13 ms and 0.8 kB for each.
+        """
+        latest = self.last_change if self.seconds is None else self.seconds
+        return sum(
+            [
+                max(0, min(latest, latest if one.end is None else one.end) - one.begin)
+                for one in self.demands
+            ]
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Pass:
@@ -128,7 +142,7 @@ def play(scenario: Scenario) -> Play:
     """Play it from before the load begins to its end."""
     operator = _Operator(scenario)
     first = operator.decide(-float(_warm_up_seconds(scenario)), None)
-    members = dict(_members_of(first))
+    members = _members_of(first)
     cluster = SimulatedCluster(
         scenario.limits,
         scenario.policy.window,
@@ -146,11 +160,14 @@ def _warm_up_seconds(scenario: Scenario) -> int:
     )
 
 
-def _members_of(decision: Decision) -> Iterator[tuple[RateKey, Member]]:
-    for report in decision.members:
-        if report.counts:
-            for way, key in KEY_OF.items():
-                yield (report.entity, way), Member(report, way, report.target.get(key))
+def _members_of(decision: Decision) -> Mapping[RateKey, Member]:
+    """Who counts, and who is refused: their clients are there too, without a quota of ours."""
+    found: dict[RateKey, Member] = {}
+    for report in sorted(decision.members, key=lambda one: not one.counts):
+        for way, key in KEY_OF.items():
+            contract = report.target.get(key) if report.counts else None
+            found.setdefault((report.entity, way), Member(report, way, contract))
+    return found
 
 
 def _places(scenario: Scenario, members: Iterable[Member]) -> Iterator[BucketPlace]:

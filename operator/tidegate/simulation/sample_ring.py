@@ -5,11 +5,12 @@ mutes a client for as long as that rate would need to fall to the quota. Times a
 milliseconds. No state is kept here: rings are values.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from math import floor, inf, isnan
 
 from controller_logic.model import QuotaWindow
+from controller_logic.value import value
 
 _LONG_MAX = 2**63 - 1
 
@@ -21,7 +22,7 @@ class SampleRule(Enum):
     FROM_3_8 = "3.8 and later"
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Sample:
     """One slot of the ring: when it began, when it last counted something, and the sum it holds."""
 
@@ -30,7 +31,7 @@ class Sample:
     total: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class SampleRing:
     """The samples of one bucket on one broker. A new ring is empty; `record` and `measure` return
     the next ring.
@@ -53,7 +54,7 @@ class SampleRing:
         return self.window.samples + (1 if self.rule is SampleRule.FROM_3_8 else 0)
 
 
-@dataclass(frozen=True, slots=True)
+@value(frozen=True, slots=True)
 class Measured:
     """A rate in units per second and the window in milliseconds that it was taken over."""
 

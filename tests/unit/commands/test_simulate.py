@@ -219,6 +219,20 @@ def test_a_tier_of_another_policy_is_left_out_with_a_warning(
     line_with(answer.out, "warning", "document 5", "streaming/other")
 
 
+def test_a_member_that_the_policy_does_not_allow_is_played_without_a_quota(
+    world: Any, documents: list[Any]
+) -> None:
+    documents[0]["spec"]["allowedEntities"] = [{"users": ["shop"]}]
+    answer = run(world, documents, "-o", "json")
+    assert answer.code == 0
+    document = json.loads(answer.out)
+    assert {one["level"]: one["lowered"] for one in document["levels"]} == {"L0": 0, "L3": 0}
+    (refused,) = [one for one in document["members"] if one["level"] == "L3"]
+    assert refused["contract"] is None
+    assert refused["bytes"]["moved"] == refused["bytes"]["wanted"]
+    assert ["reports" in remark for remark in document["remarks"]] == [True]
+
+
 Change = Callable[[list[Any]], object]
 
 
@@ -260,6 +274,9 @@ WRONG: dict[str, Change] = {
     ],
     "a topic without leaders": lambda docs: docs[3]["spec"].pop("topics"),
     "a topic that no broker leads": lambda docs: docs[3]["spec"].update(topics={"acc": {1: 0}}),
+    "a load that is too large": lambda docs: docs[3]["spec"]["load"].extend(
+        {"user": "shop", "fetch": "1M", "to": "24h"} for _ in range(12)
+    ),
     "a topic's broker that is not there": lambda docs: docs[3]["spec"]["topics"]["acc"].update(
         {4: 1}
     ),

@@ -143,6 +143,18 @@ def test_who_catches_up_moves_later_what_it_could_not_move_in_time() -> None:
     assert max(second.carried[1, OUT] for second in later) == pytest.approx(40.0 * MB)
 
 
+def test_what_waits_is_caught_up_beside_other_demand_of_the_member() -> None:
+    played = cluster(
+        Demand(ALICE, OUT, 1, 20.0 * MB, 0, 30, 25.0 * MB), Demand(ALICE, OUT, 1, 10.0 * MB, 30)
+    )
+    played.set_quota((ALICE, OUT), 5 * MB, is_throttled=True)
+    play(played, 30)
+    played.set_quota((ALICE, OUT), None, is_throttled=False)
+    later = play(played, 60)
+    assert played.waiting_bytes == pytest.approx(0.0, abs=1.0)
+    assert max(second.carried[1, OUT] for second in later) == pytest.approx(25.0 * MB)
+
+
 RATES = st.integers(1, 200).map(lambda tenths: tenths * MB / 10)
 SECONDS = st.integers(0, 40)
 DEMANDS = st.builds(
@@ -181,7 +193,7 @@ def test_no_byte_is_made_up_or_lost(
     capacity_mb: int | None,
     background: list[Background],
 ) -> None:
-    """Nobody ever moved more than was wanted of it so far; every byte has its place."""
+    """No one ever moves more than it wanted so far; every byte has its place."""
     played = cluster(*demands, capacity_mb=capacity_mb, background=background)
     wanted: dict[object, float] = {}
     moved: dict[object, float] = {}

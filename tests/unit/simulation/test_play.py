@@ -101,23 +101,58 @@ def test_any_scrape_interval_is_played(scrape_seconds: int) -> None:
     assert outcome.below_at_end == ()
 
 
+LEVELS = (Level.L1, Level.L2, Level.L3)
 # together below the limit of 80 MB/s
-WANTED = st.fixed_dictionaries(
-    {level: st.integers(15, 22).map(float) for level in (Level.L1, Level.L2, Level.L3)}
+WITHIN = st.fixed_dictionaries(
+    {level: st.integers(15, 22).map(float) for level in LEVELS}
     | {Level.L0: st.integers(0, 13).map(float)}
 )
-
-
-@settings(max_examples=25)
-@given(
-    WANTED,
-    st.integers(20, 60),
-    st.integers(60, 240),
-    st.sampled_from([1, 5, 15]),
-    st.sampled_from([OUT, IN]),
-    st.integers(10, 40),
+ANY = st.fixed_dictionaries(
+    {level: st.integers(0, 45).map(float) for level in LEVELS}
+    | {Level.L0: st.integers(0, 60).map(float)}
 )
-def test_whatever_is_wanted_l0_is_never_lowered_l3_goes_first_and_all_comes_back(
+BEGINS, LASTS = st.integers(20, 60), st.integers(60, 240)
+SCRAPES, WAYS = st.sampled_from([1, 5, 15]), st.sampled_from([OUT, IN])
+
+
+def l0_stays_all_comes_back_and_no_byte_is_lost(played: Play, way: Direction) -> Outcome:
+    """What holds whatever is wanted, from when to when."""
+    outcome = outcome_of(played)
+    assert Level.L0 not in lowered(outcome)
+    assert {*played.quotas[USERS[Level.L0], way]} == {60 * MB}
+    assert outcome.below_at_end == ()
+    assert all(quotas[-1] == 60 * MB for quotas in played.quotas.values())
+    for one in outcome.members:
+        assert one.amounts.moved <= one.amounts.wanted + 1
+        assert one.amounts.wanted + one.amounts.caught_up == pytest.approx(
+            one.amounts.moved + one.amounts.held_back, abs=len(played.seconds)
+        )
+    return outcome
+
+
+@settings(max_examples=20)
+@given(ANY, BEGINS, LASTS, SCRAPES, WAYS, st.integers(0, 40))
+def test_whatever_is_wanted_l0_is_never_lowered_and_all_comes_back(
+    wanted: dict[Level, float],
+    begin: int,
+    long: int,
+    scrape_seconds: int,
+    way: Direction,
+    background_mb: int,
+) -> None:
+    played = play(
+        scenario(
+            *want(wanted, begin, begin + long, way),
+            scrape_seconds=scrape_seconds,
+            background=[Background(1, way, background_mb * MB, begin, begin + long)],
+        )
+    )
+    l0_stays_all_comes_back_and_no_byte_is_lost(played, way)
+
+
+@settings(max_examples=20)
+@given(WITHIN, BEGINS, LASTS, SCRAPES, WAYS, st.integers(10, 40))
+def test_l3_goes_before_l2_and_l2_before_l1(
     wanted: dict[Level, float],
     begin: int,
     long: int,
@@ -138,16 +173,6 @@ def test_whatever_is_wanted_l0_is_never_lowered_l3_goes_first_and_all_comes_back
             background=[Background(1, way, background_mb * MB, shown, shown + long)],
         )
     )
-    outcome = outcome_of(played)
-    times = lowered(outcome)
-    assert Level.L0 not in times
-    assert {*played.quotas[USERS[Level.L0], way]} == {60 * MB}
+    times = lowered(l0_stays_all_comes_back_and_no_byte_is_lost(played, way))
     order = [times.get(level, float("inf")) for level in (Level.L3, Level.L2, Level.L1)]
     assert order == sorted(order)
-    assert outcome.below_at_end == ()
-    assert all(quotas[-1] == 60 * MB for quotas in played.quotas.values())
-    for one in outcome.members:
-        assert one.amounts.moved <= one.amounts.wanted + 1
-        assert one.amounts.wanted + one.amounts.caught_up == pytest.approx(
-            one.amounts.moved + one.amounts.held_back, abs=len(played.seconds)
-        )
