@@ -117,7 +117,7 @@ class Verifier:
             raise LabError(f"{reference} came back with other blobs than were pushed: {wrong}")
         return layout, (
             f"{pushed.title}: {pushed.digest}, {len(fetched)} blobs of "
-            f"{sum(fetched.values()) / 1e6:.1f} MB came back with their digests"
+            f"{sum(fetched.values()) / 1e6:.2f} MB came back with their digests"
         )
 
     def check_signatures(self, pushed: Pushed, layout: Layout) -> str:
