@@ -38,7 +38,7 @@ MACHINES: Mapping[str, tuple[str, ...]] = {
     OPERATOR.repository: ("x86_64", "aarch64"),
     ROLLUP.repository: (packages.MACHINE,),  # its own Java has to run while it is built
 }
-_PLACEHOLDER = "registry.example/tidegate"  # names images in a dry run without REGISTRY
+_PLACEHOLDER = "registry.example"  # names images in a dry run without REGISTRY
 _GIT_TIMEOUT_SECONDS = 60.0
 
 

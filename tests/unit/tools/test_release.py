@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gzip
 import io
 import json
@@ -16,7 +17,7 @@ import yaml
 from image import packages
 from lab.errors import LabError
 from lab.image_archive import ImageConfig, write_layer
-from tools.release import files, oci, plan
+from tools.release import files, oci, plan, verify
 from tools.release.__main__ import main, tree_of
 from tools.release.oci import Layout, PlatformImage
 from tools.release.plan import Pushed, Tree, notes, prepared, refusals, sections, versions
@@ -489,3 +490,13 @@ def test_a_chart_s_archive_has_no_times(tmp_path: Path) -> None:
             ("tidegate/a", 0),
             ("tidegate/b", 0),
         ]
+
+
+# --- what is verified -----------------------------------------------------------------------------
+
+
+def test_packages_that_only_rollups_have_are_the_same_for_every_check() -> None:
+    """Where a check lets these be missing, it lets no others."""
+    inside = (ROOT / "image" / "smoke_inside.py").read_text()
+    named = ast.literal_eval(inside.partition("ROLLUP_PACKAGES = ")[2].partition("}")[0] + "}")
+    assert named == verify.ROLLUP_PACKAGES
