@@ -13,12 +13,13 @@ anything else is worked out. What Tidegate wrote for it before is no longer reco
 until the User Operator changes it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from controller_logic.contracts.allowed import Admission
 from controller_logic.contracts.desired import DEFAULT_USER, MemberReport, MemberState
-from controller_logic.model import Entity, KafkaUser, StrimziUsers
+from controller_logic.model import Entity, KafkaUser, QuotaWrite, StrimziUsers
+from controller_logic.quota_values import same_quota
 from controller_logic.quotas.contention import Contention
 from controller_logic.reasons import Reason
 
@@ -101,6 +102,26 @@ def unread_words(strimzi: StrimziUsers) -> str:
     return (
         f"the KafkaUsers of Strimzi's cluster {strimzi.cluster} could not be read, and one may "
         f"declare this quota ({strimzi.unread.rstrip('.')}); it stays as it is until they are read"
+    )
+
+
+def writes_over_others(writes: Iterable[QuotaWrite], strimzi: StrimziUsers | None) -> bool:
+    """Whether a write changes a user's quota that somebody else changed since Tidegate wrote it.
+
+    That may have been the User Operator, after an edit of a KafkaUser that is not known yet. Never
+    where the KafkaUsers are not known at all.
+    """
+    if strimzi is None or strimzi.users is None:
+        return False
+    return any(is_within_reach(write.entity) and _is_over_another(write) for write in writes)
+
+
+def _is_over_another(write: QuotaWrite) -> bool:
+    ledger = write.seen.ledger
+    entries = {} if ledger is None else ledger.entries
+    return any(
+        not same_quota(entries[key].written if key in entries else None, write.seen.values.get(key))
+        for key in write.values
     )
 
 

@@ -334,6 +334,7 @@ class Controller:
             usage_awaited=is_applied and (rollups is None or rollups.unread),
             prepare=prepare,
             rival=self._rival_of(policy),
+            kafka_users_anew=self._kafka_users.anew,
         )
 
     def _release_when_restored(self, policy: JsonObject, result: PassResult | None) -> None:
