@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 ##@ Use
 .PHONY: demo
-demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API, and report its usage (DEMO=quick: a short run)
+demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API, and report its usage (DEMO=quick: a short run; KAFKA=4.3-kraft: without ZooKeeper)
 	$(PYTHON) -m demo
 
 .PHONY: setup
@@ -37,8 +37,8 @@ doctor: ## List what this machine lacks, and the command that installs it
 # Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
 # own. Five keep two processors busy; more at once only make each other late. Those that take longest are first, and
 # those without real parts, which use every processor there is, fill the end.
-KINDS := operators brokers throttling kraft
-INTEGRATION := integration-operators integration-brokers integration-rest integration-throttling integration-rollup integration-kraft
+KINDS := operators brokers throttling kraft replicas
+INTEGRATION := integration-kraft integration-operators integration-brokers integration-replicas integration-throttling integration-rollup integration-rest
 AT_ONCE := 5
 
 .PHONY: test
@@ -48,7 +48,7 @@ test: setup ## Set everything up and run every test, those on real parts too
 	@$(MAKE) --no-print-directory --jobs=$(AT_ONCE) --output-sync=target $(INTEGRATION) test-unit
 
 .PHONY: test-unit
-test-unit: setup ## Run the tests that need no real parts (two minutes)
+test-unit: setup ## Run the tests that need no real parts (three minutes alone)
 	nice -n 8 $(PYTHON) -m pytest -m "not integration" -n auto --maxprocesses=4 $(PYTEST)
 
 .PHONY: test-integration
@@ -119,6 +119,10 @@ generate: setup ## Write every generated file again (crds/, docs/, charts/, depl
 	$(PYTHON) -m tools.argocd_health
 	$(PYTHON) -m tools.architecture_picture
 
+.PHONY: demo-pictures
+demo-pictures: setup ## Take the pictures of docs/ out of the report of the last demo (REPORT=<file>; read the difference)
+	$(PYTHON) -m tools.demo_pictures $(REPORT)
+
 .PHONY: goldens
 goldens: setup ## Write the texts of messages to tests/goldens/ again; read the difference
 	rm -f tests/goldens/*.txt
@@ -146,6 +150,15 @@ bench: setup ## Measure, and write docs/benchmarks.md with this machine's descri
 .PHONY: house
 house: setup ## Measure sizes, imports, files a value passes, times and private words against their bounds (HOUSE=--static: sources only)
 	$(PYTHON) -m tools.house $(HOUSE)
+
+##@ Release
+.PHONY: release
+release: setup ## Make, sign, push and verify a release (REGISTRY=<host/folder>, key in SIGNING_KEY; DRY_RUN=1: on loopback)
+	$(PYTHON) -m tools.release make $(if $(DRY_RUN),--dry-run) $(if $(REGISTRY),--registry "$(REGISTRY)") $(if $(filter no,$(ROLLUP)),--no-rollup)
+
+.PHONY: release-prepare
+release-prepare: setup ## Set the version everywhere and date the changelog's section (VERSION=0.2.0)
+	$(PYTHON) -m tools.release prepare "$(VERSION)"
 
 ##@ Help
 .PHONY: help

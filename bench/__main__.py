@@ -14,6 +14,7 @@ from pathlib import Path
 from bench.command_line import doctor_figures, start_figures
 from bench.control.core import decide_figures, metadata_figures
 from bench.control.in_cluster import in_cluster
+from bench.control.kraft import kraft_change, kraft_cold, kraft_reaction
 from bench.control.latency import (
     changes_after_cold,
     changes_at_rest,
@@ -188,6 +189,10 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "rest-of-two": _rest_of_two,
         "readings": reading_figures,
         "peers": lambda: peers(1000, 5),
+        "kraft-cold-1000": lambda: kraft_cold(1000),
+        "kraft-cold-5000": lambda: kraft_cold(5000),
+        "kraft-change": kraft_change,
+        "kraft-reaction": kraft_reaction,
     },
     "Ownership and the way out": {
         "deletion-1000": lambda: _deletion(1000),

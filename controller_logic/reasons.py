@@ -169,6 +169,10 @@ class Reason(StrEnum):
         "MigrationRunning",
         "Kafka moves to KRaft, or did while the ledger is in ZooKeeper; nothing is written.",
     )
+    LEDGER_MOVED = (
+        "LedgerMoved",
+        "The ledger went from ZooKeeper to a topic, after Kafka moved to KRaft.",
+    )
     CLUSTER_ALREADY_MANAGED = (
         "ClusterAlreadyManaged",
         "Another policy manages this Kafka cluster already.",
@@ -297,7 +301,7 @@ class Reason(StrEnum):
     )
 
     # how usage rollups are getting on
-    ROLLUPS_PUBLISHED = "RollupsPublished", "Every window that is over is in the usage tables."
+    ROLLUPS_PUBLISHED = "RollupsPublished", "All completed windows are in the usage tables."
     ROLLUPS_BEHIND = (
         "RollupsBehind",
         "Windows that are over wait for their rollup Job; one runs at a time, the oldest first.",

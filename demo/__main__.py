@@ -1,8 +1,9 @@
 """`python -m demo`: plays the three experiments and writes their reports.
 
 It sets everything up, rolls the usage of the experiments up, and takes everything away again.
-Environment: DEMO=quick for the short one. Exit codes: 0 every bound kept, 1 a bound missed or a
-part failed, 2 an unknown DEMO, 130 interrupted. Outputs: out/demo/report.html, summary.json,
+Environment: DEMO=quick for the short one; KAFKA=4.3-kraft or 3.9-kraft for a Kafka without
+ZooKeeper. Exit codes: 0 every bound kept, 1 a bound missed or a part failed, 2 an unknown DEMO or
+KAFKA, 130 interrupted. Outputs: out/demo/report.html, summary.json,
 operator.log, audit.jsonl (see `tidegate audit`), usage-tables/ (see `tidegate rollup show`) and
 usage/report.html.
 """
@@ -22,8 +23,11 @@ from demo.failover import TRIAL_BYTES_PER_SECOND, Play, carried_without_quota
 from demo.outcome import Outcome
 from demo.parts import (
     AUDIT_TRAIL,
+    DEFAULT_KAFKA,
+    KAFKAS,
     NAMESPACE,
     OPERATOR_LOG,
+    KafkaKind,
     Parts,
     SetupLog,
     describe,
@@ -48,13 +52,13 @@ from demo.throttling import run_throttling
 from demo.usage_outcome import REPORT, TABLES
 from demo.usage_run import run_usage
 from demo.views import failover_view, print_results, watched_board
-from demo.witnesses import KubernetesEvents, LeaderWatch, quota_of_user
+from demo.witnesses import KubernetesEvents, quota_of_user, watched_leaders
 from demo.words import Interruption
 from lab.errors import LabError
 from lab.machine import describe_machine
 
 OUTPUT = Path("out/demo")
-_UNKNOWN_DEMO = 2
+_UNKNOWN_WISH = 2
 _INTERRUPTED = 130
 _PIPED_WIDTH = 120
 
@@ -70,10 +74,24 @@ def main() -> int:
             f"DEMO it is the full one.",
             style="red",
         )
-        return _UNKNOWN_DEMO
+        return _UNKNOWN_WISH
+    kind = os.environ.get("KAFKA") or DEFAULT_KAFKA
+    if kind not in KAFKAS:
+        known = " or ".join(f"KAFKA={name}" for name in KAFKAS)
+        console.print(
+            f"There is no Kafka named {kind!r} here, so nothing was started. Use {known}; without "
+            f"KAFKA it is {DEFAULT_KAFKA}.",
+            style="red",
+        )
+        return _UNKNOWN_WISH
     started = time.monotonic()
     try:
-        outcome = run(console, LENGTHS[chosen], interruption=Interruption(console.print))
+        outcome = run(
+            console,
+            LENGTHS[chosen],
+            kind=KAFKAS[kind],
+            interruption=Interruption(console.print),
+        )
     except KeyboardInterrupt:
         _clear_usage()
         console.print(
@@ -101,7 +119,9 @@ def main() -> int:
     return 0 if outcome.passed else 1
 
 
-def run(console: Console, length: Length, *, interruption: Interruption) -> Outcome:
+def run(
+    console: Console, length: Length, *, kind: KafkaKind, interruption: Interruption
+) -> Outcome:
     """Set up, play, take away; the outcome is complete when this returns."""
     _clear_outputs()
     began = time.time()
@@ -111,7 +131,7 @@ def run(console: Console, length: Length, *, interruption: Interruption) -> Outc
         "Setting up Kafka, Prometheus, the Kubernetes API and the operator on this machine, side "
         "by side:"
     )
-    with running_parts(log, OUTPUT, interruption=interruption) as parts:
+    with running_parts(log, OUTPUT, kind=kind, interruption=interruption) as parts:
         scale = _tried_scale(parts, log) if length.tries_machine else QUICK_SCALE
         console.print(f"Contract per partition: {scale.reason}.\n", highlight=False)
         first = _failover(
@@ -143,11 +163,10 @@ def _failover(
 ) -> Outcome:
     """Experiment 1; the outcome still lacks the other two and `surroundings`."""
     board, live = watched_board(console, failover_view(scale.contract_bytes_per_second))
-    connect = parts.kafka.zookeeper_connect
     with ExitStack() as stack:
-        quota = stack.enter_context(quota_of_user(connect, board, USER))
+        quota = stack.enter_context(quota_of_user(parts.kafka, board, USER))
         leaders = stack.enter_context(
-            LeaderWatch(connect, board, topic=TOPIC, partitions=len(HEALTHY_LEADERS))
+            watched_leaders(parts.kafka, board, topic=TOPIC, partitions=len(HEALTHY_LEADERS))
         )
         stack.enter_context(
             KubernetesEvents(parts.kube.kubeconfig, board.mark, namespace=NAMESPACE)

@@ -1,6 +1,6 @@
 """The state of the running experiment: what the live view and plain lines show.
 
-It draws nothing and decides nothing. The experiment, the ZooKeeper watches and the readers of
+It draws nothing and decides nothing. The experiment, the watches of Kafka and the readers of
 Kubernetes write to it from their own threads.
 """
 
@@ -95,7 +95,7 @@ class Board:
         self._change(limit=limit)
 
     def show_quota(self, row: str, quota: int | None) -> None:
-        """Show the quota in force in ZooKeeper for a user or a level."""
+        """Show the quota in force in Kafka for a user or a level."""
         self._change(quotas={**self.snapshot().quotas, row: quota})
 
     def show_state(self, level: str, state: str) -> None:

@@ -30,7 +30,7 @@ from demo.script import (
 from demo.witnesses import LeaderWatch, counted_by_brokers
 from demo.words import MarkKind
 from lab.errors import LabError
-from lab.kafka import KafkaLab
+from lab.kafka import BrokersLab
 from lab.load import LoadClient, LoadPlan, ProcessorShare, ProcessorTimes, RateStep
 from lab.quota_watch import PRODUCE_KEY, QuotaWatch
 from lab.rates import ByteSeries, Sample, steady_mean
@@ -73,7 +73,7 @@ class Producers:
 
 @contextmanager
 def producers(
-    kafka: KafkaLab, offered_bytes_per_second: int, *, seconds: float = _LONGEST_RUN_SECONDS
+    kafka: BrokersLab, offered_bytes_per_second: int, *, seconds: float = _LONGEST_RUN_SECONDS
 ) -> Iterator[Producers]:
     """One producer for each partition, each offering this rate, while the context is open."""
     with ExitStack() as stack:
@@ -86,7 +86,7 @@ def producers(
         yield Producers(clients)
 
 
-def carried_without_quota(kafka: KafkaLab, enough_bytes_per_second: float) -> float:
+def carried_without_quota(kafka: BrokersLab, enough_bytes_per_second: float) -> float:
     """The most that all producers together delivered in 4 s without a quota, in bytes per second.
 
     Each offers 30 MB/s. It ends as soon as that is enough, or after half a minute.
@@ -101,7 +101,7 @@ def carried_without_quota(kafka: KafkaLab, enough_bytes_per_second: float) -> fl
     return most
 
 
-def _client(kafka: KafkaLab, partition: int, *, offered: int, seconds: float) -> LoadClient:
+def _client(kafka: BrokersLab, partition: int, *, offered: int, seconds: float) -> LoadClient:
     plan = LoadPlan(
         name=f"partition-{partition}-{offered}",
         mode="produce",
@@ -189,7 +189,7 @@ class Play:
         return self._producers.series()
 
     def reaction(self) -> Reaction:
-        """How fast the last kill was answered, by ZooKeeper's own times."""
+        """How fast the last kill was answered, by the times of the watches."""
         elected = self._leaders.leader_elected_at(
             ORPHAN, other_than=VICTIM, after_seconds=self._killed_at
         )

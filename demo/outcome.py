@@ -18,7 +18,7 @@ from lab.rates import ByteSeries
 class PhaseResult:
     """One measured phase.
 
-    `by_partition` holds steady means; `quota` what stood in ZooKeeper at its end (None = no quota).
+    `by_partition` holds steady means; `quota` what stood in Kafka at its end (None = no quota).
     `counted_by_brokers` is the total as the brokers themselves counted it, read through Prometheus;
     None when it gave no answer. `processor` is what the whole machine did while it was measured.
     """
@@ -55,7 +55,7 @@ class PhaseResult:
 class Reaction:
     """One failure under Tidegate: the kill, the election, the corrected quota.
 
-    The last two are ZooKeeper's own times; None = never came.
+    The last two are as the watches of `witnesses` saw them; None = never came.
     """
 
     killed_at_seconds: float
@@ -131,7 +131,7 @@ class Outcome:
         in_force = None if result.quota is None else result.quota / 1e6
         return [
             exact_check(
-                title, "quota in ZooKeeper", unit="MB/s", expected=quota / 1e6, measured=in_force
+                title, "quota in Kafka", unit="MB/s", expected=quota / 1e6, measured=in_force
             ),
             *rate_checks(
                 title, self.expected_by_broker(result.phase), measured_by_broker=result.by_broker

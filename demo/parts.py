@@ -1,8 +1,9 @@
 """The parts that the experiments run on, started one by one and taken away at any end.
 
-ZooKeeper, three brokers, Prometheus and the Kubernetes API come from the lab; the operator is a
-process of its own, started as a user would start it. Kubernetes and the operator start beside
-Kafka. As root, every broker gets a network namespace; without root all are on loopback.
+Three brokers, with a ZooKeeper or without, Prometheus and the Kubernetes API come from the lab; the
+operator is a process of its own, started as a user would start it. Kubernetes and the operator
+start beside Kafka. As root, every broker gets a network namespace; without root all are on
+loopback.
 """
 
 import json
@@ -22,12 +23,13 @@ from demo.words import Interruption
 from lab import process
 from lab.doctor import refuse_missing
 from lab.java import start_java
-from lab.kafka import KafkaLab
+from lab.kafka import BrokersLab, KafkaLab
+from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import kube_binary
 from lab.network import free_port
 from lab.operator import LISTENS_ON, operator_command
-from lab.packages import kafka_jars
+from lab.packages import KAFKA_3, KAFKA_4, kafka_jars
 from lab.process import Process
 from lab.prometheus import PrometheusLab, ScrapeTarget, monitoring
 
@@ -75,16 +77,15 @@ POLICY = "demo"
 NAMESPACE = "streaming"
 
 
-def declared_resources(kafka: KafkaLab, contract_bytes_per_second: int) -> str:
+def declared_resources(kafka: BrokersLab, contract_bytes_per_second: int) -> str:
     """The examples as YAML documents for `kubectl apply -f -`.
 
-    Only addresses and alice's contract differ from the files.
+    Only addresses and alice's contract differ from the files, and without ZooKeeper they name none.
     """
     documents = [document for name in _FILES for document in _documents(EXAMPLES / name)]
     for document in documents:
         if document["kind"] == "BrokerBandwidthPolicy":
-            document["spec"]["kafka"]["bootstrapServers"] = kafka.bootstrap_servers
-            document["spec"]["kafka"]["zookeeper"]["connect"] = kafka.zookeeper_connect
+            _fill_in_kafka(document["spec"]["kafka"], kafka)
         if document["kind"] == "BusinessTier":
             _fill_in_contract(document, contract_bytes_per_second)
     return yaml.safe_dump_all(documents, sort_keys=False)
@@ -94,6 +95,14 @@ def _documents(path: Path) -> Iterator[dict[str, Any]]:
     return (
         document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document
     )
+
+
+def _fill_in_kafka(spec: dict[str, Any], kafka: BrokersLab) -> None:
+    spec["bootstrapServers"] = kafka.bootstrap_servers
+    if isinstance(kafka, KafkaLab):
+        spec["zookeeper"]["connect"] = kafka.zookeeper_connect
+    else:
+        del spec["quotaStore"], spec["zookeeper"]
 
 
 def _fill_in_contract(tier: dict[str, Any], contract_bytes_per_second: int) -> None:
@@ -111,12 +120,12 @@ _TOOL_TIMEOUT_SECONDS = 60.0
 _TOPIC_CONFIG = {"retention.bytes": str(64 << 20), "segment.bytes": str(16 << 20)}
 
 
-def create_topic(kafka: KafkaLab, assignment: tuple[tuple[int, ...], ...]) -> None:
+def create_topic(kafka: BrokersLab, assignment: tuple[tuple[int, ...], ...]) -> None:
     """The experiment's topic with these replicas per partition, the preferred leader first."""
     kafka.create_topic(TOPIC, assignment, config=_TOPIC_CONFIG)
 
 
-def set_fixed_quota(kafka: KafkaLab, user: str, *, key: str, bytes_per_second: int) -> None:
+def set_fixed_quota(kafka: BrokersLab, user: str, *, key: str, bytes_per_second: int) -> None:
     """Set Kafka's own quota for the user with kafka-configs; `key` is Kafka's name of it."""
     entity = ("--entity-type", "users", "--entity-name", user)
     with start_java(
@@ -131,14 +140,14 @@ def set_fixed_quota(kafka: KafkaLab, user: str, *, key: str, bytes_per_second: i
             f"{key}={bytes_per_second}",
         ],
         options=["-Xmx128m"],
-        jars=kafka_jars(),
+        jars=kafka.brokers[0].plan.jars(),
         directory=kafka.run.path / "kafka-configs",
         namespace=kafka.client_namespace.name if kafka.client_namespace else None,
     ) as tool:
         tool.expect_success(_TOOL_TIMEOUT_SECONDS)
 
 
-def revive(kafka: KafkaLab, broker: int) -> None:
+def revive(kafka: BrokersLab, broker: int) -> None:
     """Start a killed broker and give every partition back to its preferred leader.
 
     That happens as soon as the broker has caught up.
@@ -154,7 +163,7 @@ def revive(kafka: KafkaLab, broker: int) -> None:
 RESOURCES = Path(__file__).parent / "throttling.yaml"
 
 
-def throttling_resources(kafka: KafkaLab, prometheus: PrometheusLab) -> str:
+def throttling_resources(kafka: BrokersLab, prometheus: PrometheusLab) -> str:
     """The file as YAML documents for `kubectl apply -f -`."""
     documents = [
         document
@@ -172,9 +181,8 @@ def limit_patch(egress_limit: int) -> str:
     return json.dumps({"spec": {"brokers": {"egress": {"limit": f"{egress_limit // 1_000_000}M"}}}})
 
 
-def _fill_in(spec: dict[str, Any], kafka: KafkaLab, prometheus: PrometheusLab) -> None:
-    spec["kafka"]["bootstrapServers"] = kafka.bootstrap_servers
-    spec["kafka"]["zookeeper"]["connect"] = kafka.zookeeper_connect
+def _fill_in(spec: dict[str, Any], kafka: BrokersLab, prometheus: PrometheusLab) -> None:
+    _fill_in_kafka(spec["kafka"], kafka)
     spec["metrics"]["prometheus"]["url"] = prometheus.url
     if kafka.network is None:
         spec["metrics"]["preset"] = "JmxExporter"
@@ -184,6 +192,54 @@ CRDS = Path(__file__).parent.parent / "crds"
 OPERATOR_LOG = "operator.log"
 AUDIT_TRAIL = "audit.jsonl"
 _BROKERS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaKind:
+    """A Kafka that the demo can play on."""
+
+    version: str
+    has_zookeeper: bool
+
+    @property
+    def parts(self) -> str:
+        """What has to be started."""
+        if self.has_zookeeper:
+            return "ZooKeeper and three brokers"
+        return f"three brokers of Kafka {self.version}"
+
+    @property
+    def description(self) -> str:
+        """What it is, for the report."""
+        metadata = "with ZooKeeper" if self.has_zookeeper else "without ZooKeeper (KRaft)"
+        return f"{self.version} {metadata}, quota window 11 x 1 s (Kafka's default)"
+
+    @property
+    def witness(self) -> str:
+        """Who says when a quota was written and a leader elected."""
+        if self.has_zookeeper:
+            return "ZooKeeper's own modification times"
+        return (
+            "a quota when broker 1 logs that it took it over; a leader when broker 1, asked ten "
+            "times a second, last gave another answer"
+        )
+
+    def cluster(self) -> BrokersLab:
+        """The cluster, not started yet."""
+        users = (USER, *USERS)
+        namespaces = os.geteuid() == 0
+        if self.has_zookeeper:
+            return KafkaLab(brokers=_BROKERS, namespaces=namespaces, users=users)
+        return KraftLab(version=self.version, brokers=_BROKERS, namespaces=namespaces, users=users)
+
+
+# What the environment variable KAFKA may say.
+KAFKAS = {
+    "3.9-zookeeper": KafkaKind(KAFKA_3, has_zookeeper=True),
+    "3.9-kraft": KafkaKind(KAFKA_3, has_zookeeper=False),
+    "4.3-kraft": KafkaKind(KAFKA_4, has_zookeeper=False),
+}
+DEFAULT_KAFKA = "3.9-zookeeper"
 _NEEDED = ("linux", "util-linux", "java", "maven", "go", "apt", "disk")
 
 
@@ -194,7 +250,8 @@ class Parts:
     It is not needed before the first measurement.
     """
 
-    kafka: KafkaLab
+    kind: KafkaKind
+    kafka: BrokersLab
     prometheus: Beside[PrometheusLab]
     kube: KubeApi
     operator: Process
@@ -217,7 +274,9 @@ class SetupLog:
 
 
 @contextmanager
-def running_parts(log: SetupLog, output: Path, *, interruption: Interruption) -> Iterator[Parts]:
+def running_parts(
+    log: SetupLog, output: Path, *, kind: KafkaKind, interruption: Interruption
+) -> Iterator[Parts]:
     """All parts, running; the operator's log and audit trail go to `output`.
 
     Raises LabError when the machine lacks something or a part does not start; what was started is
@@ -227,20 +286,19 @@ def running_parts(log: SetupLog, output: Path, *, interruption: Interruption) ->
     # What is not in the cache yet is fetched and built here, one after the other: both want the
     # whole machine.
     with interruption.reported():
-        log.timed("Kafka's jars (downloaded once)", kafka_jars)
+        log.timed("Kafka's jars (downloaded once)", lambda: kafka_jars(kind.version))
         log.timed("Kubernetes' binary (built once)", kube_binary)
         log.report("  starting Kafka, Prometheus, the Kubernetes API and the operator ...")
     with ExitStack() as stack, interruption.reported():
         metrics_port = free_port()
         kubernetes = stack.enter_context(Beside(_kubernetes(log, output, metrics_port)))
-        brokers = KafkaLab(brokers=_BROKERS, namespaces=os.geteuid() == 0, users=(USER, *USERS))
-        kafka = _open(stack, log, "ZooKeeper and three brokers", brokers)
+        kafka = _open(stack, log, kind.parts, kind.cluster())
         create_topic(kafka, REPLICAS)
         kube, operator = kubernetes.ready()
         # It waits for a first scrape of the operator, too, which has been started by now.
         operators_metrics = ScrapeTarget("operator", f"{LISTENS_ON}:{metrics_port}")
         prometheus = stack.enter_context(Beside(monitoring(kafka, further=[operators_metrics])))
-        yield Parts(kafka, prometheus, kube, operator)
+        yield Parts(kind, kafka, prometheus, kube, operator)
 
 
 @contextmanager
@@ -260,7 +318,8 @@ def describe(parts: Parts) -> dict[str, str]:
     else:
         where = "a network namespace for each broker and one for the clients, joined by a bridge"
     return {
-        "Kafka": "3.9.2 with ZooKeeper, quota window 11 x 1 s (Kafka's default)",
+        "Kafka": parts.kind.description,
+        "Times of quotas and leaders": parts.kind.witness,
         "Network": where,
     }
 

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from markupsafe import Markup
-
 from demo.episode import Playing
 from demo.outcome import Outcome
 from demo.script import BUSINESSES, CONTRACT, HEALTHY_LEADERS, LEVELS, LIMIT, VICTIM, WANTED, Regime
@@ -17,6 +15,7 @@ from lab.episodes import NIC_MEAN_SECONDS
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries
 from tidegate.rollup.report.svg import (
     WIDTH,
+    Markup,
     Plot,
     Point,
     Rows,
@@ -350,7 +349,7 @@ def _legend() -> list[tuple[str, str]]:
         ("line promise dashed", "promised"),
         ("line kill", f"broker {VICTIM} killed"),
         ("line return", f"broker {VICTIM} leads again"),
-        ("line quota dotted", "quota written in ZooKeeper"),
+        ("line quota dotted", "quota written in Kafka"),
     ]
 
 

@@ -103,7 +103,7 @@ class Stage:
     def __enter__(self) -> Self:
         kafka = self.parts.kafka
         with ExitStack() as stack:
-            self.quotas = stack.enter_context(quotas_of_levels(kafka.zookeeper_connect, self.board))
+            self.quotas = stack.enter_context(quotas_of_levels(kafka, self.board))
             self._clients = stack.enter_context(
                 running_clients(
                     kafka,

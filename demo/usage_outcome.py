@@ -19,7 +19,7 @@ from lab.errors import LabError
 from lab.prometheus import PrometheusLab
 from lab.rates import SAWTOOTH_SECONDS
 
-# What an episode held back from a business, by the quotas that stood in ZooKeeper and what its
+# What an episode held back from a business, by the quotas that stood in Kafka and what its
 # client got before the first of them.
 #
 # The tables count against the rate just before the first cut, too: what was promised beyond it was
@@ -257,7 +257,7 @@ def grown_until(readings: Iterable[Reading], until_ms: int) -> int:
 
 
 # Whoever saw the run's traffic without the tables: brokers' counters, consumers, and the quotas in
-# ZooKeeper. Nothing here judges.
+# Kafka. Nothing here judges.
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class Witnesses:
     """All until the tables' end, in bytes.
 
     `counted` are the brokers' own counters by broker and direction, `arrived` what each user's
-    consumer got, and `held_back`, by level, what the quotas in ZooKeeper kept from it in experiment
+    consumer got, and `held_back`, by level, what the quotas in Kafka kept from it in experiment
     2.
     """
 
@@ -370,7 +370,7 @@ def _share_checks(stored: StoredUsage | None, seen: Witnesses | None) -> Iterato
 
 
 def _held_back_checks(stored: StoredUsage | None, seen: Witnesses | None) -> Iterator[Check]:
-    """Against the quotas that stood in ZooKeeper; and L0, which no quota held, has nothing."""
+    """Against the quotas that stood in Kafka; and L0, which no quota held, has nothing."""
     for business in (*LOWERED, BUSINESSES[0]):
         used = None if stored is None else stored.user(business.user, "fetch")
         measured = None if used is None or seen is None else used.held_back_bytes / 1e6

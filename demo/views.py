@@ -329,7 +329,7 @@ def _cells(check: Check) -> tuple[str, str, str, str, Text]:
 def _reaction(outcome: Outcome) -> str:
     election, after = outcome.reaction.seconds_to_election, outcome.reaction.seconds_after_election
     if election is None or after is None:
-        return "The new leader or the corrected quota was not seen in ZooKeeper."
+        return "The new leader or the corrected quota was not seen in Kafka."
     return (
         f"Kill to new leader: {election:.1f} s (Kafka's own waiting). New leader to corrected "
         f"quota committed: {after:.2f} s."

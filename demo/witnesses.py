@@ -1,11 +1,14 @@
 """What happened as others than the operator report it.
 
-They are ZooKeeper, the policy's status, Kubernetes Events and the brokers' own counters.
+They are ZooKeeper or the brokers themselves, the policy's status, Kubernetes Events and the
+brokers' own counters.
 """
 
+import contextlib
 import json
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +16,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import urllib3
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from kubernetes import client, config
 
@@ -22,9 +27,9 @@ from demo.parts import NAMESPACE, POLICY
 from demo.script import BROKER, BUSINESSES
 from demo.words import MarkKind
 from lab.episodes import Operation
-from lab.kafka import KafkaLab
+from lab.kafka import BrokersLab, KafkaLab
 from lab.prometheus import PrometheusLab
-from lab.quota_watch import FETCH_KEY, PRODUCE_KEY, QuotaWatch, QuotaWrite
+from lab.quota_watch import FETCH_KEY, PRODUCE_KEY, QuotaWatch, QuotaWrite, watched_quotas
 from lab.rates import ByteSeries, growth, steady_mean
 
 _NIC = Operation.CONSUME.nic_counter(BROKER)
@@ -33,10 +38,11 @@ _START_TIMEOUT_SECONDS = 15
 _TIMEOUT_SECONDS = 5
 _POLL_SECONDS = 1.0
 _EVENTS_POLL_SECONDS = 0.5
+_LEADERS_POLL_SECONDS = 0.1
 _COUNTER = "kafka_broker_bytesin_total"
 
 
-def quota_of_user(connect: str, board: Board, user: str) -> QuotaWatch:
+def quota_of_user(kafka: BrokersLab, board: Board, user: str) -> QuotaWatch:
     """A watch of one user's produce quota that shows each change on the board."""
 
     def show(write: QuotaWrite) -> None:
@@ -44,10 +50,10 @@ def quota_of_user(connect: str, board: Board, user: str) -> QuotaWatch:
         text = "no quota" if write.after is None else f"quota {write.after / 1e6:g} MB/s"
         board.mark(write.at_seconds, MarkKind.QUOTA, text)
 
-    return QuotaWatch(connect, [user], PRODUCE_KEY, on_write=show)
+    return watched_quotas(kafka, [user], PRODUCE_KEY, on_write=show)
 
 
-def quotas_of_levels(connect: str, board: Board) -> QuotaWatch:
+def quotas_of_levels(kafka: BrokersLab, board: Board) -> QuotaWatch:
     """A watch of the four businesses' fetch quotas that shows each change on the board."""
     level_of = {business.user: business.level for business in BUSINESSES}
 
@@ -60,14 +66,14 @@ def quotas_of_levels(connect: str, board: Board) -> QuotaWatch:
             f"{level} {_quota_text(write.before)} -> {_quota_text(write.after)}",
         )
 
-    return QuotaWatch(connect, level_of, FETCH_KEY, on_write=show)
+    return watched_quotas(kafka, level_of, FETCH_KEY, on_write=show)
 
 
 def _quota_text(quota: int | None) -> str:
     return "no quota" if quota is None else f"{quota / 1e6:.2f} MB/s"
 
 
-def nic_source(kafka: KafkaLab) -> str:
+def nic_source(kafka: BrokersLab) -> str:
     """Where the bytes of the NIC come from, in words."""
     if kafka.network is None:
         return (
@@ -80,7 +86,7 @@ def nic_source(kafka: KafkaLab) -> str:
     )
 
 
-def recent_nic_rate(kafka: KafkaLab, prometheus: PrometheusLab, *, seconds: int) -> float | None:
+def recent_nic_rate(kafka: BrokersLab, prometheus: PrometheusLab, *, seconds: int) -> float | None:
     """The mean of the last seconds in bytes per second; None before enough was scraped.
 
     Without root no broker has a NIC of its own; then it is what the broker says it sent (JMX),
@@ -100,31 +106,23 @@ class LeaderStep:
     broker: int
 
 
-class LeaderWatch:
-    """While open, writes leaders and live brokers to the board and keeps the leaders' history.
+class LeaderWatch(ABC):
+    """While open, writes leaders and live brokers to the board and keeps the leaders' history."""
 
-    It reads ZooKeeper with a session of its own. Times are ZooKeeper's own modification times.
-    """
-
-    def __init__(self, connect: str, board: Board, *, topic: str, partitions: int) -> None:
-        self._client = KazooClient(hosts=connect, read_only=True)
+    def __init__(self, board: Board, *, topic: str, partitions: int) -> None:
         self._board = board
         self._topic = topic
         self._partitions = partitions
         self._changed = threading.Condition()
         self._leaders: list[LeaderStep] = []
 
+    @abstractmethod
     def __enter__(self) -> Self:
-        self._client.start(timeout=_START_TIMEOUT_SECONDS)
-        for partition in range(self._partitions):
-            path = f"/brokers/topics/{self._topic}/partitions/{partition}/state"
-            self._client.DataWatch(path, partial(self._on_leader, partition))
-        self._client.ChildrenWatch("/brokers/ids", self._on_brokers)
-        return self
+        """Begin to watch; what is there now is known when this returns."""
 
+    @abstractmethod
     def __exit__(self, *_: object) -> None:
-        self._client.stop()
-        self._client.close()
+        """End the watch; what it recorded stays."""
 
     def leaders(self) -> dict[int, int]:
         """Partition -> broker that leads it now; leaderless partitions are left out."""
@@ -159,25 +157,107 @@ class LeaderWatch:
         with self._changed:
             return self._changed.wait_for(condition, timeout_seconds)
 
-    def _on_leader(self, partition: int, data: bytes | None, stat: Any, _event: object) -> None:
-        if data is None:
-            return
-        broker = int(json.loads(data)["leader"])
-        before = self.leaders().get(partition)
+    def _take(self, step: LeaderStep) -> None:
+        before = self.leaders().get(step.partition)
         with self._changed:
-            self._leaders.append(LeaderStep(stat.last_modified, partition, broker))
+            self._leaders.append(step)
             self._changed.notify_all()
         self._board.show_leaders(self.leaders())
-        if before is not None and before != broker:
-            to = f"broker {broker}" if broker >= 0 else "no broker"
+        if before is not None and before != step.broker:
+            to = f"broker {step.broker}" if step.broker >= 0 else "no broker"
             self._board.mark(
-                stat.last_modified,
+                step.at_seconds,
                 MarkKind.LEADER,
-                f"partition {partition}: leader moves from broker {before} to {to}",
+                f"partition {step.partition}: leader moves from broker {before} to {to}",
             )
+
+
+def watched_leaders(kafka: BrokersLab, board: Board, *, topic: str, partitions: int) -> LeaderWatch:
+    """A watch of this cluster, wherever it keeps its leaders.
+
+    Without ZooKeeper the first broker must run while the watch is open.
+    """
+    if isinstance(kafka, KafkaLab):
+        connect = kafka.zookeeper_connect
+        return ZooKeeperLeaderWatch(connect, board, topic=topic, partitions=partitions)
+    first = kafka.brokers[0].plan
+    address = f"{first.host}:{first.ports.plain}"
+    return MetadataLeaderWatch(address, board, topic=topic, partitions=partitions)
+
+
+class ZooKeeperLeaderWatch(LeaderWatch):
+    """It reads ZooKeeper with a session of its own; times are ZooKeeper's modification times."""
+
+    def __init__(self, connect: str, board: Board, *, topic: str, partitions: int) -> None:
+        super().__init__(board, topic=topic, partitions=partitions)
+        self._client = KazooClient(hosts=connect, read_only=True)
+
+    def __enter__(self) -> Self:
+        self._client.start(timeout=_START_TIMEOUT_SECONDS)
+        for partition in range(self._partitions):
+            path = f"/brokers/topics/{self._topic}/partitions/{partition}/state"
+            self._client.DataWatch(path, partial(self._on_leader, partition))
+        self._client.ChildrenWatch("/brokers/ids", self._on_brokers)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.stop()
+        self._client.close()
+
+    def _on_leader(self, partition: int, data: bytes | None, stat: Any, _event: object) -> None:
+        if data is not None:
+            self._take(LeaderStep(stat.last_modified, partition, int(json.loads(data)["leader"])))
 
     def _on_brokers(self, ids: list[str]) -> None:
         self._board.show_brokers(frozenset(map(int, ids)))
+
+
+class MetadataLeaderWatch(LeaderWatch):
+    """It asks one broker ten times a second.
+
+    A leader is taken for elected when the last answer without it came: a tenth of a second early
+    rather than late.
+    """
+
+    def __init__(self, address: str, board: Board, *, topic: str, partitions: int) -> None:
+        super().__init__(board, topic=topic, partitions=partitions)
+        self._client = AdminClient(
+            {"bootstrap.servers": address, "log_level": 0, "error_cb": _be_quiet}
+        )
+        self._asked_at_seconds = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="leader-watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._asked_at_seconds = time.time()
+        self._ask(_START_TIMEOUT_SECONDS)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_LEADERS_POLL_SECONDS):
+            with contextlib.suppress(KafkaException):  # the next answer brings what this one lacks
+                self._ask(_TIMEOUT_SECONDS)
+
+    def _ask(self, timeout_seconds: float) -> None:
+        asked_at = time.time()
+        answer = self._client.list_topics(timeout=timeout_seconds)
+        self._board.show_brokers(frozenset(answer.brokers))
+        known = answer.topics[self._topic].partitions
+        before = self.leaders()
+        for partition in range(self._partitions):
+            leader = known[partition].leader
+            if leader != before.get(partition, -1):
+                self._take(LeaderStep(self._asked_at_seconds, partition, leader))
+        self._asked_at_seconds = asked_at
+
+
+def _be_quiet(_error: object) -> None:
+    """Ignore connection errors: killed brokers cause them."""
 
 
 class TierWatch:

@@ -165,7 +165,7 @@ def at_most(about: str, name: str, seconds: float | None, *, most: float) -> Che
 def exact_check(
     about: str, name: str, *, unit: str, expected: float, measured: float | None
 ) -> Check:
-    """A number that must be exactly as expected, such as the quota in ZooKeeper."""
+    """A number that must be exactly as expected, such as the quota in Kafka."""
     return Check(
         about, name, unit, expected, measured, lowest=expected, highest=expected, tolerance="exact"
     )

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from e2e.login import Login
-from lab.kafka import KafkaLab
+from lab.kafka import BrokersLab, KafkaLab
 from lab.prometheus import PrometheusLab
 
 Document = dict[str, Any]
@@ -17,15 +17,16 @@ MB = 1_000_000
 _API = "tidegate.io/v1alpha1"
 
 
-def policy(kafka: KafkaLab, *, name: str = "orders", **spec: Any) -> Document:
+def policy(kafka: BrokersLab, *, name: str = "orders", **spec: Any) -> Document:
     """Enforces on `kafka` and gives everything back when it is deleted; `spec` adds to it or
     replaces parts.
     """
-    connection = {
-        "bootstrapServers": kafka.bootstrap_servers,
-        "quotaStore": "ZooKeeper",
-        "zookeeper": {"connect": kafka.zookeeper_connect},
-    }
+    connection: Document = {"bootstrapServers": kafka.bootstrap_servers}
+    if isinstance(kafka, KafkaLab):
+        connection |= {
+            "quotaStore": "ZooKeeper",
+            "zookeeper": {"connect": kafka.zookeeper_connect},
+        }
     return _object(
         "BrokerBandwidthPolicy",
         name,

@@ -25,7 +25,7 @@ from lab.errors import LabError
 from lab.kafka import Broker, KafkaLab
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab
-from lab.quota_watch import QuotaWatch
+from lab.quota_watch import ZooKeeperQuotaWatch
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "200"))
 UNTOUCHED, *CHANGED = USERS
@@ -132,7 +132,7 @@ def test_after_all_kills_everything_agrees(
     )
     in_kafka.wait_for_fetch_quota(UNTOUCHED, _UNTOUCHED_RATE)
 
-    with QuotaWatch(kafka.zookeeper_connect, [UNTOUCHED]) as quotas:
+    with ZooKeeperQuotaWatch(kafka.zookeeper_connect, [UNTOUCHED]) as quotas:
         for number in range(KILLS):
             name = chaos.dice.choice(sorted(chaos.victims()))
             print(f"{number}: {name}")

@@ -19,7 +19,7 @@ from lab.episodes import Business, fill_topic, running_clients
 from lab.kafka import KafkaLab
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab
-from lab.quota_watch import QuotaWatch
+from lab.quota_watch import QuotaWatch, ZooKeeperQuotaWatch
 
 CONTRACT, WANTED = 30 * MB, 10 * MB
 LIMIT, FAR_AWAY = 20 * MB, 1000 * MB
@@ -46,7 +46,7 @@ def episode(
     ]
     fill_topic(kafka, topic)
     with (
-        QuotaWatch(kafka.zookeeper_connect, USERS) as quotas,
+        ZooKeeperQuotaWatch(kafka.zookeeper_connect, USERS) as quotas,
         running_clients(kafka, businesses, topic=topic, run=topic, prefix="e2e"),
     ):
         time.sleep(30)  # until Kafka's own byte rates show what they read

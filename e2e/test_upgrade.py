@@ -16,7 +16,7 @@ from e2e.release import CHART, Release
 from e2e.scene import Scenario
 from lab.kafka import KafkaLab
 from lab.process import wait_until
-from lab.quota_watch import QuotaWatch
+from lab.quota_watch import ZooKeeperQuotaWatch
 
 
 def test_an_upgrade_keeps_definitions_objects_and_quotas(
@@ -36,7 +36,7 @@ def test_an_upgrade_keeps_definitions_objects_and_quotas(
         _identities(kubernetes, "bbp,bt", scene.namespace),
         set(release.pods()),
     )
-    with QuotaWatch(kafka.zookeeper_connect, USERS) as quotas:
+    with ZooKeeperQuotaWatch(kafka.zookeeper_connect, USERS) as quotas:
         release.upgrade(_next_version(tmp_path), **{"operator.logLevel": "DEBUG"})
         wait_until(
             lambda: pods.isdisjoint(release.pods()), "the old Pods to go", timeout_seconds=90

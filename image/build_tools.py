@@ -97,6 +97,70 @@ def run(
     return done.stdout
 
 
+# An image for a processor that is not this machine's: nothing of it runs here, so what could be
+# wrong with it is looked for.
+
+
+_ELF = b"\x7fELF"
+_ELF_MACHINES = {62: "x86_64", 183: "aarch64"}
+_ELF_MACHINE_AT = slice(18, 20)  # e_machine, little endian on both
+_PYTHON_PACKAGE = "var/lib/dpkg/status.d/python3.11-minimal"
+
+
+def refuse_foreign_programs(tree: Path, machine: str) -> None:
+    """Raise `LabError` when a program or library in `tree` is for another processor than `machine`.
+
+    `machine` is as `uname -m` names it. A package that publishes no wheel for it would be built
+    here, for this machine.
+    """
+    foreign = [
+        f"{path.relative_to(tree)} ({found})"
+        for path in sorted(tree.rglob("*"))
+        if (found := _machine_of(path)) is not None and found != machine
+    ]
+    if foreign:
+        shown = ", ".join(foreign[:3])
+        raise LabError(
+            f"{len(foreign)} programs or libraries of the image for {machine} are for another "
+            f"processor, so it was not made: {shown}. Does that package publish a wheel for "
+            f"{machine}?"
+        )
+
+
+def refuse_another_python(tree: Path, *, base: Path) -> None:
+    """Raise `LabError` unless `tree` and `base` hold the same version of Debian's Python.
+
+    What the one compiles is read by the other.
+    """
+    found = [_version(place / _PYTHON_PACKAGE) for place in (tree, base)]
+    if found[0] != found[1]:
+        raise LabError(
+            f"Debian offers Python {found[0]} for the image's processor and {found[1]} for this "
+            f"machine's, so no image was made: one compiles what the other reads. Fetch this "
+            f"machine's package lists anew (apt-get update), or wait for Debian's other build."
+        )
+
+
+def _machine_of(path: Path) -> str | None:
+    """What processor the file is for; None for anything but a program or a library."""
+    if path.is_symlink() or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        head = file.read(_ELF_MACHINE_AT.stop)
+    if len(head) < _ELF_MACHINE_AT.stop or not head.startswith(_ELF):
+        return None
+    number = int.from_bytes(head[_ELF_MACHINE_AT], "little")
+    return _ELF_MACHINES.get(number, f"ELF machine {number}")
+
+
+def _version(control: Path) -> str:
+    return next(
+        line.removeprefix("Version: ")
+        for line in control.read_text().splitlines()
+        if line.startswith("Version: ")
+    )
+
+
 # Compiled Python for an image whose file system no one can write to: without it, every start would
 # compile every module anew.
 #

@@ -6,7 +6,6 @@ file: an error's traceback shows its lines.
 
 from __future__ import annotations
 
-import platform
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from image.build_tools import from_tree, run
+from image.packages import MACHINE
 from lab import packages
 
 
@@ -248,21 +248,19 @@ def _reachable_kinds(starts: list[Path], *, models: Path) -> set[Path]:
 # unpacked and not installed, so that the result is the same on every machine.
 
 
-_PACKAGES = (
-    f"binutils-{platform.machine().replace('_', '-')}-linux-gnu",
-    "libbinutils",
-    "libzstd1",
-)
 _STRIP_TIMEOUT_SECONDS = 60.0
 
 
-def take_out(tree: Path, *, base: Path) -> Saving:
+def take_out(tree: Path, *, base: Path, machine: str = MACHINE) -> Saving:
     """Strip every compiled module in `tree`; the C library in `base` runs the program for it.
 
-    Raises `LabError`.
+    `machine` is what the modules are for; the program and `base` are for this one. Raises
+    `LabError`.
     """
-    tools = packages.unpacked(_PACKAGES)
-    program = tools / "usr/bin" / f"{platform.machine()}-linux-gnu-strip"
+    tools = packages.unpacked(
+        (f"binutils-{machine.replace('_', '-')}-linux-gnu", "libbinutils", "libzstd1")
+    )
+    program = tools / "usr/bin" / f"{machine}-linux-gnu-strip"
     strip = from_tree(
         program, base=base, more_libraries=tuple(sorted((tools / "usr/lib").glob("*-linux-gnu")))
     )

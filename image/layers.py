@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import platform
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -19,9 +18,11 @@ from pathlib import Path
 
 from image import java, packages, rootfs
 from image.cuts import Saving
+from image.packages import MACHINE
 from image.spark_start import JAVA_HOME, SPARK_HOME
 from lab import cache
 from lab import packages as debian_packages
+from lab.errors import LabError
 from lab.image_archive import ImageConfig, sha256, write_archive, write_layer
 
 _TAR, _TREE, _FACTS = "layer.tar", "tree", "layer.json"
@@ -54,22 +55,30 @@ class Layer:
     savings: tuple[Saving, ...]
 
 
-def layers() -> list[Layer]:
+def layers(machine: str = MACHINE) -> list[Layer]:
     """Base, packages and our own, the lowest first; what the cache does not hold is made first.
 
+    `machine` is the processor they are for, as `uname -m` names it; our own is the same for all.
     Raises `LabError`.
     """
-    base = _base()
-    return [base, _packages(base), _own(base)]
+    here = _base()
+    base = here if machine == MACHINE else _base_elsewhere(machine, here=here)
+    return [base, _packages(base, here=here, machine=machine), _own(here)]
 
 
-def rollup_layers() -> list[Layer]:
+def rollup_layers(machine: str = MACHINE) -> list[Layer]:
     """The operator's, and between packages and our own: Java, Spark, the archive of its classes.
 
-    Raises `LabError`.
+    Raises `LabError`, also for a `machine` that is not this one: the archive is written by the
+    image's own Java, which has to run for that.
     """
+    if machine != MACHINE:
+        raise LabError(
+            f"The image of rollup Jobs for {machine} can only be built on such a machine: its own "
+            f"Java writes the archive of classes. Run `make image-rollup` there."
+        )
     base = _base()
-    packages_layer = _packages(base)
+    packages_layer = _packages(base, here=base)
     java_layer = _layer(
         "java", _java_parts(), make=lambda tree, work: java.make_java(tree, work=work)
     )
@@ -97,18 +106,37 @@ def rollup_layers() -> list[Layer]:
 def _base() -> Layer:
     parts: list[str | bytes] = [
         *debian_packages.offered(packages.PACKAGES),
-        platform.machine(),
+        MACHINE,
         *_recipes(),
     ]
     return _layer("base", parts, make=lambda tree, work: rootfs.make_base(tree, work=work))
 
 
-def _packages(base: Layer) -> Layer:
+def _base_elsewhere(machine: str, *, here: Layer) -> Layer:
+    """The base for another processor; the Python of `here` compiles its modules."""
+    parts: list[str | bytes] = [
+        *debian_packages.offered(packages.PACKAGES, machine=machine),
+        machine,
+        here.digest,
+        *_recipes(),
+    ]
+    return _layer(
+        "base",
+        parts,
+        make=lambda tree, work: rootfs.make_base(
+            tree, work=work, machine=machine, base=_tree(here)
+        ),
+    )
+
+
+def _packages(base: Layer, *, here: Layer, machine: str = MACHINE) -> Layer:
     parts: list[str | bytes] = [base.digest, packages.locked_requirements(), *_recipes()]
     return _layer(
         "packages",
         parts,
-        make=lambda tree, work: rootfs.make_packages(tree, work=work, base=_tree(base)),
+        make=lambda tree, work: rootfs.make_packages(
+            tree, work=work, base=_tree(here), machine=machine
+        ),
     )
 
 
@@ -121,7 +149,7 @@ def _own(base: Layer) -> Layer:
 
 def _java_parts() -> list[str | bytes]:
     offered = debian_packages.offered((*java.LIBRARIES, *java.TOOLS))
-    return [*offered, platform.machine(), JAVA_HOME, *_recipes("java")]
+    return [*offered, MACHINE, JAVA_HOME, *_recipes("java")]
 
 
 def _tree(base: Layer) -> Path:
@@ -209,7 +237,7 @@ class Edition:
 
     repository: str
     entrypoint: str
-    layers: Callable[[], list[Layer]]
+    layers: Callable[[str], list[Layer]]  # for the processor of that name
     description: str
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -273,7 +301,7 @@ def build(revision: str = "", *, edition: Edition = OPERATOR) -> BuiltImage:
     Raises `LabError`. The archive is written each time: kept in the cache, every change of our code
     would leave another 100 MB there. Who reads an older one meanwhile goes on reading that.
     """
-    parts = edition.layers()
+    parts = edition.layers(MACHINE)
     name = f"{edition.repository}:{packages.version()}"
     OUT.mkdir(parents=True, exist_ok=True)
     archive = OUT / f"{name.replace(':', '-')}.tar"

@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # where Debian's Python looks for what Debian did not package
 SITE = "usr/local/lib/python3.11/dist-packages"
 BUILD_REQUIREMENTS = ROOT / "image" / "build-requirements.txt"
+MACHINE = platform.machine()  # the processor here; what is made for another cannot run here
 _INSTALL_TIMEOUT_SECONDS = 900.0  # PySpark is half a gigabyte, and has to be built first
 _COMMAND = """\
 #!/usr/bin/python3
@@ -73,10 +74,12 @@ def rollup_requirements() -> str:
     )
 
 
-def install_locked(tree: Path, requirements_text: str, *, work: Path) -> None:
+def install_locked(
+    tree: Path, requirements_text: str, *, work: Path, machine: str = MACHINE
+) -> None:
     """Install what `requirements_text` names, with hashes, into the empty `tree`.
 
-    Raises `LabError`.
+    `machine` is the processor it is for, as `uname -m` names it. Raises `LabError`.
     """
     requirements = work / "requirements.txt"
     requirements.write_text(requirements_text)
@@ -86,7 +89,7 @@ def install_locked(tree: Path, requirements_text: str, *, work: Path) -> None:
         "--build-constraints",
         str(BUILD_REQUIREMENTS),
     )
-    _install(tree, "--requirements", str(requirements), *pinned)
+    _install(tree, "--requirements", str(requirements), *pinned, machine=machine)
 
 
 def install_own(tree: Path, *, work: Path) -> None:
@@ -95,16 +98,7 @@ def install_own(tree: Path, *, work: Path) -> None:
     Raises `LabError`.
     """
     wheels = work / "wheels"
-    _uv(
-        "build",
-        "--quiet",
-        "--wheel",
-        "--out-dir",
-        str(wheels),
-        "--require-hashes",
-        "--build-constraints",
-        str(BUILD_REQUIREMENTS),
-    )
+    build_distributions(wheels, "--wheel")
     # uv's cache knows a wheel by its place and version, so it could hand out the code that another
     # build left in this very place
     _install(
@@ -114,6 +108,23 @@ def install_own(tree: Path, *, work: Path) -> None:
     command.parent.mkdir(parents=True)
     command.write_text(_COMMAND)
     command.chmod(0o755)
+
+
+def build_distributions(out: Path, *which: str) -> None:
+    """Build our wheel and source archive into `out`, the wheel from the archive.
+
+    `which` is `--wheel` for a wheel alone, made of the tree. Raises `LabError`.
+    """
+    _uv(
+        "build",
+        "--quiet",
+        *which,
+        "--out-dir",
+        str(out),
+        "--require-hashes",
+        "--build-constraints",
+        str(BUILD_REQUIREMENTS),
+    )
 
 
 def version() -> str:
@@ -131,14 +142,14 @@ def _entries(requirements: str) -> list[str]:
     ]
 
 
-def _install(tree: Path, *what: str) -> None:
+def _install(tree: Path, *what: str, machine: str = MACHINE) -> None:
     target = (
         "--python",
         sys.executable,
         "--python-version",
         "3.11",
         "--python-platform",
-        f"{platform.machine()}-manylinux_2_28",
+        f"{machine}-manylinux_2_28",
     )
     place = ("--target", str(tree / SITE), "--link-mode", "copy", "--no-compile-bytecode")
     _uv("pip", "install", "--quiet", "--no-deps", *target, *place, *what)
@@ -215,12 +226,12 @@ _LINKS = {
 }
 
 
-def lay_out(tree: Path, *, work: Path) -> None:
-    """Fill the empty directory `tree`.
+def lay_out(tree: Path, *, work: Path, machine: str = MACHINE) -> None:
+    """Fill the empty directory `tree` with what a `machine` (as `uname -m` names it) runs.
 
     `work` is for downloads; what is left in it is of no use afterwards. Raises `LabError`.
     """
-    archives = packages.download(PACKAGES, work / "debian")
+    archives = packages.download(PACKAGES, work / "debian", machine=machine)
     for archive in archives:
         run(["dpkg", "-x", archive, tree], timeout_seconds=_UNPACK_TIMEOUT_SECONDS)
     _merge_into_usr(tree)

@@ -12,41 +12,55 @@ from pathlib import Path
 from image import build_tools, cuts, packages
 from image.cuts import Saving
 from image.java import make_classes, make_java, make_spark
+from image.packages import MACHINE
 from lab.errors import LabError
 
 PARTS = ("base", "packages", "own")
 ROLLUP_PARTS = ("java", "spark", "classes")
 
 
-def make_base(tree: Path, *, work: Path) -> list[Saving]:
-    """Debian and its Python in the empty directory `tree`; returns what was left out."""
-    packages.lay_out(tree, work=work)
+def make_base(
+    tree: Path, *, work: Path, machine: str = MACHINE, base: Path | None = None
+) -> list[Saving]:
+    """Debian and its Python in the empty directory `tree`; returns what was left out.
+
+    `machine` is the processor it is for, as `uname -m` names it. Where that is not this machine's,
+    `base` is the same for this machine, whose Python compiles: compiled Python is the same for all
+    processors. Raises `LabError`.
+    """
+    packages.lay_out(tree, work=work, machine=machine)
     savings = cuts.apply(cuts.DEBIAN, tree)
-    build_tools.compile_modules(tree, "usr/lib/python3.11", base=tree)
+    if base is not None:
+        build_tools.refuse_another_python(tree, base=base)
+    build_tools.compile_modules(tree, "usr/lib/python3.11", base=base or tree)
+    build_tools.refuse_foreign_programs(tree, machine)
     return savings
 
 
-def make_packages(tree: Path, *, work: Path, base: Path) -> list[Saving]:
+def make_packages(tree: Path, *, work: Path, base: Path, machine: str = MACHINE) -> list[Saving]:
     """Put the locked packages into the empty directory `tree`; return what was left out.
 
-    The Python in `base` compiles them.
+    The Python in `base`, which is for this machine, compiles them. Nothing of a package is run, so
+    they may be for another processor (`machine`). Raises `LabError`.
     """
-    packages.install_locked(tree, packages.locked_requirements(), work=work)
+    requirements = packages.locked_requirements()
+    packages.install_locked(tree, requirements, work=work, machine=machine)
     site = tree / packages.SITE
     savings = [
         *cuts.apply(cuts.PACKAGES, tree),
         cuts.take_out_the_rest(site),
-        cuts.take_out(tree, base=base),
+        cuts.take_out(tree, base=base, machine=machine),
     ]
     build_tools.correct(site)
     build_tools.compile_modules(tree, packages.SITE, base=base)
+    build_tools.refuse_foreign_programs(tree, machine)
     return savings
 
 
 def make_own(tree: Path, *, work: Path, base: Path) -> list[Saving]:
     """Put our code and the command into the empty directory `tree`; return what was left out.
 
-    The Python in `base` compiles them.
+    The Python in `base` compiles them. It is the same for every processor.
     """
     packages.install_own(tree, work=work)
     savings = cuts.apply(cuts.OWN, tree)

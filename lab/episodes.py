@@ -15,7 +15,7 @@ from enum import Enum
 from itertools import accumulate, groupby, pairwise
 
 from lab.errors import LabError
-from lab.kafka import KafkaLab
+from lab.kafka import BrokersLab
 from lab.load import LoadClient, LoadPlan, RateStep
 from lab.process import Process
 from lab.prometheus import PrometheusLab
@@ -126,7 +126,11 @@ class Clients:
 
 
 def fill_topic(
-    kafka: KafkaLab, topic: str, *, partitions: Sequence[int] = (0,), total_bytes: int = 160_000_000
+    kafka: BrokersLab,
+    topic: str,
+    *,
+    partitions: Sequence[int] = (0,),
+    total_bytes: int = 160_000_000,
 ) -> None:
     """Write something to read, round and round from the page cache.
 
@@ -147,7 +151,7 @@ def fill_topic(
 
 @contextmanager
 def running_clients(
-    kafka: KafkaLab,
+    kafka: BrokersLab,
     businesses: Sequence[Business],
     operation: Operation = Operation.CONSUME,
     *,
@@ -193,7 +197,7 @@ def running_clients(
 
 
 def _plan(
-    kafka: KafkaLab,
+    kafka: BrokersLab,
     business: Business,
     operation: Operation,
     *,
@@ -242,7 +246,7 @@ def _moved_by(clients: Sequence[LoadClient]) -> ByteSeries:
 
 
 def nic_bytes(
-    kafka: KafkaLab,
+    kafka: BrokersLab,
     prometheus: PrometheusLab,
     clients: Clients,
     operation: Operation,

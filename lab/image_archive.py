@@ -69,7 +69,7 @@ def write_archive(out: Path, name: str, layers: Sequence[Path], config: ImageCon
     which changes with any byte of any layer.
     """
     digests = [sha256(layer) for layer in layers]
-    described = _canonical(_description(config, digests))
+    described = canonical(configuration(config, digests))
     image_id = hashlib.sha256(described).hexdigest()
     manifest = [
         {
@@ -85,7 +85,7 @@ def write_archive(out: Path, name: str, layers: Sequence[Path], config: ImageCon
             entry.size = layer.stat().st_size
             with layer.open("rb") as content:
                 tar.addfile(entry, content)
-        _add_bytes(tar, "manifest.json", _canonical(manifest))
+        _add_bytes(tar, "manifest.json", canonical(manifest))
     return f"sha256:{image_id}"
 
 
@@ -142,8 +142,14 @@ def _root_owned(entry: tarfile.TarInfo, *, mode: int) -> tarfile.TarInfo:
     return entry
 
 
-def _description(config: ImageConfig, digests: Sequence[str]) -> dict[str, object]:
-    """The image's configuration as the OCI image specification names its fields."""
+def configuration(
+    config: ImageConfig, digests: Sequence[str], *, machine: str | None = None
+) -> dict[str, object]:
+    """The image's configuration as the OCI image specification names its fields.
+
+    `digests` are those of the layers, uncompressed; `machine` is the processor that the image is
+    for as `uname -m` names it, by default this machine's.
+    """
     run: dict[str, object] = {
         "Env": [
             f"{name}={value}"
@@ -155,7 +161,7 @@ def _description(config: ImageConfig, digests: Sequence[str]) -> dict[str, objec
     }
     optional = {"Cmd": list(config.command), "User": config.user, "StopSignal": config.stop_signal}
     return {
-        "architecture": architecture(),
+        "architecture": architecture(machine),
         "os": "linux",
         "created": _EPOCH,
         "config": run | {key: value for key, value in optional.items() if value},
@@ -164,7 +170,8 @@ def _description(config: ImageConfig, digests: Sequence[str]) -> dict[str, objec
     }
 
 
-def _canonical(document: object) -> bytes:
+def canonical(document: object) -> bytes:
+    """JSON with one spelling: the same document has the same bytes, and so the same digest."""
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 

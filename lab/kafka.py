@@ -16,7 +16,8 @@ import socket
 import time
 import urllib.request
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -505,12 +506,14 @@ def is_applied(log_text: str, change: QuotaChange) -> bool:
     so a removal also shows for an entity that never had the quota.
     """
     wanted = (change.kind, change.entity_text())
-    values = [match[3] for match in _LINE.finditer(log_text) if (match[1], match[2]) == wanted]
-    return bool(values) and _number(values[-1]) == change.value
+    values = [value for *of, value in changes_in(log_text) if tuple(of) == wanted]
+    return bool(values) and values[-1] == change.value
 
 
-def _number(text: str | None) -> float | None:
-    return None if text is None else float(text)
+def changes_in(log_text: str) -> Iterator[tuple[str, str, float | None]]:
+    """Every change that the log tells of: kind, entity in the log's words, value or None."""
+    for kind, entity, value in _LINE.findall(log_text):
+        yield kind, entity, float(value) if value else None
 
 
 def _part(word: str, name: str | None) -> str:
@@ -618,7 +621,7 @@ NAMESPACE_PORTS = Ports(internal=9091, plain=9092, sasl=9093, jmx=7071)
 _QUOTA_TIMEOUT_SECONDS = 15.0
 
 
-class BrokersLab:
+class BrokersLab(ABC):
     """What tests do with running brokers, however these keep their metadata."""
 
     def __init__(self, *, users: Sequence[str]) -> None:
@@ -629,6 +632,10 @@ class BrokersLab:
         self.network: Network | None = None
         self.client_namespace: Namespace | None = None
         self.cluster_id = ""
+
+    @abstractmethod
+    def __enter__(self) -> Self:
+        """Start everything, and return once it serves."""
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()

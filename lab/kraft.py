@@ -39,7 +39,7 @@ from lab.kafka import (
     end_recording,
     use_as_labs_do,
 )
-from lab.network import Network, free_port
+from lab.network import Namespace, Network, free_port
 from lab.packages import KAFKA_4, kafka_jars
 from lab.process import Process, wait_until
 
@@ -48,6 +48,7 @@ _FORMAT_TIMEOUT_SECONDS = 60.0
 _FIRST_CONTROLLER_ID = 101  # of controllers in processes of their own
 _FIRST_CONTROLLER_HOST_NUMBER = 30
 _NAMESPACE_CONTROLLER_PORT = 9090
+_HOST_NUMBERS_BESIDE = 100  # those of the other lab's machines are below
 _SCRAM = "SCRAM-SHA-256"
 
 
@@ -92,15 +93,17 @@ def _new_cluster_id() -> str:
     return base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
 
 
-class _Node(Broker):
+class Node(Broker):
     """A node that has its metadata from the quorum, of which it may be a part."""
 
-    def __init__(self, plan: BrokerPlan, quorum: Quorum, formatted: Format) -> None:
+    def __init__(
+        self, plan: BrokerPlan, quorum: Quorum, wanted: Format, *, is_formatted: bool = False
+    ) -> None:
         super().__init__(plan)
         self._quorum = quorum
-        self._format = formatted
+        self._format = wanted
         self._formatting: Process | None = None
-        self._is_formatted = False
+        self._is_formatted = is_formatted
 
     @property
     def is_controller(self) -> bool:
@@ -156,13 +159,14 @@ class _Node(Broker):
         return settings | extra
 
 
-class _Controller(_Node):
+class Controller(Node):
     """A controller in a process of its own, which serves no client."""
 
     def _settings(self) -> dict[str, str]:
         settings = super()._settings()
         for of_brokers in ("inter.broker.listener.name", "advertised.listeners"):
-            settings.pop(of_brokers)
+            if of_brokers not in self.plan.extra_properties:
+                settings.pop(of_brokers)
         address = self._quorum.voters[self.broker_id]
         return {
             **{key: value for key, value in settings.items() if not key.startswith("listener.n")},
@@ -177,7 +181,8 @@ class KraftLab(BrokersLab):
     `controllers` 0 = every broker is a controller as well; otherwise as many controllers, from id
     101 on, run in processes of their own. `users` can log in by SASL PLAIN and, as they are
     formatted into the metadata, by SCRAM-SHA-256, with `password(user)`. `server_properties` are
-    added to the settings of every node. Namespaces need root.
+    added to the settings of every node. Namespaces need root; `beside` puts them on the network of
+    another lab, which has to end later.
     """
 
     def __init__(
@@ -187,6 +192,7 @@ class KraftLab(BrokersLab):
         brokers: int = 1,
         controllers: int = 0,
         namespaces: bool = False,
+        beside: Network | None = None,
         users: Sequence[str] = (),
         server_properties: Mapping[str, str] | None = None,
     ) -> None:
@@ -195,16 +201,17 @@ class KraftLab(BrokersLab):
         self._broker_ids = range(1, brokers + 1)
         self._controller_ids = range(_FIRST_CONTROLLER_ID, _FIRST_CONTROLLER_ID + controllers)
         self._wants_namespaces = namespaces
+        self._beside = beside
         self._server_properties = dict(server_properties or {})
-        self._controllers: dict[int, _Controller] = {}
+        self._controllers: dict[int, Controller] = {}
 
     def __enter__(self) -> Self:
         refuse_missing("linux", "util-linux", "java", "maven")
         with ExitStack() as stack:
             self._run = stack.enter_context(RunDirectory())
-            if self._wants_namespaces:
-                self.network = Network(self._run)
-                self.client_namespace = self.network.add("cli", CLIENT_HOST_NUMBER)
+            if self._wants_namespaces or self._beside is not None:
+                self.network = self._beside or Network(self._run)
+                self.client_namespace = self._machine("cli", CLIENT_HOST_NUMBER)
             stack.callback(self._kill_nodes)
             self._start_nodes()
             self.cluster_id = self.admin.cluster_id()
@@ -236,12 +243,12 @@ class KraftLab(BrokersLab):
             _new_cluster_id(),
             {user: self.password(user) for user in self._users},
         )
-        nodes = [_Controller(plan, quorum, formatted) for plan in apart.values()]
+        nodes = [Controller(plan, quorum, formatted) for plan in apart.values()]
         self._controllers = {node.broker_id: node for node in nodes}
-        brokers = [_Node(plan, quorum, formatted) for plan in plans.values()]
+        brokers = [Node(plan, quorum, formatted) for plan in plans.values()]
         self._brokers = {node.broker_id: node for node in brokers}
         every = [*nodes, *brokers]
-        for begin in (_Node.format, _Node.launch, _Node.wait_started):
+        for begin in (Node.format, Node.launch, Node.wait_started):
             for node in every:
                 begin(node)
         self.admin.wait_for_brokers(self._broker_ids)
@@ -256,7 +263,7 @@ class KraftLab(BrokersLab):
         return _NAMESPACE_CONTROLLER_PORT if plan.namespace else free_port()
 
     def _plan(self, node_id: int, machine: str, host_number: int) -> BrokerPlan:
-        namespace = self.network.add(machine, host_number) if self.network else None
+        namespace = self._machine(machine, host_number) if self.network else None
         replicas = str(min(3, len(self._broker_ids)))
         return BrokerPlan(
             broker_id=node_id,
@@ -277,6 +284,11 @@ class KraftLab(BrokersLab):
             },
             jars=partial(kafka_jars, self.version),
         )
+
+    def _machine(self, name: str, host_number: int) -> Namespace:
+        if self._beside is None:
+            return self.bridge.add(name, host_number)
+        return self.bridge.add(f"k{name}", host_number + _HOST_NUMBERS_BESIDE)
 
     def _kill_nodes(self) -> None:
         self._kill_brokers()
@@ -309,7 +321,7 @@ def _record(version: str, content: Path) -> None:
         plan = lab._plan(1, "b1", FIRST_BROKER_HOST_NUMBER + 1)
         options = tuple(java.recording_options(MAIN_CLASS, content))
         quorum = Quorum({1: f"{host}:{free_port()}"})
-        node = _Node(replace(plan, java_options=options), quorum, Format(_new_cluster_id(), {}))
+        node = Node(replace(plan, java_options=options), quorum, Format(_new_cluster_id(), {}))
         try:
             node.start()
             use_as_labs_do(node.plan)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from lab import cache, process
 from lab.errors import LabError, say
+from lab.image_archive import architecture as architecture_of
 from lab.process import Process, start
 
 # A program built from a Go module of the lab's own, once, and found again in the cache.
@@ -252,13 +253,19 @@ def clock_behind(minutes: int) -> dict[str, str]:
     }
 
 
-def download(packages: Sequence[str], directory: Path) -> list[Path]:
+def download(packages: Sequence[str], directory: Path, *, machine: str = "") -> list[Path]:
     """Download the newest archives of these packages that apt knows into the new `directory`.
 
+    `machine` is the processor they are for as `uname -m` names it, by default this one's. For
+    another, apt reads lists of our own and believes it runs there; nothing of it can be run.
     Dependencies are not followed. Raises `LabError` when one of them is not to be had, neither with
     this machine's package lists nor with fresh ones.
     """
     directory.mkdir(parents=True)
+    if _is_foreign(machine):
+        options = _fresh_lists(directory, machine)
+        _apt("download", *packages, work=directory, options=options)
+        return sorted(directory.glob("*.deb"))
     try:
         _apt("download", *packages, work=directory, options=())
     except LabError:
@@ -272,17 +279,23 @@ def download(packages: Sequence[str], directory: Path) -> list[Path]:
     return sorted(directory.glob("*.deb"))
 
 
-def offered(packages: Sequence[str]) -> list[str]:
+def offered(packages: Sequence[str], *, machine: str = "") -> list[str]:
     """File name and hash of what this machine's lists offer, a line for each package.
 
-    Only the names where there are no lists.
+    Only the names where there are no lists. For a processor that is not this machine's (`machine`,
+    as `uname -m` names it), lists of our own are fetched, which takes some seconds; then it raises
+    `LabError` where they are not to be had.
     """
     with tempfile.TemporaryDirectory(prefix="tidegate-apt-") as scratch:
+        work = Path(scratch)
+        options = _fresh_lists(work, machine) if _is_foreign(machine) else ()
         try:
-            _apt("download", "--print-uris", *packages, work=Path(scratch), options=())
+            _apt("download", "--print-uris", *packages, work=work, options=options)
         except LabError:
+            if options:
+                raise
             return list(packages)
-        said = (Path(scratch) / "apt-get-download.log").read_text()
+        said = (work / "apt-get-download.log").read_text()
     # 'http://mirror/path' name size hash: which mirror it is does not matter
     return sorted(
         " ".join(line.split()[1::2]) for line in said.splitlines() if line.startswith("'")
@@ -317,6 +330,31 @@ def _private_lists(work: Path) -> tuple[str, ...]:
         "APT::Sandbox::User=",
     ]
     return tuple(part for setting in settings for part in ("-o", setting))
+
+
+def _is_foreign(machine: str) -> bool:
+    return machine not in ("", platform.machine())
+
+
+def _fresh_lists(work: Path, machine: str) -> tuple[str, ...]:
+    """Fetch lists for another processor into `work`; options that make apt use them alone.
+
+    Debian's words for processors are those of images.
+    """
+    (work / "installed").touch()
+    settings = [
+        f"APT::Architecture={architecture_of(machine)}",
+        f"APT::Architectures={architecture_of(machine)}",
+        f"Dir::State::status={work}/installed",
+        "Acquire::Languages=none",
+        "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
+    ]
+    options = (
+        *_private_lists(work),
+        *(part for setting in settings for part in ("-o", setting)),
+    )
+    _apt("update", work=work, options=options)
+    return options
 
 
 def _apt(*arguments: str, work: Path, options: Sequence[str]) -> None:

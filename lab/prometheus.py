@@ -24,7 +24,7 @@ from lab import process
 from lab.cache import RunDirectory
 from lab.doctor import refuse_missing
 from lab.errors import say
-from lab.kafka import Broker, KafkaLab
+from lab.kafka import Broker, BrokersLab
 from lab.network import free_port
 from lab.packages import PROMETHEUS, unpacked
 from lab.process import Process, wait_until
@@ -316,7 +316,7 @@ class PrometheusLab:
 
 @contextmanager
 def monitoring(
-    kafka: KafkaLab, *, further: Sequence[ScrapeTarget] = (), scrape_interval_seconds: int = 1
+    kafka: BrokersLab, *, further: Sequence[ScrapeTarget] = (), scrape_interval_seconds: int = 1
 ) -> Iterator[PrometheusLab]:
     """A Prometheus over the brokers of `kafka` and over `further` targets.
 

@@ -1,24 +1,34 @@
-"""Watches quotas in ZooKeeper: which value was in force for which user since when.
+"""Watches quotas in Kafka: which value was in force for which user since when.
 
-It has a session of its own. It only reads and shares nothing with the operator, so it is an
-independent record of what the operator wrote. Times are ZooKeeper's own modification times: they do
-not depend on when this process came to read.
+It only reads and shares nothing with the operator, so it is an independent record of what the
+operator wrote. With ZooKeeper, times are ZooKeeper's own modification times; without, they are
+those at which the first broker logs that it took the value over. They do not depend on when this
+process came to read.
 """
 
 import json
+import re
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any, Self
 
 from kazoo.client import KazooClient
 
+from lab.kafka import Broker, BrokersLab, KafkaLab, QuotaChange, changes_in
+
 FETCH_KEY = "consumer_byte_rate"
 PRODUCE_KEY = "producer_byte_rate"
+_KIND = {FETCH_KEY: "FETCH", PRODUCE_KEY: "PRODUCE"}
 _START_TIMEOUT_SECONDS = 15
+_LOG_POLL_SECONDS = 0.05
+# as `lab.java` has every log written
+_LOG_LINE = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d),(\d{3}) .*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +44,20 @@ class QuotaWrite:
     after: int | None
 
 
-class QuotaWatch:
-    """A context manager; while it is open, every write to the znodes of `users` is recorded.
+class QuotaWatch(ABC):
+    """A context manager; while it is open, every change of the quotas of `users` is recorded.
 
     `key` is the quota's name in Kafka. `on_write` gets every change of a value at once, in the
-    session's thread.
+    thread that read it.
     """
 
     def __init__(
         self,
-        connect: str,
         users: Iterable[str],
         key: str = FETCH_KEY,
         *,
         on_write: Callable[[QuotaWrite], None] | None = None,
     ) -> None:
-        # A test may stop ZooKeeper for a while: the session is made again by itself, and then every
-        # znode is read again.
-        self._client = KazooClient(
-            hosts=connect, read_only=True, command_retry={"max_tries": -1, "max_delay": 1.0}
-        )
         self._users = tuple(users)
         self._key = key
         self._on_write = on_write
@@ -61,17 +65,13 @@ class QuotaWatch:
         self._writes: list[QuotaWrite] = []
         self._in_force: dict[str, int | None] = dict.fromkeys(self._users)
 
+    @abstractmethod
     def __enter__(self) -> Self:
-        self._client.start(timeout=_START_TIMEOUT_SECONDS)
-        for user in self._users:
-            self._client.DataWatch(
-                f"/config/users/{urllib.parse.quote(user, safe='')}", partial(self._record, user)
-            )
-        return self
+        """Begin to watch; what is there now is known when this returns."""
 
+    @abstractmethod
     def __exit__(self, *_: object) -> None:
-        self._client.stop()
-        self._client.close()
+        """End the watch; what it recorded stays."""
 
     def quotas(self) -> dict[str, int | None]:
         """User -> the quota in force now."""
@@ -102,15 +102,10 @@ class QuotaWatch:
         with self._changed:
             return self._changed.wait_for(lambda: self._in_force[user] == quota, timeout_seconds)
 
-    def _record(self, user: str, data: bytes | None, stat: Any, _event: object = None) -> None:
-        quota = quota_in(data, self._key)
+    def _record(self, user: str, quota: int | None, *, at_seconds: float) -> None:
         with self._changed:
             before = self._in_force[user]
-            if stat is None and before is None:
-                return  # there is no znode yet
-            write = QuotaWrite(
-                time.time() if stat is None else stat.last_modified, user, before, quota
-            )
+            write = QuotaWrite(at_seconds, user, before, quota)
             self._writes.append(write)
             self._in_force[user] = quota
             self._changed.notify_all()
@@ -118,7 +113,118 @@ class QuotaWatch:
             self._on_write(write)
 
 
+def watched_quotas(
+    kafka: BrokersLab,
+    users: Iterable[str],
+    key: str = FETCH_KEY,
+    *,
+    on_write: Callable[[QuotaWrite], None] | None = None,
+) -> QuotaWatch:
+    """A watch of this cluster, wherever it keeps its quotas.
+
+    Without ZooKeeper the first broker must run while the watch is open.
+    """
+    if isinstance(kafka, KafkaLab):
+        return ZooKeeperQuotaWatch(kafka.zookeeper_connect, users, key, on_write=on_write)
+    return BrokerLogQuotaWatch(kafka.brokers[0], users, key, on_write=on_write)
+
+
+class ZooKeeperQuotaWatch(QuotaWatch):
+    """Every write to the znodes of the users, seen by a session of its own."""
+
+    def __init__(
+        self,
+        connect: str,
+        users: Iterable[str],
+        key: str = FETCH_KEY,
+        *,
+        on_write: Callable[[QuotaWrite], None] | None = None,
+    ) -> None:
+        super().__init__(users, key, on_write=on_write)
+        # A test may stop ZooKeeper for a while: the session is made again by itself, and then every
+        # znode is read again.
+        self._client = KazooClient(
+            hosts=connect, read_only=True, command_retry={"max_tries": -1, "max_delay": 1.0}
+        )
+
+    def __enter__(self) -> Self:
+        self._client.start(timeout=_START_TIMEOUT_SECONDS)
+        for user in self._users:
+            self._client.DataWatch(
+                f"/config/users/{urllib.parse.quote(user, safe='')}", partial(self._on_data, user)
+            )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.stop()
+        self._client.close()
+
+    def _on_data(self, user: str, data: bytes | None, stat: Any, _event: object = None) -> None:
+        if stat is None and self.quotas()[user] is None:
+            return  # there is no znode yet
+        at_seconds = time.time() if stat is None else stat.last_modified
+        self._record(user, quota_in(data, self._key), at_seconds=at_seconds)
+
+
 def quota_in(data: bytes | None, key: str) -> int | None:
     """The quota of that name in the content of a user's znode; None without one."""
     text = json.loads(data or b"{}").get("config", {}).get(key)
     return None if text is None else int(float(text))
+
+
+class BrokerLogQuotaWatch(QuotaWatch):
+    """Every quota of the users that this broker logs to have taken over, from its start on."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        users: Iterable[str],
+        key: str = FETCH_KEY,
+        *,
+        on_write: Callable[[QuotaWrite], None] | None = None,
+    ) -> None:
+        super().__init__(users, key, on_write=on_write)
+        self._broker = broker
+        self._entities = {
+            QuotaChange("FETCH", user, None, None).entity_text(): user for user in self._users
+        }
+        self._read_bytes = 0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="quota-watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._read()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_LOG_POLL_SECONDS):
+            self._read()
+
+    def _read(self) -> None:
+        text = self._broker.log_text(self._read_bytes)
+        whole = text[: text.rfind("\n") + 1]
+        self._read_bytes += len(whole.encode())
+        for at_seconds, user, quota in self._changes(whole):
+            if quota is not None or self.quotas()[user] is not None:
+                self._record(user, quota, at_seconds=at_seconds)
+
+    def _changes(self, text: str) -> Iterator[tuple[float, str, int | None]]:
+        for line in text.splitlines():
+            for kind, entity, value in changes_in(line):
+                user = self._entities.get(entity)
+                if user is not None and kind == _KIND[self._key]:
+                    yield _logged_at(line), user, None if value is None else int(value)
+
+
+def _logged_at(line: str) -> float:
+    """When the line was logged, in seconds since the epoch; brokers write the local time of day."""
+    written = _LOG_LINE.fullmatch(line)
+    if written is None:
+        raise ValueError(f"a line of a broker's log without a time: {line}")
+    day, clock, milliseconds = written.groups()
+    return datetime.fromisoformat(f"{day} {clock}").timestamp() + int(milliseconds) / 1000

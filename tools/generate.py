@@ -21,9 +21,13 @@ import yaml
 
 from controller_logic.reasons import STALLED, Reason
 from tidegate.cli import EPILOGUE, app
+from tidegate.commands.simulation_file import read_simulation
+from tidegate.commands.simulation_plot import simulation_svg
 from tidegate.resources.crd import Schema, crd_document, object_schema
 from tidegate.resources.kinds import API_VERSION, CATEGORIES, GROUP, KINDS, Kind
 from tidegate.resources.rates import PATTERN
+from tidegate.simulation.outcome import outcome_of
+from tidegate.simulation.play import play
 
 # docs/resources.md: fields, types, bounds, meaning and rules, from the schema that the API server
 # enforces.
@@ -493,6 +497,20 @@ def _meaning(option: Any) -> Iterator[str]:
         yield f"Environment: `{option.envvar}`."
 
 
+# docs/simulated-evening.svg: the plot of examples/simulate/, as `tidegate simulate` draws it.
+
+
+SIMULATED_PICTURE = Path("docs/simulated-evening.svg")
+SIMULATED = Path("examples/simulate/evening-backfill.yaml")
+
+
+def simulated_picture() -> str:
+    """The whole file, from the example and today's decisions."""
+    given = read_simulation([str(SIMULATED)], policy=None, standard_input=sys.stdin)
+    played = play(given.scenario)
+    return simulation_svg(given.name, played, outcome_of(played))
+
+
 # Makes `crds/*.yaml`, the chart's templates of them and `docs/resources.md` from the models; with
 # --check it only compares.
 #
@@ -534,7 +552,12 @@ def main() -> int:
         name: path.read_text(encoding="utf-8")
         for name, path in (("head", CHART_README_HEAD), ("values", VALUES), ("alerts", ALERTS))
     }
-    pages = {REASONS_PAGE: reasons_page(), CLI_PAGE: cli_page(), CHART_README: readme(**texts)}
+    pages = {
+        REASONS_PAGE: reasons_page(),
+        CLI_PAGE: cli_page(),
+        CHART_README: readme(**texts),
+        SIMULATED_PICTURE: simulated_picture(),
+    }
     return write_or_check({**generated_files(), **pages}, command="python -m tools.generate")
 
 

@@ -23,7 +23,7 @@ _ONLY_HELMS = re.compile(
     r"^ *(?:helm\.sh/chart|app\.kubernetes\.io/managed-by): .*\n|^# Source: .*\n", re.MULTILINE
 )
 _NOTE = "# Made from {source} by `make kustomize-base`; do not edit by hand.\n"
-_NAMESPACE = f"""\
+NAMESPACE_OBJECT = f"""\
 apiVersion: v1
 kind: Namespace
 metadata:
@@ -48,7 +48,12 @@ def rendered() -> str:
             "--set",
             "crds.enabled=false",
         )
-    return _ONLY_HELMS.sub("", text)
+    return without_helms(text)
+
+
+def without_helms(rendered: str) -> str:
+    """What Helm rendered, less the labels and comments that only Helm reads."""
+    return _ONLY_HELMS.sub("", rendered)
 
 
 def kustomization(*resources: str) -> str:
@@ -68,7 +73,7 @@ def files() -> dict[Path, str]:
     return {
         **{FOLDER / "crds" / name: text for name, text in crds.items()},
         FOLDER / "crds" / "kustomization.yaml": _NOTE.format(source="crds/") + kustomization(*crds),
-        FOLDER / "base" / "namespace.yaml": note + _NAMESPACE,
+        FOLDER / "base" / "namespace.yaml": note + NAMESPACE_OBJECT,
         FOLDER / "base" / "operator.yaml": note + rendered(),
         FOLDER / "base" / "kustomization.yaml": note
         + kustomization("namespace.yaml", "operator.yaml"),

@@ -16,11 +16,21 @@ from typing import Any
 import psutil
 from kafka.protocol.admin import AlterClientQuotasRequest, AlterClientQuotasResponse
 
-from bench.control.world import GROUP, NAMESPACE, POLICY, TIERS, TOPIC, VERSION, World, policy, tier
+from bench.control.world import (
+    GROUP,
+    NAMESPACE,
+    POLICY,
+    TIERS,
+    TOPIC,
+    VERSION,
+    OnKubernetes,
+    World,
+    policy,
+    tier,
+)
 from bench.results import Figure, percentile
 from lab.java import start_java
-from lab.kafka import KafkaLab
-from lab.packages import kafka_jars
+from lab.kafka import BrokersLab, KafkaLab
 from lab.process import wait_until
 
 _TIMEOUT_SECONDS = 120
@@ -42,9 +52,9 @@ def cold(on: World, entities: int, *, deletion: str = "Retain") -> list[Figure]:
         on, lambda: _committed(on) >= entities, f"{entities} quotas in ZooKeeper", poll_seconds=0.02
     )
     committed = time.time() - started
-    _wait(on, lambda: _policy_reports(on, entities), "the policy's status", poll_seconds=0.05)
+    _wait(on, lambda: policy_reports(on, entities), "the policy's status", poll_seconds=0.05)
     for number in range(TIERS):
-        _wait(on, partial(_tier_reports, on, f"tier-{number}"), "every status", poll_seconds=0.05)
+        _wait(on, partial(tier_reports, on, f"tier-{number}"), "every status", poll_seconds=0.05)
     reported = time.time() - started
     what = (
         f"{entities} contracts in {TIERS} tiers, cold, {len(on.kafka.brokers)} broker(s) on "
@@ -62,7 +72,7 @@ def _committed(on: World) -> int:
     return len(on.zookeeper.get_children("/config/users"))
 
 
-def _policy_reports(on: World, entities: int, name: str = POLICY) -> bool:
+def policy_reports(on: OnKubernetes, entities: int, name: str = POLICY) -> bool:
     """Whether the policy's status has all `entities` in sync.
 
     The tiers are asked one by one, and only afterwards: they are large, and to list them all the
@@ -74,7 +84,7 @@ def _policy_reports(on: World, entities: int, name: str = POLICY) -> bool:
     )
 
 
-def _tier_reports(on: World, name: str) -> bool:
+def tier_reports(on: OnKubernetes, name: str) -> bool:
     return _is_ready(on.read("businesstiers", name))
 
 
@@ -280,7 +290,7 @@ def rest_of_two(on: World, other: KafkaLab, entities: int, seconds: int) -> list
     for number in range(TIERS):
         on.create("businesstiers", tier(number, entities, of="second"))
     on.create("brokerbandwidthpolicies", policy(other, name="second"))
-    _wait(on, lambda: _policy_reports(on, entities, "second"), "both policies", poll_seconds=0.5)
+    _wait(on, lambda: policy_reports(on, entities, "second"), "both policies", poll_seconds=0.5)
     time.sleep(_SETTLE_SECONDS)
     two = _share_of_processor(on, seconds)
     what = f"at rest for {seconds} s: processor,"
@@ -326,8 +336,8 @@ def peers(entities: int, commands: int) -> list[Figure]:
     send.
     """
     with KafkaLab(brokers=3) as kafka:
-        by_command = median([_kafka_configs(kafka, number) for number in range(commands)])
-        by_request = _alter_client_quotas(kafka, entities)
+        by_command = median([kafka_configs_seconds(kafka, number) for number in range(commands)])
+        by_request = alter_client_quotas_seconds(kafka, entities)
     return [
         Figure(f"peer: kafka-configs, one quota, median of {commands}", by_command, "s", None),
         Figure(
@@ -339,7 +349,7 @@ def peers(entities: int, commands: int) -> list[Figure]:
     ]
 
 
-def _kafka_configs(kafka: KafkaLab, number: int) -> float:
+def kafka_configs_seconds(kafka: BrokersLab, number: int) -> float:
     """Seconds of one whole process, as whoever typed it would wait."""
     arguments = [
         "--bootstrap-server",
@@ -356,17 +366,17 @@ def _kafka_configs(kafka: KafkaLab, number: int) -> float:
         "kafka.admin.ConfigCommand",
         arguments=arguments,
         options=[],
-        jars=kafka_jars(),
+        jars=kafka.brokers[0].plan.jars(),
         directory=directory,
     ) as command:
         command.expect_success(_PEER_TIMEOUT_SECONDS)
         return time.monotonic() - started
 
 
-def _alter_client_quotas(kafka: KafkaLab, entities: int) -> float:
+def alter_client_quotas_seconds(kafka: BrokersLab, entities: int) -> float:
     """Seconds from sending one request for all to its answer.
 
-    The controller gives it when every quota is in ZooKeeper.
+    The controller gives it when every quota is committed.
     """
     answer, seconds = _ask(
         kafka.bootstrap_servers.split(",")[0],

@@ -14,7 +14,8 @@ from kazoo.client import KazooClient
 from kubernetes import client, config
 
 from lab import process
-from lab.kafka import KafkaLab
+from lab.kafka import BrokersLab, KafkaLab
+from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.operator import operator_command
 from lab.process import Process, wait_until
@@ -25,15 +26,13 @@ TIERS = 10
 _MERGE_PATCH = "application/merge-patch+json"
 
 
-@dataclass(frozen=True, slots=True)
-class World:
-    """The running parts and our own read access to them."""
+@dataclass(frozen=True)
+class OnKubernetes:
+    """A real API server with an operator, and our own access to its objects."""
 
-    kafka: KafkaLab
     kube: KubeApi
     operator: Process
     objects: client.CustomObjectsApi
-    zookeeper: KazooClient
 
     def listed(self, plural: str) -> list[dict[str, Any]]:
         """All objects of a kind in the benchmark's namespace, status included."""
@@ -49,6 +48,35 @@ class World:
     def create(self, plural: str, resource: dict[str, Any]) -> None:
         """Create one object."""
         self.objects.create_namespaced_custom_object(GROUP, VERSION, NAMESPACE, plural, resource)
+
+
+@dataclass(frozen=True)
+class World(OnKubernetes):
+    """The running parts and our own read access to them."""
+
+    kafka: KafkaLab
+    zookeeper: KazooClient
+
+
+@dataclass(frozen=True)
+class KraftWorld(OnKubernetes):
+    """The same with a Kafka that has no ZooKeeper."""
+
+    kafka: KraftLab
+
+
+@contextmanager
+def kraft_world(brokers: int) -> Iterator[KraftWorld]:
+    """Kafka 4 on as many brokers, each a controller, and the rest as in `world`."""
+    with ExitStack() as stack:
+        kafka = stack.enter_context(KraftLab(brokers=brokers))
+        kafka.create_topic(TOPIC, [[1, 2], [2, 3], [3, 1]] if brokers == 3 else [[1], [1], [1]])
+        kube = stack.enter_context(KubeApi())
+        kube.install_crds(CRDS)
+        kube.kubectl("create", "namespace", NAMESPACE)
+        _warm_up(kube, kafka)
+        operator = _operator(stack, kube, None)
+        yield KraftWorld(kube, operator, _objects(kube), kafka)
 
 
 @contextmanager
@@ -91,6 +119,19 @@ def _one_of_two(stack: ExitStack, kafka: KafkaLab) -> World:
 
 
 def _with_operator(stack: ExitStack, kafka: KafkaLab, kube: KubeApi, log: Path | None) -> World:
+    operator = _operator(stack, kube, log)
+    zookeeper = KazooClient(kafka.zookeeper_connect)
+    zookeeper.start()
+    stack.callback(zookeeper.close)
+    stack.callback(zookeeper.stop)
+    return World(kube, operator, _objects(kube), kafka, zookeeper)
+
+
+def _objects(kube: KubeApi) -> client.CustomObjectsApi:
+    return client.CustomObjectsApi(config.new_client_from_config(str(kube.kubeconfig)))
+
+
+def _operator(stack: ExitStack, kube: KubeApi, log: Path | None) -> Process:
     log = (
         log
         or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-bench-")))
@@ -98,26 +139,16 @@ def _with_operator(stack: ExitStack, kafka: KafkaLab, kube: KubeApi, log: Path |
     )
     argv = operator_command(kube.kubeconfig, NAMESPACE)
     operator = stack.enter_context(process.start("operator", argv, log_path=log, niceness=0))
-    zookeeper = KazooClient(kafka.zookeeper_connect)
-    zookeeper.start()
-    stack.callback(zookeeper.close)
-    stack.callback(zookeeper.stop)
     wait_until(
         lambda: log.exists() and log.stat().st_size > 0,
         "the operator to say something",
         timeout_seconds=30,
         processes=[operator],
     )
-    return World(
-        kafka,
-        kube,
-        operator,
-        client.CustomObjectsApi(config.new_client_from_config(str(kube.kubeconfig))),
-        zookeeper,
-    )
+    return operator
 
 
-def _warm_up(kube: KubeApi, kafka: KafkaLab) -> None:
+def _warm_up(kube: KubeApi, kafka: BrokersLab) -> None:
     """Have the API server compile the rules of both kinds.
 
     It does so at the first object of a kind, and takes seconds for it.
@@ -162,13 +193,14 @@ def tier(number: int, entities: int, of: str = POLICY) -> dict[str, Any]:
     }
 
 
-def policy(kafka: KafkaLab, deletion: str = "Retain", name: str = POLICY) -> dict[str, Any]:
+def policy(kafka: BrokersLab, deletion: str = "Retain", name: str = POLICY) -> dict[str, Any]:
     """The BrokerBandwidthPolicy for this Kafka, in mode Enforce."""
-    connection = {
-        "bootstrapServers": kafka.bootstrap_servers,
-        "quotaStore": "ZooKeeper",
-        "zookeeper": {"connect": kafka.zookeeper_connect},
-    }
+    connection: dict[str, Any] = {"bootstrapServers": kafka.bootstrap_servers}
+    if isinstance(kafka, KafkaLab):
+        connection |= {
+            "quotaStore": "ZooKeeper",
+            "zookeeper": {"connect": kafka.zookeeper_connect},
+        }
     spec = {"mode": "Enforce", "kafka": connection, "deletionPolicy": deletion}
     return {
         "apiVersion": f"{GROUP}/{VERSION}",

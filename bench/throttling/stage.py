@@ -32,7 +32,7 @@ from lab.kafka import KafkaLab
 from lab.packages import kafka_jars
 from lab.process import Process
 from lab.prometheus import PrometheusLab, monitoring
-from lab.quota_watch import QuotaWatch
+from lab.quota_watch import QuotaWatch, watched_quotas
 from lab.rates import ByteSeries
 
 MB = 1_000_000
@@ -252,8 +252,8 @@ class Stage:
 
     def watch(self, businesses: Sequence[Business], operation: Operation) -> QuotaWatch:
         """A record of every write of their quotas while it is open."""
-        return QuotaWatch(
-            self.on.kafka.zookeeper_connect,
+        return watched_quotas(
+            self.on.kafka,
             [business.user for business in businesses],
             operation.quota_key,
         )

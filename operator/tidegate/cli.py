@@ -44,6 +44,12 @@ def _plan() -> Callable[..., None]:
     return plan
 
 
+def _simulate() -> Callable[..., None]:
+    from tidegate.commands.simulate import simulate
+
+    return simulate
+
+
 def _explain() -> Callable[..., None]:
     from tidegate.commands.explain import explain
 
@@ -102,6 +108,12 @@ def _override() -> typer.Typer:
     from tidegate.commands import override
 
     return override.app
+
+
+def _ledger() -> typer.Typer:
+    from tidegate.commands import ledger
+
+    return ledger.app
 
 
 def _restore() -> Callable[..., None]:
@@ -196,6 +208,7 @@ _ENTRIES = {
     "run": _Entry("Run the operator.", _run),
     "doctor": _Entry("Find out what keeps Tidegate from working, and the cure.", _doctor),
     "plan": _Entry("Show what would be written to Kafka, and why.", _plan),
+    "simulate": _Entry("Show what would be throttled under a load.", _simulate),
     "explain": _Entry("Say which quota a client gets, and why.", _explain),
     "top": _Entry("Watch brokers, levels and members.", _top),
     "audit": _Entry("Show what the operator did, and why.", _audit),
@@ -205,6 +218,7 @@ _ENTRIES = {
     "override": _Entry("Decisions that end by themselves.", _override),
     "confirm-removal": _Entry("Let many quotas be given back at once.", _confirm_removal),
     "resync": _Entry("Write again at once what another writer changed.", _resync),
+    "ledger": _Entry("The record of what was there before Tidegate.", _ledger),
     "restore": _Entry("Give every quota back, without Kubernetes.", _restore),
     "report": _Entry("Write the report of a period from usage tables.", _report),
     "version": _Entry("Say which version this is.", _version),
@@ -331,7 +345,7 @@ def _report_error(error: Exception, around: CommandContext) -> int:
     if isinstance(error, TidegateError):
         page.say(f"error: {error.message}", "red")
         if isinstance(error, RetryLater):
-            page.say("This may pass by itself: nothing has to be undone before you try again.")
+            page.say("This may pass by itself. The same command can be repeated as it is.")
     else:
         page.say(f"error: a bug in Tidegate, {type(error).__name__}: {error}", "red")
         page.say("Please report it with the output of the same command and --debug.")

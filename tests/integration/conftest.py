@@ -32,7 +32,8 @@ from tests.unit.resources.documents import override, policy, tier
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES
 
 CHECKOUT = Path(__file__).parents[2]
-KINDS = ("throttling", "operators", "brokers", "kraft")
+OPERATORS = Path(__file__).parent / "operator"
+KINDS = ("throttling", "operators", "brokers", "kraft", "replicas")
 SASL_USERS = ("alice", "bob", "carol", "dave", "erin")
 
 
@@ -59,6 +60,8 @@ def _kind(item: pytest.Item) -> pytest.MarkDecorator | None:
         return pytest.mark.operators if has_operator else pytest.mark.brokers
     if "kraft" in asked_for:
         return pytest.mark.kraft
+    if OPERATORS in item.path.parents:
+        return pytest.mark.replicas
     return None
 
 

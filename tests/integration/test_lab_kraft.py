@@ -4,6 +4,8 @@ the brokers.
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from controller_logic.model import Entity, QuotaKey
@@ -11,6 +13,7 @@ from lab.kafka import QuotaChange
 from lab.kraft import KraftLab
 from lab.packages import KAFKA_3, KAFKA_4
 from lab.process import wait_until
+from lab.quota_watch import PRODUCE_KEY, watched_quotas
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import alter, describe
 from tidegate.kafka.settings import KafkaConnection
@@ -34,9 +37,16 @@ def test_brokers_take_a_quota_and_keep_it_and_logins_over_a_crash(
         assert f"Kafka version: {version}" in kafka.broker(1).log_text()
         client = AdminClient(KafkaConnection(tuple(kafka.bootstrap_servers.split(","))))
         assert client.is_kraft()
-        assert alter(client, {Entity("alice"): {PRODUCE: "2048"}}, "unused") == {
-            Entity("alice"): None
-        }
+        with watched_quotas(kafka, ["alice"], PRODUCE_KEY) as quotas:
+            before = time.time()
+            for value in ("4096", None, "2048"):
+                assert alter(client, {Entity("alice"): {PRODUCE: value}}, "unused") == {
+                    Entity("alice"): None
+                }
+            assert quotas.wait_for("alice", 2048, timeout_seconds=15)
+            writes = quotas.writes()
+        assert [write.after for write in writes] == [4096, None, 2048]
+        assert before <= writes[0].at_seconds <= writes[-1].at_seconds <= time.time()
         client.close()
         kafka.wait_for_quota_applied(QuotaChange("PRODUCE", "alice", None, 2048.0))
         assert kafka.can_log_in("alice", kafka.password("alice"))

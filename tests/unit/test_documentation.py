@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from jsonschema import Draft202012Validator
 from mkdocs.config import load_config
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -19,8 +20,9 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from tidegate.cli import app
-from tidegate.resources import API_VERSION
-from tidegate.resources.kinds import parse_object
+from tidegate.resources import API_VERSION, GROUP
+from tidegate.resources.kinds import KINDS, parse_object, parse_simulation
+from tidegate.resources.simulation import SIMULATION_KIND
 
 # --- examples and links ---------------------------------------------------------------------------
 # Examples in the documents work as written: commands with their options, objects as they would be
@@ -34,11 +36,12 @@ PAGES = [
 ]
 GOLDENS = sorted((CHECKOUT / "tests" / "goldens").glob("*.txt"))
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_COMMAND = re.compile(
-    r"(?:^|/|&& |\| |`)tidegate ((?:run|doctor|plan|explain|top|audit|import|pause|resume"
-    r"|confirm-removal|resync|restore|report|version)\b[^`\n]*)",
-    re.MULTILINE,
+_NAMES = (
+    r"run|doctor|plan|simulate|explain|top|audit|import|pause|resume|confirm-removal|resync"
+    r"|ledger import|restore|report|version|override create|rollup \w+"
 )
+_COMMAND = re.compile(rf"(?:^|/|&& |\| |`)tidegate ((?:{_NAMES})\b[^`\n]*)", re.MULTILINE)
+_LINE = re.compile(r"(?:^|bin/|&& |\| )tidegate ([^`\n]*)", re.MULTILINE)
 _SHELL = {"|", ">", "&&", "||", ";"}  # what follows is no word of the command any more
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 
@@ -50,6 +53,17 @@ def written_commands() -> Iterator[tuple[str, list[str]]]:
         for match in _COMMAND.finditer(page.read_text(encoding="utf-8")):
             words = shlex.split(match[1], comments=True)
             yield page.name, list(takewhile(lambda word: word not in _SHELL, words))
+
+
+def written_lines() -> Iterator[tuple[str, list[str]]]:
+    """Command lines to type: those of shell blocks, where a backslash at the end goes on."""
+    for page in PAGES:
+        for language, text in _BLOCK.findall(page.read_text(encoding="utf-8")):
+            if language not in ("", "sh") or page.name == "CHANGELOG.md":
+                continue
+            for match in _LINE.finditer(text.replace("\\\n", " ")):
+                words = shlex.split(match[1], comments=True)
+                yield page.name, list(takewhile(lambda word: word not in _SHELL, words))
 
 
 def shown_outputs() -> Iterator[tuple[str, str]]:
@@ -71,19 +85,56 @@ def written_objects() -> Iterator[tuple[str, dict[str, Any]]]:
     [pytest.param(words, id=f"{page}: {' '.join(words)}") for page, words in written_commands()],
 )
 def test_a_command_has_the_options_it_is_shown_with(words: list[str]) -> None:
-    group: Any = typer.main.get_command(app)
-    options = {name for parameter in group.commands[words[0]].params for name in parameter.opts} | {
-        "--help"
-    }
-    assert {word for word in words[1:] if word.startswith("-") and word != "-"} <= options
+    command, rest = found_command(words)
+    options = {name for parameter in command.params for name in parameter.opts} | {"--help"}
+    assert {word for word in rest if word.startswith("-") and word != "-"} <= options
+
+
+def found_command(words: list[str]) -> tuple[Any, list[str]]:
+    """The command that these words name, and the words after its name."""
+    found: Any = typer.main.get_command(app)
+    rest = list(words)
+    while hasattr(found, "commands"):
+        found = found.commands[rest.pop(0)]
+    return found, rest
+
+
+@pytest.mark.parametrize(
+    "words",
+    [pytest.param(words, id=f"{page}: {' '.join(words)}") for page, words in written_lines()],
+)
+def test_a_command_line_to_type_is_complete(words: list[str]) -> None:
+    """Every argument has a place, every option its value, and none is missing."""
+    command, rest = found_command(words)
+    command.make_context("tidegate", rest)
 
 
 @pytest.mark.parametrize(
     "document", [pytest.param(document, id=name) for name, document in written_objects()]
 )
 def test_an_object_that_is_shown_would_be_accepted(document: dict[str, Any]) -> None:
+    if document["kind"] == SIMULATION_KIND:
+        parse_simulation(document)
+        return
     assert document["apiVersion"] == API_VERSION
     parse_object(document, strict=True)
+    kind = next(kind for kind in KINDS if kind.kind == document["kind"])
+    crd = yaml.safe_load((CHECKOUT / "crds" / f"{GROUP}_{kind.plural}.yaml").read_text())
+    (version,) = crd["spec"]["versions"]
+    schema = without_other_fields(version["schema"]["openAPIV3Schema"])
+    assert [error.message for error in Draft202012Validator(schema).iter_errors(document)] == []
+
+
+def without_other_fields(schema: Any) -> Any:
+    """The schema, where a field that it does not have is an error: the API server would drop it."""
+    if isinstance(schema, list):
+        return [without_other_fields(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {name: without_other_fields(one) for name, one in schema.items()}
+    if isinstance(schema.get("properties"), dict) and "additionalProperties" not in schema:
+        closed["additionalProperties"] = False
+    return closed
 
 
 @pytest.mark.parametrize(
@@ -99,8 +150,13 @@ def test_every_link_to_a_file_leads_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_the_readme_is_read_in_minutes() -> None:
+    assert len((CHECKOUT / "README.md").read_text(encoding="utf-8").splitlines()) <= 90
+
+
 def test_the_documents_show_commands_and_objects_at_all() -> None:
     assert len(list(written_commands())) >= 10
+    assert len(list(written_lines())) >= 50
     assert len(list(written_objects())) >= 4
     assert {page for page, _ in shown_outputs()} >= {"README.md", "troubleshooting.md"}
 

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = sorted((ROOT / "controller_logic").rglob("*.py"))
+MODEL = sorted((ROOT / "operator" / "tidegate" / "simulation").glob("*.py"))
 IMPURE = {
     "asyncio",
     "io",
@@ -45,6 +46,13 @@ def imported_modules(path: Path) -> set[str]:
 def test_the_core_touches_no_clock_no_network_no_file_and_no_chance(path: Path) -> None:
     modules = imported_modules(path)
     assert modules <= sys.stdlib_module_names | {"controller_logic"}
+    assert not modules & IMPURE
+
+
+@pytest.mark.parametrize("path", MODEL, ids=lambda path: path.name)
+def test_the_modelled_cluster_touches_nothing_outside_either(path: Path) -> None:
+    modules = imported_modules(path)
+    assert modules <= sys.stdlib_module_names | {"controller_logic", "tidegate"}
     assert not modules & IMPURE
 
 

@@ -85,8 +85,8 @@ def _quota_store(
             "zookeeper",
             Reason.MIGRATION_PREPARED,
             f"{migration_words(address)}.",
-            "Quotas in ZooKeeper end with the migration.",
-            "Finish it or remove the node /migration.",
+            "While it runs, no quota changes; afterwards the ledger moves to a topic.",
+            "Keep ZooKeeper until the Event LedgerMoved; or remove the node /migration.",
         )
     try:
         quotas = cluster.store.read(source.declared.entities)

@@ -6,7 +6,7 @@ and the operator cannot understand one differently.
 
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kafka.quota_store import QuotaStore
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
+from tidegate.kafka.zookeeper.tree import ZnodeTree
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
@@ -44,6 +45,7 @@ from tidegate.resources.policy import ZooKeeperConnection
 from tidegate.settings import PolicyBounds
 
 if TYPE_CHECKING:
+    from tidegate.kafka.adminapi.store import AdminQuotaStore
     from tidegate.rollup.terms.sources import PolicyTerms
 
 
@@ -78,9 +80,9 @@ def read_manifests(
     for two objects of the same kind and name.
     """
     manifests: dict[tuple[str, str, str], Manifest] = {}
-    for name, text in _texts(sources, standard_input):
+    for name, text in texts_of(sources, standard_input):
         for document in _documents(name, text):
-            manifest = _with_namespace(document, namespace)
+            manifest = with_namespace(document, namespace)
             parse_object(manifest, strict=True)
             key = (
                 manifest["kind"],
@@ -96,7 +98,8 @@ def read_manifests(
     return tuple(manifests.values())
 
 
-def _texts(sources: Iterable[str], standard_input: TextIO) -> Iterator[tuple[str, str]]:
+def texts_of(sources: Iterable[str], standard_input: TextIO) -> Iterator[tuple[str, str]]:
+    """Name and text of each file; of a directory all YAML in it (not deeper). Raises NotFound."""
     for source in sources:
         if source == STANDARD_INPUT:
             yield "standard input", standard_input.read()
@@ -112,7 +115,7 @@ def _paths(source: Path) -> list[Path]:
     if not found:
         raise NotFound(
             Reason.INVALID_SPEC,
-            f"Directory {source} has no {' or '.join(SUFFIXES)} file; nothing was planned.",
+            f"Directory {source} has no {' or '.join(SUFFIXES)} file; nothing was done.",
         )
     return found
 
@@ -123,26 +126,29 @@ def _text_of(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise NotFound(
             Reason.INVALID_SPEC,
-            f"File {path} cannot be read ({file_problem(error)}); nothing was planned.",
+            f"File {path} cannot be read ({file_problem(error)}); nothing was done.",
         ) from error
 
 
-def _documents(name: str, text: str) -> Iterator[dict[str, Any]]:
+def yaml_documents(name: str, text: str) -> list[Any]:
+    """All documents of a file as kubectl reads them, empty ones as None. Raises InvalidResource."""
     try:
-        documents = list(yaml.load_all(text, Loader=_AsKubectlReads))
+        return list(yaml.load_all(text, Loader=_AsKubectlReads))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
         raise InvalidResource(
-            f"{name} is not YAML{place}: check indentation, brackets and quotes. Nothing was "
-            f"planned."
+            f"{name} is not YAML{place}: check indentation, brackets and quotes. Nothing was done."
         ) from error
-    for document in documents:
+
+
+def _documents(name: str, text: str) -> Iterator[dict[str, Any]]:
+    for document in yaml_documents(name, text):
         if document is None:
             continue
         if not isinstance(document, dict):
             raise InvalidResource(
-                f"{name} holds a document that is not an object. Nothing was planned."
+                f"{name} holds a document that is not an object. Nothing was done."
             )
         yield from _ours(name, document)
 
@@ -168,7 +174,8 @@ def _ours(name: str, document: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield document
 
 
-def _with_namespace(document: dict[str, Any], namespace: str) -> dict[str, Any]:
+def with_namespace(document: dict[str, Any], namespace: str) -> dict[str, Any]:
+    """The same document, in this namespace where it names none."""
     metadata = document.get("metadata")
     if not isinstance(metadata, dict) or metadata.get("namespace"):
         return document
@@ -459,6 +466,19 @@ def opened_store(around: CommandContext, options: AccessOptions) -> Iterator[Quo
             opened = around.open_admin_store(spec, secrets, folder=Path(folder))
         with closing(opened) as store:
             yield store
+
+
+@contextmanager
+def opened_both(
+    around: CommandContext, options: AccessOptions
+) -> Iterator[tuple[ZnodeTree, "Callable[[], AdminQuotaStore]"]]:
+    """The ZooKeeper of the command line, and what opens the quota store on its brokers."""
+    spec, secrets = _zookeeper(None, options)
+    brokers, brokers_secrets = _brokers(None, options)
+    with tempfile.TemporaryDirectory(prefix="tidegate-") as name:
+        folder = Path(name)
+        with closing(around.open_tree(spec, secrets, folder=folder)) as tree:
+            yield tree, lambda: around.open_admin_store(brokers, brokers_secrets, folder=folder)
 
 
 def observed(

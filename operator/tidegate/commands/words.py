@@ -27,3 +27,10 @@ def ago_words(seconds: float) -> str:
         if seconds < limit:
             return f"{seconds / divisor:.0f} {unit} ago"
     return f"{seconds / 86_400:.0f} days ago"
+
+
+def elapsed_words(seconds: float) -> str:
+    """`5:06`, or `1:05:06` from an hour on."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"

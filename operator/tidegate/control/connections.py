@@ -7,7 +7,6 @@ so its health is not watched here.
 import shutil
 import tempfile
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -16,6 +15,7 @@ from controller_logic.reasons import Reason
 from tidegate.control.observe import KafkaCluster, TopologySource
 from tidegate.control.trust import Secrets, read_secrets
 from tidegate.errors import TidegateError, UserActionRequired, WriteRefused
+from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.quota_store import QuotaStore
 from tidegate.kafka.settings import (
     KafkaConnection,
@@ -320,42 +320,71 @@ def open_cluster(
     """The cluster of `spec`. Raises UserActionRequired when a Secret does not hold what it must.
 
     `brokers_secrets` are those of the brokers, where they come from elsewhere than ZooKeeper's.
-    With quotaStore Auto and a ZooKeeper, the brokers are asked first whether they still use it:
-    raises Unreachable, and WriteRefused where they do not.
+    With quotaStore Auto and a ZooKeeper, the brokers are asked first where the ledger is: raises
+    Unreachable, and WriteRefused where it may be in a ZooKeeper that does not answer.
     """
     of_brokers = brokers_secrets or secrets
+
+    def open_brokers() -> "AdminQuotaStore":
+        return open_admin_store(spec, of_brokers, folder=folder)
+
     store: QuotaStore
+    move: LedgerMove | None = None
     if spec.zookeeper is None and spec.quota_store != "ZooKeeper":
-        store = open_admin_store(spec, of_brokers, folder=folder)
+        store = open_brokers()
+    elif spec.quota_store == "Auto":
+        store, move = _where_the_ledger_is(
+            open_brokers, lambda: open_tree(spec, secrets, folder=folder)
+        )
     else:
-        if spec.quota_store == "Auto":
-            _require_zookeeper_mode(spec, open_admin_store, of_brokers, folder)
         store = ZooKeeperQuotaStore(open_tree(spec, secrets, folder=folder))
     try:
         topology = open_topology(spec, of_brokers, folder=folder, topic_names=store.topic_names)
     except BaseException:
         store.close()
         raise
-    return KafkaCluster(store.address, store, topology)
+    return KafkaCluster(store.address, store, topology, move)
 
 
-def _require_zookeeper_mode(
-    spec: KafkaSpec, open_admin_store: OpenAdminStore, secrets: Secrets, folder: Path
-) -> None:
-    """Raise where the brokers have moved to KRaft: what was there before is still in ZooKeeper.
+def _where_the_ledger_is(
+    open_brokers: "Callable[[], AdminQuotaStore]", open_tree: Callable[[], ZnodeTree]
+) -> tuple[QuotaStore, LedgerMove | None]:
+    """The store on the brokers when they run KRaft and have the ledger, else that on ZooKeeper."""
+    brokers = open_brokers()
+    try:
+        is_kraft = brokers.is_kraft()
+        if is_kraft and brokers.facts().claim is not None:
+            return brokers, None
+    except BaseException:
+        brokers.close()
+        raise
+    brokers.close()
+    tree = open_tree()
+    store = ZooKeeperQuotaStore(tree)
+    if is_kraft:
+        try:
+            _require_readable(store, brokers.address)
+        except BaseException:
+            store.close()
+            raise
+    return store, LedgerMove(tree, open_brokers)
+
+
+def _require_readable(store: QuotaStore, brokers_address: str) -> None:
+    """Raise where brokers have moved to KRaft and the ledger from before cannot be read.
 
     A ledger begun anew would take what Tidegate wrote for what was there before it.
     """
-    with closing(open_admin_store(spec, secrets, folder=folder)) as admin:
-        if admin.is_kraft():
-            raise WriteRefused(
-                Reason.MIGRATION_RUNNING,
-                f"The brokers at {admin.address} run KRaft, but spec.kafka.zookeeper names the "
-                "ZooKeeper where this policy's ledger may be; every quota stays as it is. If "
-                "Tidegate managed this cluster before the move, give its quotas back with "
-                "`tidegate restore --zookeeper` while that ZooKeeper answers. Then remove "
-                "spec.kafka.zookeeper",
-            )
+    try:
+        store.facts()
+    except TidegateError as error:
+        raise WriteRefused(
+            Reason.MIGRATION_RUNNING,
+            f"The brokers at {brokers_address} run KRaft, and the ledger may be in ZooKeeper "
+            f"{store.address}, which cannot be read: {error.message.rstrip('.')}. Every quota "
+            "stays as it is. Let that ZooKeeper answer until the ledger has moved; where Tidegate "
+            "never managed this cluster, remove spec.kafka.zookeeper",
+        ) from error
 
 
 # a changed Secret is noticed within this; reading every pass would fill the API server's audit log

@@ -17,12 +17,13 @@ from tidegate.control.connections import Connection
 from tidegate.control.declared import Declared, TierReader, belongs_to, declare
 from tidegate.control.metrics_watch import Dependencies, MetricsWatch
 from tidegate.control.namespaces import KnownLabels
-from tidegate.control.observe import ObservationResult, Rival
+from tidegate.control.observe import KafkaCluster, ObservationResult, Rival
 from tidegate.control.ownership import (
     RESTORE_FINALIZER,
     Deletion,
     competing_policy,
     has_finalizer,
+    may_move_ledger,
     take_over_words,
     take_ownership,
 )
@@ -106,6 +107,7 @@ class Controller:
         self._declared: Declared | None = None
         self._topology: Topology | None = None
         self._seen_before = False
+        self._ledger_moved = False
 
     def close(self) -> None:
         """Deliver the last report and close the connections."""
@@ -309,6 +311,7 @@ class Controller:
 
         def prepare(seen: ObservationResult) -> Claim:
             cluster_answered()  # a pass that only has much to write reports it when it ends
+            self._take_ledger_along(policy, declared, cluster, seen)
             owned = take_ownership(
                 seen,
                 policy,
@@ -326,7 +329,7 @@ class Controller:
                 self._context.reporter.took_claim_over(policy, message)
             return owned.claim
 
-        return self._pass.run(
+        result = self._pass.run(
             declared,
             cluster,
             readings=readings,
@@ -336,6 +339,33 @@ class Controller:
             rival=self._rival_of(policy),
             kafka_users_anew=self._kafka_users.anew,
         )
+        if self._ledger_moved:  # the next pass finds where it is now
+            self._ledger_moved = False
+            self._connection.close()
+        return result
+
+    def _take_ledger_along(
+        self,
+        policy: JsonObject,
+        declared: Declared,
+        cluster: KafkaCluster,
+        seen: ObservationResult,
+    ) -> None:
+        """Move the ledger with a cluster that has left ZooKeeper; raises what keeps it there."""
+        if cluster.ledger_move is None or not may_move_ledger(seen) or not self._may_write():
+            return
+        wanted = Claim(
+            declared.policy.key,
+            declared.policy.uid,
+            self._context.settings.identity,
+            since_seconds=float(int(seen.observation.now_seconds)),
+            lease_namespace=declared.lease_namespace,
+        )
+        moved = cluster.ledger_move.attempt(wanted)
+        if moved is not None:
+            self._ledger_moved = True
+            self._reports.catch_up()
+            self._context.reporter.moved_ledger(policy, moved)
 
     def _release_when_restored(self, policy: JsonObject, result: PassResult | None) -> None:
         kafka = (policy.get("spec") or {}).get("kafka") or {}

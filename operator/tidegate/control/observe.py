@@ -30,6 +30,7 @@ from tidegate.kafka.claim import (
     two_policies_advice,
     wrong_cluster,
 )
+from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
 
 # --- may the cluster that answers be written? -----------------------------------------------------
@@ -89,8 +90,8 @@ def migration_words(address: str) -> str:
     """The warning for a cluster that carries the mark of a migration which is not known to run."""
     return (
         f"ZooKeeper {address} has a node /migration: a move to KRaft is prepared or was broken "
-        "off. Quotas are written until it begins. Before that, give them back: the ledger is in "
-        "ZooKeeper and does not move by itself"
+        "off. Quotas are written until it begins. When it is over, the ledger moves to a topic "
+        "by itself, with quotaStore Auto and as long as ZooKeeper answers"
     )
 
 
@@ -105,9 +106,9 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
     if facts.migration_running:
         yield (
             Reason.MIGRATION_RUNNING,
-            f"{migration_running(expected.address)}; {_NOTHING_CHANGES}. The ledger is in "
-            "ZooKeeper and does not move by itself: to give quotas back, roll the migration back "
-            "first",
+            f"{migration_running(expected.address)}; {_NOTHING_CHANGES}. With quotaStore Auto the "
+            "ledger moves to a topic by itself, a minute after the controllers have left "
+            "ZooKeeper; let it run until then",
         )
     if facts.owner_policy_key is not None and facts.owner_policy_key != expected.policy_key:
         yield (
@@ -155,11 +156,15 @@ class TopologySource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KafkaCluster:
-    """The open connections of one cluster. `address` appears in messages."""
+    """The open connections of one cluster. `address` appears in messages.
+
+    `ledger_move` is for one that may move from ZooKeeper to KRaft.
+    """
 
     address: str
     store: QuotaStore
     topology: TopologySource
+    ledger_move: LedgerMove | None = None
 
     def close(self) -> None:
         self.topology.close()

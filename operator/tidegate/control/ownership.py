@@ -99,6 +99,21 @@ def take_ownership(
     return Ownership(claim, changed, found if is_replaced else None)
 
 
+def may_move_ledger(seen: ObservationResult) -> bool:
+    """Whether the ledger of a cluster that moves to KRaft is this policy's to take along.
+
+    ZooKeeper shows a controller of KRaft then, or none once it was cleaned up.
+    """
+    policy, facts = seen.observation.policy, seen.facts
+    return (
+        facts is not None
+        and (facts.migration_running or facts.controller_version is None)
+        and (facts.claim is None or facts.claim.is_of(policy.key, policy.uid))
+        and policy.mode is Mode.ENFORCE
+        and not policy.paused
+    )
+
+
 def _held_by_finalizer(ref: ObjectRef, kubernetes: Kubernetes) -> JsonObject:
     """The policy as it is now, with our finalizer. Raises RetryLater when it is going, or gone."""
     try:

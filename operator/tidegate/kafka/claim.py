@@ -117,8 +117,8 @@ def require_writable(
     if facts.migration_running:
         raise WriteRefused(
             Reason.MIGRATION_RUNNING,
-            f"{migration_running(address)}. Nothing is written. Finish the migration, "
-            "then manage the cluster through the admin protocol.",
+            f"{migration_running(address)}. Nothing is written. Finish the migration: with "
+            "quotaStore Auto the ledger then moves to a topic by itself.",
         )
     if facts.controller_version is None:
         raise RetryLater(

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tidegate.errors import InvalidResource
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.schema import BrokenRule, Rule, SchemaModel, enforce
+from tidegate.resources.simulation import SIMULATION_API_VERSION, SIMULATION_KIND, SimulationSpec
 from tidegate.resources.status import OverrideStatus, PolicyStatus, TierStatus
 from tidegate.resources.tiers import OverrideSpec, TierSpec
 
@@ -331,6 +332,23 @@ def parse_override(document: Mapping[str, Any], *, strict: bool) -> QuotaOverrid
     return QuotaOverride(
         metadata, _spec(document, OverrideSpec, name=_name(OVERRIDE, metadata.key), strict=strict)
     )
+
+
+def parse_simulation(document: Mapping[str, Any]) -> tuple[str, SimulationSpec]:
+    """Name and spec of the load in a document of that kind, which is only ever read from a file.
+
+    Raises InvalidResource as `parse_object` does.
+    """
+    if document.get("apiVersion") != SIMULATION_API_VERSION:
+        raise InvalidResource(
+            f"A {SIMULATION_KIND} of {document.get('apiVersion') or 'no apiVersion'}; this version "
+            f"knows {SIMULATION_API_VERSION}."
+        )
+    raw = document.get("metadata") or {}
+    shown = f"{SIMULATION_KIND} {raw.get('name', '') if isinstance(raw, Mapping) else ''}".rstrip()
+    metadata = _validated(ObjectMeta, raw, path="metadata", name=shown, extra="ignore")
+    name = f"{SIMULATION_KIND} {metadata.name}"
+    return metadata.name, _spec(document, SimulationSpec, name=name, strict=True)
 
 
 def _metadata(document: Mapping[str, Any], kind: Kind) -> ObjectMeta:

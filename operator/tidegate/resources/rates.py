@@ -225,11 +225,11 @@ class DirectionRates(SchemaModel):
 
     fetch: ByteRate | None = Field(
         default=None,
-        description="Bytes per second that may be fetched, such as 10Mi. Unset means not managed.",
+        description="Bytes per second that may be fetched, such as 10M. Unset means not managed.",
     )
     produce: ByteRate | None = Field(
         default=None,
-        description="Bytes per second that may be produced, such as 10Mi. Unset means not managed.",
+        description="Bytes per second that may be produced, such as 10M. Unset means not managed.",
     )
 
     rules = (

@@ -116,11 +116,18 @@ class AdminWorld:
         return self.client.altered
 
     def claim(self) -> bytes | None:
+        return self._newest(b"claim")
+
+    def record(self, entity: Entity) -> bytes | None:
+        """What the ledger has of the entity, as text."""
+        return self._newest(entity_path(entity).encode())
+
+    def _newest(self, key: bytes) -> bytes | None:
         # as its writer, for whom the end of the last transaction has been written down
         log = LedgerLog(self.others, self.topic)
         log.become_writer()
         _, entries = log.news()
-        return {entry.key: entry.value for entry in entries}.get(b"claim")
+        return {entry.key: entry.value for entry in entries}.get(key)
 
     def break_record(self, entity: Entity) -> None:
         self.append(entity_path(entity).encode(), b'{"version":99}')

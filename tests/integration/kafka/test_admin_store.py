@@ -4,6 +4,7 @@ connections, killed writers and other writers.
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -37,10 +38,17 @@ from tests.contract.quota_store_contract import (
     record,
 )
 from tests.integration.kafka.admin_world import AdminWorld, around, lose
-from tidegate.errors import OutcomeUnknown, Unauthorized, UserActionRequired
+from tidegate.errors import (
+    ForeignContent,
+    OutcomeUnknown,
+    Unauthorized,
+    Unreachable,
+    UserActionRequired,
+)
 from tidegate.kafka.adminapi.client import rights_needed
 from tidegate.kafka.adminapi.quotas import alter
 from tidegate.kafka.adminapi.store import AdminQuotaStore
+from tidegate.kafka.ledger import record_to_bytes
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import KafkaConnection, SaslLogin, SaslMechanism
 
@@ -76,6 +84,80 @@ class TestAdminStoreInZooKeeperMode(EveryStoreContract):
         assert not store.is_kraft()
 
 
+# --- a ledger that comes from elsewhere -----------------------------------------------------------
+
+
+def nothing() -> None:
+    return None
+
+
+CLAIM = Claim("streaming/orders", "uid-1", "operator-1", 4, 1000.0)
+
+
+def in_zookeeper() -> dict[Entity, bytes]:
+    """Records as a ledger in ZooKeeper has them, one with what only a newer version knows."""
+    newer = json.loads(record_to_bytes(record(BOB, {PRODUCE: "2048"})))
+    newer |= {"written_by": "9.9", "colour": "blue"}
+    return {
+        ALICE: record_to_bytes(record(ALICE, {PRODUCE: "1024"})),
+        BOB: json.dumps(newer).encode(),
+    }
+
+
+def once_visible(world: AdminWorld) -> AdminQuotaStore:
+    """Another process, which reads a transaction a moment after it was committed."""
+    other = world.another_store()
+    wait_until(lambda: other.facts().claim == CLAIM, "the claim", timeout_seconds=10)
+    return other
+
+
+def test_a_ledger_from_elsewhere_is_taken_whole(world: AdminWorld, store: AdminQuotaStore) -> None:
+    changes = world.changes()
+    store.begin_ledger(CLAIM, in_zookeeper(), only_if=nothing)
+    other = once_visible(world)
+    assert other.ledger_entities() == {ALICE, BOB}
+    assert other.read([ALICE])[ALICE].ledger == record(ALICE, {PRODUCE: "1024"})
+    assert world.changes() == changes
+    # what a newer version put there is still there after a write of this one
+    assert other.read([BOB])[BOB].problem is None
+    written = other.write([first(other.read([BOB])[BOB], {PRODUCE: "4096"})], world.cluster_id)
+    assert written[0].applied
+    assert b'"colour":"blue"' in (world.record(BOB) or b"")
+
+
+@pytest.mark.parametrize("is_after", [False, True])
+def test_a_lost_answer_leaves_the_ledger_whole(
+    world: AdminWorld, store: AdminQuotaStore, is_after: bool
+) -> None:
+    (world.client.after if is_after else world.client.before)("EndTxn", lose)
+    store.begin_ledger(CLAIM, in_zookeeper(), only_if=nothing)
+    assert once_visible(world).ledger_entities() == {ALICE, BOB}
+
+
+def test_what_is_found_at_the_last_moment_keeps_the_topic_empty(
+    world: AdminWorld, store: AdminQuotaStore
+) -> None:
+    def still_there() -> None:
+        raise Unreachable(Reason.BROKERS_UNREACHABLE, "not yet")
+
+    with pytest.raises(Unreachable, match="not yet"):
+        store.begin_ledger(CLAIM, in_zookeeper(), only_if=still_there)
+    assert world.another_store().facts().claim is None
+    assert world.another_store().ledger_entities() == frozenset()
+
+
+def test_a_topic_with_a_ledger_gets_no_other_one(world: AdminWorld, store: AdminQuotaStore) -> None:
+    store.claim(CLAIM)
+    with pytest.raises(ForeignContent) as refused:
+        store.begin_ledger(CLAIM, in_zookeeper(), only_if=nothing)
+    assert refused.value.message == (
+        f"The topic {world.topic} has a ledger already, so no other one is put there. Name another "
+        "topic in spec.kafka.ledgerTopic, or give back what it has with `tidegate restore "
+        "--bootstrap-servers`."
+    )
+    assert world.another_store().ledger_entities() == frozenset()
+
+
 # --- crashes and lost answers ---------------------------------------------------------------------
 
 
@@ -93,10 +175,6 @@ REQUESTS = (
     *("AddPartitionsToTxn", "Produce", "EndTxn"),
 )
 MOMENTS = [(number, is_after) for number in range(len(REQUESTS)) for is_after in (False, True)]
-
-
-def nothing() -> None:
-    return None
 
 
 def at(world: AdminWorld, moment: tuple[int, bool], action: Callable[[], None]) -> None:

@@ -19,7 +19,7 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import KubectlFailed
 from lab.process import wait_until
-from lab.quota_watch import PRODUCE_KEY, QuotaWatch
+from lab.quota_watch import PRODUCE_KEY, ZooKeeperQuotaWatch
 from tests.integration.conftest import SASL_USERS
 from tests.integration.operator.installation import LEASE_NAMESPACE, lay_out
 from tests.integration.operator.operator_process import OperatorProcess
@@ -306,7 +306,7 @@ def test_a_namespace_goes_when_every_quota_was_given_back_in_safe_steps(
     chroot_client.create(f"/config/users/{ADOPTED_USER}", ADOPTED)
     crds.kubectl("apply", "-f", "-", input=with_login(kafka, chroot, namespace))
     with (
-        QuotaWatch(chroot, [ADOPTED_USER], PRODUCE_KEY) as watch,
+        ZooKeeperQuotaWatch(chroot, [ADOPTED_USER], PRODUCE_KEY) as watch,
         OperatorProcess(crds, namespace, tmp_path) as operator,
     ):
         crds.kubectl(

@@ -23,7 +23,7 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
-from lab.quota_watch import QuotaWatch
+from lab.quota_watch import ZooKeeperQuotaWatch
 from tests.goldens.golden import line_with, numbers
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.throttling import CONTRACT, MB, SimulatedLoad
@@ -205,7 +205,7 @@ def load(kafka: KafkaLab, unique_name: str) -> Iterator[SimulatedLoad]:
     """One user of L0 and one of L3, each of whom fetches 25 MB/s from broker 2."""
     kafka.create_topic(unique_name, assignment=[[2, 1]])
     users = {level: f"{unique_name}-{level.value.lower()}" for level in (Level.L0, Level.L3)}
-    with QuotaWatch(kafka.zookeeper_connect, users.values()) as watch:
+    with ZooKeeperQuotaWatch(kafka.zookeeper_connect, users.values()) as watch:
         yield SimulatedLoad(watch, users)
 
 

@@ -25,7 +25,7 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
-from lab.quota_watch import QuotaWatch
+from lab.quota_watch import QuotaWatch, ZooKeeperQuotaWatch
 from lab.zookeeper import ZooKeeperLab
 from tests.integration.operator.installation import LEASE_NAMESPACE, lay_out
 from tests.integration.operator.operator_process import OperatorProcess
@@ -230,7 +230,7 @@ def set_up(
         lay_out(client, kafka.cluster_id)
         users = {level: f"{name}-{level.value.lower()}" for level in Level}
         load = SimulatedLoad(
-            stack.enter_context(QuotaWatch(zookeeper.connect, users.values())), users
+            stack.enter_context(ZooKeeperQuotaWatch(zookeeper.connect, users.values())), users
         )
         targets = [
             ScrapeTarget(

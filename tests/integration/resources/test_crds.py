@@ -3,6 +3,7 @@ shows.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from hypothesis import strategies as st
 from kubernetes import client
 
 from lab.kubernetes.api import KubeApi
+from tests.doubles.kubectl import kubectl_get
 from tests.integration.conftest import CHECKOUT
 from tests.unit.resources.bad_input import BAD_INPUT, BadInput
 from tests.unit.resources.documents import ABSENT, Document, member, override, policy, tier
+from tests.unit.tutorials.played import Tutorial, objects_of
 from tidegate.errors import InvalidResource
 from tidegate.resources import GROUP, KINDS, VERSION, Kind, parse_object
 
@@ -486,3 +489,25 @@ def test_the_crds_apply_strictly_without_server_side_apply_too(served: KubeApi) 
     assert "configured" in served.kubectl(
         "apply", "--dry-run=server", "--validate=strict", "-f", crds
     )
+
+
+@pytest.mark.usefixtures("answer")
+def test_kubectl_prints_what_the_documents_show(
+    served: KubeApi, unique_name: str, tmp_path: Path
+) -> None:
+    """The README and the tutorial have this from columns that a test reads by itself."""
+    tutorial = Tutorial(tmp_path, objects_of("protect-checkout.md"), {"checkout": 20.0})
+    tutorial.play(15)
+    served.kubectl("create", "namespace", unique_name)
+    for one in tutorial.objects():
+        name = one["metadata"]["name"]
+        made = {**one, "metadata": {"name": name, "namespace": unique_name}}
+        served.kubectl("create", "--validate=strict", "-f", "-", input=json.dumps(made))
+        status = json.dumps({"status": one["status"]})
+        served.kubectl(
+            *("patch", str(one["kind"]).lower(), name, "-n", unique_name),
+            *("--subresource=status", "--type=merge", "-p", status),
+        )
+    printed = served.kubectl("get", "bbp,bt", "-n", unique_name)
+    shown = [re.sub(r"\d+\w+$", "4d", line.rstrip()) for line in printed.strip().splitlines()]
+    assert shown == kubectl_get(tutorial.objects(), age="4d").strip().splitlines()

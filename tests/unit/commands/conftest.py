@@ -153,6 +153,7 @@ class World:
     kubernetes: InMemoryKubernetes = field(default_factory=InMemoryKubernetes)
     leaders: dict[str, dict[int, int]] = field(default_factory=lambda: {"acc": {1: 1, 2: 1, 3: 1}})
     callbacks: dict[int, str] = field(default_factory=dict)
+    brokers: Any = None  # the quota store through them, for a test that has one
     now: float = 1_000_000.0
     settings: Mapping[str, str] = field(default_factory=lambda: KAFKA_DEFAULTS)
     user: str = "admin"
@@ -190,6 +191,7 @@ class World:
             now_seconds=lambda: self.now,
             wait_seconds=self.wait,
             open_tree=lambda spec, secret, *, folder: OpenTwice(self.store.faults),
+            open_admin_store=lambda spec, secret, *, folder: self.brokers,
             open_topology=lambda spec, secret, *, folder, topic_names: self.topology(),
             open_kubernetes=self.opened_kubernetes,
             open_reader=lambda settings: FixedReader(lambda: self.readings()),

@@ -11,7 +11,7 @@ import pytest
 
 from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
-from tests.doubles.quota_store import MemoryTree
+from tests.doubles.quota_store import MemoryQuotaStore, MemoryTree
 from tests.unit.control.stage import AWAY
 from tidegate.control.connections import (
     SECRET_AGE_SECONDS,
@@ -24,6 +24,7 @@ from tidegate.control.connections import (
 )
 from tidegate.control.observe import KafkaCluster
 from tidegate.errors import NotFound, TidegateError, Unreachable, UserActionRequired
+from tidegate.kafka.quota_store import Claim, ClusterFacts
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, TlsFiles
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
@@ -444,6 +445,7 @@ class Brokers:
 
     kraft: bool | None  # None = they do not answer
     topic: str | None = None
+    claim: Claim | None = None
     questions: int = 0
     closed: int = 0
     address: str = "kafka-1:9092"
@@ -453,6 +455,9 @@ class Brokers:
         if self.kraft is None:
             raise Unreachable(Reason.BROKERS_UNREACHABLE, "no broker answered")
         return self.kraft
+
+    def facts(self) -> ClusterFacts:
+        return ClusterFacts("cluster", 0, migration_running=False, claim=self.claim)
 
     def topic_names(self) -> frozenset[str]:
         return frozenset({"of-brokers"})
@@ -467,6 +472,8 @@ class Places:
 
     folder: Path
     kraft: bool | None = None
+    claim: Claim | None = None
+    tree: MemoryTree = field(default_factory=MemoryTree)
     trees: int = 0
     brokers: list[Brokers] = field(default_factory=list)
     topic_names: frozenset[str] = frozenset()
@@ -483,10 +490,10 @@ class Places:
 
     def _tree(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> Any:
         self.trees += 1
-        return MemoryTree()
+        return self.tree
 
     def _store(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> Brokers:
-        self.brokers.append(Brokers(self.kraft, spec.ledger_topic))
+        self.brokers.append(Brokers(self.kraft, spec.ledger_topic, self.claim))
         return self.brokers[-1]
 
     def _topology(self, *_: Any, topic_names: Callable[[], frozenset[str]], **__: Any) -> Any:
@@ -525,15 +532,44 @@ def test_auto_takes_the_zookeeper_of_brokers_that_use_it(places: Places) -> None
     assert [(one.questions, one.closed) for one in places.brokers] == [(1, 1)]
 
 
-@pytest.mark.parametrize(
-    ("kraft", "reason"),
-    [(True, Reason.MIGRATION_RUNNING), (None, Reason.BROKERS_UNREACHABLE)],
-)
-def test_auto_begins_no_second_ledger_where_there_may_be_one_in_zookeeper(
-    places: Places, kraft: bool | None, reason: Reason
-) -> None:
-    places.kraft = kraft
+def test_auto_holds_while_brokers_that_use_zookeeper_or_not_are_silent(places: Places) -> None:
     with pytest.raises(TidegateError) as held:
         places.open(zookeeper=ZOOKEEPER)
-    assert held.value.reason is reason
+    assert held.value.reason is Reason.BROKERS_UNREACHABLE
     assert (places.trees, [one.closed for one in places.brokers]) == (0, [1])
+
+
+def test_auto_takes_the_brokers_of_a_cluster_whose_ledger_has_moved(places: Places) -> None:
+    places.kraft, places.claim = True, Claim("n/orders", "uid-1", epoch=1)
+    cluster = places.open(zookeeper=ZOOKEEPER)
+    assert cluster.store is places.brokers[0]
+    assert (cluster.ledger_move, places.trees, places.brokers[0].closed) == (None, 0, 0)
+
+
+def test_auto_keeps_to_the_zookeeper_until_the_ledger_has_moved(places: Places) -> None:
+    places.kraft, places.tree = True, MemoryQuotaStore().tree
+    cluster = places.open(zookeeper=ZOOKEEPER)
+    assert isinstance(cluster.store, ZooKeeperQuotaStore)
+    assert cluster.ledger_move is not None
+    assert [one.closed for one in places.brokers] == [1]
+
+
+def test_only_auto_moves_a_ledger(places: Places) -> None:
+    assert places.open(quotaStore="ZooKeeper", zookeeper=ZOOKEEPER).ledger_move is None
+    assert places.open().ledger_move is None
+
+
+def test_auto_begins_no_second_ledger_where_the_first_cannot_be_read(places: Places) -> None:
+    places.kraft = True
+    with pytest.raises(TidegateError) as held:
+        places.open(zookeeper=ZOOKEEPER)
+    assert held.value.reason is Reason.MIGRATION_RUNNING
+    assert held.value.message == (
+        "The brokers at kafka-1:9092 run KRaft, and the ledger may be in ZooKeeper memory, which "
+        "cannot be read: There is no Kafka cluster at ZooKeeper memory: /cluster/id does not exist "
+        "there. Nothing is written. Check the path after the host names (Kafka's "
+        "zookeeper.connect has the same one). Every quota stays as it is. Let that ZooKeeper "
+        "answer until the ledger has moved; where Tidegate never managed this cluster, remove "
+        "spec.kafka.zookeeper"
+    )
+    assert (places.trees, [one.closed for one in places.brokers]) == (1, [1])

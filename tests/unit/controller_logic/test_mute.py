@@ -6,7 +6,7 @@ import pytest
 
 from controller_logic.model import QuotaWindow
 from controller_logic.quotas.mute import largest_safe_step, predicted_mute_seconds
-from tests.unit.controller_logic.sample_ring import (
+from tidegate.simulation.sample_ring import (
     Measured,
     SampleRing,
     SampleRule,

@@ -27,7 +27,7 @@ from controller_logic.model import (
     Readings,
 )
 from controller_logic.readings import flows_of
-from tests.unit.controller_logic.sample_ring import SampleRing, measure, mute_ms, record
+from tidegate.simulation.sample_ring import SampleRing, measure, mute_ms, record
 
 MB = 1_000_000
 USER = Entity("orders")

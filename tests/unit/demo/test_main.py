@@ -21,6 +21,7 @@ def in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DEMO", raising=False)
+    monkeypatch.delenv("KAFKA", raising=False)
     monkeypatch.setattr(program, "Interruption", lambda say: None)
     monkeypatch.setattr(program, "report_html", lambda outcome: "the report")
 
@@ -124,4 +125,17 @@ def test_an_unknown_demo_is_refused_before_anything_starts(
     monkeypatch.setenv("DEMO", "fast")
     assert ends_with(monkeypatch, fails) == 2
     assert "DEMO=quick" in capsys.readouterr().out
+    assert not program.OUTPUT.exists()
+
+
+def test_an_unknown_kafka_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KAFKA", "2.8")
+    assert ends_with(monkeypatch, fails) == 2
+    said = " ".join(capsys.readouterr().out.split())
+    assert said == (
+        "There is no Kafka named '2.8' here, so nothing was started. Use KAFKA=3.9-zookeeper or "
+        "KAFKA=3.9-kraft or KAFKA=4.3-kraft; without KAFKA it is 3.9-zookeeper."
+    )
     assert not program.OUTPUT.exists()

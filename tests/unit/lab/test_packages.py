@@ -2,6 +2,7 @@
 mirror.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,28 @@ def test_a_machine_without_package_lists_has_only_the_names(
 
     monkeypatch.setattr(packages, "_apt", fails)
     assert packages.offered(["zlib1g"]) == ["zlib1g"]
+
+
+def test_for_another_processor_apt_reads_lists_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[str, Sequence[str]]] = []
+
+    def prints(*words: str, work: Path, options: Sequence[str]) -> None:
+        calls.append((words[0], options))
+        (work / "apt-get-download.log").write_text(APT_OUTPUT.replace("amd64", "riscv"))
+
+    monkeypatch.setattr(packages, "_apt", prints)
+    found = packages.offered(["zlib1g", "libbz2-1.0"], machine="riscv")
+    assert [name for name, _ in calls] == ["update", "download"]
+    assert {"APT::Architecture=riscv", "APT::Architectures=riscv"} <= set(calls[1][1])
+    assert found[1] == "zlib1g_1.2.13-1_riscv.deb SHA256:d7dd"
+
+
+def test_without_lists_for_another_processor_nothing_is_made_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: str, **__: object) -> None:
+        raise LabError("no lists")
+
+    monkeypatch.setattr(packages, "_apt", fails)
+    with pytest.raises(LabError, match="no lists"):
+        packages.offered(["zlib1g"], machine="riscv")

@@ -301,6 +301,10 @@ class Reporter:
         """Report that the claim was another policy's. That one sees it in its next pass."""
         self._send(policy, EventDraft(WARNING, Reason.CLAIM_TAKEN_OVER, message))
 
+    def moved_ledger(self, policy: JsonObject, message: str) -> None:
+        """Report that the ledger went with the cluster from ZooKeeper to KRaft."""
+        self._send(policy, EventDraft(NORMAL, Reason.LEDGER_MOVED, message))
+
     def left_behind(self, policy: JsonObject, reason: Reason, message: str) -> None:
         """Report that a policy is released although quotas of it stay in Kafka."""
         self._send(policy, EventDraft(WARNING, reason, message))

@@ -3,8 +3,9 @@
     intents, committed -> AlterClientQuotas -> read back -> outcomes, committed
 
 The protocol compares nothing. So all quotas of the batch are read before its intents, and once more
-before the change; a write whose entity has changed since it was decided is not sent. After a lost
-answer the whole batch is tried again: what an earlier try has done is found by its records.
+before each request that changes some; a write whose entity has changed since it was decided is not
+sent. After a lost answer the whole batch is tried again: what an earlier try has done is found by
+its records.
 """
 
 import time
@@ -19,6 +20,7 @@ from tidegate.kafka.adminapi.quotas import Changes, Values, alter, describe
 from tidegate.kafka.claim import require_writable
 from tidegate.kafka.quota_store import Claim, WriteOutcome, unsafe_value
 
+_ALTERED_AT_ONCE = 2000  # with four quotas each, below the 10,000 records of one request
 _VISIBLE_SECONDS = 2.0  # a broker shows what the controller has committed, usually within 20 ms
 _CHANGED = "{}: somebody else changed it since it was read; read again and retried."
 
@@ -84,15 +86,11 @@ class Batch:
         self._applied(write for write in sound if not changes[write.entity])
         if not changing:
             return
-        # the intents took a while to commit, and the protocol compares nothing
-        now = describe(ledger.client, [write.entity for write in changing], ledger.topic)
-        wanted = {
-            write.entity: changes[write.entity]
-            for write in changing
-            if now.get(write.entity, {}) == write.seen.values
-        }
-        refused = alter(ledger.client, wanted, ledger.topic)
-        done = {entity: one for entity, one in wanted.items() if refused.get(entity) is None}
+        refused: dict[Entity, str | None] = {}
+        for start in range(0, len(changing), _ALTERED_AT_ONCE):
+            part = changing[start : start + _ALTERED_AT_ONCE]
+            refused.update(self._altered(part, changes))
+        done = {entity: changes[entity] for entity, why in refused.items() if why is None}
         self._wait_until_visible(done)
         ledger.commit(
             [
@@ -105,7 +103,7 @@ class Batch:
         )
         self._applied(write for write in changing if write.entity in done)
         for write in changing:
-            if write.entity not in wanted:
+            if write.entity not in refused:
                 self._drop(write, Reason.CONFLICT, _CHANGED.format(write.entity))
             elif write.entity not in done:
                 self._drop(
@@ -114,6 +112,23 @@ class Batch:
                     f"{write.entity}: the brokers refused the quota "
                     f"({refused[write.entity]}); it stays as it is.",
                 )
+
+    def _altered(
+        self, writes: Sequence[QuotaWrite], changes: Mapping[Entity, Changes]
+    ) -> dict[Entity, str | None]:
+        """Send those that are still as they were seen: entity -> why it was refused, None = done.
+
+        The intents took a while to commit, and so did those that were sent before.
+        """
+        ledger = self._ledger
+        now = describe(ledger.client, [write.entity for write in writes], ledger.topic)
+        wanted = {
+            write.entity: changes[write.entity]
+            for write in writes
+            if now.get(write.entity, {}) == write.seen.values
+        }
+        refused = alter(ledger.client, wanted, ledger.topic)
+        return {entity: refused.get(entity) for entity in wanted}
 
     def _wait_until_visible(self, done: Mapping[Entity, Changes]) -> None:
         """Return once the broker that is asked shows them, or somebody else has changed them."""

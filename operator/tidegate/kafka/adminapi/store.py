@@ -5,22 +5,24 @@ milliseconds between reading and writing is found by the next pass; the ledger i
 """
 
 import contextlib
+import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota
-from tidegate.errors import TidegateError
+from tidegate.errors import ForeignContent, TidegateError
 from tidegate.kafka.adminapi.batch import Batch
 from tidegate.kafka.adminapi.client import AdminClient
-from tidegate.kafka.adminapi.journal import claim_record
+from tidegate.kafka.adminapi.journal import claim_record, outcome
 from tidegate.kafka.adminapi.ledger import TopicLedger, no_name
 from tidegate.kafka.adminapi.quotas import describe
 from tidegate.kafka.claim import claim_to_bytes, next_claim
+from tidegate.kafka.ledger import compact
 from tidegate.kafka.quota_store import Claim, ClusterFacts, WriteOutcome, require_batch
 from tidegate.kafka.settings import KafkaConnection
 
 LEDGER_TOPIC = "__tidegate_ledger"
-MAX_WRITES = 1000  # far below the 10,000 records that a controller takes at once
+MAX_WRITES = 5000  # a ledger of some MB in one transaction, and a batch is read as a whole
 _WATCH_SECONDS = 0.3
 
 
@@ -77,6 +79,38 @@ class AdminQuotaStore:
         if current != ours:
             self._ledger.commit([claim_record(claim_to_bytes(ours))])
         return ours
+
+    @property
+    def topic(self) -> str:
+        """The topic of the ledger."""
+        return self._ledger.topic
+
+    def begin_ledger(
+        self, claim: Claim, records: Mapping[Entity, bytes], *, only_if: Callable[[], None]
+    ) -> None:
+        """Fill the empty ledger with another store's claim and records (JSON), all or nothing.
+
+        `only_if` is called as the last thing before, with the cluster ready to take changes; what
+        it raises keeps the ledger empty. Raises ForeignContent where the topic has a ledger.
+        """
+        with self._lock:
+            self._ledger.as_writer(lambda: self._begin(claim, records, only_if))
+
+    def _begin(
+        self, claim: Claim, records: Mapping[Entity, bytes], only_if: Callable[[], None]
+    ) -> None:
+        journal = self._ledger.journal
+        if journal.claim == claim and journal.items.keys() == records.keys():
+            return  # an earlier try, whose answer was lost
+        if journal.claim is not None or journal.items or journal.strange:
+            raise ForeignContent(
+                f"The topic {self.topic} has a ledger already, so no other one is put there. "
+                "Name another topic in spec.kafka.ledgerTopic, or give back what it has with "
+                "`tidegate restore --bootstrap-servers`."
+            )
+        only_if()
+        copies = [outcome(entity, compact(json.loads(data))) for entity, data in records.items()]
+        self._ledger.commit([*copies, claim_record(claim_to_bytes(claim))])
 
     def release_claim(self, policy_key: str, policy_uid: str | None = None) -> None:
         """See QuotaStore. An unreadable ledger record counts as ours: its policy is not known."""

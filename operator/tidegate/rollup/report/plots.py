@@ -4,8 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from tidegate.rollup.report.figures import (
     BrokerFigures,
     ContractUse,
@@ -23,6 +21,7 @@ from tidegate.rollup.report.request import GIB
 from tidegate.rollup.report.sheets import Kind, clock, duration, readable, text_with_unit
 from tidegate.rollup.report.svg import (
     WIDTH,
+    Markup,
     Plot,
     Rows,
     Scale,

@@ -7,10 +7,9 @@ page, which is why a plot follows the reader's choice of a light or dark page, a
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from html import escape
 from math import ceil, floor, log, log10
 from typing import Final
-
-from markupsafe import Markup
 
 WIDTH: Final = 880
 LABELS_WIDTH: Final = 244  # left of bars with a name: 32 characters
@@ -25,6 +24,15 @@ _TIME_STEPS = (
 
 Attribute = str | float | None
 Point = tuple[float, float]
+
+
+class Markup(str):
+    """Text that is markup already. Templates of Jinja take it as it is."""
+
+    __slots__ = ()
+
+    def __html__(self) -> str:
+        return str(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,16 +80,20 @@ def element(tag: str, *children: str | None, **attributes: Attribute) -> Markup:
     Children and attributes that are None are left out. Lengths have a tenth of a unit: more digits
     are only bytes.
     """
-    return Markup("<{}{}>{}</{}>").format(
-        tag,
-        Markup("").join(
-            Markup(' {}="{}"').format(_name(name), _value(value))
-            for name, value in attributes.items()
-            if value is not None
-        ),
-        Markup("").join(child for child in children if child is not None),
-        tag,
+    written = "".join(
+        f' {_name(name)}="{_escaped(_value(value))}"'
+        for name, value in attributes.items()
+        if value is not None
     )
+    inside = "".join(_escaped(child) for child in children if child is not None)
+    return Markup(f"<{tag}{written}>{inside}</{tag}>")
+
+
+def _escaped(child: str) -> str:
+    """With quotes by their numbers, as Jinja writes them."""
+    if isinstance(child, Markup):
+        return child
+    return escape(child).replace("&quot;", "&#34;").replace("&#x27;", "&#39;")
 
 
 def _name(name: str) -> str:

@@ -1,12 +1,11 @@
-"""A broker's throttle arithmetic, event by event, as Kafka's own classes do it: the double that
-predictions are held against.
+"""A broker's throttle arithmetic, event by event, as Kafka's own classes do it.
 
 A broker keeps a ring of samples per bucket, measures the rate over the samples it still holds, and
 mutes a client for as long as that rate would need to fall to the quota. Times are integer
 milliseconds. No state is kept here: rings are values.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from math import floor, inf, isnan
 
@@ -67,17 +66,19 @@ def record(ring: SampleRing, amount: float, *, now_ms: int) -> SampleRing:
     if that is full.
     """
     if not ring.samples:
-        ring = replace(ring, samples=(Sample(now_ms, now_ms),))
+        ring = SampleRing(ring.window, ring.rule, (Sample(now_ms, now_ms),), 0)
     elif now_ms - ring.samples[ring.current].start_ms >= ring.sample_ms:
         ring = _advance(ring, now_ms)
     sample = ring.samples[ring.current]
     counted = Sample(sample.start_ms, now_ms, sample.total + amount)
-    return replace(ring, samples=_with(ring.samples, ring.current, counted))
+    samples = _with(ring.samples, ring.current, counted)
+    return SampleRing(ring.window, ring.rule, samples, ring.current)
 
 
 def _advance(ring: SampleRing, now_ms: int) -> SampleRing:
     index = (ring.current + 1) % ring.slots
-    return replace(ring, samples=_with(ring.samples, index, Sample(now_ms, now_ms)), current=index)
+    samples = _with(ring.samples, index, Sample(now_ms, now_ms))
+    return SampleRing(ring.window, ring.rule, samples, index)
 
 
 def _with(samples: tuple[Sample, ...], index: int, sample: Sample) -> tuple[Sample, ...]:
@@ -86,15 +87,21 @@ def _with(samples: tuple[Sample, ...], index: int, sample: Sample) -> tuple[Samp
 
 def _purge(ring: SampleRing, now_ms: int) -> SampleRing:
     """Empty the samples that are too old; an emptied one counts as a sample that starts now."""
-    keep_ms = ring.window.samples * ring.sample_ms
-    from_start = ring.rule is SampleRule.UP_TO_3_7
+    samples = ring.samples or (Sample(now_ms, now_ms),)
+    if ring.rule is SampleRule.UP_TO_3_7:
+        ages = [now_ms - sample.start_ms for sample in samples]
+    else:
+        ages = [now_ms - sample.last_event_ms for sample in samples]
+    keep_ms = ring.window.seconds * 1000
+    if ring.samples and max(ages) < keep_ms:
+        return ring
     kept = tuple(
-        Sample(now_ms, now_ms)
-        if now_ms - (sample.start_ms if from_start else sample.last_event_ms) >= keep_ms
-        else sample
-        for sample in ring.samples or (Sample(now_ms, now_ms),)
+        [
+            Sample(now_ms, now_ms) if age_ms >= keep_ms else sample
+            for sample, age_ms in zip(samples, ages, strict=True)
+        ]
     )
-    return replace(ring, samples=kept)
+    return SampleRing(ring.window, ring.rule, kept, ring.current)
 
 
 def measure(ring: SampleRing, *, now_ms: int) -> tuple[SampleRing, Measured]:
@@ -105,14 +112,19 @@ def measure(ring: SampleRing, *, now_ms: int) -> tuple[SampleRing, Measured]:
     millisecond).
     """
     ring = _purge(ring, now_ms)
-    elapsed_ms = now_ms - min(sample.start_ms for sample in ring.samples)
+    elapsed_ms = now_ms - min([sample.start_ms for sample in ring.samples])
     lacking = max(0, ring.window.samples - 1 - elapsed_ms // ring.sample_ms)
     window_ms = max(1, elapsed_ms + lacking * ring.sample_ms)
     return ring, Measured(_total(ring) / (window_ms / 1000), window_ms)
 
 
+def most_held(ring: SampleRing) -> float:
+    """The most that any measurement of this ring can find in it, whenever it is made."""
+    return _total(ring)
+
+
 def _total(ring: SampleRing) -> float:
-    return sum(sample.total for sample in ring.samples)
+    return sum([sample.total for sample in ring.samples])
 
 
 def mute_ms(measured: Measured, target: float) -> int:

@@ -1,0 +1,209 @@
+"""The operator on Kafka 4: many contracts at once, one changed contract, a killed broker, and the
+same work by Kafka's own tools in the same run.
+
+Ends are taken by asking the brokers, every few milliseconds, so they are that much late.
+"""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+
+from confluent_kafka.admin import AdminClient as ConfluentAdmin
+
+from bench.control.latency import (
+    alter_client_quotas_seconds,
+    kafka_configs_seconds,
+    policy_reports,
+    tier_reports,
+)
+from bench.control.world import (
+    GROUP,
+    NAMESPACE,
+    TIERS,
+    TOPIC,
+    VERSION,
+    KraftWorld,
+    kraft_world,
+    policy,
+    tier,
+)
+from bench.results import Figure, percentile
+from controller_logic.model import Entity, QuotaKey
+from lab.process import wait_until
+from tidegate.kafka.adminapi.client import AdminClient
+from tidegate.kafka.adminapi.quotas import describe
+from tidegate.kafka.settings import KafkaConnection
+
+_TIMEOUT_SECONDS = 120
+_JSON_PATCH = "application/json-patch+json"
+_RAISE = 1_000
+_FIRST_USER = Entity("user-0")
+_REACTION_ENTITIES = 10
+_POLL_SECONDS = 0.005
+_COMMITTED_BOUNDS = {1000: 0.8, 5000: 2.0}
+_STATUS_BOUNDS = {1000: 2.5, 5000: 10.0}
+_CHANGE_P99_BOUND_MILLISECONDS = 300.0
+_REACTION_P95_BOUND_SECONDS = 0.6
+
+
+def kraft_cold(entities: int, runs: int = 3) -> list[Figure]:
+    """Until `entities` contracts in ten tiers are in force and in status, from nothing.
+
+    One broker. The tiers exist already; the clock starts when the policy is created. The median of
+    `runs` runs, each on a cluster of its own, and Kafka's tools on the last of them.
+    """
+    taken = []
+    by_command = by_request = 0.0
+    for run in range(runs):
+        with kraft_world(1) as on:
+            taken.append(_cold_once(on, entities))
+            if run == runs - 1:
+                by_command = median(kafka_configs_seconds(on.kafka, one) for one in range(3))
+                by_request = alter_client_quotas_seconds(on.kafka, 1000)
+    committed, reported = zip(*taken, strict=True)
+    what = f"Kafka 4.3.1 without ZooKeeper, {entities} contracts in {TIERS} tiers, cold, one broker"
+    return [
+        Figure(f"{what}: all in force", median(committed), "s", _COMMITTED_BOUNDS[entities]),
+        Figure(
+            f"{what}: all in force and in status", median(reported), "s", _STATUS_BOUNDS[entities]
+        ),
+        Figure("peer on 4.3.1: kafka-configs, one quota, median of 3", by_command, "s", None),
+        Figure(
+            "peer on 4.3.1: AlterClientQuotas, 1000 quotas in one request: answered",
+            by_request,
+            "s",
+            None,
+        ),
+    ]
+
+
+def _cold_once(on: KraftWorld, entities: int) -> tuple[float, float]:
+    for number in range(TIERS):
+        on.create("businesstiers", tier(number, entities))
+    asking = _asking(on, 1)
+    started = time.time()
+    on.create("brokerbandwidthpolicies", policy(on.kafka))
+    _wait(on, lambda: len(_quotas(asking)) >= entities, f"{entities} quotas", seconds=0.02)
+    committed = time.time() - started
+    _wait(on, lambda: policy_reports(on, entities), "the policy's status", seconds=0.05)
+    for number in range(TIERS):
+        _wait(on, partial(tier_reports, on, f"tier-{number}"), "every status", seconds=0.05)
+    reported = time.time() - started
+    asking.close()
+    return committed, reported
+
+
+def kraft_change(changes: int = 100) -> list[Figure]:
+    """From one changed contract, sent to the Kubernetes API, to the quota in force; a raise each.
+
+    Beside 1000 contracts on one broker, each change sent once the status shows the one before.
+    """
+    with kraft_world(1) as on:
+        for number in range(TIERS):
+            on.create("businesstiers", tier(number, 1000))
+        on.create("brokerbandwidthpolicies", policy(on.kafka))
+        _wait(on, lambda: policy_reports(on, 1000), "the policy's status", seconds=0.1)
+        asking = _asking(on, 1)
+        taken = [_changed_once(on, asking) * 1000 for _ in range(changes)]
+        asking.close()
+    what = "Kafka 4.3.1 without ZooKeeper: one changed contract to the quota in force"
+    bound = _CHANGE_P99_BOUND_MILLISECONDS
+    return [
+        Figure(f"{what}, P50 of {changes}", percentile(taken, 50), "ms", None),
+        Figure(f"{what}, P99 of {changes}", percentile(taken, 99), "ms", bound),
+    ]
+
+
+def _changed_once(on: KraftWorld, asking: AdminClient) -> float:
+    path = "/spec/members/0/contract/perPartition/produce"
+    members = on.read("businesstiers", "tier-0")["spec"]["members"]
+    rate = int(members[0]["contract"]["perPartition"]["produce"]) + _RAISE
+    patch = [{"op": "replace", "path": path, "value": str(rate)}]
+    before = _produce(asking)
+    started = time.time()
+    on.objects.patch_namespaced_custom_object(
+        GROUP, VERSION, NAMESPACE, "businesstiers", "tier-0", patch, _content_type=_JSON_PATCH
+    )
+    _wait(on, lambda: _produce(asking) != before, "the changed quota", seconds=_POLL_SECONDS)
+    taken = time.time() - started
+
+    def is_in_status() -> bool:
+        member = on.read("businesstiers", "tier-0")["status"]["members"][0]
+        return bool(member.get("quota", {}).get("produce") == rate)
+
+    _wait(on, is_in_status, "the status of the change", seconds=0.1)
+    return taken
+
+
+def kraft_reaction(runs: int = 10) -> list[Figure]:
+    """From a new leader to the corrected quota in force, after a killed broker, `runs` times.
+
+    Three brokers, of which the second and the third are killed in turn; the first one is asked for
+    both, and is never killed.
+    """
+    with kraft_world(3) as on:
+        for number in range(_REACTION_ENTITIES):
+            on.create("businesstiers", tier(number, _REACTION_ENTITIES))
+        on.create("brokerbandwidthpolicies", policy(on.kafka))
+        asking = _asking(on, 1)
+        _wait(on, lambda: _produce(asking) is not None, "the first quota", seconds=0.02)
+        even = _produce(asking)
+        taken = [_killed_once(on, asking, number % 2 + 2, even) for number in range(runs)]
+        asking.close()
+    what = "Kafka 4.3.1 without ZooKeeper, broker killed: new leaders to the corrected quota"
+    return [
+        Figure(f"{what}, P50 of {runs}", percentile(taken, 50), "s", None),
+        Figure(f"{what}, P95 of {runs}", percentile(taken, 95), "s", _REACTION_P95_BOUND_SECONDS),
+    ]
+
+
+def _killed_once(on: KraftWorld, asking: AdminClient, broker_id: int, even: str | None) -> float:
+    first = on.kafka.broker(1).plan
+    leaders = ConfluentAdmin(
+        {"bootstrap.servers": f"{first.host}:{first.ports.plain}", "log_level": 0}
+    )
+    on.kafka.broker(broker_id).kill()
+    _wait(
+        on,
+        lambda: _has_moved(leaders, broker_id),
+        "the new leaders",
+        seconds=_POLL_SECONDS,
+    )
+    elected = time.time()
+    _wait(on, lambda: _produce(asking) != even, "the corrected quota", seconds=_POLL_SECONDS)
+    corrected = time.time()
+    on.kafka.broker(broker_id).start()
+    on.kafka.restore_preferred_leaders(TOPIC)
+    _wait(on, lambda: _produce(asking) == even, "the quota of even leaders", seconds=0.02)
+    time.sleep(2)  # until the status shows it, too
+    return corrected - elected
+
+
+def _has_moved(leaders: ConfluentAdmin, broker_id: int) -> bool:
+    partitions = leaders.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.values()
+    return all(one.leader not in (-1, broker_id) for one in partitions)
+
+
+def _asking(on: KraftWorld, broker_id: int) -> AdminClient:
+    plan = on.kafka.broker(broker_id).plan
+    return AdminClient(KafkaConnection((f"{plan.host}:{plan.ports.plain}",)))
+
+
+def _quotas(asking: AdminClient) -> dict[Entity, object]:
+    return dict(describe(asking, None, "unused"))
+
+
+def _produce(asking: AdminClient) -> str | None:
+    found = describe(asking, [_FIRST_USER], "unused").get(_FIRST_USER, {})
+    return found.get(QuotaKey.PRODUCER_BYTE_RATE)
+
+
+def _wait(on: KraftWorld, condition: Callable[[], object], what: str, *, seconds: float) -> None:
+    wait_until(
+        condition,
+        what,
+        timeout_seconds=_TIMEOUT_SECONDS,
+        processes=[on.operator],
+        poll_seconds=seconds,
+    )

@@ -1,0 +1,63 @@
+"""Workflows do nothing that make does not do, and run nothing that can change under them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[3]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+TARGETS = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+INSTALL = "apt-get update && apt-get install -y --no-install-recommends "
+MAKE = re.compile(r"make ([a-z-]+)((?: [A-Z_]+=\w+)*)")
+
+
+def steps(workflow: Path) -> list[dict[str, Any]]:
+    jobs = yaml.safe_load(workflow.read_text())["jobs"].values()
+    return [step for job in jobs for step in job["steps"]]
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_every_command_is_a_make_target_or_installs_what_make_needs(workflow: Path) -> None:
+    commands = [step["run"] for step in steps(workflow) if "run" in step]
+    made = [found for command in commands if (found := MAKE.fullmatch(command))]
+    assert {found[1] for found in made} <= TARGETS
+    assert made
+    others = [command for command in commands if not MAKE.fullmatch(command)]
+    assert all(re.fullmatch(re.escape(INSTALL) + r"[a-z0-9 .-]+", other) for other in others)
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_every_action_is_pinned_by_its_commit(workflow: Path) -> None:
+    used = [step["uses"] for step in steps(workflow) if "uses" in step]
+    assert used
+    assert all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", name) for name in used)
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_may_read_the_tree_and_nothing_else(workflow: Path) -> None:
+    assert yaml.safe_load(workflow.read_text())["permissions"] == {"contents": "read"}
+
+
+def test_keys_and_logins_are_secrets_of_the_release_alone() -> None:
+    having = {path.stem for path in WORKFLOWS if "secrets." in path.read_text()}
+    assert having == {"release"}
+    named = re.findall(r"\$\{\{ (?:secrets|vars)\.(\w+) \}\}", WORKFLOWS[-1].read_text())
+    assert set(named) == {"REGISTRY", "REGISTRY_LOGIN", "SIGNING_KEY", "SIGNING_KEY_PASSWORD"}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config"],
+    ids=lambda path: path.stem,
+)
+def test_a_form_asks_for_something_and_names_each_question_once(form: Path) -> None:
+    content = yaml.safe_load(form.read_text())
+    assert {"name", "description", "body"} <= set(content)
+    names = [item["id"] for item in content["body"] if "id" in item]
+    assert len(names) == len(set(names)) > 0
+    assert any(item.get("validations", {}).get("required") for item in content["body"])

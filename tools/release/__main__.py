@@ -1,0 +1,384 @@
+"""`python -m tools.release`: makes, pushes and verifies a release, or prepares its commit.
+
+    python -m tools.release make --registry registry.example/team     the key is in SIGNING_KEY
+    python -m tools.release make --dry-run                            to a registry on loopback
+    python -m tools.release prepare 0.2.0                             version and changelog
+
+What it leaves is in out/release/VERSION/. Exit code 0, or 1 with the reasons on stderr.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+from image import OPERATOR, ROLLUP, Edition, packages
+from lab.errors import LabError, say
+from lab.image_archive import architecture
+from lab.kubernetes.tools import Helm
+from tools.release import files, oci, plan, verify
+from tools.release.oci import Layout
+from tools.release.plan import Pushed, Tree
+from tools.release.registry import SigningKey, Skopeo, local_registry, logins
+
+ROOT = packages.ROOT
+OUT = ROOT / "out" / "release"
+MACHINES: Mapping[str, tuple[str, ...]] = {
+    OPERATOR.repository: ("x86_64", "aarch64"),
+    ROLLUP.repository: (packages.MACHINE,),  # its own Java has to run while it is built
+}
+_PLACEHOLDER = "registry.example/tidegate"  # names images in a dry run without REGISTRY
+_GIT_TIMEOUT_SECONDS = 60.0
+
+
+@dataclass
+class Release:
+    """One run: what it makes, where, and how long each part took."""
+
+    version: str
+    revision: str
+    registry: str
+    dry_run: bool
+    key: SigningKey
+    editions: Sequence[Edition]
+    work: Path
+    out: Path
+    started: float = field(default_factory=time.monotonic)
+    layouts: dict[str, Layout] = field(default_factory=dict)
+    pushed: list[Pushed] = field(default_factory=list)
+
+    def make(self) -> None:
+        """Build all that is released, without a word to a registry. Raises `LabError`."""
+        for edition in self.editions:
+            self._make_image(edition)
+        self._say("images are built")
+        self.make_chart(self._helm())
+        packages.build_distributions(self.out)
+        (self.out / ".gitignore").unlink(missing_ok=True)  # uv's own
+        section = plan.section_of((ROOT / "CHANGELOG.md").read_text(), self.version)
+        (self.out / "release-notes.md").write_text(plan.notes(section, self.pushed))
+        self.sign_files()
+        self._say("chart, manifests, wheel and checksums are written")
+
+    def sign_files(self) -> None:
+        """Write checksums of all files, the public key among them, and their signature."""
+        (self.out / "signing-key.pub").write_text(self.key.public_pem)
+        sums = files.checksums(path for path in self.out.iterdir() if path.is_file())
+        (self.out / files.SUMS).write_text(sums)
+        signature = base64.b64encode(self.key.sign(sums.encode()))
+        (self.out / f"{files.SUMS}.sig").write_bytes(signature + b"\n")
+
+    def push(self, skopeo: Skopeo, local: str) -> None:
+        """Push all, each thing after its signatures, and the chart last: it names the images.
+
+        A version that is there with another digest stays as it is, and the release is refused
+        before anything is pushed. Raises `LabError`.
+        """
+        references = {
+            one.repository: local + one.repository.removeprefix(self.registry)
+            for one in self.pushed
+        }
+        for one in self.pushed:
+            there = skopeo.manifest(f"{references[one.repository]}:{one.tag}")
+            digest = there and oci.digest_of(there)
+            if digest not in (None, one.digest):
+                raise LabError(
+                    f"{references[one.repository]}:{one.tag} is {digest} already, and this tree "
+                    f"makes {one.digest}. A version never changes, so nothing was pushed: release "
+                    f"the next one."
+                )
+        for one in self.pushed:
+            layout, reference = self.layouts[one.repository], references[one.repository]
+            platforms = oci.platforms(layout).values()
+            for digest in (one.digest, *(str(manifest["digest"]) for manifest in platforms)):
+                tag = oci.signature_tag(digest)
+                signature = Layout(self.work / f"{one.repository.replace('/', '-')}-{tag}")
+                oci.add_signature(signature, digest, repository=one.repository, sign=self.key.sign)
+                skopeo.push(signature, f"{reference}:{tag}")
+            skopeo.push(layout, f"{reference}:{one.tag}")
+        self._say("everything is pushed and signed")
+
+    def verify(self, skopeo: Skopeo, local: str) -> Iterator[str]:
+        """Check all as its users find it; a line for each check. Raises `LabError`."""
+        helm, options = self._helm(), ["--plain-http"] if self.dry_run else []
+        if skopeo.logins:
+            options += ["--registry-config", str(skopeo.logins)]
+        verifier = verify.Verifier(
+            skopeo, self.key.public_pem, self.work / "fetched", self.registry, local
+        )
+        for one in self.pushed:
+            layout, line = verifier.fetch(one, self.layouts[one.repository])
+            yield line
+            yield verifier.check_signatures(one, layout)
+            yield verifier.ask_cosign(one, layout)
+            if one.repository == f"{self.registry}/{OPERATOR.repository}":
+                yield from verify.start(layout, work=self.work / "started")
+        yield verify.check_files(self.out, public_pem=self.key.public_pem)
+        chart = self.pushed[-1]
+        yield verify.check_chart(
+            helm,
+            chart,
+            reference=verifier.reference(chart.repository),
+            options=options,
+            folder=self.out,
+        )
+        (wheel,) = self.out.glob("*.whl")
+        yield verify.check_wheel(wheel, version=self.version, work=self._folder("wheel"))
+
+    def table(self) -> str:
+        """Every file with its size, for people."""
+        rows = [
+            f"{path.stat().st_size / 1e6:10.3f} MB  {path.name}"
+            for path in sorted(self.out.iterdir())
+        ]
+        return "\n".join(rows)
+
+    def _make_image(self, edition: Edition) -> None:
+        machines = MACHINES[edition.repository]
+        images = [
+            files.platform_image(edition, machine, revision=self.revision) for machine in machines
+        ]
+        files.write_bills(self.out, edition, images)
+        layout = Layout(self.work / edition.repository)
+        annotations = images[0][1].config.labels
+        digest = oci.add_image(
+            layout, [image for _, image in images], self.version, annotations=annotations
+        )
+        shown = " and ".join(architecture(machine) for machine in machines)
+        title = (
+            f"image of the operator, {shown}"
+            if edition is OPERATOR
+            else f"image of rollup Jobs, {shown}"
+        )
+        self.add(title, edition.repository, layout, digest)
+
+    def make_chart(self, helm: Helm) -> None:
+        """Write the chart and install.yaml with the images that are there by now.
+
+        Raises `LabError`.
+        """
+        operator, *rollup = self.pushed
+        values = files.released_values(
+            (files.CHART / "values.yaml").read_text(),
+            repository=operator.repository,
+            digest=operator.digest,
+            rollup=rollup[0].pinned if rollup else "",
+        )
+        archive = files.write_chart(
+            helm, self.out, work=self._folder("chart"), values=values, version=self.version
+        )
+        manifest = files.install_manifest(helm, str(archive), version=self.version)
+        (self.out / "install.yaml").write_text(manifest)
+        layout = Layout(self.work / "chart-layout")
+        digest = oci.add_chart(layout, archive, files.chart_description())
+        self.add("chart", "charts/tidegate", layout, digest)
+
+    def add(self, title: str, name: str, layout: Layout, digest: str) -> None:
+        """Have `layout` pushed as `name` in the registry."""
+        repository = f"{self.registry}/{name}"
+        self.layouts[repository] = layout
+        self.pushed.append(Pushed(title, repository, self.version, digest))
+
+    def _helm(self) -> Helm:
+        return Helm(self._folder("helm"))
+
+    def _folder(self, name: str) -> Path:
+        folder = self.work / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def _say(self, what: str) -> None:
+        say("release", f"{what} ({time.monotonic() - self.started:.0f} s)")
+
+
+def run_make(options: argparse.Namespace) -> int:
+    """Make a release, or say why this tree cannot be one."""
+    tree = tree_of(ROOT)
+    key, problem = _key(dry_run=options.dry_run)
+    refused = plan.refusals(
+        tree,
+        registry=options.registry,
+        key_problem=problem,
+        with_rollups=options.rollup,
+        today=datetime.now(UTC).date(),
+    )
+    if refused and not options.dry_run:
+        _print_refusals(f"Tidegate {tree.version} is not released, and nothing was built:", refused)
+        return 1
+    if refused:
+        _print_refusals("A release of this tree would be refused; this dry run goes on:", refused)
+    registry = options.registry or _PLACEHOLDER
+    if wrong := plan.registry_refusals(registry):
+        raise LabError(wrong[0])
+    out = OUT / tree.version
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(prefix="tidegate-release-") as work:
+        release = Release(
+            tree.version,
+            _git("rev-parse", "HEAD").strip(),
+            registry,
+            options.dry_run,
+            key or SigningKey.made(),
+            (OPERATOR, ROLLUP) if options.rollup else (OPERATOR,),
+            Path(work),
+            out,
+        )
+        _publish(release)
+    return 0
+
+
+def _publish(release: Release) -> None:
+    file_of_logins = logins(os.environ, release.work / "logins")  # before any program runs
+    release.make()
+    with _where_to_push(release) as local:
+        skopeo = Skopeo(
+            release.work / "skopeo",
+            None if release.dry_run else file_of_logins,
+            plain_http=release.dry_run,
+        )
+        release.push(skopeo, local)
+        for line in release.verify(skopeo, local):
+            print(f"ok  {line}", flush=True)
+    print(f"\n{release.table()}\n\nin {release.out.relative_to(ROOT)}/")
+    took_seconds = time.monotonic() - release.started
+    if release.dry_run:
+        print(f"Dry run: all of it was checked in {took_seconds:.0f} s, and nothing is published.")
+    else:
+        print(
+            f"Tidegate {release.version} is in {release.registry} ({took_seconds:.0f} s). Put the "
+            f"files on the release's page, with release-notes.md as its text."
+        )
+
+
+@contextmanager
+def _where_to_push(release: Release) -> Iterator[str]:
+    if release.dry_run:
+        with local_registry() as address:
+            yield f"{address}/{release.registry.partition('/')[2] or 'dry-run'}"
+    else:
+        yield release.registry
+
+
+def _key(*, dry_run: bool) -> tuple[SigningKey | None, str | None]:
+    """The key in the environment and None, or None and what is wrong with it.
+
+    Raises `LabError` when a dry run is given something that is no key.
+    """
+    given = bool(os.environ.get("SIGNING_KEY"))
+    try:
+        return SigningKey.taken(os.environ), None
+    except LabError as failure:
+        if dry_run and given:
+            raise
+        return None, str(failure)
+
+
+def tree_of(root: Path) -> Tree:
+    """The tree as Git and its files have it. Raises `LabError`."""
+    texts = {place: (root / place).read_text() for place in plan.PLACES}
+    return Tree(
+        version=packages.version(),
+        versions=plan.versions(texts),
+        changelog=(root / "CHANGELOG.md").read_text(),
+        changes=[line[3:] for line in _git("status", "--porcelain").splitlines()],
+        tags=_git("tag", "--points-at", "HEAD").split(),
+    )
+
+
+def run_prepare(options: argparse.Namespace) -> int:
+    """Set the version everywhere, and give the changelog's section its entries and its day."""
+    today = date.fromisoformat(options.day) if options.day else datetime.now(UTC).date()
+    texts, old = _texts(_git("ls-files").splitlines()), packages.version()
+    changed = plan.prepared(texts, options.version, today=today)
+    for path, text in changed.items():
+        (ROOT / path).write_text(text)
+    print("\n".join(changed) or f"Everything is of version {options.version} already.")
+    if changed and (spoken := plan.named_in_sentences(texts, old)):
+        print(f"\nSentences that may speak of {old}, for you to read:\n" + "\n".join(spoken))
+    print(
+        f"\nNow: `make generate` and `make goldens`; read the difference; `make check`; commit; "
+        f"`git tag -s v{options.version}`; `make release REGISTRY=...`."
+    )
+    return 0
+
+
+def _texts(tracked: Sequence[str]) -> dict[str, str]:
+    """What may name the version: not history, and not the lock but for our own entry."""
+    kept = (path for path in tracked if not path.startswith(("docs/adr/", "docs/measurements/")))
+    texts = {}
+    for path in kept:
+        try:
+            texts[path] = (ROOT / path).read_text(encoding="utf-8")
+        except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
+            continue
+    return texts
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=_GIT_TIMEOUT_SECONDS,
+        )
+    except FileNotFoundError:
+        raise LabError("git is not on this machine: `apt-get install git`.") from None
+    if done.returncode != 0:
+        raise LabError(f"`git {' '.join(arguments)}` failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _print_refusals(head: str, refused: Sequence[str]) -> None:
+    print("\n".join([head, *(f"- {reason}" for reason in refused)]), file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, or 1 with the reason on stderr."""
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except LabError as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.release", description="Makes and verifies a release of Tidegate."
+    )
+    commands = parser.add_subparsers(required=True)
+    make = commands.add_parser("make", help="make, push and verify a release")
+    make.add_argument("--registry", default="", help="where to: host and folder")
+    make.add_argument("--dry-run", action="store_true", help="to a registry on loopback")
+    make.add_argument(
+        "--no-rollup",
+        dest="rollup",
+        action="store_false",
+        help="without the image of rollup Jobs, for a short dry run",
+    )
+    make.set_defaults(run=run_make)
+    prepare = commands.add_parser("prepare", help="set the version and date the changelog")
+    prepare.add_argument("version", help="such as 0.2.0")
+    prepare.add_argument("--day", default="", help="YYYY-MM-DD, by default today in UTC")
+    prepare.set_defaults(run=run_prepare)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,186 @@
+"""The files of a release: chart, plain manifests, wheel and source archive, bills, checksums.
+
+Each is made from the tree and from the digests of images; none is fetched from a registry. Two runs
+on the same tree, with the same Debian, write the same bytes, except for signatures.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import re
+import shutil
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from image import packages
+from image.bill import write_bill
+from image.layers import BuiltImage, Edition, Layer, config
+from lab.errors import LabError
+from lab.image_archive import architecture, canonical, configuration, sha256
+from lab.kubernetes.tools import Helm
+from tools import kustomize_base
+from tools.release.oci import PlatformImage
+
+CHART = packages.ROOT / "charts" / "tidegate"
+SUMS = "SHA256SUMS"
+_UNDATED = 0  # seconds since 1970: what reproducible archives have in place of a time
+
+
+# The chart of a release names the images of that release, by digest: a chart that was checked
+# installs what was checked with it.
+
+
+def released_values(values: str, *, repository: str, digest: str, rollup: str) -> str:
+    """The chart's values.yaml with the released images in it, comments and all.
+
+    `repository` and `digest` are the operator's, `rollup` is the name and digest of the image for
+    Jobs, or empty. Raises `LabError` when the values do not have the places they used to.
+    """
+    changes = {
+        r"^(image:\n(?:  .*\n)*?  repository: )tidegate$": repository,
+        r'^(image:\n(?:  .*\n)*?  digest: )""$': digest,
+        **({r'^(rollup:\n(?:  .*\n)*?  image: )""$': rollup} if rollup else {}),
+    }
+    for pattern, value in changes.items():
+        values, found = re.subn(pattern, rf"\g<1>{value}", values, flags=re.MULTILINE)
+        if found != 1:
+            raise LabError(
+                f"charts/tidegate/values.yaml has {found} places like {pattern} and not one, so "
+                f"the chart cannot name its images. tools/release/files.py looks for it."
+            )
+    return values
+
+
+def write_chart(helm: Helm, out: Path, *, work: Path, values: str, version: str) -> Path:
+    """Package the chart with these values; the archive, `tidegate-VERSION.tgz`, in `out`.
+
+    It has no times in it, so that the same chart has the same digest. Raises `LabError`.
+    """
+    copy = work / "tidegate"
+    shutil.copytree(CHART, copy)  # makes `work` where it is not there
+    (copy / "values.yaml").write_text(values)
+    helm.run("package", str(copy), "--destination", str(work))
+    packed = work / f"tidegate-{version}.tgz"
+    if not packed.exists():
+        raise LabError(
+            f"helm did not make {packed.name}: does charts/tidegate/Chart.yaml have version "
+            f"{version}?"
+        )
+    archive = out / packed.name
+    archive.write_bytes(_without_times(packed))
+    return archive
+
+
+def chart_description() -> dict[str, Any]:
+    """The content of Chart.yaml."""
+    found: dict[str, Any] = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    return found
+
+
+def _without_times(packed: Path) -> bytes:
+    plain = io.BytesIO()
+    with tarfile.open(packed) as old, tarfile.open(fileobj=plain, mode="w") as new:
+        for member in sorted(old.getmembers(), key=lambda member: member.name):
+            bare = tarfile.TarInfo(member.name)
+            bare.size, bare.mode, bare.type = member.size, member.mode, member.type
+            new.addfile(bare, old.extractfile(member))
+    return gzip.compress(plain.getvalue(), mtime=_UNDATED)
+
+
+# What `kubectl apply` takes without Helm.
+
+
+_HEAD = """\
+# Tidegate {version}, for clusters without Helm: namespace, custom resource definitions, operator.
+#   kubectl apply --server-side -f install.yaml
+# Made by Helm from the released chart with its own values. For another namespace, other values or
+# rollup Jobs, take the chart, or deploy/kustomize of the repository. Deleting the definitions
+# deletes every policy, tier and override with them.
+"""
+_FIRST = ("Namespace", "CustomResourceDefinition")
+
+
+def install_manifest(helm: Helm, chart: str, *options: str, version: str) -> str:
+    """Every object of the released chart with its own values, in an order that can be applied.
+
+    `chart` is an archive, or `oci://` and its name with `options` that choose it. Raises
+    `LabError`.
+    """
+    # the note that keeps definitions at an uninstall is for Helm alone
+    plain = ["--namespace", kustomize_base.NAMESPACE, "--no-hooks", "--set", "crds.keep=false"]
+    return in_order(helm.run("template", "tidegate", chart, *plain, *options), version=version)
+
+
+def in_order(rendered: str, *, version: str) -> str:
+    """What Helm rendered as one file: first what others need, nothing that only Helm reads."""
+    kinds = {kustomize_base.NAMESPACE_OBJECT.strip("\n"): "Namespace"}
+    for text in re.split(r"^---\n", rendered, flags=re.MULTILINE):
+        if document := yaml.safe_load(text):
+            kinds[text.strip("\n")] = str(document["kind"])
+    first = [text for kind in _FIRST for text, found in kinds.items() if found == kind]
+    then = [text for text, kind in kinds.items() if kind not in _FIRST]
+    joined = "".join(f"---\n{text}\n" for text in [*first, *then])
+    return _HEAD.format(version=version) + kustomize_base.without_helms(joined)
+
+
+# The images of a release: the same layers as `make image` has, for every processor.
+
+
+PlatformLayers = tuple[Sequence[Layer], PlatformImage]
+
+
+def platform_image(edition: Edition, machine: str, *, revision: str) -> PlatformLayers:
+    """The edition's image for a processor as `uname -m` names it; layers are made where need be.
+
+    `revision` is the commit that it says it was built from. Raises `LabError`.
+    """
+    layers = edition.layers(machine)
+    described = config(revision, edition=edition)
+    return layers, PlatformImage(machine, [(one.tar, one.digest) for one in layers], described)
+
+
+def write_bills(out: Path, edition: Edition, images: Iterable[PlatformLayers]) -> list[Path]:
+    """A CycloneDX bill of materials for each processor. Raises `LabError`."""
+    bills = []
+    for layers, image in images:
+        digests = [digest for _, digest in image.layers]
+        described = canonical(configuration(image.config, digests, machine=image.machine))
+        image_id = f"sha256:{hashlib.sha256(described).hexdigest()}"
+        name = f"{edition.repository}:{packages.version()}"
+        bill = out / f"{name.replace(':', '-')}-linux-{architecture(image.machine)}.cdx.json"
+        write_bill(BuiltImage(bill, name, image_id, layers, edition), bill)
+        bills.append(bill)
+    return bills
+
+
+# Checksums, as `sha256sum --check` reads them.
+
+
+def checksums(files: Iterable[Path]) -> str:
+    """A line for each file, by name."""
+    return "".join(f"{sha256(path)}  {path.name}\n" for path in sorted(files))
+
+
+def wrong_files(sums: str, folder: Path) -> Iterator[str]:
+    """What is not as `sums` says: files that differ, are missing, or are in no line.
+
+    SHA256SUMS and its signature need no line.
+    """
+    listed = {}
+    for line in sums.splitlines():
+        digest, _, name = line.partition("  ")
+        listed[name] = digest
+    there = {path.name for path in folder.iterdir() if path.is_file()}
+    for name, digest in listed.items():
+        if name not in there:
+            yield f"{name} is missing"
+        elif sha256(folder / name) != digest:
+            yield f"{name} has another SHA-256"
+    for name in sorted(there - set(listed) - {SUMS, f"{SUMS}.sig"}):
+        yield f"{name} has no line"
