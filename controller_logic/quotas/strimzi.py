@@ -89,12 +89,21 @@ def _owned_words(entity: Entity, user: KafkaUser) -> str:
     )
 
 
-def forgotten_words(entity: Entity, user: KafkaUser) -> str:
-    """What is said when Tidegate's record of an entity goes because a KafkaUser declares it."""
-    return (
-        f"{entity}: the quota stays as it is and is no longer recorded as Tidegate's, because "
-        f"KafkaUser {user.key} declares it now"
-    )
+def forgotten(ours: Iterable[Entity], strimzi: StrimziUsers | None) -> Mapping[Entity, str]:
+    """Those of our entities whose record goes, because a KafkaUser declares them, with the words.
+
+    The quota itself is left as it is.
+    """
+    if strimzi is None or not strimzi.users:
+        return {}
+    return {
+        entity: (
+            f"{entity}: the quota stays as it is and is no longer recorded as Tidegate's, because "
+            f"KafkaUser {user.key} declares it now"
+        )
+        for entity in ours
+        if (user := declaring(strimzi, entity)) is not None
+    }
 
 
 def unread_words(strimzi: StrimziUsers) -> str:

@@ -413,7 +413,7 @@ def test_policy_and_tier_say_what_to_set_against_the_user_operator(cluster: Clus
         cluster.run()
     stage = cluster.stage
     assert stage.condition(cluster.policy) == ("False", "Contended")
-    assert "Strimzi's operators remove what its KafkaUsers and its Kafka do not" in stage.message(
+    assert "Strimzi's operators remove these, which no KafkaUser and no Kafka" in stage.message(
         cluster.policy
     )
     assert "Kafka does not record who" not in stage.message(cluster.policy)
@@ -480,6 +480,22 @@ def test_a_resync_is_reported_once_where_kafka_users_changed_in_the_same_pass(
     cluster.run(after_seconds=1)
     assert stage.event_reasons().count("Resynced") == 1
     assert stage.produce() == "3000000"
+
+
+def test_where_somebody_else_changes_a_quota_too_the_policy_says_how_many_are_strimzis(
+    cluster: Cluster,
+) -> None:
+    stage = cluster.stage
+    cluster.kafka_user("alice")
+    stage.tier("other", user="bob")
+    cluster.theirs.ignored_users = "bob"
+    cluster.run()
+    for _ in range(3):
+        cluster.theirs.reconcile_all()
+        stage.store.put(BOB, {QuotaKey.PRODUCER_BYTE_RATE: "5000000"})
+        cluster.run()
+    assert stage.condition(cluster.policy) == ("False", "Contended")
+    assert "Strimzi's operators remove 1 of them, which" in stage.message(cluster.policy)
 
 
 @pytest.mark.parametrize("error", [NOT_SERVED, REFUSED, AWAY])
