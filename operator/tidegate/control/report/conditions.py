@@ -531,8 +531,8 @@ def _contended_text(notes: Sequence[str], decision: Decision, policy_key: str) -
     if of_strimzi:
         which = "these" if of_strimzi == len(notes) else f"{of_strimzi} of them"
         who = (
-            f"Strimzi's operators remove {which}, which no KafkaUser and no Kafka declares; what to set "
-            "is in the messages of the members. When that is done:"
+            f"Strimzi's operators remove {which}, which no KafkaUser and no Kafka declares; what "
+            "to set is in the messages of the members. When that is done:"
         )
     return (
         f"Another writer keeps changing {counted(len(notes), 'quota')}, left alone for some "
