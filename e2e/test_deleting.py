@@ -41,4 +41,6 @@ def test_without_the_operator_a_deleted_policy_waits_for_it_and_tiers_do_not(
     finally:
         release.scale(2)
     in_kafka.wait_for_fetch_quota("checkout", None, timeout_seconds=90)
+    # the claim goes after the last quota, and the policy after the claim
+    scene.kubectl("wait", "--for=delete", "bbp/orders", "--timeout=30s")
     assert in_kafka.claimed_by() is None
