@@ -53,12 +53,7 @@ from controller_logic.quotas import budget, contention
 from controller_logic.quotas.contention import Contention
 from controller_logic.quotas.plan import Before, Plan, deletion_plan, make_plan, our_entities
 from controller_logic.quotas.precedence import DefaultEntityQuotas
-from controller_logic.quotas.strimzi import (
-    declaring,
-    forgotten_words,
-    leave_to_strimzi,
-    with_causes,
-)
+from controller_logic.quotas.strimzi import forgotten, leave_to_strimzi, with_causes
 from controller_logic.readings import Flows, flows_of
 from controller_logic.reasons import Reason
 from controller_logic.reports import Circumstances, level_reports, report
@@ -244,12 +239,9 @@ def _decide_complete(
         pace=memory.pace,
         contended=contended.keys(),
     )
-    owned = {
-        entity: forgotten_words(entity, user)
-        for entity in ours
-        if (user := declaring(observation.strimzi, entity)) is not None
-    }
-    before = Before(contended, memory.removals, observation.frozen, owned)
+    before = Before(
+        contended, memory.removals, observation.frozen, forgotten(ours, observation.strimzi)
+    )
     wanted = replace(wanted, held=load.held)
     if policy.deleting:
         plan = deletion_plan(

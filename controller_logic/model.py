@@ -620,7 +620,8 @@ class StrimziUsers:
     """The KafkaUsers of the Strimzi cluster (namespace/name) that the policy's Kafka cluster is.
 
     `users` are by their own names; None = they may not be read, or are not known. `unread` says why
-    they are not known although they were asked for; "" = nothing is to wait for them.
+    they, or the newest of them, are not known although they were asked for; "" = nothing is to wait
+    for them.
     """
 
     cluster: str

@@ -13,12 +13,13 @@ anything else is worked out. What Tidegate wrote for it before is no longer reco
 until the User Operator changes it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from controller_logic.contracts.allowed import Admission
 from controller_logic.contracts.desired import DEFAULT_USER, MemberReport, MemberState
-from controller_logic.model import Entity, KafkaUser, StrimziUsers
+from controller_logic.model import Entity, KafkaUser, QuotaWrite, StrimziUsers
+from controller_logic.quota_values import same_quota
 from controller_logic.quotas.contention import Contention
 from controller_logic.reasons import Reason
 
@@ -88,12 +89,21 @@ def _owned_words(entity: Entity, user: KafkaUser) -> str:
     )
 
 
-def forgotten_words(entity: Entity, user: KafkaUser) -> str:
-    """What is said when Tidegate's record of an entity goes because a KafkaUser declares it."""
-    return (
-        f"{entity}: the quota stays as it is and is no longer recorded as Tidegate's, because "
-        f"KafkaUser {user.key} declares it now"
-    )
+def forgotten(ours: Iterable[Entity], strimzi: StrimziUsers | None) -> Mapping[Entity, str]:
+    """Those of our entities whose record goes, because a KafkaUser declares them, with the words.
+
+    The quota itself is left as it is.
+    """
+    if strimzi is None or not strimzi.users:
+        return {}
+    return {
+        entity: (
+            f"{entity}: the quota stays as it is and is no longer recorded as Tidegate's, because "
+            f"KafkaUser {user.key} declares it now"
+        )
+        for entity in ours
+        if (user := declaring(strimzi, entity)) is not None
+    }
 
 
 def unread_words(strimzi: StrimziUsers) -> str:
@@ -101,6 +111,26 @@ def unread_words(strimzi: StrimziUsers) -> str:
     return (
         f"the KafkaUsers of Strimzi's cluster {strimzi.cluster} could not be read, and one may "
         f"declare this quota ({strimzi.unread.rstrip('.')}); it stays as it is until they are read"
+    )
+
+
+def writes_over_others(writes: Iterable[QuotaWrite], strimzi: StrimziUsers | None) -> bool:
+    """Whether a write changes a user's quota that somebody else changed since Tidegate wrote it.
+
+    That may have been the User Operator, after an edit of a KafkaUser that is not known yet. Never
+    where the KafkaUsers are not known at all.
+    """
+    if strimzi is None or strimzi.users is None:
+        return False
+    return any(is_within_reach(write.entity) and _is_over_another(write) for write in writes)
+
+
+def _is_over_another(write: QuotaWrite) -> bool:
+    ledger = write.seen.ledger
+    entries = {} if ledger is None else ledger.entries
+    return any(
+        not same_quota(entries[key].written if key in entries else None, write.seen.values.get(key))
+        for key in write.values
     )
 
 

@@ -393,7 +393,9 @@ def _examine_strimzi(source: PolicySource) -> Iterator[Finding]:
         yield _unread_kafka_users(strimzi)
         return
     owned = {entity for entity in users if declaring(strimzi, entity) is not None}
-    without = {entity for entity in users if kafka_user_of(strimzi, entity) is None}
+    # with a client id too: the User Operator takes such a quota for the user's
+    everybody = {Entity(one.user) for one in source.declared.entities if isinstance(one.user, str)}
+    without = {user for user in everybody if kafka_user_of(strimzi, user) is None}
     removed = {entity for entity in users - without if removal_words(strimzi, entity)}
     removed |= source.declared.entities & {DEFAULT_USER}
     if owned:

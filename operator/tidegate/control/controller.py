@@ -337,6 +337,7 @@ class Controller:
             usage_awaited=is_applied and (rollups is None or rollups.unread),
             prepare=prepare,
             rival=self._rival_of(policy),
+            kafka_users_anew=self._kafka_users.anew,
         )
         if self._ledger_moved:  # the next pass finds where it is now
             self._ledger_moved = False

@@ -5,11 +5,12 @@ threads, no Kubernetes, no waiting.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from controller_logic.decide import decide, settle
 from controller_logic.decision import Decision, Memory
-from controller_logic.model import QuotaWrite, Readings, Usage
+from controller_logic.model import QuotaWrite, Readings, StrimziUsers, Usage
+from controller_logic.quotas.strimzi import writes_over_others
 from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, Rival
@@ -157,22 +158,34 @@ class ControlPass:
         usage_awaited: bool = False,
         prepare: Callable[[ObservationResult], Claim | None] = lambda _: None,
         rival: Rival = lambda _: None,
+        kafka_users_anew: Callable[[], StrimziUsers | None] | None = None,
     ) -> PassResult:
         """One pass.
 
         `prepare` is called before the first write and returns the claim that all are sent under;
-        its TidegateError refuses them.
+        its TidegateError refuses them. `kafka_users_anew` is called before a write over somebody
+        else's value of a user, so that the KafkaUser that may have brought it is known.
         """
-        seen = self.observer.observe(
-            declared,
-            cluster,
-            now_seconds=self.now_seconds(),
-            readings=readings,
-            usage=usage,
-            usage_awaited=usage_awaited,
-            rival=rival,
-        )
+
+        def observe(now_declared: Declared) -> ObservationResult:
+            return self.observer.observe(
+                now_declared,
+                cluster,
+                now_seconds=self.now_seconds(),
+                readings=readings,
+                usage=usage,
+                usage_awaited=usage_awaited,
+                rival=rival,
+            )
+
+        before, seen = self.memory, observe(declared)
         decision = self._decide(seen)
+        if kafka_users_anew is not None and writes_over_others(decision.writes, declared.strimzi):
+            newest = kafka_users_anew()
+            if newest != declared.strimzi:
+                self.memory = before
+                seen = observe(replace(declared, strimzi=newest))
+                decision = self._decide(seen)
         try:
             owner = prepare(seen)
         except TidegateError as error:
@@ -194,6 +207,8 @@ class ControlPass:
         rounds: list[Applied] = []
         decided: list[Decision] = []
         while decision.writes and seen.facts is not None and len(rounds) < MAX_ROUNDS:
+            if rounds and writes_over_others(decision.writes, seen.observation.strimzi):
+                break  # what came meanwhile is for a pass that reads KafkaUsers after it
             done = apply_writes(
                 decision.writes,
                 cluster.store,

@@ -9,7 +9,7 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from controller_logic.model import KafkaUser, QuotaKey, StrimziUsers
@@ -29,7 +29,8 @@ KAFKA_USERS = tuple(
 KAFKA_USERS_AGE_SECONDS = 15.0
 # where there is no right, or no such kind: asked for anew after this
 REFUSED_AGE_SECONDS = 60.0
-_LONGEST_SHARE = 15.0  # the distance of two readings, in times that one takes
+# the distance of two readings, in times that the first takes
+_AFTER_AN_ANSWER, _AFTER_A_FAILURE = 15.0, 4.0
 
 # names of Services that Strimzi makes; those of further listeners do not tell where a name ends
 _SERVICE = re.compile(r"(?P<cluster>.+)-kafka-(?:bootstrap|brokers)")
@@ -149,9 +150,12 @@ def _without(place: StrimziPlace, error: TidegateError) -> StrimziUsers | None:
     """What is known after this failure where nothing was known before."""
     if isinstance(error, NotFound):
         return None
-    if isinstance(error, Unauthorized):
-        return StrimziUsers(str(place))
-    return StrimziUsers(str(place), unread=error.message)
+    return StrimziUsers(str(place), unread="" if _is_an_answer(error) else error.message)
+
+
+def _is_an_answer(error: TidegateError) -> bool:
+    """Whether there is nothing to wait for: no right, or no such kind."""
+    return isinstance(error, NotFound | Unauthorized)
 
 
 class KnownKafkaUsers:
@@ -198,6 +202,23 @@ class KnownKafkaUsers:
             return StrimziUsers(str(place), unread="they are being read")
         return _without(place, failure)
 
+    def anew(self) -> StrimziUsers | None:
+        """Read them now; soon after a reading without an answer, do not.
+
+        Without an answer what is known counts, but with `unread`.
+        """
+        place = self._place
+        if place is None:
+            return None
+        gave_up = self._failure is not None and self._monotonic() < self._due_at_seconds
+        if not gave_up:
+            self._read(place)
+        now = self(place)
+        failure = self._failure
+        if now is None or now.unread or failure is None or _is_an_answer(failure):
+            return now
+        return replace(now, unread=failure.message)
+
     def _is_reading(self) -> bool:
         return self._reading is not None and self._reading.is_alive()
 
@@ -217,14 +238,17 @@ class KnownKafkaUsers:
             known = users_of(place, list_kafka_users(self._kubernetes, place))
         except TidegateError as error:
             failure = error
-            if isinstance(error, NotFound | Unauthorized):
+            if _is_an_answer(error):
                 wait_seconds = REFUSED_AGE_SECONDS
         if place != self._place:
             return
         ended_seconds = self._monotonic()
+        if self._known is not None and self._known[0] > began_seconds:
+            return  # a later reading was faster
         if known is not None:
             self._known = began_seconds, known
         self._failure = failure
+        times = _AFTER_AN_ANSWER if failure is None else _AFTER_A_FAILURE
         self._due_at_seconds = ended_seconds + max(
-            wait_seconds, _LONGEST_SHARE * (ended_seconds - began_seconds)
+            wait_seconds, times * (ended_seconds - began_seconds)
         )

@@ -96,7 +96,7 @@ def field(cluster: KubeApi, what: str, path: str, *, namespace: str = "default")
 @pytest.fixture(scope="module")
 def places(cluster: KubeApi) -> None:
     """The namespaces that the values files name."""
-    for name in ("platform", "streaming", "billing", "before"):
+    for name in ("platform", "streaming", "billing", "before", "kafka"):
         make_namespace(cluster, name)
 
 

@@ -278,6 +278,19 @@ def test_beside_strimzi_it_says_whose_quotas_the_user_operator_owns_or_removes(
     assert words in found["what"]
 
 
+def test_a_user_without_a_kafka_user_is_named_with_a_client_id_too(sound: Any) -> None:
+    _make_it_strimzis(sound)
+    sound.kubernetes.create(KAFKA_USERS[0], kafka_user("alice", pause_reconciliation="true"))
+    (listed,) = sound.kubernetes.list_all(BUSINESS_TIERS)
+    pair = {"name": "b", "user": "bob", "clientId": "x", "contract": {"perBroker": {"fetch": "1M"}}}
+    sound.kubernetes.edit(
+        ObjectRef.of(BUSINESS_TIERS, listed), lambda raw: raw["spec"]["members"].append(pair)
+    )
+    (found,) = strimzi_findings(sound)
+    assert "bob has no KafkaUser in kafka/orders" in found["what"]
+    assert "the Secret of that name" in found["soWhat"]
+
+
 def test_beside_strimzi_a_quota_of_the_default_user_belongs_into_the_kafka(sound: Any) -> None:
     _make_it_strimzis(sound, defaults={"metering": "Enabled"})
     sound.kubernetes.create(KAFKA_USERS[0], kafka_user("alice", pause_reconciliation="true"))

@@ -230,6 +230,68 @@ def test_what_was_read_counts_for_a_quarter_of_an_hour_whatever_fails_then(
     assert bool(after is not None and after.unread) is (error is AWAY)
 
 
+def test_what_is_asked_for_now_is_read_now(lists: Lists) -> None:
+    known = lists.known()
+    assert known.anew() is None, "no cluster is known yet"
+    known(PLACE)
+    lists.users = [kafka_user("alice", quotas=QUOTAS)]
+    assert names(known.anew()) == {"alice"}
+    assert names(known(PLACE)) == {"alice"}
+
+
+def test_without_an_answer_now_what_is_known_counts_as_old_and_is_not_asked_again_at_once(
+    lists: Lists,
+) -> None:
+    lists.users = [kafka_user("alice", quotas=QUOTAS)]
+    known = lists.known()
+    known(PLACE)
+    lists.fail(AWAY)
+    lists.takes_seconds = 10.0
+    now = known.anew()
+    assert now is not None
+    assert (set(now.users or {}), now.unread) == ({"alice"}, AWAY.message)
+    calls = len(lists.calls)
+    assert known.anew() == now
+    lists.now += 39
+    assert known.anew() == now
+    assert len(lists.calls) == calls
+    lists.fail(None)
+    lists.now += 1
+    assert names(known.anew()) == {"alice"}
+
+
+@pytest.mark.parametrize("error", [NOT_SERVED, REFUSED])
+def test_a_refusal_now_leaves_what_is_known(lists: Lists, error: TidegateError) -> None:
+    lists.users = [kafka_user("alice", quotas=QUOTAS)]
+    known = lists.known()
+    known(PLACE)
+    lists.fail(error)
+    assert names(known.anew()) == {"alice"}
+
+
+def test_a_slow_reading_does_not_replace_a_later_one(lists: Lists) -> None:
+    known = lists.known(beside=True)
+    known(PLACE)
+    gate, answer = threading.Event(), lists.list_all
+
+    def slowly(kind: ResourceKind, namespaces: tuple[str, ...]) -> Listing:
+        before = Listing(tuple(lists.users), "1")
+        gate.wait(10)
+        return before
+
+    lists.list_all = slowly  # type: ignore[method-assign]
+    lists.now += KAFKA_USERS_AGE_SECONDS
+    known(PLACE)
+    slow = next(one for one in threading.enumerate() if one.name == "KafkaUsers")
+    lists.list_all = answer  # type: ignore[method-assign]
+    lists.users = [kafka_user("alice")]
+    lists.now += 1
+    assert names(known.anew()) == {"alice"}
+    gate.set()
+    slow.join(10)
+    assert names(known(PLACE)) == {"alice"}
+
+
 def test_another_cluster_is_read_anew(lists: Lists) -> None:
     lists.users = [kafka_user("alice"), kafka_user("bob", cluster="other")]
     known = lists.known()
@@ -351,12 +413,89 @@ def test_policy_and_tier_say_what_to_set_against_the_user_operator(cluster: Clus
         cluster.run()
     stage = cluster.stage
     assert stage.condition(cluster.policy) == ("False", "Contended")
-    assert "Strimzi's operators remove what its KafkaUsers and its Kafka do not" in stage.message(
+    assert "Strimzi's operators remove these, which no KafkaUser and no Kafka" in stage.message(
         cluster.policy
     )
     assert "Kafka does not record who" not in stage.message(cluster.policy)
     assert stage.condition(cluster.tier) == ("False", "Contended")
     assert "KafkaUser kafka/alice declares no quotas" in stage.message(cluster.tier)
+
+
+def test_not_even_once_is_a_new_declaration_of_a_kafka_user_written_over(cluster: Cluster) -> None:
+    """It comes between two readings of the KafkaUsers, and its quota between two passes."""
+    ref = cluster.kafka_user("alice", pause_reconciliation="true")
+    cluster.run()
+    assert cluster.stage.produce() == "10000000"
+
+    def declare(raw: dict[str, Any]) -> None:
+        raw["metadata"]["annotations"] = {}
+        raw["spec"]["quotas"] = QUOTAS
+
+    cluster.stage.kubernetes.edit(ref, declare)
+    cluster.theirs.reconcile_all()
+    cluster.run(after_seconds=1)
+    assert cluster.stage.produce() == "3000000"
+    assert cluster.stage.condition(cluster.tier) == ("False", "OwnedByStrimzi")
+    assert "Repaired" not in cluster.stage.event_reasons()
+
+
+def test_a_foreign_value_stays_while_it_cannot_be_asked_whether_a_kafka_user_declares_it(
+    cluster: Cluster,
+) -> None:
+    stage = cluster.stage
+    ref = cluster.kafka_user("alice", pause_reconciliation="true")
+    carol = stage.tier("third", user="carol")
+    cluster.run()
+    stage.kubernetes.edit(ref, lambda raw: raw["spec"].update(quotas=QUOTAS))
+    stage.kubernetes.edit(ref, lambda raw: raw["metadata"].update(annotations={}))
+    cluster.theirs.ignored_users = "carol"
+    cluster.theirs.reconcile_all()
+    read = stage.kubernetes.list_all
+    stage.kubernetes.list_all = failing(AWAY, read)
+    for _ in range(5):
+        cluster.run()
+        assert stage.produce() == "3000000"
+    assert stage.condition(cluster.tier) == ("False", "KafkaUsersUnread")
+    stage.kubernetes.list_all = read
+    for _ in range(3):
+        cluster.run()
+    assert stage.produce() == "3000000"
+    assert stage.condition(cluster.tier) == ("False", "OwnedByStrimzi")
+    assert stage.condition(carol) == ("True", "Contract")
+
+
+def test_a_resync_is_reported_once_where_kafka_users_changed_in_the_same_pass(
+    cluster: Cluster,
+) -> None:
+    stage = cluster.stage
+    ref = cluster.kafka_user("alice", pause_reconciliation="true")
+    cluster.run()
+    stage.kubernetes.edit(ref, lambda raw: raw["spec"].update(quotas=QUOTAS))
+    stage.kubernetes.edit(ref, lambda raw: raw["metadata"].update(annotations={}))
+    cluster.theirs.reconcile_all()
+    stage.kubernetes.edit(
+        cluster.policy,
+        lambda raw: raw["metadata"]["annotations"].update({"tidegate.io/resync": "1"}),
+    )
+    cluster.run(after_seconds=1)
+    assert stage.event_reasons().count("Resynced") == 1
+    assert stage.produce() == "3000000"
+
+
+def test_where_somebody_else_changes_a_quota_too_the_policy_says_how_many_are_strimzis(
+    cluster: Cluster,
+) -> None:
+    stage = cluster.stage
+    cluster.kafka_user("alice")
+    stage.tier("other", user="bob")
+    cluster.theirs.ignored_users = "bob"
+    cluster.run()
+    for _ in range(3):
+        cluster.theirs.reconcile_all()
+        stage.store.put(BOB, {QuotaKey.PRODUCER_BYTE_RATE: "5000000"})
+        cluster.run()
+    assert stage.condition(cluster.policy) == ("False", "Contended")
+    assert "Strimzi's operators remove 1 of them, which" in stage.message(cluster.policy)
 
 
 @pytest.mark.parametrize("error", [NOT_SERVED, REFUSED, AWAY])

@@ -526,13 +526,14 @@ def _more(texts: Sequence[str]) -> str:
 
 def _contended_text(notes: Sequence[str], decision: Decision, policy_key: str) -> str:
     """What ends it comes before the list, which may be cut."""
-    if any(one.cause for one in decision.contended.values()):
+    of_strimzi = sum(1 for one in decision.contended.values() if one.cause)
+    who = "Kafka does not record who. To end it at once:"
+    if of_strimzi:
+        which = "these" if of_strimzi == len(notes) else f"{of_strimzi} of them"
         who = (
-            "Strimzi's operators remove what its KafkaUsers and its Kafka do not declare; what to "
-            "set is in the messages of the members. When that is done:"
+            f"Strimzi's operators remove {which}, which no KafkaUser and no Kafka declares; what "
+            "to set is in the messages of the members. When that is done:"
         )
-    else:
-        who = "Kafka does not record who. To end it at once:"
     return (
         f"Another writer keeps changing {counted(len(notes), 'quota')}, left alone for some "
         f"minutes; all others follow their contracts. {who} {resync_command(policy_key)}. "
