@@ -511,7 +511,7 @@ def is_applied(log_text: str, change: QuotaChange) -> bool:
 
 
 def changes_in(log_text: str) -> Iterator[tuple[str, str, float | None]]:
-    """Every change that the log tells of: kind, entity in the log's words, value or None."""
+    """Every change in the log: kind, entity in the log's words, value or None."""
     for kind, entity, value in _LINE.findall(log_text):
         yield kind, entity, float(value) if value else None
 

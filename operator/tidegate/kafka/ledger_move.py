@@ -1,8 +1,8 @@
 """Takes the ledger along when Kafka has moved from ZooKeeper to KRaft.
 
-During the move Kafka's controllers write to both, and the brokers can still go back. Nobody but
-the controllers is told when that is over. But for as long as they write to ZooKeeper, they note
-there how far they have come, at least twice a second, because KRaft's log is never idle for longer
+During the move Kafka's controllers write to both, and the brokers can still go back. Only the
+controllers know when that is over. But for as long as they write to ZooKeeper, they note there how
+far they have come, at least twice a second, because KRaft's log is never idle for longer
 (`metadata.max.idle.interval.ms`). So the ledger moves when that note has stayed the same for a
 minute, and stays the same after the cluster has taken a change.
 

@@ -96,7 +96,7 @@ def world() -> World:
     return World()
 
 
-def test_it_moves_when_nobody_has_written_to_zookeeper_for_a_minute(world: World) -> None:
+def test_it_moves_when_none_has_written_to_zookeeper_for_a_minute(world: World) -> None:
     assert world.after(0) is None
     assert world.after(59.9) is None
     assert world.after(0.1) == (
