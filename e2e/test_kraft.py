@@ -24,7 +24,7 @@ from lab.quota_watch import QuotaWatch, watched_quotas
 
 LEDGER_TOPIC = "__tidegate_ledger"
 CONTRACT, WANTED = 30 * MB, 10 * MB
-LIMIT, FAR_AWAY = 14 * MB, 1000 * MB
+LIMIT, FAR_AWAY = 11 * MB, 1000 * MB  # what L0 wants and L3 keeps, and no more
 L3_THROTTLED = 1 * MB
 
 
