@@ -107,8 +107,8 @@ def objections(facts: ClusterFacts, expected: Expected) -> Iterator[tuple[Reason
         yield (
             Reason.MIGRATION_RUNNING,
             f"{migration_running(expected.address)}; {_NOTHING_CHANGES}. With quotaStore Auto the "
-            "ledger moves to a topic by itself, a minute after the controllers have left "
-            "ZooKeeper; let it run until then",
+            "ledger of an enforcing policy moves to a topic by itself, a minute after the "
+            "controllers have left ZooKeeper; let it run until then",
         )
     if facts.owner_policy_key is not None and facts.owner_policy_key != expected.policy_key:
         yield (

@@ -68,8 +68,9 @@ class LedgerMove:
             claim, records = self._ledger_of(brokers, wanted)
             if write:
                 brokers.begin_ledger(claim, records, only_if=self._require_same_note)
+            quotas = "quota" if len(records) == 1 else "quotas"
             return (
-                f"The ledger of {len(records)} quotas {'moved' if write else 'would move'} from "
+                f"The ledger of {len(records)} {quotas} {'moved' if write else 'would move'} from "
                 f"ZooKeeper {self._tree.address} to the topic {brokers.topic}; from {_THEN[write]} "
                 "on quotas are written through the brokers. ZooKeeper is not needed any more: "
                 "remove spec.kafka.zookeeper"

@@ -143,7 +143,7 @@ def test_the_ledger_goes_along_and_no_quota_changes_on_the_way(
         assert ledger_in_zookeeper() == ledger
         events = json.loads(crds.kubectl("get", "events", "-o", "json", *in_namespace))
         (moved,) = [one for one in events["items"] if one["reason"] == "LedgerMoved"]
-        assert moved["message"].startswith("The ledger of 1 quotas moved from ZooKeeper ")
+        assert moved["message"].startswith("The ledger of 1 quota moved from ZooKeeper ")
         claim = world.another_store().facts().claim
         assert claim is not None
         assert claim.policy_uid == policy()["metadata"]["uid"]
