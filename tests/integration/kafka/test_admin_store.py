@@ -212,6 +212,11 @@ def test_a_writer_that_is_killed_leaves_a_quota_with_its_record_or_neither(
     assert is_made == (moment >= (4, True))
 
     after = world.another_store()
+    wait_until(  # a reader may see a transaction some moments after it was committed
+        lambda: (after.read([BOB])[BOB].ledger is not None) == (moment >= (3, True)),
+        "what was committed",
+        timeout_seconds=10,
+    )
     for _ in range(2):  # as a reader sees it, and after a writer has settled it
         now = after.read([ALICE, BOB])
         assert now[ALICE].ledger == (ledger if is_made else None)
