@@ -71,12 +71,15 @@ def import_ledger(
                 f"ZooKeeper {tree.address} has no ledger of Tidegate, so there is nothing to move. "
                 "Remove spec.kafka.zookeeper from the policy."
             )
+        said, waited_seconds = None, 0.0
         move = LedgerMove(
-            tree, open_brokers, quiet_seconds=WATCHED_SECONDS, monotonic=around.now_seconds
+            tree, open_brokers, quiet_seconds=WATCHED_SECONDS, monotonic=lambda: waited_seconds
         )
-        move.attempt(claim, write=False)  # begins to watch
-        around.wait_seconds(WATCHED_SECONDS)
-        said = move.attempt(claim, write=yes)
+        # a first look to have something to compare with; then one each second
+        while said is None and waited_seconds <= WATCHED_SECONDS + 1:
+            said = move.attempt(claim, write=yes)
+            around.wait_seconds(1.0)
+            waited_seconds += 1.0
         if said is None:
             raise WriteRefused(
                 Reason.MIGRATION_RUNNING,

@@ -4,7 +4,8 @@ During the move Kafka's controllers write to both, and the brokers can still go 
 controllers know when that is over. But for as long as they write to ZooKeeper, they note there how
 far they have come, at least twice a second, because KRaft's log is never idle for longer
 (`metadata.max.idle.interval.ms`). So the ledger moves when that note has stayed the same for a
-minute, and stays the same after the cluster has taken a change.
+minute in which a controller answered whenever it was asked, and is still the same at the end.
+Without the answers, a quorum that has no leader for a minute would look like one that has left.
 
 All of it moves in one transaction, or nothing. What ZooKeeper has is left as it is.
 """
@@ -57,13 +58,17 @@ class LedgerMove:
         ForeignContent for a record that cannot be read or a topic that has a ledger already, and
         what the brokers' refusals are.
         """
-        note = self._newest_note()
-        if self._since_seconds is None or note != self._note:
-            self._note, self._since_seconds = note, self._monotonic()
-        if self._monotonic() - self._since_seconds < self._quiet_seconds:
+        if not self._is_quiet():
+            self._since_seconds = None
             return None
         with closing(self._open_brokers()) as brokers:
-            if not brokers.is_kraft():
+            if not brokers.is_kraft() or not brokers.has_controller():
+                self._since_seconds = None
+                return None
+            now_seconds = self._monotonic()
+            if self._since_seconds is None:
+                self._since_seconds = now_seconds
+            if now_seconds - self._since_seconds < self._quiet_seconds:
                 return None
             claim, records = self._ledger_of(brokers, wanted)
             if write:
@@ -75,6 +80,11 @@ class LedgerMove:
                 "on quotas are written through the brokers. ZooKeeper is not needed any more: "
                 "remove spec.kafka.zookeeper"
             )
+
+    def _is_quiet(self) -> bool:
+        """Whether the note is the same as at the last look; the first look only notes it."""
+        before, self._note = self._note, self._newest_note()
+        return self._note == before
 
     def _newest_note(self) -> int | None:
         (node,) = self._tree.read([MIGRATION_PATH])

@@ -507,6 +507,9 @@ def test_brokers_that_come_and_go_wake_the_watcher_and_the_ledger_follows_its_le
         store = AdminQuotaStore(settings)
         woken = threading.Event()
         store.claim(Claim(POLICY, "uid-1"))
+        before = store.read_everything()
+        assert store.has_controller()
+        assert store.read_everything() == before
         store.watch(woken.set)
         seen = store.read([ALICE])[ALICE]
         store.write([first(seen, {PRODUCE: "2048"})], kafka.cluster_id)
@@ -518,4 +521,8 @@ def test_brokers_that_come_and_go_wake_the_watcher_and_the_ledger_follows_its_le
         (outcome,) = store.write([first(seen, {PRODUCE: "4096"}, at=2.0)], kafka.cluster_id)
         assert outcome.applied
         assert store.read([ALICE])[ALICE].values == {PRODUCE: "4096"}
+        assert store.has_controller()
+        # one of three controllers is no quorum
+        kafka.broker(leader % 3 + 1).kill()
+        assert not store.has_controller()
         store.close()

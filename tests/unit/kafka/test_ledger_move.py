@@ -27,6 +27,7 @@ class Brokers:
 
     cluster_id: str = "memory-cluster"
     kraft: bool = True
+    controller: bool = True
     topic: str = "__tidegate_ledger"
     address: str = "kafka-1:9092"
     ledger: tuple[Claim, Mapping[Entity, bytes]] | None = None
@@ -35,6 +36,9 @@ class Brokers:
 
     def is_kraft(self) -> bool:
         return self.kraft
+
+    def has_controller(self) -> bool:
+        return self.controller
 
     def facts(self) -> ClusterFacts:
         return ClusterFacts(self.cluster_id, 0, migration_running=False, claim=None)
@@ -82,8 +86,14 @@ class World:
         self.now_seconds += seconds
         return self.move.attempt(wanted)
 
-    def refused(self, wanted: Claim = OURS) -> TidegateError:
+    def begin(self) -> None:
+        """The first look, to have a note to compare with, and the one that begins the minute."""
         assert self.after(0) is None
+        assert self.after(0) is None
+
+    def refused(self, wanted: Claim = OURS) -> TidegateError:
+        self.begin()
+        self.brokers.closed = 0
         with pytest.raises(TidegateError) as error:
             self.after(60, wanted)
         assert self.brokers.ledger is None
@@ -97,7 +107,7 @@ def world() -> World:
 
 
 def test_it_moves_when_none_has_written_to_zookeeper_for_a_minute(world: World) -> None:
-    assert world.after(0) is None
+    world.begin()
     assert world.after(59.9) is None
     assert world.after(0.1) == (
         "The ledger of 2 quotas moved from ZooKeeper memory to the topic __tidegate_ledger; from "
@@ -113,16 +123,40 @@ def test_it_moves_when_none_has_written_to_zookeeper_for_a_minute(world: World) 
         assert node is not None
         assert node.data == record
         assert json.loads(record)["entries"][PRODUCE.value]["written"] == "2048"
-    assert world.brokers.closed == 1
+    assert world.brokers.closed == 3  # once for each look that asked a controller
 
 
 def test_each_note_of_a_controller_begins_the_minute_anew(world: World) -> None:
     for _ in range(20):
         assert world.after(30) is None
         world.note()
-    assert world.after(0) is None
+    world.begin()
     assert world.after(59) is None
     assert world.brokers.ledger is None
+    assert world.after(1) is not None
+
+
+def test_controllers_that_are_away_for_a_minute_have_not_left_zookeeper(world: World) -> None:
+    world.begin()
+    world.brokers.controller = False  # nobody is there to note anything
+    for _ in range(20):
+        assert world.after(30) is None
+    world.brokers.controller = True
+    assert world.after(30) is None
+    world.note()
+    for _ in range(20):
+        assert world.after(30) is None
+        world.note()
+    assert world.brokers.ledger is None
+
+
+def test_the_minute_begins_with_a_controllers_answer(world: World) -> None:
+    world.brokers.controller = False
+    world.begin()
+    assert world.after(3600) is None
+    world.brokers.controller = True
+    assert world.after(0) is None
+    assert world.after(59) is None
     assert world.after(1) is not None
 
 
@@ -135,13 +169,14 @@ def test_a_note_that_comes_with_a_change_of_the_cluster_keeps_it_there(world: Wo
         "left it."
     )
     world.brokers.on_change = lambda: None
-    assert world.after(0) is None
+    world.begin()
     assert world.after(60) is not None
 
 
 def test_brokers_that_use_zookeeper_keep_it_there(world: World) -> None:
     world.brokers.kraft = False
-    assert (world.after(0), world.after(3600)) == (None, None)
+    world.begin()
+    assert world.after(3600) is None
     assert world.brokers.ledger is None
 
 
@@ -185,7 +220,7 @@ def test_a_record_that_cannot_be_read_keeps_all_of_it_there(world: World) -> Non
 
 def test_a_quota_that_cannot_be_read_stops_no_ledger(world: World) -> None:
     world.store.put_raw(ALICE, b"no JSON")
-    assert world.after(0) is None
+    world.begin()
     assert world.after(60) is not None
     assert world.brokers.ledger is not None
     assert ALICE in world.brokers.ledger[1]
@@ -200,7 +235,7 @@ def test_where_tidegate_wrote_nothing_the_policy_claims_the_topic() -> None:
         lambda: world.brokers,  # type: ignore[arg-type, return-value]
         monotonic=lambda: world.now_seconds,
     )
-    assert world.after(0) is None
+    world.begin()
     assert world.after(60) is not None
     assert world.brokers.ledger is not None
     claim, records = world.brokers.ledger

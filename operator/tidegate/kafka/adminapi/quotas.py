@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from controller_logic.model import BYTE_RATE_KEYS, Default, Entity, EntityPart, QuotaKey
-from tidegate.kafka.adminapi.client import AdminClient, is_refusal, require_done
+from tidegate.kafka.adminapi.client import AdminClient, Lost, is_refusal, require_done
 from tidegate.kafka.brokers import AlterClientQuotasRequest, DescribeClientQuotasRequest, for_code
 
 Values = Mapping[QuotaKey, str]
@@ -68,20 +68,7 @@ def alter(
     """
     if not changes:
         return {}
-    kind = AlterClientQuotasRequest.EntryData
-    entries = [
-        kind(
-            entity=[
-                kind.EntityData(entity_type=part, entity_name=name) for part, name in _parts(entity)
-            ],
-            ops=[
-                kind.OpData(key=key.value, value=float(text or 0), remove=text is None)
-                for key, text in wanted.items()
-            ],
-        )
-        for entity, wanted in changes.items()
-    ]
-    answer = client.write(AlterClientQuotasRequest(entries=entries, validate_only=False))
+    answer = client.write(_request(changes))
     refused: dict[Entity, str | None] = {}
     for entry in answer.entries:
         entity = _entity(entry.entity)
@@ -96,6 +83,39 @@ def alter(
         for half in _halves(changes):
             refused.update(alter(client, half, topic))
     return refused
+
+
+def has_controller(client: AdminClient, topic: str) -> bool:
+    """Whether an active controller takes changes now.
+
+    It is asked to check a change and not to make it (`validate_only`); brokers answer that from
+    nothing that they know themselves.
+    """
+    nothing: dict[Entity, Changes] = {Entity(Default.DEFAULT): {QuotaKey.CONSUMER_BYTE_RATE: None}}
+    try:
+        answer = client.write(_request(nothing, validate_only=True))
+        for entry in answer.entries:
+            require_done(entry.error_code, "alter client quotas", topic)
+    except Lost:
+        return False
+    return bool(answer.entries)
+
+
+def _request(changes: Mapping[Entity, Changes], *, validate_only: bool = False) -> Any:
+    kind = AlterClientQuotasRequest.EntryData
+    entries = [
+        kind(
+            entity=[
+                kind.EntityData(entity_type=part, entity_name=name) for part, name in _parts(entity)
+            ],
+            ops=[
+                kind.OpData(key=key.value, value=float(text or 0), remove=text is None)
+                for key, text in wanted.items()
+            ],
+        )
+        for entity, wanted in changes.items()
+    ]
+    return AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
 
 
 def _halves(changes: Mapping[Entity, Changes]) -> Iterable[dict[Entity, Changes]]:

@@ -15,7 +15,7 @@ from tidegate.kafka.adminapi.batch import Batch
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.journal import claim_record, outcome
 from tidegate.kafka.adminapi.ledger import TopicLedger, no_name
-from tidegate.kafka.adminapi.quotas import describe
+from tidegate.kafka.adminapi.quotas import describe, has_controller
 from tidegate.kafka.claim import claim_to_bytes, next_claim
 from tidegate.kafka.ledger import compact
 from tidegate.kafka.quota_store import Claim, ClusterFacts, WriteOutcome, require_batch
@@ -52,6 +52,11 @@ class AdminQuotaStore:
         """Whether the brokers have their metadata from a quorum, asked now."""
         with self._lock:
             return self._client.is_kraft()
+
+    def has_controller(self) -> bool:
+        """Whether an active controller takes changes of quotas, asked now; nothing is changed."""
+        with self._lock:
+            return has_controller(self._client, self._ledger.topic)
 
     def live_brokers(self) -> int:
         """See QuotaStore."""
