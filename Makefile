@@ -35,11 +35,11 @@ doctor: ## List what this machine lacks, and the command that installs it
 
 ##@ Test
 # Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
-# own. Five keep two processors busy; more at once only make each other late. Those that take longest are first, and
+# own. Four keep two processors busy; more at once only make each other late. Those that take longest are first, and
 # those without real parts, which use every processor there is, fill the end.
 KINDS := operators brokers throttling kraft replicas
 INTEGRATION := integration-kraft integration-operators integration-brokers integration-replicas integration-throttling integration-rollup integration-rest
-AT_ONCE := 5
+AT_ONCE := 4
 
 .PHONY: test
 test: setup ## Set everything up and run every test, those on real parts too

@@ -7,6 +7,7 @@ and written down; each test reads one rule off it.
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -20,6 +21,7 @@ import pytest
 from kubernetes.client import ApiClient, CoreV1Api
 
 from controller_logic.model import Level
+from lab.errors import LabError
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
@@ -110,11 +112,16 @@ def episode(stage: Stage) -> Episode:
     os.kill(stage.zookeeper.process.pid, signal.SIGCONT)
     for level, rate in THROTTLED.items():
         stage.comes(level, rate)
-    wait_until(
-        lambda: _is_exhausted_on_readings(stage, episode),
-        "the status to report that it is not enough",
-        timeout_seconds=90,
-    )
+    try:
+        wait_until(
+            lambda: _is_exhausted_on_readings(stage, episode),
+            "the status to report that it is not enough",
+            timeout_seconds=150,
+            # the exporters are threads of this process, and late pages are unknown loads
+            poll_seconds=0.5,
+        )
+    except LabError as error:
+        raise LabError(f"{error} The status was {json.dumps(episode.throttled_status)}") from None
 
     with spell(stage, episode, "stale"):
         load.silent |= {1, 2, 3}
