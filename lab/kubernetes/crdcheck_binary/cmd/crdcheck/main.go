@@ -4,7 +4,9 @@
 //
 // It reads one object of JSON a line, custom resource definitions and then objects of the kinds that
 // they define. It writes one line of JSON for each: what the server would keep, or with which
-// message it refuses. The line before all says whose code answers.
+// message it refuses. An object with a status stands for two requests, as a server drops the status
+// of a new object: it is created, and its status is written. The line before all says whose code
+// answers.
 //
 // The code is that of k8s.io/apiextensions-apiserver, in the version of the go.mod that this is built
 // with. Fields are validated strictly, as kubectl does it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	gvk "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
@@ -24,6 +26,7 @@ type kinds map[gvk.GroupVersionKind]kind
 type kind struct {
 	structural *schema.Structural
 	strategy   rest.RESTCreateStrategy
+	status     rest.RESTUpdateStrategy
 }
 
 // create returns what the server keeps of the object, or why it refuses.
@@ -46,7 +49,20 @@ func (served kinds) create(text []byte) (any, error) {
 	if err := known.decode(object); err != nil {
 		return nil, err
 	}
-	return object, created(known.strategy, object.GetNamespace(), object)
+	status, reported := object.Object["status"]
+	if err := created(known.strategy, object.GetNamespace(), object); err != nil || !reported {
+		return object, err
+	}
+	return known.report(object, status)
+}
+
+// report returns the object with the status that is then written to its subresource.
+func (known kind) report(object *unstructured.Unstructured, status any) (any, error) {
+	object.SetResourceVersion("1")
+	reporting := object.DeepCopy()
+	reporting.Object["status"] = status
+	ctx := request.WithNamespace(context.Background(), object.GetNamespace())
+	return reporting, rest.BeforeUpdate(known.status, ctx, reporting, object)
 }
 
 // serve makes ready what a server makes ready of a definition that it keeps.
@@ -83,23 +99,30 @@ func kindOf(definition *v1.CustomResourceDefinition, version v1.CustomResourceDe
 		return kind{}, err
 	}
 	var status *apiextensions.CustomResourceSubresourceStatus
+	var statusValidator validation.SchemaValidator
 	if version.Subresources != nil && version.Subresources.Status != nil {
 		status = &apiextensions.CustomResourceSubresourceStatus{}
+		if part, found := internal.OpenAPIV3Schema.Properties["status"]; found {
+			if statusValidator, _, err = validation.NewSchemaValidator(&part); err != nil {
+				return kind{}, err
+			}
+		}
 	}
 	name := gvk.GroupVersionKind{
 		Group: definition.Spec.Group, Version: version.Name, Kind: definition.Spec.Names.Kind,
 	}
-	return kind{structural, customresource.NewStrategy(
+	strategy := customresource.NewStrategy(
 		crdserverscheme.NewUnstructuredObjectTyper(),
 		definition.Spec.Scope == v1.NamespaceScoped,
 		name,
 		validator,
-		nil, // of the status, which nobody creates
+		statusValidator,
 		structural,
 		status,
 		nil, // no scale
 		version.SelectableFields,
-	)}, nil
+	)
+	return kind{structural, strategy, customresource.NewStatusStrategy(strategy)}, nil
 }
 
 // decode does what the server's decoder of custom resources does with one, of whose parts only this
