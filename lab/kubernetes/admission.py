@@ -27,7 +27,7 @@ def _module(minor: str) -> GoModule:
         package="./cmd/crdcheck",
         title=f"the admission of custom resources of Kubernetes {minor}",
         announcement=f"building the admission of custom resources of Kubernetes {minor} from the "
-        f"Go module proxy; two to six minutes on two cores, only this once",
+        f"Go module proxy; some minutes on two cores, only this once",
         packages_compiled=700,
         pins=f"kubernetes-{minor}.mod",
     )

@@ -155,18 +155,24 @@ def test_what_is_sound_is_kept_as_it_was_written(name: str, admission: Admission
     } == document
 
 
-def test_a_status_is_put_to_its_schema_too(admission: Admission) -> None:
+def test_a_status_is_put_to_its_schema_too(minor: str, admission: Admission) -> None:
     refused = admission.create({**tier(), "status": {"summary": {"members": -1}}}).refused
-    assert "status.summary.members: Invalid value: -1" in refused
+    field = "summary.members" if minor == "1.30" else "status.summary.members"
+    assert f"is invalid: {field}: Invalid value: -1" in refused
     assert "should be greater than or equal to 0" in refused
 
 
 @pytest.mark.parametrize("row", BAD_INPUT, ids=lambda row: row.name)
-def test_what_is_wrong_is_refused_in_our_words(row: BadInput, admission: Admission) -> None:
+def test_what_is_wrong_is_refused_in_our_words(
+    row: BadInput, minor: str, admission: Admission
+) -> None:
     refused = admission.create(row.document).refused
     assert refused, "accepted"
     assert row.field in refused
-    assert row.server_words in refused
+    words = row.server_words
+    if minor == "1.30" and row.server_says:  # the server's own words for a length
+        words = words.replace("may not be more than", "may not be longer than")
+    assert words in refused
 
 
 @settings(
