@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,9 @@ from controller_logic.model import Entity, LedgerEntry, LedgerRecord, StoredQuot
 from controller_logic.reasons import Reason
 from tests.contract.quota_store_contract import FETCH, PRODUCE
 from tests.integration.operator.agreement import Look, Promise, Texts, disagreements
-from tests.integration.operator.test_kraft_kills import VICTIMS, Changes, order_of_kills
+from tests.integration.operator.test_kraft_kills import VICTIMS, Changes, order_of_kills, tier_spec
+from tests.unit.control.stage import Stage
+from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
 
 ALICE, BOB, STRANGER = Entity("alice"), Entity("bob"), Entity("mallory")
 BEFORE: dict[str, Texts] = {"bob": {PRODUCE: "7"}, "mallory": {FETCH: "5"}}
@@ -149,6 +152,66 @@ def test_a_status_that_is_not_ready_is_found(edit: Callable[[Any], None]) -> Non
     edit(changed)
     (found,) = disagreements(replace(AGREED, tiers=(changed,)))
     assert found.startswith("BusinessTier changing is not Ready: ")
+
+
+def test_what_passes_leave_behind_after_each_change_agrees() -> None:
+    """The statuses and records that are compared are those of the operator itself."""
+    stage = Stage()
+    for entity, texts in {BOB: BEFORE["bob"], STRANGER: BEFORE["mallory"]}.items():
+        node = {"version": 1, "config": {key.value: text for key, text in texts.items()}}
+        stage.store.put_raw(entity, json.dumps(node).encode())
+    policy = stage.policy(removal={"maxPercent": 100})
+    changes = Changes(random.Random(3), lambda _: None, "acc")
+    specs = {
+        "changing": changes.tier_spec(),
+        "steady": tier_spec({"frank": 9_000_000}, "acc", per="perBroker"),
+    }
+    tiers = {
+        name: ObjectRef.of(
+            BUSINESS_TIERS,
+            stage.kubernetes.create(
+                BUSINESS_TIERS,
+                {"metadata": {"name": name, "namespace": "streaming"}, "spec": spec},
+            ),
+        )
+        for name, spec in specs.items()
+    }
+
+    def found() -> list[str]:
+        stored = stage.store.read_everything()
+        of_policy = stage.kubernetes.get(policy)
+        return disagreements(
+            Look(
+                promise=changes.promise,
+                before=BEFORE,
+                partitions=3,
+                leaders={0: 1, 1: 2, 2: 3},
+                brokers={1: {entity: one.values for entity, one in stored.items()}},
+                ledger=stored,
+                unreadable=tuple(stage.store.unreadable_nodes()),
+                policy_uid=of_policy["metadata"]["uid"],
+                policy={**of_policy, "kind": "BrokerBandwidthPolicy"},
+                tiers=tuple(
+                    {**stage.kubernetes.get(tier), "kind": "BusinessTier"}
+                    for tier in tiers.values()
+                ),
+            )
+        )
+
+    def settles() -> bool:
+        for _ in range(60):
+            stage.run()
+            if not found():
+                return True
+            stage.now += 10
+        return False
+
+    assert settles(), found()
+    for _ in range(8):
+        changes.change_one()
+        stage.kubernetes.edit(tiers["changing"], lambda raw: raw.update(spec=changes.tier_spec()))
+        assert found()
+        assert settles(), found()
 
 
 @pytest.mark.parametrize("kills", [0, 1, 6, 50])

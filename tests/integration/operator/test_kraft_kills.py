@@ -184,6 +184,7 @@ class Parts:
             "a leader of the ledger",
             timeout_seconds=30,
         )
+        assert leader is not None
         return self.kafka.broker(leader)
 
     def _active_controller(self) -> Broker:
