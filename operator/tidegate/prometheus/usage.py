@@ -237,17 +237,20 @@ class UsageReader:
     def _read_group(self, reading: "_Reading", way: Direction, rate: str, group: _Group) -> None:
         tracks: dict[tuple[Entity, int], _Track] = {}
         read = _ReadRow(self._broker_of, self._source_labels, reading, way)
-        left = list(reversed(list(reading.period.pieces(group.seconds))))
+        left, most_seconds = [reading.period], group.seconds
         while left:
             piece = left.pop()
+            if piece.seconds > most_seconds:
+                left += reversed(list(piece.pieces(most_seconds)))
+                continue
             means = f"round(avg_over_time({over_last(rate, WINDOW_SECONDS)}))"
             asked = f"{means}[{piece.seconds}s:{WINDOW_SECONDS}s]"
             try:
                 rows = self._ask(asked, read, at_seconds=piece.end_seconds)
             except (TooLarge, TooSlow) as error:
                 if piece.seconds > _HOUR:
-                    half = -(-piece.seconds // (2 * _HOUR)) * _HOUR
-                    left += reversed(list(piece.pieces(half)))
+                    most_seconds = -(-piece.seconds // (2 * _HOUR)) * _HOUR
+                    left.append(piece)
                 else:
                     reading.leave_out(piece, way, group, error.message)
                 continue
