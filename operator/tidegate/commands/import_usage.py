@@ -36,7 +36,7 @@ from tidegate.prometheus.settings import (
     MetricsSettings,
     PrometheusServer,
 )
-from tidegate.prometheus.usage import ClientUsage, Period, Seen, UsageReading
+from tidegate.prometheus.usage_windows import ClientUsage, Period, Seen, UsageReading
 from tidegate.resources.rates import parse_byte_rate
 
 _HOUR, _DAY = 3600, 86_400
