@@ -109,10 +109,12 @@ class UsageReader:
         self._client.close()
 
     def _counts(self, rate: str, way: Direction, reading: Gathering) -> dict[int, int]:
-        """By broker: the most clients that it had at once, looked at each hour."""
+        """By broker: the most clients that it had at once, looked at each hour of days."""
         identity = self._identity
         label = identity.name if isinstance(identity, BrokerLabel) else "instance"
-        asked = f"count by ({label}) ({rate})[{reading.period.seconds}s:{_HOUR}s]"
+        seconds = reading.period.seconds
+        step = _HOUR if seconds > _DAY else WINDOW_SECONDS
+        asked = f"count by ({label}) ({rate})[{seconds}s:{step}s]"
         counts: dict[int, int] = {}
         for one in self._ask(asked, lambda series: series, at_seconds=reading.period.end_seconds):
             broker = self._broker_of(one.labels)
