@@ -376,9 +376,8 @@ def _notes(
         )
     if covered:
         yield (
-            f"{_counted(len(covered), 'client')} of users that have a quota or are in a tier: "
-            f"{_some(covered)}. A contract of their own would take them out of their user's, so "
-            "none is proposed."
+            f"Left alone, because their users have a quota or are in a tier: {_some(covered)}. A "
+            "contract of their own would take them out of their user's."
         )
     if brief:
         yield (

@@ -30,6 +30,7 @@ NOW = 1_700_000_123.0
 END = 1_700_000_100
 START = END - 7 * DAY
 ZOOKEEPER = ("--zookeeper", "zk-1:2181/kafka")
+USAGE = ("--from-usage", "2d")
 ORDERS = {"cluster": "orders", "job": "kafka"}
 
 
@@ -41,32 +42,42 @@ def between(start: int, end: int, rate: float) -> Callable[[int], float | None]:
     return lambda at: rate if start < at <= end else None
 
 
+def add(
+    history: UsageHistory,
+    metric: str,
+    resource: str,
+    values: Callable[[int], float | None],
+    *,
+    broker: int = 1,
+    **labels: str,
+) -> None:
+    """A series by the names of this project's rules, from the broker's own exporter."""
+    named = {"__name__": f"kafka_quota_{metric}", "resource": resource, "broker": str(broker)}
+    history.add("", values, **{**named, "instance": f"k{broker}:9404", **ORDERS, **labels})
+
+
 @pytest.fixture
 def history() -> UsageHistory:
     """Clients of three brokers over a week, and one of another cluster on the same Prometheus."""
     made = UsageHistory()
-
-    def add(metric: str, broker: int, values: Any, user: str, client: str = "") -> None:
-        made.add(
-            *(metric, values),
-            broker=str(broker), user=user, client_id=client,
-            **{"instance": f"k{broker}:9404", **ORDERS},
-        )
-
     for broker in (1, 2, 3):
-        add("fetched", broker, always(4_000_000.0 * broker), "search")
-        add("produced", broker, always(0.0), "search")
-        add("fetched", broker, always(7_000_000.0), "checkout")
-    add("produced", 2, lambda at: 2_000_000.0 if (at - START) % DAY == 300 else 0.0, "nightly-etl")
-    add("produced", 3, between(END - 5 * HOUR, END, 40_000.0), "newcomer")
-    add("fetched", 3, always(0.0), "idle")
-    add("produced", 1, always(6_000.0), "checkout", "mirror")
-    add("fetch_delay", 3, between(END - 2 * DAY, END, 900.0), "search")
-    made.add(
-        *("fetched", always(9e9)),
-        broker="1", user="stranger", cluster="other", instance="o1:9404",
-    )
+        add(made, "byte_rate", "Fetch", always(4e6 * broker), broker=broker, user="search")
+        add(made, "byte_rate", "Produce", always(0.0), broker=broker, user="search")
+        add(made, "byte_rate", "Fetch", always(7e6), broker=broker, user="checkout")
+    add(made, "byte_rate", "Produce", nightly, broker=2, user="nightly-etl")
+    late = between(END - 5 * HOUR, END, 40_000.0)
+    add(made, "byte_rate", "Produce", late, broker=3, user="newcomer")
+    add(made, "byte_rate", "Fetch", always(0.0), broker=3, user="idle")
+    add(made, "byte_rate", "Produce", always(6e3), user="checkout", client_id="mirror")
+    delays = between(END - 2 * DAY, END, 900.0)
+    add(made, "throttle_time", "Fetch", delays, broker=3, user="search")
+    add(made, "byte_rate", "Fetch", always(9e9), user="stranger", cluster="other", instance="o:1")
     return made
+
+
+def nightly(at: int) -> float:
+    """Five minutes a day."""
+    return 2e6 if (at - START) % DAY == 300 else 0.0
 
 
 @pytest.fixture
@@ -80,14 +91,7 @@ def measured(policy: Any, server: LyingServer) -> Any:
     """The policy with its Prometheus and a selector."""
     policy["spec"]["metrics"] = {
         "prometheus": {"url": server.url},
-        "preset": "Custom",
         "matchers": {"cluster": "orders"},
-        "queries": {
-            "fetchRate": "fetched{}",
-            "produceRate": "produced{}",
-            "fetchThrottle": "fetch_delay{}",
-            "produceThrottle": "produce_delay{}",
-        },
     }
     return policy
 
@@ -151,7 +155,7 @@ def test_comments_say_the_peak_the_period_and_how_much_is_known(cluster: Any) ->
 
 
 def test_who_gets_none_is_said(cluster: Any) -> None:
-    said = cluster.run("import", "--from-usage", "7d").err
+    said = cluster.run("import", *USAGE).err
     assert "1 client moved nothing in this time" in said
     assert "user=checkout, client-id=mirror" in said
     assert "1 client seen for less than a day" in said
@@ -160,26 +164,22 @@ def test_who_gets_none_is_said(cluster: Any) -> None:
 def test_another_cluster_on_the_same_prometheus_never_counts(
     cluster: Any, history: UsageHistory
 ) -> None:
-    assert "stranger" not in cluster.run("import", "--from-usage", "7d").out
+    assert "stranger" not in cluster.run("import", *USAGE).out
     assert {one.matchers["cluster"] for one in history.asked} == {("=", "orders")}
 
 
 def test_two_clusters_that_the_selector_does_not_tell_apart_are_refused(
     cluster: Any, history: UsageHistory
 ) -> None:
-    history.add(
-        *("fetched", always(5.0)), **{"broker": "1", "user": "x", "instance": "z:1", **ORDERS}
-    )
-    answer = cluster.run("import", "--from-usage", "7d")
+    add(history, "byte_rate", "Fetch", always(5.0), user="x", instance="z:1")
+    answer = cluster.run("import", *USAGE)
     assert (answer.code, answer.out) == (1, "")
     assert "Two sources speak for broker 1 at the same time" in answer.err
 
 
 def test_brokers_of_others_are_left_out_with_a_note(cluster: Any, history: UsageHistory) -> None:
-    history.add(
-        *("fetched", always(5e6)), **{"broker": "101", "user": "x", "instance": "z:1", **ORDERS}
-    )
-    answer = cluster.run("import", "--from-usage", "7d")
+    add(history, "byte_rate", "Fetch", always(5e6), broker=101, user="x")
+    answer = cluster.run("import", *USAGE)
     assert "x" not in contracts(answer.out)
     assert "Broker 101: there are rates of a broker that the cluster does not have" in answer.err
 
@@ -187,12 +187,12 @@ def test_brokers_of_others_are_left_out_with_a_note(cluster: Any, history: Usage
 def test_members_of_tiers_get_none(cluster: Any, tier: Any) -> None:
     tier["spec"]["members"][0]["user"] = "search"
     cluster.kubernetes.create(BUSINESS_TIERS, tier)
-    assert "search" not in contracts(cluster.run("import", "--from-usage", "7d").out)
+    assert "search" not in contracts(cluster.run("import", *USAGE).out)
 
 
 def test_levels_and_patterns_count_as_for_quotas(cluster: Any) -> None:
     answer = cluster.run(
-        *("import", "--from-usage", "7d", "--match", "se*", "--match", "night*"),
+        *("import", *USAGE, "--match", "se*", "--match", "night*"),
         *("--level-of", "search=L0"),
     )
     assert contracts(answer.out).keys() == {"search", "nightly-etl"}
@@ -200,7 +200,7 @@ def test_levels_and_patterns_count_as_for_quotas(cluster: Any) -> None:
 
 
 def test_the_headroom_is_the_policys_or_the_commands(cluster: Any) -> None:
-    answer = cluster.run("import", "--from-usage", "7d", "--headroom-percent", "25")
+    answer = cluster.run("import", *USAGE, "--headroom-percent", "25")
     assert contracts(answer.out)["search"] == {"fetch": "15M"}
     assert "plus 25 %" in answer.out
 
@@ -215,7 +215,7 @@ def test_a_shorter_time_is_asked_for_as_such(cluster: Any, history: UsageHistory
 def test_files_need_no_kubernetes(world: Any, cluster: Any, measured: Any) -> None:
     file = cluster.write_files(measured)
     asked = len(world.asked_as)
-    answer = cluster.run("import", "--from-usage", "7d", "-f", file)
+    answer = cluster.run("import", *USAGE, "-f", file)
     assert "search" in contracts(answer.out)
     assert len(world.asked_as) == asked
 
@@ -225,18 +225,15 @@ def test_an_address_on_the_command_line_takes_the_place_of_the_policys(
 ) -> None:
     measured["spec"]["metrics"]["prometheus"]["url"] = "http://127.0.0.1:1"
     file = cluster.write_files(measured)
-    answer = cluster.run("import", "--from-usage", "7d", "-f", file, "--prometheus", server.url)
+    answer = cluster.run("import", *USAGE, "-f", file, "--prometheus", server.url)
     assert "search" in contracts(answer.out)
 
 
 def test_without_a_policy_the_address_and_a_selector_are_enough(
-    world: Any, history: UsageHistory, server: LyingServer
+    world: Any, server: LyingServer
 ) -> None:
     world.now = NOW
-    for metric, labels, values in list(history.series):
-        if metric == "fetched":
-            history.add("", values, **labels, __name__="kafka_quota_byte_rate", resource="Fetch")
-    options = ("--from-usage", "7d", "--prometheus", server.url)
+    options = (*USAGE, "--prometheus", server.url)
     answer = world.run("import", "n/orders", *ZOOKEEPER, *options, "--matcher", "cluster=orders")
     assert answer.code == 0, answer.err
     assert contracts(answer.out)["search"] == {"fetch": "15.6M"}
@@ -248,9 +245,7 @@ def test_without_a_selector_it_says_what_to_give(
     cluster: Any, measured: Any, history: UsageHistory
 ) -> None:
     del measured["spec"]["metrics"]["matchers"]
-    measured["spec"]["metrics"]["preset"] = "NodeExporter"
-    del measured["spec"]["metrics"]["queries"]
-    answer = cluster.run("import", "--from-usage", "7d", "-f", cluster.write_files(measured))
+    answer = cluster.run("import", *USAGE, "-f", cluster.write_files(measured))
     assert (answer.code, answer.out, history.asked) == (1, "", [])
     assert "Set spec.metrics.matchers in the policy, or give --matcher LABEL=VALUE" in answer.err
 
@@ -258,12 +253,12 @@ def test_without_a_selector_it_says_what_to_give(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--from-usage", "7d", *ZOOKEEPER), "--prometheus URL and --matcher LABEL=VALUE"),
+        ((*USAGE, *ZOOKEEPER), "--prometheus URL and --matcher LABEL=VALUE"),
         (("--from-usage", "week"), "Write it as 12h or 7d"),
         (("--from-usage", "31d"), "30 days at most"),
-        (("--from-usage", "7d", "--strimzi"), "Run import once with each of them"),
-        (("--from-usage", "7d", "--matcher", "cluster"), "LABEL=VALUE"),
-        (("--from-usage", "7d", "--matcher", "cluster=other"), "contradicts the policy"),
+        ((*USAGE, "--strimzi"), "Run import once with each of them"),
+        ((*USAGE, "--matcher", "cluster"), "LABEL=VALUE"),
+        ((*USAGE, "--matcher", "cluster=other"), "contradicts the policy"),
         (("--prometheus", "http://x:9090"), "Add --from-usage 7d"),
     ],
 )
@@ -277,7 +272,7 @@ def test_what_cannot_be_is_refused_before_anything_is_printed(
 
 def test_a_policy_without_metrics_says_what_to_give(cluster: Any, measured: Any) -> None:
     del measured["spec"]["metrics"]
-    answer = cluster.run("import", "--from-usage", "7d", "-f", cluster.write_files(measured))
+    answer = cluster.run("import", *USAGE, "-f", cluster.write_files(measured))
     assert (answer.code, answer.out) == (1, "")
     assert "Policy streaming/orders has no spec.metrics" in answer.err
 
@@ -286,7 +281,7 @@ def test_a_prometheus_that_has_nothing_is_an_error_and_no_empty_answer(
     cluster: Any, history: UsageHistory
 ) -> None:
     history.series.clear()
-    answer = cluster.run("import", "--from-usage", "7d")
+    answer = cluster.run("import", *USAGE)
     assert (answer.code, answer.out) == (1, "")
     assert "Kafka meters only clients that some quota covers" in answer.err
 
@@ -303,12 +298,12 @@ def test_a_prometheus_that_keeps_less_is_said(cluster: Any, history: UsageHistor
 
 def test_brokers_that_do_not_answer_are_a_note(cluster: Any) -> None:
     def silent(patterns: object) -> None:
-        raise Unreachable(Reason.TOPOLOGY_UNKNOWN, "No broker answered.")
+        raise Unreachable(Reason.BROKERS_UNREACHABLE, "No broker answered.")
 
     made = cluster.topology()
     made.read = silent
     cluster.topology = lambda: made
-    answer = cluster.run("import", "--from-usage", "7d")
+    answer = cluster.run("import", *USAGE)
     assert "search" in contracts(answer.out)
     assert "Which brokers live is not known" in answer.err
 
@@ -317,7 +312,7 @@ def test_a_plan_with_the_printed_tiers_leaves_existing_quotas(
     cluster: Any, measured: Any, tmp_path: Path
 ) -> None:
     file = tmp_path / "tiers.yaml"
-    file.write_text(cluster.run("import", "--from-usage", "7d").out)
+    file.write_text(cluster.run("import", *USAGE).out)
     policies = tmp_path / "policy.yaml"
     policies.write_text(yaml.safe_dump(measured))
     answer = cluster.run("plan", "-f", str(policies), "-f", str(file), "-o", "json")
