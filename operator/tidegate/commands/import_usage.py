@@ -36,7 +36,7 @@ from tidegate.prometheus.settings import (
     MetricsSettings,
     PrometheusServer,
 )
-from tidegate.prometheus.usage_windows import ClientUsage, Period, Seen, UsageReading
+from tidegate.prometheus.usage_windows import ClientUsage, KnownTime, Period, UsageReading
 from tidegate.resources.rates import parse_byte_rate
 
 _HOUR, _DAY = 3600, 86_400
@@ -338,7 +338,7 @@ def _usage_words(usage: ClientUsage, headroom_percent: int, *, least: bool) -> s
     return words
 
 
-def _known_words(period: Period, seen: Seen) -> str:
+def _known_words(period: Period, seen: KnownTime) -> str:
     words = (
         f"{_period_words(period)}: seen for {_hours(seen.client_seconds)}; rates of its brokers "
         f"are known for {_hours(seen.known_seconds)} of {_hours(period.seconds)}"
@@ -346,7 +346,7 @@ def _known_words(period: Period, seen: Seen) -> str:
     return f"{words}; seen for less than a day" if _is_brief(seen) else words
 
 
-def _is_brief(seen: Seen) -> bool:
+def _is_brief(seen: KnownTime) -> bool:
     return seen.client_seconds < _DAY
 
 

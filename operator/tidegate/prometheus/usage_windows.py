@@ -81,7 +81,7 @@ class ClientUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class KnownTime:
     """How long a client was seen, and how long the rates of all its brokers are known."""
 
     client_seconds: int
@@ -98,7 +98,7 @@ class UsageReading:
 
     period: Period
     clients: Mapping[tuple[Entity, Direction], ClientUsage] = field(default_factory=dict)
-    seen: Mapping[Entity, Seen] = field(default_factory=dict)
+    seen: Mapping[Entity, KnownTime] = field(default_factory=dict)
     known_seconds: Mapping[int, int] = field(default_factory=dict)
     both_at_once: frozenset[Entity] = frozenset()
     problems: tuple[ReadingProblem, ...] = ()
@@ -248,12 +248,12 @@ class Gathering:
         # a day that was not answered may have been one more: what is known still is
         return None if days is None or (not days and way in self._no_throttles) else len(days)
 
-    def _seconds_of(self, on: Mapping[int, int], known: Mapping[int, int]) -> Seen:
+    def _seconds_of(self, on: Mapping[int, int], known: Mapping[int, int]) -> KnownTime:
         client, of_all = 0, (1 << self.period.windows) - 1
         for broker, bits in on.items():
             client |= bits
             of_all &= known[broker]
-        return Seen(client.bit_count() * WINDOW_SECONDS, of_all.bit_count() * WINDOW_SECONDS)
+        return KnownTime(client.bit_count() * WINDOW_SECONDS, of_all.bit_count() * WINDOW_SECONDS)
 
     def _gaps(self) -> Iterator[ReadingProblem]:
         for (way, message), parts in self._unread.items():
