@@ -16,7 +16,7 @@ from typing import TypeVar
 from controller_logic.model import Direction, Entity
 from controller_logic.readings import BINDING_MILLISECONDS
 from controller_logic.reasons import Reason
-from tidegate.errors import Incomplete
+from tidegate.errors import Incomplete, InvalidResource
 from tidegate.prometheus.client import PrometheusClient, TooLarge, TooSlow
 from tidegate.prometheus.kafka_clients import EntityNames, entity_of
 from tidegate.prometheus.nics import without_broker
@@ -155,7 +155,8 @@ class UsageReader:
             asked = f"{means}[{piece.seconds}s:{WINDOW_SECONDS}s]"
             try:
                 rows = self._ask(asked, read, at_seconds=piece.end_seconds)
-            except (TooLarge, TooSlow) as error:
+            except (TooLarge, TooSlow, InvalidResource) as error:
+                # refused are also too many samples at once, and two names of a metric in one piece
                 if piece.seconds > _HOUR:
                     most_seconds = -(-piece.seconds // (2 * _HOUR)) * _HOUR
                     left.append(piece)
@@ -183,7 +184,7 @@ class UsageReader:
             highest = f"max_over_time({over_last(throttle, piece.seconds)})[1s:1s]"
             try:
                 answer = self._ask(highest, read, at_seconds=piece.end_seconds)
-            except Incomplete as error:
+            except (Incomplete, InvalidResource) as error:
                 reading.throttles_unknown(way, error.message)
                 continue
             except TooSlow as error:

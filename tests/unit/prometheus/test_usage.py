@@ -166,6 +166,24 @@ def test_an_answer_that_is_too_large_is_asked_for_in_halves(history: UsageHistor
     assert lengths == [DAY, 12 * HOUR] + 8 * [6 * HOUR]
 
 
+def test_an_hour_that_prometheus_refuses_is_left_out_and_no_more(history: UsageHistory) -> None:
+    """It refuses two names of one metric in one answer, and more samples than it may load."""
+    changed_at = PERIOD.start_seconds + 30 * HOUR + 900
+
+    def refuse(question: Question, request: Request) -> bool:
+        if question.form != "mean" or not question.start < changed_at <= question.end:
+            return False
+        error = '{"status": "error", "errorType": "execution", "error": "same labelset"}'
+        request.send(422, error)
+        return True
+
+    history.refuse = refuse
+    reading = read(history)
+    assert reading.seen[BOB].client_seconds == 7 * DAY - HOUR
+    assert reasons(reading) == [Reason.METRICS_INCOMPLETE]
+    assert "same labelset" in reading.problems[0].message
+
+
 def test_a_piece_without_an_answer_is_said_and_not_taken_for_zero(history: UsageHistory) -> None:
     def partial(question: Question, request: Request) -> bool:
         if question.form == "mean" and question.start == PERIOD.start_seconds + DAY:
