@@ -77,6 +77,11 @@ simulate: setup ## Play days full of faults with the whole operator in virtual t
 	$(PYTHON) -m tests.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),$(if $(SEED),1,200)) --jobs $(or $(JOBS),1) \
 	  $(if $(WITHOUT),--without $(WITHOUT)) $(SIMULATE)
 
+.PHONY: kraft-kills
+kraft-kills: setup ## Kill operator, broker, controller and ledger's leader on a Kafka without ZooKeeper while contracts change (KILLS=50 SEED=<number>)
+	$(PYTHON) -m lab prepare
+	KRAFT_KILLS=$(or $(KILLS),50) KRAFT_KILLS_SEED=$(SEED) $(PYTHON) -m pytest tests/integration/operator/test_kraft_kills.py -s $(PYTEST)
+
 .PHONY: test-argo
 test-argo: setup ## Run the health scripts and Applications through Argo CD's own code (compiles a part of it once, minutes)
 	$(PYTHON) -m pytest tests/integration/gitops/with_argo_cd.py $(PYTEST)

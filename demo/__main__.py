@@ -13,9 +13,11 @@ import os
 import shutil
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from rich.console import Console
 
@@ -62,34 +64,22 @@ _UNKNOWN_WISH = 2
 _INTERRUPTED = 130
 _PIPED_WIDTH = 120
 
+Chosen = TypeVar("Chosen")
+
 
 def main() -> int:
     """Run the demo and return its exit code."""
     console = _console()
-    chosen = os.environ.get("DEMO") or "full"
-    if chosen not in LENGTHS:
-        known = " or ".join(f"DEMO={name}" for name in LENGTHS)
-        console.print(
-            f"There is no demo named {chosen!r}, so nothing was started. Use {known}; without "
-            f"DEMO it is the full one.",
-            style="red",
-        )
-        return _UNKNOWN_WISH
-    kind = os.environ.get("KAFKA") or DEFAULT_KAFKA
-    if kind not in KAFKAS:
-        known = " or ".join(f"KAFKA={name}" for name in KAFKAS)
-        console.print(
-            f"There is no Kafka named {kind!r} here, so nothing was started. Use {known}; without "
-            f"KAFKA it is {DEFAULT_KAFKA}.",
-            style="red",
-        )
+    length = _chosen(console, "DEMO", LENGTHS, default="full", what="demo")
+    kind = _chosen(console, "KAFKA", KAFKAS, default=DEFAULT_KAFKA, what="Kafka")
+    if length is None or kind is None:
         return _UNKNOWN_WISH
     started = time.monotonic()
     try:
         outcome = run(
             console,
-            LENGTHS[chosen],
-            kind=KAFKAS[kind],
+            length,
+            kind=kind,
             interruption=Interruption(console.print),
         )
     except KeyboardInterrupt:
@@ -117,6 +107,23 @@ def main() -> int:
         highlight=False,
     )
     return 0 if outcome.passed else 1
+
+
+def _chosen(
+    console: Console, variable: str, known: Mapping[str, Chosen], *, default: str, what: str
+) -> Chosen | None:
+    """What this variable of the environment names. An unknown name is refused on the console, and
+    None.
+    """
+    name = os.environ.get(variable) or default
+    if name not in known:
+        choices = " or ".join(f"{variable}={one}" for one in known)
+        console.print(
+            f"There is no {what} named {name!r} here, so nothing was started. Use {choices}; "
+            f"without {variable} it is {default}.",
+            style="red",
+        )
+    return known.get(name)
 
 
 def run(

@@ -350,6 +350,16 @@ class KafkaAdmin:
         finally:
             client.close()
 
+    def quorum_leader(self) -> int | None:
+        """The active controller of a Kafka without ZooKeeper; None while it is not known."""
+        client = KafkaAdminClient(bootstrap_servers=self._bootstrap_servers.split(","))
+        try:
+            (topic,) = client.describe_metadata_quorum()["topics"]
+        finally:
+            client.close()
+        (partition,) = topic["partitions"]
+        return partition["leader_id"] if partition["leader_id"] >= 0 else None
+
     def create_scram_user(
         self, user: str, password: str, *, mechanism: str = "SCRAM-SHA-256"
     ) -> None:

@@ -1,7 +1,7 @@
 """Clients that send, brokers' NICs that carry it, and a Prometheus that scrapes both.
 
-A client sends what it wants up to its quota on each broker that leads its topics, as in
-`tools.simulate`; there is no network and no mute here.
+A client sends what it wants up to its quota on each broker that leads its topics; there is no
+network and no mute here.
 """
 
 from __future__ import annotations

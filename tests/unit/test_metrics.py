@@ -36,7 +36,7 @@ from controller_logic.reasons import Reason
 from controller_logic.rollup_schedule import Due
 from controller_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker
 from tests.unit.control.stage import Stage
-from tests.unit.controller_logic.gates import actor, simulated_cluster, want
+from tests.unit.controller_logic.plant import actor, simulated_cluster, want
 from tidegate.metrics import MetricsServer, PolicyReading, Telemetry, count_writes, set_up_logging
 from tidegate.settings import LogFormat, LogLevel
 

@@ -25,7 +25,7 @@ from controller_logic.model import (
 )
 from controller_logic.reasons import Reason
 from controller_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker
-from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster, want
+from tests.unit.controller_logic.plant import MB, OUT, actor, simulated_cluster, want
 from tidegate.metrics import Telemetry
 from tidegate.throttle_metrics import PolicyReading
 

@@ -349,11 +349,15 @@ def open_cluster(
 def _where_the_ledger_is(
     open_brokers: "Callable[[], AdminQuotaStore]", open_tree: Callable[[], ZnodeTree]
 ) -> tuple[QuotaStore, LedgerMove | None]:
-    """The store on the brokers when they run KRaft and have the ledger, else that on ZooKeeper."""
+    """The store on the brokers when they run KRaft and have the ledger, else that on ZooKeeper.
+
+    What ZooKeeper has does not count once the ledger has moved: its claim and records stay there,
+    and are those of before.
+    """
     brokers = open_brokers()
     try:
         is_kraft = brokers.is_kraft()
-        if is_kraft and brokers.facts().claim is not None:
+        if is_kraft and brokers.has_ledger():
             return brokers, None
     except BaseException:
         brokers.close()

@@ -24,7 +24,7 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
 from tests.unit.control.stage import Stage
 from tests.unit.control.trails import ETL, NOTHING, Shelf, Trail, calm_trail, overload, write_of
-from tests.unit.controller_logic.gates import MB, OUT, want
+from tests.unit.controller_logic.plant import MB, OUT, want
 from tidegate.control.audit.sink import AuditQueue
 from tidegate.control.audit.trail import AuditTrail
 from tidegate.control.reconcile import Applied

@@ -24,7 +24,7 @@ from tidegate.control.connections import (
 )
 from tidegate.control.observe import KafkaCluster
 from tidegate.errors import NotFound, TidegateError, Unreachable, UserActionRequired
-from tidegate.kafka.quota_store import Claim, ClusterFacts
+from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, TlsFiles
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
@@ -456,8 +456,8 @@ class Brokers:
             raise Unreachable(Reason.BROKERS_UNREACHABLE, "no broker answered")
         return self.kraft
 
-    def facts(self) -> ClusterFacts:
-        return ClusterFacts("cluster", 0, migration_running=False, claim=self.claim)
+    def has_ledger(self) -> bool:
+        return self.claim is not None
 
     def topic_names(self) -> frozenset[str]:
         return frozenset({"of-brokers"})

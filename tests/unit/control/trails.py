@@ -20,11 +20,10 @@ from controller_logic.model import (
 )
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import ThrottleDecision
-from tests.unit.controller_logic.gates import actor, simulated_cluster, want
+from tests.unit.controller_logic.plant import SimulatedCluster, actor, simulated_cluster, want
 from tidegate.control.audit.sink import AuditQueue
 from tidegate.control.audit.trail import AuditTrail
 from tidegate.control.reconcile import Applied
-from tools.simulate.model import SimulatedCluster
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 ETL = Entity("etl")

@@ -12,8 +12,15 @@ from controller_logic.throttle.buckets import buckets_of
 from controller_logic.throttle.decision import Phase, StepKind
 from controller_logic.throttle.input import ActiveThrottle
 from controller_logic.throttle.nic_status import nic_statuses
-from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster, steps_of, want
-from tools.simulate.model import SimulatedCluster
+from tests.unit.controller_logic.plant import (
+    MB,
+    OUT,
+    SimulatedCluster,
+    actor,
+    simulated_cluster,
+    steps_of,
+    want,
+)
 
 
 def scene(played: SimulatedCluster) -> DirectionSnapshot:

@@ -7,8 +7,15 @@ import pytest
 from controller_logic.model import QuotaWindow, Speed
 from controller_logic.throttle.decision import StepKind, ThrottleStep
 from controller_logic.throttle.input import ThrottleSettings
-from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster, steps_of, want
-from tools.simulate.model import SimulatedCluster
+from tests.unit.controller_logic.plant import (
+    MB,
+    OUT,
+    SimulatedCluster,
+    actor,
+    simulated_cluster,
+    steps_of,
+    want,
+)
 
 
 def flat_out(

@@ -11,16 +11,17 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleDecision
 from controller_logic.throttle.input import ThrottleMemory
 from controller_logic.throttle.record import LOWER_TIERS_FIRST, NEVER_THROTTLED
-from tests.unit.controller_logic.gates import (
+from tests.unit.controller_logic.plant import (
     MB,
     OUT,
+    SimulatedCluster,
     actor,
+    decided,
     in_force_mb,
     simulated_cluster,
     steps_of,
     want,
 )
-from tools.simulate.model import SimulatedCluster, decided
 
 
 def four_tiers(**settings: object) -> SimulatedCluster:

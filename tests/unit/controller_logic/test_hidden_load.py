@@ -15,7 +15,7 @@ from controller_logic.throttle.input import (
     ThrottleSettings,
 )
 from controller_logic.throttle.nic_status import NicStatus, Pressure
-from tests.unit.controller_logic.gates import MB, OUT
+from tests.unit.controller_logic.plant import MB, OUT
 
 NIC = NicStatus(1, Pressure.OVER, 100 * MB, None, 110.0 * MB, 1030.0, 24.0)
 

@@ -30,8 +30,8 @@ from controller_logic.reasons import Reason
 from controller_logic.throttle import record
 from controller_logic.throttle.buckets import floor_of
 from controller_logic.throttle.input import ClientFloors, ManagedRate
-from tests.unit.controller_logic.gates import IN, OUT
 from tests.unit.controller_logic.loaded_world import USERS, loaded_world, set_limit
+from tests.unit.controller_logic.plant import IN, OUT
 from tests.unit.controller_logic.worlds import (
     ALICE,
     FETCH,

@@ -11,7 +11,7 @@ from controller_logic.model import BrokerLimit, Entity, Level, NicSpan, QuotaWin
 from controller_logic.readings import Flows, flows_of
 from controller_logic.throttle.input import ManagedRate, ThrottleInput
 from controller_logic.throttle.nic_status import NicStatus, Pressure, nic_statuses
-from tests.unit.controller_logic.gates import MB, OUT, asked, spans
+from tests.unit.controller_logic.plant import MB, OUT, asked, spans
 
 
 def nics(given: ThrottleInput, *, throttled: bool = False) -> dict[int, NicStatus]:

@@ -5,8 +5,16 @@ from dataclasses import replace
 from controller_logic.model import QuotaWindow
 from controller_logic.throttle.decision import StepKind, ThrottleDecision
 from controller_logic.throttle.input import ThrottleMemory, ThrottleSettings
-from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster, steps_of, want
-from tools.simulate.model import SimulatedCluster, decided
+from tests.unit.controller_logic.plant import (
+    MB,
+    OUT,
+    SimulatedCluster,
+    actor,
+    decided,
+    simulated_cluster,
+    steps_of,
+    want,
+)
 
 
 def cluster(others_mb: float = 60) -> SimulatedCluster:

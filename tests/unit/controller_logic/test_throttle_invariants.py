@@ -21,8 +21,7 @@ from controller_logic.throttle.input import (
     ThrottleMemory,
     ThrottleSettings,
 )
-from tests.unit.controller_logic.gates import MB, OUT
-from tools.simulate.model import SimulatedClient, SimulatedCluster
+from tests.unit.controller_logic.plant import MB, OUT, SimulatedClient, SimulatedCluster
 
 BROKERS = (1, 2, 3)
 megabytes = st.integers(0, 200).map(lambda number: number * MB)

@@ -9,8 +9,16 @@ from controller_logic.model import RateKey
 from controller_logic.quotas.mute import predicted_mute_seconds
 from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleDecision
 from controller_logic.throttle.input import ActiveThrottle, ThrottleMemory
-from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster, steps_of, want
-from tools.simulate.model import SimulatedClient, SimulatedCluster
+from tests.unit.controller_logic.plant import (
+    MB,
+    OUT,
+    SimulatedClient,
+    SimulatedCluster,
+    actor,
+    simulated_cluster,
+    steps_of,
+    want,
+)
 
 
 def held_at(played: SimulatedCluster, **values_mb: float) -> None:

@@ -3,8 +3,14 @@
 import json
 
 from controller_logic.throttle.record import NEVER_THROTTLED, as_mapping
-from tests.unit.controller_logic.gates import MB, OUT, actor, simulated_cluster, want
-from tools.simulate.model import SimulatedCluster
+from tests.unit.controller_logic.plant import (
+    MB,
+    OUT,
+    SimulatedCluster,
+    actor,
+    simulated_cluster,
+    want,
+)
 
 
 def overloaded() -> SimulatedCluster:

@@ -8,7 +8,7 @@ from controller_logic.model import ClientRate, Entity, Level
 from controller_logic.throttle.buckets import Bucket, Floor
 from controller_logic.throttle.cuts import blind_targets, largest_givers, targets_of
 from controller_logic.throttle.input import ManagedRate
-from tests.unit.controller_logic.gates import MB, OUT
+from tests.unit.controller_logic.plant import MB, OUT
 
 
 def bucket(name: str, contract_mb: float, *sends_mb: float, floor_mb: float = 1) -> Bucket:

@@ -11,16 +11,16 @@ from controller_logic.quotas.budget import Charged, admit, spend, unexpired
 from controller_logic.reasons import Reason
 from controller_logic.throttle.decision import StepKind
 from controller_logic.throttle.input import ActiveThrottle, LastChange, ThrottleMemory
-from tests.unit.controller_logic.gates import (
+from tests.unit.controller_logic.plant import (
     MB,
     OUT,
     actor,
+    decided,
     in_force_mb,
     simulated_cluster,
     steps_of,
     want,
 )
-from tools.simulate.model import decided
 
 
 def test_a_a_step_that_does_not_bite_yet_is_written_all_the_same() -> None:

@@ -124,7 +124,11 @@ def test_an_unknown_demo_is_refused_before_anything_starts(
 ) -> None:
     monkeypatch.setenv("DEMO", "fast")
     assert ends_with(monkeypatch, fails) == 2
-    assert "DEMO=quick" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert said == (
+        "There is no demo named 'fast' here, so nothing was started. Use DEMO=full or DEMO=quick; "
+        "without DEMO it is full."
+    )
     assert not program.OUTPUT.exists()
 
 
@@ -138,4 +142,16 @@ def test_an_unknown_kafka_is_refused_before_anything_starts(
         "There is no Kafka named '2.8' here, so nothing was started. Use KAFKA=3.9-zookeeper or "
         "KAFKA=3.9-kraft or KAFKA=4.3-kraft; without KAFKA it is 3.9-zookeeper."
     )
+    assert not program.OUTPUT.exists()
+
+
+def test_what_is_unknown_is_refused_at_once_not_one_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DEMO", "fast")
+    monkeypatch.setenv("KAFKA", "2.8")
+    assert ends_with(monkeypatch, fails) == 2
+    said = capsys.readouterr().out
+    assert "'fast'" in said
+    assert "'2.8'" in said
     assert not program.OUTPUT.exists()

@@ -5,6 +5,7 @@ it leaves behind. Its outcome then replaces it. An intent without outcome is one
 or lost its connection: what the brokers have shows whether the change was made.
 
     claim                  {"version": 3, "policy_key": ...}                 as in every quota store
+    moved                  {"version": 1, "cluster_id": ...}      where it came from another store
     users/alice            {"version": 1, "record": {...}}                   record of an entity
     users/alice            {"version": 1, "record": {...} | null, "intent":
                              {"values": {...}, "seen": {...}, "record": {...} | null}}
@@ -25,6 +26,7 @@ from tidegate.kafka.quota_node import entity_of_path, entity_path, json_problem
 from tidegate.kafka.quota_store import Claim
 
 _CLAIM_KEY = b"claim"
+_MOVED_KEY = b"moved"
 _FORMAT = 1
 _FIELDS = {"version", "record", "intent"}
 _INTENT = b'"intent":'
@@ -126,6 +128,7 @@ class Journal:
     items: dict[Entity, Item] = field(default_factory=dict)
     strange: set[str] = field(default_factory=set)
     _claim: bytes | None = None
+    _moved: bytes | None = None
 
     @property
     def claim(self) -> Claim | None:
@@ -133,17 +136,40 @@ class Journal:
         place = f"The claim in the topic {self.topic}"
         return None if self._claim is None else parse_claim(self._claim, place)
 
+    @property
+    def moved_cluster_id(self) -> str | None:
+        """The cluster whose ledger was moved here from another store; None = none was.
+
+        It stays when claim and records are gone. Raises ForeignContent when it cannot be read.
+        """
+        if self._moved is None:
+            return None
+        try:
+            root = mapping(json.loads(self._moved.decode("utf-8")))
+            if root.get("version") != _FORMAT:
+                raise ValueError(f"its format is {root.get('version')!r}, only {_FORMAT} is known")
+            return text(root.get("cluster_id"))
+        except (ValueError, RecursionError) as error:
+            raise ForeignContent(
+                f"The topic {self.topic} says in a way that cannot be read ({json_problem(error)}) "
+                "whether the ledger moved there from ZooKeeper, so nothing is written. If a newer "
+                "Tidegate wrote it, use that version."
+            ) from error
+
     def forget(self) -> None:
         """Start from nothing, as a topic that was made anew does."""
         self.items.clear()
         self.strange.clear()
-        self._claim = None
+        self._claim = self._moved = None
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Take over what was read or written."""
         for entry in entries:
             if entry.key == _CLAIM_KEY:
                 self._claim = entry.value
+                continue
+            if entry.key == _MOVED_KEY:
+                self._moved = entry.value
                 continue
             try:
                 entity = entity_of_path(entry.key.decode("utf-8"))
@@ -164,6 +190,11 @@ class Journal:
 def claim_record(claim: bytes | None) -> Record:
     """The log's record that sets the claim, or removes it."""
     return _CLAIM_KEY, claim
+
+
+def moved_record(cluster_id: str) -> Record:
+    """The log's record that this cluster's ledger was moved here from another store."""
+    return _MOVED_KEY, compact({"version": _FORMAT, "cluster_id": cluster_id})
 
 
 def outcome(entity: Entity, record: bytes | None) -> Record:

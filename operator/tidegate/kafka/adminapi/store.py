@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota
-from tidegate.errors import ForeignContent, TidegateError
+from tidegate.errors import ForeignContent, LedgerElsewhere, TidegateError
 from tidegate.kafka.adminapi.batch import Batch
 from tidegate.kafka.adminapi.client import AdminClient
-from tidegate.kafka.adminapi.journal import claim_record, outcome
+from tidegate.kafka.adminapi.journal import claim_record, moved_record, outcome
 from tidegate.kafka.adminapi.ledger import TopicLedger, no_name
 from tidegate.kafka.adminapi.quotas import describe, has_controller
 from tidegate.kafka.claim import claim_to_bytes, next_claim
@@ -90,13 +90,28 @@ class AdminQuotaStore:
         """The topic of the ledger."""
         return self._ledger.topic
 
+    def has_ledger(self) -> bool:
+        """Whether this cluster's ledger is in the topic: somebody's claim, or one that moved there.
+
+        A ledger that moved stays here for good, with or without a claim. Raises ForeignContent
+        where the topic does not say so in a way that can be read.
+        """
+        with self._lock:
+            facts = self.facts()
+            return facts.claim is not None or self._has_moved(facts.cluster_id)
+
+    def _has_moved(self, cluster_id: str) -> bool:
+        return self._ledger.journal.moved_cluster_id == cluster_id
+
     def begin_ledger(
         self, claim: Claim, records: Mapping[Entity, bytes], *, only_if: Callable[[], None]
     ) -> None:
         """Fill the empty ledger with another store's claim and records (JSON), all or nothing.
 
         `only_if` is called as the last thing before, with the cluster ready to take changes; what
-        it raises keeps the ledger empty. Raises ForeignContent where the topic has a ledger.
+        it raises keeps the ledger empty. Raises ForeignContent where the topic has a ledger, and
+        LedgerElsewhere where this cluster's has moved there before: what another store has is out
+        of date then.
         """
         with self._lock:
             self._ledger.as_writer(lambda: self._begin(claim, records, only_if))
@@ -107,6 +122,13 @@ class AdminQuotaStore:
         journal = self._ledger.journal
         if journal.claim == claim and journal.items.keys() == records.keys():
             return  # an earlier try, whose answer was lost
+        cluster_id = self._ledger.facts().cluster_id
+        if self._has_moved(cluster_id):
+            raise LedgerElsewhere(
+                f"The topic {self.topic} got this cluster's ledger when Kafka left ZooKeeper, and "
+                "what ZooKeeper has is out of date since, so it is not moved again. Quotas are "
+                "written through the brokers: remove spec.kafka.zookeeper."
+            )
         if journal.claim is not None or journal.items or journal.strange:
             raise ForeignContent(
                 f"The topic {self.topic} has a ledger already, so no other one is put there. "
@@ -115,7 +137,9 @@ class AdminQuotaStore:
             )
         only_if()
         copies = [outcome(entity, compact(json.loads(data))) for entity, data in records.items()]
-        self._ledger.commit([*copies, claim_record(claim_to_bytes(claim))])
+        self._ledger.commit(
+            [*copies, moved_record(cluster_id), claim_record(claim_to_bytes(claim))]
+        )
 
     def release_claim(self, policy_key: str, policy_uid: str | None = None) -> None:
         """See QuotaStore. An unreadable ledger record counts as ours: its policy is not known."""
