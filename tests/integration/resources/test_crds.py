@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from kubernetes import client
 
 from lab.kubernetes.api import KubeApi
 from tests.doubles.kubectl import kubectl_get
 from tests.integration.conftest import CHECKOUT
 from tests.unit.resources.bad_input import BAD_INPUT, BadInput
-from tests.unit.resources.bent_input import bent_objects, refusal_of_model
+from tests.unit.resources.bent_input import OFTEN, bent_objects, refusal_of_model
 from tests.unit.resources.documents import Document, override, policy, tier
 from tests.unit.resources.sound_input import SOUND
 from tests.unit.tutorials.played import Tutorial, objects_of
@@ -105,13 +105,7 @@ def test_a_rate_that_breaks_its_own_rule_draws_no_complaint_about_the_contract(
 # The strategies draw no random number of their own, but kazoo's threads of other tests do, and
 # hypothesis cannot distinguish them.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
-@settings(
-    max_examples=300,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
+@OFTEN
 @given(document=bent_objects())
 def test_model_and_server_accept_the_same_objects(document: Document, answer: Answer) -> None:
     by_server, by_model = answer(document), refusal_of_model(document)

@@ -95,7 +95,7 @@ def test_one_source_is_built_once_for_each_file_of_pins(
 
     def built(pins: str) -> Path:
         module = packages.GoModule(
-            "tide", source, "./cmd", "a tide", "building", packages_compiled=1, pins=pins
+            "program", source, "./cmd", "a program", "building", packages_compiled=1, pins=pins
         )
         return module.binary()
 

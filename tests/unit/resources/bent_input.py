@@ -7,12 +7,21 @@ declaration.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tests.unit.resources.documents import ABSENT, Document, override, policy, tier
 from tidegate.errors import InvalidResource
 from tidegate.resources import parse_object
 
+# How a test draws them: the same ones each time.
+OFTEN = settings(
+    max_examples=300,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
 RATES = st.one_of(
     st.integers(-1, 2**54),
     st.builds(
