@@ -86,6 +86,10 @@ kraft-kills: setup ## Kill operator, broker, controller and ledger's leader on a
 test-argo: setup ## Run the health scripts and Applications through Argo CD's own code (compiles a part of it once, minutes)
 	$(PYTHON) -m pytest tests/integration/gitops/with_argo_cd.py $(PYTEST)
 
+.PHONY: test-crds
+test-crds: setup ## Put the CRDs, every example and wrong objects to the admission code of Kubernetes 1.30, 1.32 and 1.34 (compiles it once, minutes)
+	$(PYTHON) -m pytest tests/integration/resources/with_admission_code.py $(PYTEST)
+
 .PHONY: image-check
 image-check: setup ## Build the image twice from nothing, compare, and start what is in it (root)
 	$(PYTHON) -m image --twice

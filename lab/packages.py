@@ -37,7 +37,8 @@ class GoModule:
 
     `title` is what a person calls it, `announcement` what to expect of its build,
     `packages_compiled` how many a fresh machine compiles, about, and `stamps` the variables set by
-    the linker.
+    the linker. `pins`, where it is not go.mod, is a file like it, with a .sum beside it: so one
+    source is built with several versions of a library.
     """
 
     program: str
@@ -47,6 +48,7 @@ class GoModule:
     announcement: str
     packages_compiled: int
     stamps: Sequence[str] = ()
+    pins: str = "go.mod"
 
     def binary(self) -> Path:
         """The path of the program, built first when the cache has none for these sources.
@@ -68,7 +70,8 @@ class GoModule:
             if self.package.startswith("./")
             else []
         )
-        for path in [self.directory / "go.mod", self.directory / "go.sum", *own_sources]:
+        pins = self.directory / self.pins
+        for path in [pins, pins.with_suffix(".sum"), *own_sources]:
             yield str(path.relative_to(self.directory))
             yield path.read_bytes()
         yield self._go_platform()
@@ -96,6 +99,7 @@ class GoModule:
         stamps = [f"-X {stamp}" for stamp in self.stamps]
         return [
             "-mod=readonly",
+            *([] if self.pins == "go.mod" else [f"-modfile={self.pins}"]),
             "-buildvcs=false",
             "-trimpath",
             "-ldflags",

@@ -42,8 +42,9 @@ the namespace. The spec is yours: the operator never writes it, not even default
 left out. Defaults are not in the CRDs either: the API server would write them into your objects, GitOps tools would report items of
 lists as changed, and an upgrade could not distinguish an old default from your choice. The status is the operator's.
 
-The CRDs need Kubernetes 1.30 or later. The validation code of the API server of 1.30.14 accepts them and their examples; a running server
-was tried with 1.34 only. Field selectors on `spec.policyRef.name` need 1.31.
+The CRDs are for Kubernetes 1.30 or later. The code with which API servers of 1.30.14, 1.32.13 and 1.34.4 admit objects takes them with their rules, keeps
+every object of these pages and of `examples/` as it is written, and refuses wrong ones with the sentences below (`make test-crds`). A running server was tried
+with 1.34 only, and nothing with 1.29 or before. Field selectors on `spec.policyRef.name` need 1.31: a server of 1.30 drops `selectableFields` from the CRDs.
 
 A **byte rate** is a whole number of bytes per second from 1024 to 9007199254740991, written as a text: digits, perhaps a decimal
 fraction, and one suffix, as `50Mi`, `50M`, `1250M`, `1.5Gi`. `k M G T` are powers of 1000, `Ki Mi Gi Ti` powers of 1024. Without a suffix

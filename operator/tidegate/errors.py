@@ -104,6 +104,10 @@ class ForeignContent(UserActionRequired):
         super().__init__(reason, message)
 
 
+class LedgerElsewhere(ForeignContent):
+    """The ledger has moved to the brokers, and whoever asked still looks in ZooKeeper."""
+
+
 class WriteRefused(UserActionRequired):
     """Writing to this cluster would be wrong as a whole: other cluster, migration, other owner."""
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tidegate.kube.login import Login
     from tidegate.prometheus.probe import Probe
     from tidegate.prometheus.settings import MetricsSettings
+    from tidegate.prometheus.usage import UsageReader
     from tidegate.resources.policy import KafkaCluster as KafkaSpec
     from tidegate.settings import PolicyBounds
 
@@ -96,6 +97,13 @@ def open_probe(settings: MetricsSettings) -> Probe:
     return Probe(settings)
 
 
+def open_usage(settings: MetricsSettings) -> UsageReader:
+    """The Prometheus of a policy, for what clients moved over days."""
+    from tidegate.prometheus.usage import UsageReader
+
+    return UsageReader(settings)
+
+
 def open_kubernetes(
     kubeconfig: Path | None, context: str | None, as_user: str | None
 ) -> Kubernetes:
@@ -133,6 +141,7 @@ class CommandContext:
     open_reader: OpenReader = open_reader
     open_login: OpenLogin = open_login
     open_probe: Callable[[MetricsSettings], Probe] = open_probe
+    open_usage: Callable[[MetricsSettings], UsageReader] = open_usage
     debug: bool = False
     exit_code: int = ExitCode.OK
     exit_code_of: Callable[[Exception], int] = lambda _: ExitCode.ERROR

@@ -2,25 +2,29 @@
 
 They come from Kafka, or with --strimzi from the KafkaUsers that declare them. Every contract is the
 quota as it stands, for each broker, so that taking them over changes no quota. A level is a
-proposal: nothing says how important a client is.
+proposal: nothing says how important a client is. Clients without a quota are `import_usage`'s.
 """
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 import typer
-import yaml
-from pydantic import ValidationError
 
-from controller_logic.model import Entity, Level, QuotaKey, StoredQuota
+from controller_logic.model import BYTE_RATE_OF, Entity, Level, QuotaKey, StoredQuota
 from controller_logic.quota_values import enforced_rate, number_of
 from controller_logic.quotas.strimzi import IGNORED_USERS, PAUSED
 from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.import_tiers import (
+    Proposals,
+    level_rule,
+    matches_any,
+    quantity,
+    text_of,
+    tiers_of,
+)
+from tidegate.commands.import_usage import Existing, propose_from_usage, usage_options
 from tidegate.commands.inputs import (
     DEFAULT_NAMESPACE,
     PolicySource,
@@ -38,16 +42,7 @@ from tidegate.control.strimzi import (
     read_kafka_user,
     strimzi_place,
 )
-from tidegate.errors import InvalidResource, NotFound
-from tidegate.resources.kinds import API_VERSION, parse_object
-from tidegate.resources.rates import FLOOR_BYTES_PER_SECOND
-from tidegate.resources.tiers import MAX_MEMBERS, TierMember
-
-# Work that can wait, by the words that people name it with; all other clients are proposed for L2.
-_CAN_WAIT = re.compile(
-    r"(?:^|[^a-z])(?:ad-?hoc|analytics|archive|back-?fill|batch|bench|crawler|dump|etl|export|"
-    r"import|load-?test|migrat\w*|mirror\w*|nightly|replay|report\w*|spark|test)(?:[^a-z]|$)"
-)
+from tidegate.errors import InvalidResource, NotFound, TidegateError
 
 
 @takes_policy_and_cluster
@@ -98,6 +93,51 @@ def import_quotas(
             help="The same for this Kafka object of Strimzi. No policy is needed then.",
         ),
     ] = None,
+    from_usage: Annotated[
+        str | None,
+        typer.Option(
+            "--from-usage",
+            metavar="TIME",
+            help="Propose contracts also for clients without a quota, by what they moved in this "
+            "time: whole hours or days such as 7d, 30 days at most.",
+        ),
+    ] = None,
+    headroom_percent: Annotated[
+        int | None,
+        typer.Option(
+            "--headroom-percent",
+            min=0,
+            max=1000,
+            help="How far such a contract is above what 99 % of five minutes stayed under; unset "
+            "means the policy's rollup.recommend.headroomPercent, or 30.",
+        ),
+    ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option(
+            "--prometheus",
+            metavar="URL",
+            help="Ask this Prometheus instead of the policy's, such as http://localhost:9090.",
+        ),
+    ] = None,
+    matcher: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--matcher",
+            metavar="LABEL=VALUE",
+            help="Only series with this label, beside the policy's metrics.matchers; may be "
+            "repeated.",
+        ),
+    ] = None,
+    broker_label: Annotated[
+        str | None,
+        typer.Option(
+            "--broker-label",
+            metavar="NAME",
+            help="The label of series that names the broker; unset means the policy's, or broker.",
+        ),
+    ] = None,
+    metrics_credentials_file: options.MetricsCredentialsFile = None,
     debug: options.Debug = False,
 ) -> None:
     """Print BusinessTiers for the quotas that the cluster has already, to be looked over and
@@ -111,36 +151,69 @@ def import_quotas(
 
     With --strimzi the quotas are those that KafkaUsers declare. They stay Strimzi's until they are
     taken out of the KafkaUsers, which needs more than that: see docs/strimzi.md.
+
+    With --from-usage there are also tiers for clients that have no quota: for each direction the
+    rate on one broker that 99 % of the five minutes stayed under in which the client moved
+    anything, where that is highest, with headroom, rounded up. Comments say which peak and which
+    time each comes from, and how much of that time is known. Applying these does limit clients.
     """
     around = command_context(context, debug=debug)
     of_strimzi = strimzi or strimzi_cluster is not None
-    policy_key, stored, known = (
-        _declared(around, asked, strimzi_cluster) if of_strimzi else _stored(around, asked)
+    usage = usage_options(
+        from_usage,
+        headroom_percent=headroom_percent,
+        prometheus=prometheus,
+        matchers=matcher or (),
+        broker_label=broker_label,
+        credentials=metrics_credentials_file,
+        of_strimzi=of_strimzi,
     )
-    levels = [_level_rule(text) for text in level_of or ()]
+    levels = [level_rule(text) for text in level_of or ()]
+    existing = (
+        _declared(around, asked, strimzi_cluster)
+        if of_strimzi
+        else _stored(around, asked, with_brokers=usage is not None)
+    )
+    policy_key, stored, known = existing.policy_key, existing.stored, existing.known
     found = propose(
-        (one for one in stored.values() if one.entity not in known and _matches(one.entity, match)),
+        (
+            one
+            for one in stored.values()
+            if one.entity not in known and matches_any(one.entity, match)
+        ),
         levels,
     )
-    manifests = tier_manifests(found.members, policy_key, throttled_percent=throttled_percent)
-    if manifests:
-        around.out.write(
-            yaml.safe_dump_all(manifests, sort_keys=False, allow_unicode=True, width=120)
-        )
-    page = Page(around.err)
-    for note in found.notes:
-        page.warn(note)
-    page.say(
-        f"{len(found.members)} users and clients in {len(manifests)} BusinessTiers for policy "
-        f"{policy_key}; {len(found.notes)} left out; {len(known & stored.keys())} are in tiers "
-        "already. Nothing was written."
+    measured = (
+        None if usage is None else propose_from_usage(around, existing, usage, match, levels, found)
     )
-    if manifests:
+    tiers = tiers_of(
+        found.members, policy_key, throttled_percent=throttled_percent, prefix="imported"
+    )
+    if measured is not None:
+        tiers += tiers_of(
+            measured.members, policy_key, throttled_percent=throttled_percent, prefix="usage"
+        )
+    around.out.write(text_of(tiers))
+    page = Page(around.err)
+    for note in (*found.notes, *(measured.notes if measured is not None else ())):
+        page.warn(note)
+    by_usage = (
+        "" if measured is None else f", {len(measured.members)} of them by usage and without quota"
+    )
+    members = len(found.members) + (0 if measured is None else len(measured.members))
+    page.say(
+        f"{members} users and clients in {len(tiers)} BusinessTiers for policy "
+        f"{policy_key}{by_usage}; {len(found.notes)} left out; {len(known & stored.keys())} are in "
+        "tiers already. Nothing was written."
+    )
+    if tiers:
         page.say(
             "Look over the levels and throttledRates, and then what would be written: tidegate "
             "plan -f POLICY.yaml -f TIERS.yaml --all"
         )
-    if manifests and of_strimzi:
+    if measured is not None and measured.members:
+        page.say(measured.summary)
+    if tiers and of_strimzi:
         page.say(_HAND_OVER)
 
 
@@ -151,10 +224,8 @@ _HAND_OVER = (
 )
 
 
-def _declared(
-    around: CommandContext, asked: CommandOptions, cluster: str | None
-) -> tuple[str, Mapping[Entity, StoredQuota], frozenset[Entity]]:
-    """The policy's key, what KafkaUsers of its Strimzi cluster declare, and who is in a tier.
+def _declared(around: CommandContext, asked: CommandOptions, cluster: str | None) -> Existing:
+    """What KafkaUsers of the policy's Strimzi cluster declare.
 
     `cluster` is the Strimzi cluster, and no policy is looked for then.
     """
@@ -179,7 +250,9 @@ def _declared(
             f"the label {CLUSTER_LABEL}={place.cluster}. Name another with --strimzi-cluster.",
         )
     users = [(Entity(read_kafka_user(raw).kafka_name), declared_quotas(raw)) for raw in listed]
-    return key, {user: StoredQuota(user, quotas) for user, quotas in users if quotas}, known
+    return Existing(
+        key, {user: StoredQuota(user, quotas) for user, quotas in users if quotas}, known
+    )
 
 
 def _place_of(source: PolicySource) -> StrimziPlace:
@@ -200,86 +273,49 @@ def _unread_policy_key(asked: CommandOptions) -> str:
     return f"{namespace or asked.policy.namespace or DEFAULT_NAMESPACE}/{name}"
 
 
-def _stored(
-    around: CommandContext, asked: CommandOptions
-) -> tuple[str, Mapping[Entity, StoredQuota], frozenset[Entity]]:
-    """The policy's key, everything in the quota store, and who is in a tier already."""
+def _stored(around: CommandContext, asked: CommandOptions, *, with_brokers: bool) -> Existing:
+    """Everything in the quota store, and with `with_brokers` which brokers there are."""
     if asked.access.zookeeper is not None and not asked.policy.files:
         with opened_store(around, asked.access) as store:
             stored = store.read_everything()
-        return _unread_policy_key(asked), stored, frozenset()
+        return Existing(_unread_policy_key(asked), stored)
     source = find_policy(around, asked.policy)
+    brokers: frozenset[int] | None = None
+    unread = ""
     with opened_cluster(around, source, asked.access) as cluster:
         stored = cluster.store.read_everything()
-    return source.declared.policy.key, stored, frozenset(source.declared.entities)
+        if with_brokers:
+            try:
+                brokers = cluster.topology.read(()).brokers
+            except TidegateError as error:
+                unread = error.message
+    known = frozenset(source.declared.entities)
+    return Existing(source.declared.policy.key, stored, known, source, brokers, unread)
 
 
-def _matches(entity: Entity, patterns: Sequence[str] | None) -> bool:
-    return not patterns or any(_fits(entity, pattern) for pattern in patterns)
-
-
-def _fits(entity: Entity, pattern: str) -> bool:
-    names = (entity.user, entity.client_id)
-    return any(isinstance(name, str) and fnmatchcase(name, pattern) for name in names)
-
-
-def _level_rule(text: str) -> tuple[str, Level]:
-    pattern, _, level = text.rpartition("=")
-    if not pattern or level not in [one.value for one in Level]:
-        raise InvalidResource(
-            f"--level-of {text!r} cannot be read. Write it as PATTERN=LEVEL, for example "
-            "'checkout*=L0'."
-        )
-    return pattern, Level(level)
-
-
-@dataclass(frozen=True, slots=True)
-class Proposal:
-    """One member with its level; `rates` are bytes per second on each broker, by direction."""
-
-    level: Level
-    document: Mapping[str, Any]
-    rates: Mapping[str, int]
-
-    @property
-    def magnitude(self) -> int:
-        """The power of ten of its smallest rate: members of a tier have the same."""
-        return len(str(min(self.rates.values()))) - 1
-
-
-@dataclass(slots=True)
-class Proposals:
-    """The members, and a sentence for each quota that becomes none."""
-
-    members: list[Proposal] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-_DIRECTIONS = {"fetch": QuotaKey.CONSUMER_BYTE_RATE, "produce": QuotaKey.PRODUCER_BYTE_RATE}
 _OTHERS = {
     "requestPercentage": QuotaKey.REQUEST_PERCENTAGE,
     "controllerMutationsPerSecond": QuotaKey.CONTROLLER_MUTATION_RATE,
 }
 
 
-def propose(stored: Iterable[StoredQuota], levels: Sequence[tuple[str, Level]]) -> Proposals:
+def propose(
+    stored: Iterable[StoredQuota],
+    levels: Sequence[tuple[str, Level]],
+) -> Proposals:
     """Members for these quotas, by name; the first of `levels` that fits an entity is its own."""
     found = Proposals()
-    names: set[str] = set()
     for one in sorted(stored, key=lambda each: each.entity.sort_key):
         if one.problem is not None:
             found.notes.append(f"{one.entity}: {one.problem}")
         elif one.values:
-            _propose(one, levels, found, names)
+            _propose(one, levels, found)
     return found
 
 
-def _propose(
-    one: StoredQuota, levels: Sequence[tuple[str, Level]], found: Proposals, names: set[str]
-) -> None:
+def _propose(one: StoredQuota, levels: Sequence[tuple[str, Level]], found: Proposals) -> None:
     entity = one.entity
-    user, client_id = entity.user, entity.client_id
-    if not all(part is None or isinstance(part, str) for part in (user, client_id)):
+    if not all(part is None or isinstance(part, str) for part in (entity.user, entity.client_id)):
         found.notes.append(
             f"{entity} is one of Kafka's default entities, which no tier can have. Declare it in "
             f"spec.defaults of the policy: {_said(one)}"
@@ -287,7 +323,7 @@ def _propose(
         return
     rates = {
         way: rate
-        for way, key in _DIRECTIONS.items()
+        for way, key in BYTE_RATE_OF.items()
         if (rate := enforced_rate(one.values.get(key))) is not None
     }
     if not rates:
@@ -301,113 +337,10 @@ def _propose(
         number = number_of(one.values.get(key))
         if number is not None and number > 0:
             contract[other] = int(number) if number == int(number) else float(number)
-    parts = {"user": user, "clientId": client_id}
-    name = _member_name(entity, names)
-    document = {
-        "name": name,
-        **{field_name: part for field_name, part in parts.items() if part is not None},
-        "contract": contract,
-    }
-    try:
-        TierMember.model_validate(document)
-    except ValidationError as error:
-        why = "; ".join(details["msg"].removeprefix("Value error, ") for details in error.errors())
+    why = found.add(entity, contract, rates, levels=levels)
+    if why is not None:
         found.notes.append(f"{entity} ({_said(one)}) fits no member: {why}. It stays as it is.")
-        return
-    names.add(name)
-    found.members.append(Proposal(_level(entity, levels), document, rates))
 
 
 def _said(one: StoredQuota) -> str:
     return ", ".join(f"{key.value}={text}" for key, text in one.values.items())
-
-
-def _level(entity: Entity, levels: Sequence[tuple[str, Level]]) -> Level:
-    for pattern, level in levels:
-        if _fits(entity, pattern):
-            return level
-    spelled = " ".join(str(part).lower() for part in (entity.user, entity.client_id) if part)
-    return Level.L3 if _CAN_WAIT.search(spelled) else Level.L2
-
-
-def _member_name(entity: Entity, taken: set[str]) -> str:
-    """A name by user and client id that no other member has."""
-    spelled = "-".join(str(part) for part in (entity.user, entity.client_id) if part)
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", spelled).strip("._-")[:120] or "member"
-    name, number = plain, 1
-    while name in taken:
-        number += 1
-        name = f"{plain}-{number}"
-    return name
-
-
-_UNITS = (("G", 10**9), ("M", 10**6), ("k", 10**3))
-_BINARY_UNITS = (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
-
-
-def quantity(bytes_per_second: int) -> str:
-    """The exact rate as people write it: 50M, 10Mi, or the number where no unit divides it."""
-    for unit, size in (*_UNITS, *_BINARY_UNITS):
-        if bytes_per_second % size == 0:
-            return f"{bytes_per_second // size}{unit}"
-    return str(bytes_per_second)
-
-
-def tier_manifests(
-    members: Iterable[Proposal], policy_key: str, *, throttled_percent: int
-) -> list[dict[str, Any]]:
-    """BusinessTiers of members of one level whose rates are alike, the most important first."""
-    groups: dict[tuple[Level, int], list[Proposal]] = {}
-    for one in members:
-        groups.setdefault((one.level, one.magnitude), []).append(one)
-    manifests = []
-    for (level, magnitude), group in sorted(groups.items()):
-        for part, first in enumerate(range(0, len(group), MAX_MEMBERS)):
-            some = group[first : first + MAX_MEMBERS]
-            name = f"imported-{level.value.lower()}-{quantity(10**magnitude).lower()}"
-            name += f"-{part + 1}" if part else ""
-            manifests.append(
-                _tier(name, level, some, policy_key, throttled_percent=throttled_percent)
-            )
-    return manifests
-
-
-def _tier(
-    name: str,
-    level: Level,
-    members: Sequence[Proposal],
-    policy_key: str,
-    *,
-    throttled_percent: int,
-) -> dict[str, Any]:
-    namespace, _, policy = policy_key.partition("/")
-    spec: dict[str, Any] = {"policyRef": {"name": policy}, "level": level.value}
-    if level is not Level.L0:
-        smallest = {
-            way: min(one.rates[way] for one in members if way in one.rates)
-            for way in _DIRECTIONS
-            if any(way in one.rates for one in members)
-        }
-        spec["throttledRates"] = {
-            "perBroker": {
-                way: quantity(
-                    max(FLOOR_BYTES_PER_SECOND, _rounded_down(rate * throttled_percent // 100))
-                )
-                for way, rate in smallest.items()
-            }
-        }
-    spec["members"] = [dict(one.document) for one in members]
-    manifest = {
-        "apiVersion": API_VERSION,
-        "kind": "BusinessTier",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": spec,
-    }
-    parse_object(manifest, strict=True)
-    return manifest
-
-
-def _rounded_down(rate: int) -> int:
-    """Two digits of it, which people can read."""
-    size: int = 10 ** max(0, len(str(rate)) - 2)
-    return rate // size * size

@@ -437,14 +437,20 @@ def opened_cluster(
             yield cluster
 
 
-def metrics_of(source: PolicySource, credentials: Path | None) -> MetricsSettings | None:
+def metrics_of(
+    source: PolicySource, credentials: Path | None, *, url: str | None = None
+) -> MetricsSettings | None:
     """The settings for the policy's Prometheus; None where it declares no metrics.
 
-    `credentials` is a file in place of the Secrets. Raises what reading either raises.
+    `credentials` is a file in place of the Secrets, `url` an address in place of the policy's.
+    Raises what reading any of them raises.
     """
     spec = source.declared.spec.metrics
     if spec is None:
         return None
+    if url is not None:
+        server = spec.prometheus.model_copy(update={"url": url})
+        spec = spec.model_copy(update={"prometheus": server})
     if credentials is None:
         return metrics_settings(spec, source.metrics_secrets())
     return settings_of(spec, read_credentials_file(credentials).for_prometheus(spec.prometheus))

@@ -33,7 +33,7 @@ from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgr
 from tidegate.control.runtime import Backoff, Cause, OperatorContext
 from tidegate.control.strimzi import KnownKafkaUsers
 from tidegate.control.trust import refuse_other_hosts
-from tidegate.errors import InvalidResource, TidegateError
+from tidegate.errors import InvalidResource, LedgerElsewhere, TidegateError
 from tidegate.kafka.quota_store import Claim
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -361,7 +361,11 @@ class Controller:
             since_seconds=float(int(seen.observation.now_seconds)),
             lease_namespace=declared.lease_namespace,
         )
-        moved = cluster.ledger_move.attempt(wanted)
+        try:
+            moved = cluster.ledger_move.attempt(wanted)
+        except LedgerElsewhere:  # another replica, or a person, moved it since this one looked
+            self._ledger_moved = True
+            raise
         if moved is not None:
             self._ledger_moved = True
             self._reports.catch_up()

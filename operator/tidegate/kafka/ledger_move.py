@@ -55,8 +55,8 @@ class LedgerMove:
 
         Without `write` it only says what would be moved. `wanted` becomes the claim where ZooKeeper
         has none. Raises WriteRefused for brokers of another cluster and for another policy's claim,
-        ForeignContent for a record that cannot be read or a topic that has a ledger already, and
-        what the brokers' refusals are.
+        ForeignContent for a record that cannot be read or a topic that has a ledger already,
+        LedgerElsewhere where this one has moved before, and what the brokers' refusals are.
         """
         if not self._is_quiet():
             self._since_seconds = None

@@ -370,16 +370,23 @@ class PrometheusClient:
         return date_seconds + self._monotonic() - monotonic_seconds
 
     def query(
-        self, promql: str, each: Callable[[Series], Item], *, until_monotonic_seconds: float
+        self,
+        promql: str,
+        each: Callable[[Series], Item],
+        *,
+        until_monotonic_seconds: float,
+        at_seconds: int | None = None,
     ) -> list[Item]:
         """Send an instant query for samples over a range; return what `each` makes of every series.
+
+        The range ends at `at_seconds` since the epoch; None = now, by the server's clock.
 
         Raises Unreachable after some attempts within the time; Incomplete for an answer that is
         partial, too large or not samples; Unauthorized when a login is needed; NotFound where there
         is no query API; InvalidResource when the query is refused.
         """
         return retry(
-            lambda: self._once(promql, each, until_monotonic_seconds),
+            lambda: self._once(promql, each, until_monotonic_seconds, at_seconds),
             attempts=1 + len(_PAUSES_SECONDS),
             is_worth_repeating=lambda error: isinstance(error, Unreachable | BrokenOff),
             pause_seconds=lambda attempt, _: _PAUSES_SECONDS[
@@ -396,15 +403,21 @@ class PrometheusClient:
         if session is not None:
             session.close()
 
-    def _once(self, promql: str, each: Callable[[Series], Item], until: float) -> list[Item]:
+    def _once(
+        self,
+        promql: str,
+        each: Callable[[Series], Item],
+        until: float,
+        at_seconds: int | None,
+    ) -> list[Item]:
         try:
-            with self._asked(promql, until) as answer:
+            with self._asked(promql, until, at_seconds) as answer:
                 self._note_date(answer)
                 return self._read(answer, each, until)
         except (OSError, HTTPError) as error:  # the errors of requests are OSErrors
             raise broken(error, self.address) from error
 
-    def _asked(self, promql: str, until: float) -> requests.Response:
+    def _asked(self, promql: str, until: float, at_seconds: int | None) -> requests.Response:
         left_seconds = until - self._monotonic()
         if left_seconds <= 0:
             raise too_slow(self.address)
@@ -417,7 +430,8 @@ class PrometheusClient:
         if self._session is None:
             self._session = Session(self._server)
         url = self._server.url.rstrip("/") + _QUERY_PATH
-        form = urlencode({"query": promql, "timeout": server_timeout})
+        moment = {} if at_seconds is None else {"time": str(at_seconds)}
+        form = urlencode({"query": promql, "timeout": server_timeout, **moment})
         if len(form) <= _LONGEST_ADDRESS:
             return self._session.get(f"{url}?{form}", timeout=timeouts)
         return self._session.post(url, data=form, headers=_FORM, timeout=timeouts)

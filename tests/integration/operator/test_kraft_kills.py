@@ -38,7 +38,7 @@ from tidegate.kafka.adminapi.store import LEDGER_TOPIC
 from tidegate.kafka.settings import KafkaConnection
 from tidegate.kube.api import BUSINESS_TIERS
 
-KILLS = int(os.environ.get("KRAFT_KILLS") or "6")
+KILLS = int(os.environ.get("KRAFT_KILLS") or "4")  # each victim once
 
 pytestmark = [pytest.mark.integration, pytest.mark.kraft]
 

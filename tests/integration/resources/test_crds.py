@@ -4,23 +4,23 @@ shows.
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from kubernetes import client
 
 from lab.kubernetes.api import KubeApi
 from tests.doubles.kubectl import kubectl_get
 from tests.integration.conftest import CHECKOUT
 from tests.unit.resources.bad_input import BAD_INPUT, BadInput
-from tests.unit.resources.documents import ABSENT, Document, member, override, policy, tier
+from tests.unit.resources.bent_input import bent_objects, refusal_of_model
+from tests.unit.resources.documents import Document, override, policy, tier
+from tests.unit.resources.sound_input import SOUND
 from tests.unit.tutorials.played import Tutorial, objects_of
-from tidegate.errors import InvalidResource
-from tidegate.resources import GROUP, KINDS, VERSION, Kind, parse_object
+from tidegate.resources import GROUP, KINDS, VERSION, Kind
 
 pytestmark = pytest.mark.integration
 
@@ -82,56 +82,6 @@ def test_bad_input_is_refused_and_the_message_names_the_field_and_what_must_hold
     assert row.server_words in refusal
 
 
-SOUND = {
-    "a policy that uses every field": policy(),
-    "a policy of only what has no default": {
-        **policy(),
-        "spec": {
-            "mode": "Observe",
-            "kafka": {
-                "bootstrapServers": "[::1]:9092",
-                "quotaStore": "ZooKeeper",
-                "zookeeper": {"connect": "[::1]:2181"},
-            },
-        },
-    },
-    "a tier that uses every field": tier(),
-    "an exempt member": tier(
-        {"level": "L0", "throttledRates": ABSENT, "members": [member("free")]}
-    ),
-    "500 members": tier(
-        {
-            "members": [
-                member(f"m{i}", topics=["a"], contract={"perPartition": {"fetch": "2Mi"}})
-                for i in range(500)
-            ]
-        }
-    ),
-    "a rate at the ceiling": tier({"members.0.contract.perPartition.fetch": "9007199254740991"}),
-    "rates with fractions": tier(
-        {
-            "throttledRates.perPartition.fetch": "1.5Ki",
-            "members.0.contract.perPartition.fetch": "2.0625Gi",
-        }
-    ),
-    "a throttled rate equal to the contract": tier({"throttledRates.perPartition.fetch": "10Mi"}),
-    "a user with a TLS name": tier({"members.0.user": "CN=kafka,OU=x,O=y"}),
-    "the user of everybody without login": tier({"members.0.user": "ANONYMOUS"}),
-    "an override that uses every field": override(),
-    "an override of a level": override(
-        {"target": {"level": "L2"}, "action": "Exempt", "rates": ABSENT}
-    ),
-    "more for level L0": override(
-        {"target": {"level": "L0"}, "rates": {"total": {"produce": "4096"}}}
-    ),
-    "an end with a fraction and an offset": override(
-        {"expiresAt": "2028-02-29T23:59:59.123456789+02:00"}
-    ),
-    "an end that is over": override({"expiresAt": "2001-01-01T00:00:00Z"}),
-    "every topic": tier({"members.0.topics": ["*"]}),
-}
-
-
 @pytest.mark.parametrize("name", SOUND)
 def test_sound_input_is_accepted(name: str, answer: Answer) -> None:
     assert answer(SOUND[name]) is None
@@ -152,97 +102,6 @@ def test_a_rate_that_breaks_its_own_rule_draws_no_complaint_about_the_contract(
 # and put to both.
 
 
-RATES = st.one_of(
-    st.integers(-1, 2**54),
-    st.builds(
-        lambda number, suffix: f"{number}{suffix}",
-        st.one_of(st.integers(0, 2000), st.integers(0, 10**17)),
-        st.sampled_from(["", "k", "K", "M", "Mi", "Gi", "T", "Ti", "m", "Pi", "MB", "/s"]),
-    ),
-)
-TEXTS = st.one_of(
-    st.sampled_from(
-        [
-            "",
-            ".",
-            "..",
-            "*",
-            "<default>",
-            "a b",
-            "a\nb",
-            "A",
-            "x" * 64,
-            "x" * 250,
-            "x" * 257,
-            "kafka:9092",
-            "a:1,b:2",
-            "http://a/b",
-        ]
-    ),
-    st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
-)
-MOMENTS = st.builds(
-    "{}-{}-{}{}{}:00:0{}{}".format,
-    st.sampled_from(["2026", "2028", "1999", "3000", "26"]),
-    st.sampled_from(["02", "11", "00", "13"]),
-    st.sampled_from(["28", "29", "31", "00"]),
-    st.sampled_from(["T", "t", " ", ""]),
-    st.sampled_from(["00", "23", "24", "7"]),
-    st.sampled_from(["0", "0.5", "0.", "0,5"]),
-    st.sampled_from(["Z", "z", "+02:00", "-23:59", "+24:00", "+0200", ""]),
-)
-VALUES = st.one_of(
-    st.just(ABSENT),
-    RATES,
-    TEXTS,
-    st.integers(-2, 1001),
-    st.just(2**40),
-    st.booleans(),
-    st.just(1.5),
-    st.just([]),
-    st.just({}),
-    st.none(),
-)
-
-
-def paths(value: object, path: str = "") -> Iterator[str]:
-    """Every field of a spec as a dotted path, containers before what is in them."""
-    items: Any = (
-        value.items()
-        if isinstance(value, Mapping)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
-    for name, below in items:
-        yield f"{path}{name}"
-        yield from paths(below, f"{path}{name}.")
-
-
-def bent(build: Any) -> st.SearchStrategy[Document]:
-    changes = st.dictionaries(
-        st.sampled_from(sorted(paths(build()["spec"]))), VALUES, min_size=1, max_size=2
-    )
-    return changes.filter(_apart).map(build)
-
-
-def overrides() -> st.SearchStrategy[Document]:
-    """Overrides bent like the other kinds, and overrides that end at a strange moment."""
-    return st.one_of(bent(override), MOMENTS.map(lambda moment: override({"expiresAt": moment})))
-
-
-def _apart(changes: Mapping[str, object]) -> bool:
-    """Whether no change lies inside another, and no list item is left out (that would be another
-    list, not a wrong item).
-    """
-    inside = any(
-        one != other and one.startswith(f"{other}.") for one in changes for other in changes
-    )
-    return not inside and not any(
-        path.rpartition(".")[2].isdigit() and value is ABSENT for path, value in changes.items()
-    )
-
-
 # The strategies draw no random number of their own, but kazoo's threads of other tests do, and
 # hypothesis cannot distinguish them.
 @pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
@@ -253,20 +112,12 @@ def _apart(changes: Mapping[str, object]) -> bool:
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-@given(document=st.one_of(bent(policy), bent(tier), overrides()))
+@given(document=bent_objects())
 def test_model_and_server_accept_the_same_objects(document: Document, answer: Answer) -> None:
     by_server, by_model = answer(document), refusal_of_model(document)
     assert (by_server is None) == (by_model is None), (
         f"server: {by_server or 'accepted'}; model: {by_model or 'accepted'}"
     )
-
-
-def refusal_of_model(document: Document) -> str | None:
-    try:
-        parse_object(document, strict=True)
-    except InvalidResource as refused:
-        return refused.message
-    return None
 
 
 # --- kubectl --------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from controller_logic.model import Default, Entity, Level, QuotaKey, StoredQuota
 from tests.doubles.user_operator import kafka_user
-from tidegate.commands.import_quotas import propose, quantity, tier_manifests
+from tidegate.commands.import_quotas import propose
+from tidegate.commands.import_tiers import Proposal, quantity, tiers_of
 from tidegate.control.strimzi import KAFKA_USERS
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 from tidegate.resources.kinds import parse_object
@@ -128,11 +129,16 @@ def test_an_empty_cluster_prints_no_tier(world: Any) -> None:
     assert (answer.code, answer.out) == (0, "")
 
 
+def manifests_of(members: list[Proposal], *, throttled_percent: int) -> list[dict[str, Any]]:
+    tiers = tiers_of(members, "n/orders", throttled_percent=throttled_percent, prefix="imported")
+    return [manifest for manifest, _ in tiers]
+
+
 def test_a_tier_has_members_of_like_rates_and_500_at_most() -> None:
     stored = [StoredQuota(Entity(f"u{number:04}"), {FETCH: "2000000"}) for number in range(501)]
     stored += [StoredQuota(Entity("small"), {FETCH: "64000"})]
     found = propose(stored, [])
-    manifests = tier_manifests(found.members, "n/orders", throttled_percent=20)
+    manifests = manifests_of(found.members, throttled_percent=20)
     sizes = {one["metadata"]["name"]: len(one["spec"]["members"]) for one in manifests}
     assert sizes == {"imported-l2-10k": 1, "imported-l2-1m": 500, "imported-l2-1m-2": 1}
     (small,) = [one for one in manifests if one["metadata"]["name"] == "imported-l2-10k"]
@@ -238,7 +244,7 @@ def test_whatever_the_cluster_has_what_is_printed_can_be_applied(
     ]
     found = propose(stored, [("a*", Level.L0)])
     assert len(found.members) + len(found.notes) == len(stored)
-    for one in tier_manifests(found.members, "n/orders", throttled_percent=100):
+    for one in manifests_of(found.members, throttled_percent=100):
         parse_object(one, strict=True)
         assert len({member["name"] for member in one["spec"]["members"]}) == len(
             one["spec"]["members"]

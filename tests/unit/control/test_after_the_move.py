@@ -7,7 +7,7 @@ real move and the real choice between the two places, on a tree and on a topic i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,10 +17,11 @@ import pytest
 from controller_logic.reasons import Reason
 from tests.contract.quota_store_contract import ALICE, PRODUCE, first
 from tests.doubles.quota_store import MemoryQuotaStore
+from tests.unit.control.stage import Leaders, Stage
 from tidegate.control.connections import open_cluster
 from tidegate.control.observe import KafkaCluster
 from tidegate.control.trust import Secrets
-from tidegate.errors import ForeignContent, WriteRefused
+from tidegate.errors import ForeignContent, LedgerElsewhere, Unreachable, WriteRefused
 from tidegate.kafka.adminapi import ledger as topic_ledger
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.journal import outcome
@@ -93,9 +94,10 @@ class World:
     topic: list[Record] = field(default_factory=list)
     cluster_id: str = CLUSTER_ID
     kraft: bool = True
+    before: Claim = BEFORE
 
     def __post_init__(self) -> None:
-        self.zookeeper.claim(BEFORE)
+        self.zookeeper.claim(self.before)
         self.zookeeper.write(
             [first(self.zookeeper.read([ALICE])[ALICE], {PRODUCE: "2048"})], CLUSTER_ID
         )
@@ -157,7 +159,7 @@ def test_a_ledger_that_was_given_back_does_not_come_again_from_zookeeper(world: 
     world.move()
     world.give_back()
     before = list(world.topic)
-    with pytest.raises(ForeignContent) as refused:
+    with pytest.raises(LedgerElsewhere) as refused:
         world.move()
     assert refused.value.message == (
         "The topic __tidegate_ledger got this cluster's ledger when Kafka left ZooKeeper, and what "
@@ -165,6 +167,35 @@ def test_a_ledger_that_was_given_back_does_not_come_again_from_zookeeper(world: 
         "the brokers: remove spec.kafka.zookeeper."
     )
     assert world.topic == before
+
+
+def test_a_replica_that_looked_before_the_move_looks_again(world: World) -> None:
+    stage = Stage()
+    policy = stage.policy()
+    uid = stage.kubernetes.get(policy)["metadata"]["uid"]
+    of_policy = replace(BEFORE, policy_uid=uid)
+    world = replace(world, zookeeper=MemoryQuotaStore(), before=of_policy)
+    move = LedgerMove(world.zookeeper.tree, world.brokers, quiet_seconds=0.0)
+    clusters = [KafkaCluster("memory", world.zookeeper, Leaders(), move)]
+    opened: list[KafkaCluster | None] = []
+
+    def opener(*_: object, **__: object) -> KafkaCluster:
+        opened.append(clusters.pop() if clusters else None)
+        if opened[-1] is None:
+            raise Unreachable(Reason.BROKERS_UNREACHABLE, "the brokers are asked again")
+        return opened[-1]
+
+    stage.world = replace(stage.world, open_cluster=opener)
+    stage.run()  # it notes how far the controllers are; meanwhile another replica moves the ledger
+    world.move(of_policy)
+    world.give_back()
+    stage.now += 60
+    stage.run()
+    assert len(opened) == 1
+    stage.now += 60
+    stage.run()
+    assert len(opened) == 2
+    assert "The brokers are asked again" in stage.message(policy)
 
 
 def test_a_topic_with_a_claim_is_in_charge(world: World) -> None:

@@ -68,3 +68,40 @@ def test_without_lists_for_another_processor_nothing_is_made_up(
     monkeypatch.setattr(packages, "_apt", fails)
     with pytest.raises(LabError, match="no lists"):
         packages.offered(["zlib1g"], machine="riscv")
+
+
+GO = """\
+#!/bin/sh
+if [ "$1" = env ]; then echo go1.99; exit; fi
+said="$*"
+while [ "$1" != -o ]; do shift; done
+echo "$said" > "$2"
+"""
+
+
+def test_one_source_is_built_once_for_each_file_of_pins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = tmp_path / "bin" / "go"
+    go.parent.mkdir()
+    go.write_text(GO)
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", str(go.parent), prepend=":")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = tmp_path / "source"
+    (source / "cmd").mkdir(parents=True)
+    for name in ("go.mod", "go.sum", "old.mod", "old.sum", "cmd/main.go"):
+        (source / name).write_text("")
+
+    def built(pins: str) -> Path:
+        module = packages.GoModule(
+            "tide", source, "./cmd", "a tide", "building", packages_compiled=1, pins=pins
+        )
+        return module.binary()
+
+    newest, oldest = built("go.mod"), built("old.mod")
+    assert "-modfile" not in newest.read_text()
+    assert "-modfile=old.mod" in oldest.read_text().split()
+    (source / "old.sum").write_text("another hash")
+    assert built("old.mod") != oldest
+    assert built("go.mod") == newest

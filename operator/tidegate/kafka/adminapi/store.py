@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota
-from tidegate.errors import ForeignContent, TidegateError
+from tidegate.errors import ForeignContent, LedgerElsewhere, TidegateError
 from tidegate.kafka.adminapi.batch import Batch
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.journal import claim_record, moved_record, outcome
@@ -110,7 +110,8 @@ class AdminQuotaStore:
 
         `only_if` is called as the last thing before, with the cluster ready to take changes; what
         it raises keeps the ledger empty. Raises ForeignContent where the topic has a ledger, and
-        where it had this cluster's before: what another store has is out of date then.
+        LedgerElsewhere where this cluster's has moved there before: what another store has is out
+        of date then.
         """
         with self._lock:
             self._ledger.as_writer(lambda: self._begin(claim, records, only_if))
@@ -121,18 +122,18 @@ class AdminQuotaStore:
         journal = self._ledger.journal
         if journal.claim == claim and journal.items.keys() == records.keys():
             return  # an earlier try, whose answer was lost
+        cluster_id = self._ledger.facts().cluster_id
+        if self._has_moved(cluster_id):
+            raise LedgerElsewhere(
+                f"The topic {self.topic} got this cluster's ledger when Kafka left ZooKeeper, and "
+                "what ZooKeeper has is out of date since, so it is not moved again. Quotas are "
+                "written through the brokers: remove spec.kafka.zookeeper."
+            )
         if journal.claim is not None or journal.items or journal.strange:
             raise ForeignContent(
                 f"The topic {self.topic} has a ledger already, so no other one is put there. "
                 "Name another topic in spec.kafka.ledgerTopic, or give back what it has with "
                 "`tidegate restore --bootstrap-servers`."
-            )
-        cluster_id = self._ledger.facts().cluster_id
-        if self._has_moved(cluster_id):
-            raise ForeignContent(
-                f"The topic {self.topic} got this cluster's ledger when Kafka left ZooKeeper, and "
-                "what ZooKeeper has is out of date since, so it is not moved again. Quotas are "
-                "written through the brokers: remove spec.kafka.zookeeper."
             )
         only_if()
         copies = [outcome(entity, compact(json.loads(data))) for entity, data in records.items()]

@@ -1,0 +1,3 @@
+module tidegate.io/lab/crdcheck
+
+go 1.22.0

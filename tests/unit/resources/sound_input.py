@@ -1,0 +1,52 @@
+"""Sound objects that ask much of a schema: models and API servers accept each."""
+
+from tests.unit.resources.documents import ABSENT, Document, member, override, policy, tier
+
+SOUND: dict[str, Document] = {
+    "a policy that uses every field": policy(),
+    "a policy of only what has no default": {
+        **policy(),
+        "spec": {
+            "mode": "Observe",
+            "kafka": {
+                "bootstrapServers": "[::1]:9092",
+                "quotaStore": "ZooKeeper",
+                "zookeeper": {"connect": "[::1]:2181"},
+            },
+        },
+    },
+    "a tier that uses every field": tier(),
+    "an exempt member": tier(
+        {"level": "L0", "throttledRates": ABSENT, "members": [member("free")]}
+    ),
+    "500 members": tier(
+        {
+            "members": [
+                member(f"m{i}", topics=["a"], contract={"perPartition": {"fetch": "2Mi"}})
+                for i in range(500)
+            ]
+        }
+    ),
+    "a rate at the ceiling": tier({"members.0.contract.perPartition.fetch": "9007199254740991"}),
+    "rates with fractions": tier(
+        {
+            "throttledRates.perPartition.fetch": "1.5Ki",
+            "members.0.contract.perPartition.fetch": "2.0625Gi",
+        }
+    ),
+    "a throttled rate equal to the contract": tier({"throttledRates.perPartition.fetch": "10Mi"}),
+    "a user with a TLS name": tier({"members.0.user": "CN=kafka,OU=x,O=y"}),
+    "the user of everybody without login": tier({"members.0.user": "ANONYMOUS"}),
+    "an override that uses every field": override(),
+    "an override of a level": override(
+        {"target": {"level": "L2"}, "action": "Exempt", "rates": ABSENT}
+    ),
+    "more for level L0": override(
+        {"target": {"level": "L0"}, "rates": {"total": {"produce": "4096"}}}
+    ),
+    "an end with a fraction and an offset": override(
+        {"expiresAt": "2028-02-29T23:59:59.123456789+02:00"}
+    ),
+    "an end that is over": override({"expiresAt": "2001-01-01T00:00:00Z"}),
+    "every topic": tier({"members.0.topics": ["*"]}),
+}
