@@ -140,7 +140,7 @@ def report(
     around = command_context(context, debug=debug)
     require_extra()
     from tidegate.rollup.report.compute import figures_of
-    from tidegate.rollup.report.files import write_report
+    from tidegate.rollup.report.page import write_report
 
     given: Mapping[Direction, Decimal | None] = {
         "fetch": _amount(fetch_price),

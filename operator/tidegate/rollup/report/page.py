@@ -1,16 +1,22 @@
-"""The report as one HTML file that needs no network; every number on it is one of the figures.
+"""The report's files: an HTML page that needs no network, `report.json`, a CSV file for each table.
 
-The templates have the text of the page. Plots are SVG, so that they print, need no script to be
-seen, and follow the reader's colours; a small script adds tooltips, sorting and filtering. The
-page's own Content-Security-Policy lets no other script or style run.
+Every number on the page is one of the figures. The templates have its text. Plots are SVG, so that
+they print, need no script to be seen, and follow the reader's colours; a small script adds
+tooltips, sorting and filtering. The page's own Content-Security-Policy lets no other script or
+style run.
 """
 
 import base64
+import csv
 import hashlib
-from collections.abc import Callable, Sequence
+import io
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
@@ -27,16 +33,51 @@ from tidegate.rollup.report.sheets import (
     Column,
     Kind,
     Sheet,
+    camel,
     cell_text,
     clock,
     duration,
     embedded_json,
+    json_text,
+    plain,
     sheets_of,
     text_with_unit,
 )
 
+_PAGE_FILE, _JSON_FILE = "report.html", "report.json"
+_FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 _FILTER_FROM = 15  # rows; fewer are found by eye
 _LONG_CHARACTERS = 40
+
+
+def write_report(figures: ReportFigures, folder: Path) -> Path:
+    """Write all files over those of an earlier report; the page's path. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in report_files(figures).items():
+        _replace(folder / name, text)
+    return folder / _PAGE_FILE
+
+
+def report_files(figures: ReportFigures) -> Mapping[str, str]:
+    """Every file of the report, name to text."""
+    tables = {f"{name}.csv": csv_text(sheet) for name, sheet in sheets_of(figures).items()}
+    return {_PAGE_FILE: page_html(figures), _JSON_FILE: json_text(figures), **tables}
+
+
+def _replace(path: Path, text: str) -> None:
+    """Rename a temporary file of the same folder, so that a reader never sees a part."""
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+# The page.
 
 
 def page_html(figures: ReportFigures) -> str:
@@ -132,3 +173,30 @@ def pivot(sheet: Sheet, direction: str, *, by: str, value: str) -> Pivot:
         [(start, [line.get(head) for head in heads]) for start, line in cells.items()],
         columns[value],
     )
+
+
+# CSV files.
+
+
+def csv_text(sheet: Sheet) -> str:
+    """All rows with every digit, as in RFC 4180, under the JSON's names; unknown = empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow([camel(column.name) for column in sheet.columns])
+    writer.writerows(
+        [_csv_cell(getattr(row, column.name)) for column in sheet.columns] for _, row in sheet.rows
+    )
+    return text.getvalue()
+
+
+def _csv_cell(value: Any) -> str | int | float:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return harmless(value)
+    return "" if value is None else plain(value)
+
+
+def harmless(text: str) -> str:
+    """Put a quote before a text that a spreadsheet would take for a formula."""
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA_SIGNS) else text

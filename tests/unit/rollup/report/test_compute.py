@@ -27,8 +27,7 @@ from tidegate.errors import InvalidResource
 from tidegate.rollup.report import period
 from tidegate.rollup.report.compute import figures_of, nearest_ranks
 from tidegate.rollup.report.figures import ContractUse, ReportFigures, ThrottledWindow, TrafficPoint
-from tidegate.rollup.report.files import csv_text
-from tidegate.rollup.report.page import page_html
+from tidegate.rollup.report.page import csv_text, page_html
 from tidegate.rollup.report.request import Prices
 from tidegate.rollup.report.sheets import sheets_of
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.unit.rollup.report.sample_report import sample_figures
 from tests.unit.rollup.report.small_request import small_request
-from tidegate.rollup.report import files as writing
+from tidegate.rollup.report import page as writing
 from tidegate.rollup.report.compute import figures_of
-from tidegate.rollup.report.files import csv_text, harmless, write_report
+from tidegate.rollup.report.page import csv_text, harmless, write_report
 from tidegate.rollup.report.sheets import document_of, sheets_of
 
 
