@@ -457,6 +457,8 @@ def _because(one: LevelReport, before: Mapping[str, Any]) -> str:
     """
     noted = str(before.get("because") or "") if before.get("state") in _BELOW_CONTRACT else ""
     began, known = noted.split(_NOW, maxsplit=1)[0], ""
+    if began.startswith("now "):  # nothing was known of the beginning
+        began = ""
     if one.because and one.since_seconds is not None:
         known = f"since {clock_words(one.since_seconds)} {one.because}"
     now = one.now if not known or began in ("", known) else ""
