@@ -391,6 +391,7 @@ def test_an_answer_that_breaks_off_is_asked_for_again_and_the_message_says_after
 ) -> None:
     def breaks_off(request: Request) -> None:
         request.send_response(200)
+        request.send_header("Connection", "close")  # else the next attempt may meet its end
         promise(request)
         request.end_headers()
         request.wfile.write(framing + GOOD[:30].encode())
