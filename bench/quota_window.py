@@ -25,14 +25,14 @@ from matplotlib.axes import Axes
 
 from bench.pictures import Colour, picture
 from bench.results import Figure
-from controller_logic.model import QuotaWindow
-from controller_logic.quotas.mute import predicted_mute_seconds
 from lab.episodes import fill_topic
 from lab.errors import LabError
 from lab.kafka import KafkaLab, QuotaChange
 from lab.load import LoadClient, LoadPlan
 from lab.network import Namespace
 from lab.rates import ByteSeries, Sample, steady_mean
+from tidegate.controller_logic.model import QuotaWindow
+from tidegate.controller_logic.quotas.mute import predicted_mute_seconds
 
 # The bytes of a machine's NIC in each second of the wall clock, as the kernel counts them. It
 # judges nothing.

@@ -33,7 +33,7 @@ _RECIPES = Path(__file__).resolve().parent
 # one of these changes.
 _AFTERWARDS = ("__init__", "__main__", "bill", "layers", "smoke", "smoke_inside")
 _ROLLUPS = ("java", "spark_sample", "spark_start")  # no layer of the operator's image has them
-_SOURCES = ("controller_logic", "operator/tidegate", "pyproject.toml", "README.md", "LICENSE")
+_SOURCES = ("operator/tidegate", "pyproject.toml", "README.md", "LICENSE")
 
 # makes a part in an empty directory, with another for what it needs meanwhile
 Make = Callable[[Path, Path], list[Saving]]

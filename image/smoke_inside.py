@@ -17,20 +17,18 @@ import charset_normalizer
 import kopf
 from kubernetes import client
 
-import controller_logic
 import tidegate
 
 ROLLUP_PACKAGES = {"google_crc32c", "jinja2", "markupsafe", "numpy", "pandas", "pyarrow", "pyspark"}
 is_for_rollups = all(map(importlib.util.find_spec, ROLLUP_PACKAGES))
-for package in (tidegate, controller_logic):
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if module.name == "tidegate.__main__":  # it runs the command
-            continue
-        try:
-            importlib.import_module(module.name)
-        except ModuleNotFoundError as missing:
-            if is_for_rollups or missing.name not in ROLLUP_PACKAGES:
-                raise
+for module in pkgutil.walk_packages(tidegate.__path__, "tidegate."):
+    if module.name == "tidegate.__main__":  # it runs the command
+        continue
+    try:
+        importlib.import_module(module.name)
+    except ModuleNotFoundError as missing:
+        if is_for_rollups or missing.name not in ROLLUP_PACKAGES:
+            raise
 
 # loaded when first asked for
 loaded_later = (client.CustomObjectsApi, kopf.operator)

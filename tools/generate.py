@@ -19,10 +19,10 @@ from typing import Any
 import typer
 import yaml
 
-from controller_logic.reasons import STALLED, Reason
 from tidegate.cli import EPILOGUE, app
 from tidegate.commands.simulation_file import read_simulation
 from tidegate.commands.simulation_plot import simulation_svg
+from tidegate.controller_logic.reasons import STALLED, Reason
 from tidegate.resources.crd import Schema, crd_document, object_schema
 from tidegate.resources.kinds import API_VERSION, CATEGORIES, GROUP, KINDS, Kind
 from tidegate.resources.rates import PATTERN
@@ -242,7 +242,7 @@ def write_or_check(
     return 1 if stale and check_only else 0
 
 
-# docs/reasons.md: the table of every reason, from the enum in controller_logic/reasons.py.
+# docs/reasons.md: the table of every reason, from the enum in operator/tidegate/controller_logic/reasons.py.
 
 
 REASONS_PAGE = Path("docs/reasons.md")

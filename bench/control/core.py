@@ -13,9 +13,9 @@ from time import perf_counter
 from typing import Any
 
 from bench.results import Figure
-from controller_logic.decide import decide
-from controller_logic.decision import Decision, Memory
-from controller_logic.model import (
+from tidegate.controller_logic.decide import decide
+from tidegate.controller_logic.decision import Decision, Memory
+from tidegate.controller_logic.model import (
     Contract,
     Entity,
     Level,

@@ -29,8 +29,8 @@ from bench.control.world import (
     tier,
 )
 from bench.results import Figure, percentile
-from controller_logic.model import Entity, QuotaKey
 from lab.process import wait_until
+from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import describe
 from tidegate.kafka.settings import KafkaConnection

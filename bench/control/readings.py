@@ -11,10 +11,10 @@ from contextlib import ExitStack
 import psutil
 
 from bench.results import Figure, median_of
-from controller_logic.readings import flows_of
-from controller_logic.reasons import Reason
 from lab.process import wait_until
 from lab.prometheus import Exporter, Metrics, PrometheusLab, ScrapeTarget, exporting
+from tidegate.controller_logic.readings import flows_of
+from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer
 

@@ -26,9 +26,9 @@ from prometheus_client import (
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from controller_logic.model import QuotaKey
-from controller_logic.reasons import Reason
-from controller_logic.throttle.nic_status import Pressure
+from tidegate.controller_logic.model import QuotaKey
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.throttle.nic_status import Pressure
 from tidegate.errors import UserActionRequired
 from tidegate.settings import LogFormat, LogLevel
 from tidegate.throttle_metrics import POLICY_LABELS, ThrottleCounts, policy_labels, throttle_gauges

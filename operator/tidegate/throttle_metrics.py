@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily
 
-from controller_logic.decision import Decision, LevelState
-from controller_logic.model import (
+from tidegate.controller_logic.decision import Decision, LevelState
+from tidegate.controller_logic.model import (
     Direction,
     Entity,
     Level,
@@ -20,9 +20,9 @@ from controller_logic.model import (
     RateKey,
     Readings,
 )
-from controller_logic.reasons import Reason
-from controller_logic.rollup_schedule import Due
-from controller_logic.throttle.decision import (
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.rollup_schedule import Due
+from tidegate.controller_logic.throttle.decision import (
     Acts,
     Phase,
     StepKind,

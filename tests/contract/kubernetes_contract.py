@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Conflict, InvalidResource, NotFound
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, Kubernetes, LeaseRecord, ObjectRef
 from tidegate.kube.rollup_jobs import JobPod, is_owned, job_body, selector

@@ -17,7 +17,8 @@ from typing import Protocol
 
 import pytest
 
-from controller_logic.model import (
+from tests.doubles.quota_store import FaultyTree
+from tidegate.controller_logic.model import (
     Default,
     Entity,
     LedgerEntry,
@@ -27,8 +28,7 @@ from controller_logic.model import (
     StoredQuota,
     WriteKind,
 )
-from controller_logic.reasons import Reason
-from tests.doubles.quota_store import FaultyTree
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Conflict, OutcomeUnknown, RetryLater, Unreachable, WriteRefused
 from tidegate.kafka.quota_node import config_path, parse_quota
 from tidegate.kafka.quota_store import Claim, QuotaStore, WriteOutcome

@@ -18,7 +18,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Conflict, InvalidResource, NotFound, TidegateError, Unauthorized
 from tidegate.kube import status
 from tidegate.kube.api import (

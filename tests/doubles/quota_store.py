@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller_logic.model import Entity, QuotaKey
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.model import Entity, QuotaKey
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, TidegateError, Unreachable
 from tidegate.kafka.quota_node import config_path, parse_quota
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore

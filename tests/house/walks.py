@@ -25,9 +25,9 @@ _SCRAPE_SECONDS = 15.0
 
 def cut() -> dict[str, object]:
     """One decide() that cuts the quota of the only entity, whose broker is over its NIC limit."""
-    from controller_logic.decide import decide
-    from controller_logic.model import Level, NicSpan
     from tests.unit.controller_logic.loaded_world import USERS, loaded_world
+    from tidegate.controller_logic.decide import decide
+    from tidegate.controller_logic.model import Level, NicSpan
 
     world = loaded_world(limit=20 * MB, contracts={Level.L3: 60 * MB})
     world.scrape_seconds = _SCRAPE_SECONDS
@@ -58,13 +58,13 @@ def quota_to_znode() -> dict[str, object]:
     """A BusinessTier and its policy, from the objects that Kubernetes holds to the quota's znode in
     ZooKeeper's double.
     """
-    from controller_logic.model import Entity, QuotaKey
     from tests.doubles.quota_store import MemoryQuotaStore
     from tests.unit.control.stage import Leaders
     from tests.unit.resources.documents import policy, tier
     from tidegate.control.declared import declare
     from tidegate.control.observe import KafkaCluster
     from tidegate.control.reconcile import ControlPass
+    from tidegate.controller_logic.model import Entity, QuotaKey
 
     declared_policy = {
         **policy(),

@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from controller_logic.model import Entity, QuotaKey
 from lab.kafka import QuotaChange
 from lab.kraft import KraftLab
 from lab.packages import KAFKA_3, KAFKA_4
 from lab.process import wait_until
 from lab.quota_watch import PRODUCE_KEY, watched_quotas
+from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import alter, describe
 from tidegate.kafka.settings import KafkaConnection

@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from controller_logic.contracts.targets import is_override_only
-from controller_logic.model import QuotaWindow
-from controller_logic.quotas.mute import predicted_mute_seconds
 from tests.simulation.plan import BROKERS, MB, NAMESPACE, TOPICS
 from tests.simulation.systems import QUOTA_KEYS, Kafka
 from tests.simulation.virtual_time import VirtualTime
+from tidegate.controller_logic.contracts.targets import is_override_only
+from tidegate.controller_logic.model import QuotaWindow
+from tidegate.controller_logic.quotas.mute import predicted_mute_seconds
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from controller_logic.model import Entity, TopicLeaders, Topology
-from controller_logic.reasons import Reason
 from tests.doubles.quota_store import MemoryQuotaStore
 from tests.simulation.plan import BROKERS, TOPICS
 from tests.simulation.virtual_time import Killed
+from tidegate.controller_logic.model import Entity, TopicLeaders, Topology
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, TidegateError, Unauthorized, Unreachable
 from tidegate.kafka.zookeeper.tree import Acl, Operation, Znode
 from tidegate.kube import api

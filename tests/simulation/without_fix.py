@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-import controller_logic.decide as decide
 import tidegate.control.manager as manager
 import tidegate.control.observe as observe
 import tidegate.control.ownership as ownership
+import tidegate.controller_logic.decide as decide
 import tidegate.kafka.claim as claims
 import tidegate.kafka.zookeeper.store as store
 import tidegate.kube.lease as lease
-from controller_logic.contracts.desired import Desired
-from controller_logic.model import DeletionPolicy
-from controller_logic.quotas import plan
-from controller_logic.quotas.budget import RemovalMemory
 from tests.simulation import process
+from tidegate.controller_logic.contracts.desired import Desired
+from tidegate.controller_logic.model import DeletionPolicy
+from tidegate.controller_logic.quotas import plan
+from tidegate.controller_logic.quotas.budget import RemovalMemory
 from tidegate.kafka.quota_store import Claim
 from tidegate.kube import api
 

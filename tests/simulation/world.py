@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from controller_logic.model import Entity, QuotaKey
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.simulation import process as processes
 from tests.simulation import virtual_time
@@ -20,6 +19,7 @@ from tests.simulation.plan import NAMESPACE, Act, Plan, PolicyPlan
 from tests.simulation.process import Process
 from tests.simulation.systems import QUOTA_KEYS, Fault, Kafka
 from tests.simulation.virtual_time import Scheduler, VirtualTime
+from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import Entity, LedgerEntry, LedgerRecord, StoredQuota
-from controller_logic.reasons import Reason
 from tests.contract.quota_store_contract import FETCH, PRODUCE
 from tests.integration.operator.agreement import Look, Promise, Texts, disagreements
 from tests.integration.operator.test_kraft_kills import VICTIMS, Changes, order_of_kills, tier_spec
 from tests.unit.control.stage import Stage
+from tidegate.controller_logic.model import Entity, LedgerEntry, LedgerRecord, StoredQuota
+from tidegate.controller_logic.reasons import Reason
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
 
 ALICE, BOB, STRANGER = Entity("alice"), Entity("bob"), Entity("mallory")

@@ -13,10 +13,12 @@ import structlog
 from prometheus_client import generate_latest
 from prometheus_client.core import Metric
 
-from controller_logic.contracts.desired import MemberReport, MemberState
-from controller_logic.contracts.overrides import Overridden
-from controller_logic.decision import Decision, LevelReport, LevelState
-from controller_logic.model import (
+from tests.unit.control.stage import Stage
+from tests.unit.controller_logic.plant import actor, simulated_cluster, want
+from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
+from tidegate.controller_logic.contracts.overrides import Overridden
+from tidegate.controller_logic.decision import Decision, LevelReport, LevelState
+from tidegate.controller_logic.model import (
     Direction,
     Entity,
     Hold,
@@ -31,12 +33,10 @@ from controller_logic.model import (
     Tier,
     WriteKind,
 )
-from controller_logic.quotas.contention import Contention
-from controller_logic.reasons import Reason
-from controller_logic.rollup_schedule import Due
-from controller_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker
-from tests.unit.control.stage import Stage
-from tests.unit.controller_logic.plant import actor, simulated_cluster, want
+from tidegate.controller_logic.quotas.contention import Contention
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.rollup_schedule import Due
+from tidegate.controller_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker
 from tidegate.metrics import MetricsServer, PolicyReading, Telemetry, count_writes, set_up_logging
 from tidegate.settings import LogFormat, LogLevel
 

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.contracts.desired import MemberReport, MemberState
-from controller_logic.contracts.overrides import Overridden
-from controller_logic.decision import Decision, LevelReport, LevelState
-from controller_logic.model import (
+from tests.unit.controller_logic.plant import MB, OUT, actor, simulated_cluster, want
+from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
+from tidegate.controller_logic.contracts.overrides import Overridden
+from tidegate.controller_logic.decision import Decision, LevelReport, LevelState
+from tidegate.controller_logic.model import (
     ClientRate,
     Entity,
     Level,
@@ -23,9 +24,8 @@ from controller_logic.model import (
     Tier,
     WriteKind,
 )
-from controller_logic.reasons import Reason
-from controller_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker
-from tests.unit.controller_logic.plant import MB, OUT, actor, simulated_cluster, want
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.throttle.nic_status import NicStatus, Pressure, WatchedBroker
 from tidegate.metrics import Telemetry
 from tidegate.throttle_metrics import PolicyReading
 

@@ -52,19 +52,18 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 # every module of ours that the image can run is imported, and with it all that it needs
 _IMPORT_ALL = """
 import importlib, pkgutil, platform, ssl, sys
-import controller_logic, tidegate
+import tidegate
 count = 0
-for package in (tidegate, controller_logic):
-    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-        if module.name == "tidegate.__main__":  # it runs the command
-            continue
-        try:
-            importlib.import_module(module.name)
-        except ModuleNotFoundError as missing:
-            if missing.name.partition(".")[0] not in sys.argv[2].split(","):
-                raise
-        else:
-            count += 1
+for module in pkgutil.walk_packages(tidegate.__path__, "tidegate."):
+    if module.name == "tidegate.__main__":  # it runs the command
+        continue
+    try:
+        importlib.import_module(module.name)
+    except ModuleNotFoundError as missing:
+        if missing.name.partition(".")[0] not in sys.argv[2].split(","):
+            raise
+    else:
+        count += 1
 outside = [path for path in sys.path if path and not path.startswith(sys.argv[1])]
 if outside:
     sys.exit(f"modules could come from outside of the image: {outside}")
@@ -73,11 +72,10 @@ print(f"tidegate {tidegate.__version__} on {platform.machine()}, {count} modules
 # as the script that an installer makes of the wheel's entry point
 _RUN_COMMAND = """
 import sys
-import controller_logic, tidegate
+import tidegate
 from tidegate.cli import main
-places = [controller_logic.__file__, tidegate.__file__]
-if not all(place.startswith(sys.argv[1]) for place in places):
-    sys.exit(f"that is not the wheel's code: {places}")
+if not tidegate.__file__.startswith(sys.argv[1]):
+    sys.exit(f"that is not the wheel's code: {tidegate.__file__}")
 sys.argv[1:] = ["version", "--output", "json"]
 sys.exit(main())
 """

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from controller_logic.model import BYTE_RATE_KEYS, Level, QuotaKey
-from controller_logic.quota_values import KEY_WORDS, quota_words
-from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
 from tidegate.control.audit.lines import AuditLine, AuditLines, Wanted, read_lines, seconds_of
+from tidegate.controller_logic.model import BYTE_RATE_KEYS, Level, QuotaKey
+from tidegate.controller_logic.quota_values import KEY_WORDS, quota_words
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.resources.fields import moment
 from tidegate.settings import STANDARD_STREAM

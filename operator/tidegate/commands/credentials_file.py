@@ -17,9 +17,9 @@ from typing import TypeVar, cast
 
 import yaml
 
-from controller_logic.reasons import Reason
 from tidegate.control.connections import QUOTAS_STAY, prometheus_server
 from tidegate.control.trust import SecretData, Secrets
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import UserActionRequired
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.resources.authentication import (

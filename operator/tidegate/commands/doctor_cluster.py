@@ -4,7 +4,6 @@ whose cluster it is, quota plugins and the quota window.
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 
-from controller_logic.reasons import Reason
 from tidegate.commands.context import CommandContext
 from tidegate.commands.findings import QUOTAS_STAY, Finding, broker_words, ok, problem, warning
 from tidegate.commands.inputs import AccessOptions, PolicySource, opened_cluster
@@ -16,6 +15,7 @@ from tidegate.control.observe import (
     objections,
     plugin_words,
 )
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import TidegateError
 from tidegate.kafka.quota_store import ClusterFacts
 from tidegate.resources.authentication import KafkaAuthentication, Tls, ZooKeeperAuthentication

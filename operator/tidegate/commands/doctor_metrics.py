@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from controller_logic.model import Readings
-from controller_logic.reasons import Reason
 from tidegate.commands.context import CommandContext
 from tidegate.commands.findings import (
     Finding,
@@ -21,6 +19,8 @@ from tidegate.commands.findings import (
     warning,
 )
 from tidegate.commands.inputs import PolicySource, metrics_of
+from tidegate.controller_logic.model import Readings
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import TidegateError
 from tidegate.prometheus.probe import Found
 from tidegate.prometheus.queries import identity_of

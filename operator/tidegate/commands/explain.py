@@ -6,30 +6,6 @@ from typing import Annotated
 
 import typer
 
-from controller_logic.contracts.desired import MemberReport, MemberState
-from controller_logic.decide import decide
-from controller_logic.decision import Decision, Memory
-from controller_logic.model import (
-    BYTE_RATE_KEYS,
-    Default,
-    Entity,
-    Mode,
-    Override,
-    QuotaKey,
-    StoredQuota,
-)
-from controller_logic.quota_values import (
-    KEY_WORDS,
-    enforced_rate,
-    quota_words,
-    rate_words,
-)
-from controller_logic.quotas.contention import resync_command
-from controller_logic.quotas.precedence import (
-    Applicable,
-    PrecedenceLevel,
-)
-from controller_logic.quotas.strimzi import removal_words
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.explanation import (
@@ -58,6 +34,30 @@ from tidegate.commands.output import (
 )
 from tidegate.commands.words import ago_words, short_words
 from tidegate.control.report.status import rfc3339
+from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
+from tidegate.controller_logic.decide import decide
+from tidegate.controller_logic.decision import Decision, Memory
+from tidegate.controller_logic.model import (
+    BYTE_RATE_KEYS,
+    Default,
+    Entity,
+    Mode,
+    Override,
+    QuotaKey,
+    StoredQuota,
+)
+from tidegate.controller_logic.quota_values import (
+    KEY_WORDS,
+    enforced_rate,
+    quota_words,
+    rate_words,
+)
+from tidegate.controller_logic.quotas.contention import resync_command
+from tidegate.controller_logic.quotas.precedence import (
+    Applicable,
+    PrecedenceLevel,
+)
+from tidegate.controller_logic.quotas.strimzi import removal_words
 from tidegate.kafka.ledger import LEDGER_RECORD
 from tidegate.kafka.zookeeper.nodes import LEDGER_ROOT
 from tidegate.resources.fields import parse_moment

@@ -6,8 +6,12 @@ As values, and as plain data for programs; `explain.py` has the sentences for pe
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller_logic.contracts.desired import MemberReport
-from controller_logic.model import (
+from tidegate.commands.output import Document
+from tidegate.commands.plan import entity_document
+from tidegate.commands.words import KEY_ORDER
+from tidegate.control.report.status import rfc3339
+from tidegate.controller_logic.contracts.desired import MemberReport
+from tidegate.controller_logic.model import (
     BYTE_RATE_KEYS,
     Entity,
     LedgerEntry,
@@ -16,21 +20,17 @@ from controller_logic.model import (
     QuotaKey,
     StoredQuota,
 )
-from controller_logic.quota_values import (
+from tidegate.controller_logic.quota_values import (
     enforced_rate,
     same_quota,
 )
-from controller_logic.quotas.precedence import (
+from tidegate.controller_logic.quotas.precedence import (
     Applicable,
     PrecedenceLevel,
     Shadowed,
     applicable,
     candidates,
 )
-from tidegate.commands.output import Document
-from tidegate.commands.plan import entity_document
-from tidegate.commands.words import KEY_ORDER
-from tidegate.control.report.status import rfc3339
 
 # Kafka's choice among its eight levels, joined with the ledger's entry for each value.
 #

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from controller_logic.reasons import Reason
 from tidegate.commands.output import Document, Page
+from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus.nics import FUTURE_SECONDS
 
 QUOTAS_STAY = "Every quota stays as it is until then."

@@ -10,10 +10,6 @@ from typing import Annotated, Any
 
 import typer
 
-from controller_logic.model import BYTE_RATE_OF, Entity, Level, QuotaKey, StoredQuota
-from controller_logic.quota_values import enforced_rate, number_of
-from controller_logic.quotas.strimzi import IGNORED_USERS, PAUSED
-from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.import_tiers import (
@@ -42,6 +38,10 @@ from tidegate.control.strimzi import (
     read_kafka_user,
     strimzi_place,
 )
+from tidegate.controller_logic.model import BYTE_RATE_OF, Entity, Level, QuotaKey, StoredQuota
+from tidegate.controller_logic.quota_values import enforced_rate, number_of
+from tidegate.controller_logic.quotas.strimzi import IGNORED_USERS, PAUSED
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from controller_logic.model import Entity, Level
+from tidegate.controller_logic.model import Entity, Level
 from tidegate.errors import InvalidResource
 from tidegate.resources.kinds import API_VERSION, parse_object
 from tidegate.resources.rates import FLOOR_BYTES_PER_SECOND

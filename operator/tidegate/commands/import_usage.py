@@ -13,8 +13,12 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from controller_logic.contracts.recommend import rounded_up
-from controller_logic.model import (
+from tidegate.commands.context import CommandContext
+from tidegate.commands.credentials_file import read_credentials_file
+from tidegate.commands.import_tiers import Proposals, matches_any, quantity
+from tidegate.commands.inputs import PolicySource, metrics_of
+from tidegate.controller_logic.contracts.recommend import rounded_up
+from tidegate.controller_logic.model import (
     BYTE_RATE_KEYS,
     BYTE_RATE_OF,
     DIRECTION_OF,
@@ -24,11 +28,7 @@ from controller_logic.model import (
     Level,
     StoredQuota,
 )
-from controller_logic.quota_values import rate_words
-from tidegate.commands.context import CommandContext
-from tidegate.commands.credentials_file import read_credentials_file
-from tidegate.commands.import_tiers import Proposals, matches_any, quantity
-from tidegate.commands.inputs import PolicySource, metrics_of
+from tidegate.controller_logic.quota_values import rate_words
 from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import (
     BrokerInstances,

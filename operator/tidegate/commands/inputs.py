@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 import yaml
 from pydantic import ValidationError
 
-from controller_logic.model import Note, Usage
-from controller_logic.reasons import Reason
 from tidegate.commands.context import CommandContext
 from tidegate.commands.credentials_file import file_problem, read_credentials_file
 from tidegate.control.connections import metrics_settings, open_cluster, settings_of
@@ -25,6 +23,8 @@ from tidegate.control.namespaces import labels_now, unknown_labels, with_tiers_e
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
 from tidegate.control.strimzi import kafka_users_now, no_kafka_users
 from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
+from tidegate.controller_logic.model import Note, Usage
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.kafka.quota_store import QuotaStore
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.context import command_context
 from tidegate.commands.inputs import AccessOptions, opened_both
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, WriteRefused
 from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.zookeeper.nodes import read_cluster

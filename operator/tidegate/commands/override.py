@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
-from controller_logic.model import Entity, Member, RateForm, Tier
-from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import PolicyOptions, PolicySource, find_policy
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.commands.pause import DryRun, DryRunOption
 from tidegate.control.report.status import rfc3339
+from tidegate.controller_logic.model import Entity, Member, RateForm, Tier
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound, Unauthorized
 from tidegate.kube.api import QUOTA_OVERRIDES
 from tidegate.resources.kinds import API_VERSION, parse_object

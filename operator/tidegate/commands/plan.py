@@ -7,21 +7,6 @@ from typing import Annotated
 
 import typer
 
-from controller_logic.contracts.desired import MemberReport, MemberState
-from controller_logic.decide import decide
-from controller_logic.decision import Decision, Memory
-from controller_logic.model import (
-    Advice,
-    Default,
-    Entity,
-    Mode,
-    Note,
-    Observation,
-    QuotaKey,
-    QuotaWrite,
-    WriteKind,
-)
-from controller_logic.quota_values import KEY_WORDS, enforced_rate
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import (
@@ -44,6 +29,21 @@ from tidegate.commands.output import (
 from tidegate.commands.words import KEY_ORDER, short_words
 from tidegate.control.observe import ObservationResult
 from tidegate.control.report.status import advice_remarks, override_remarks
+from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
+from tidegate.controller_logic.decide import decide
+from tidegate.controller_logic.decision import Decision, Memory
+from tidegate.controller_logic.model import (
+    Advice,
+    Default,
+    Entity,
+    Mode,
+    Note,
+    Observation,
+    QuotaKey,
+    QuotaWrite,
+    WriteKind,
+)
+from tidegate.controller_logic.quota_values import KEY_WORDS, enforced_rate
 
 # The rows of a plan, one for each entity and quota key. The value in force comes from the
 # observation, every other number from the decision; nothing is computed here.

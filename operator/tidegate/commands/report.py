@@ -9,7 +9,6 @@ from typing import Annotated
 import pyarrow.compute as pc
 import typer
 
-from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import PolicySource, policy_of, terms_of
@@ -18,6 +17,7 @@ from tidegate.commands.rollup import TIME, PolicyFiles, Store, store_address
 from tidegate.commands.rollup_job import require_extra
 from tidegate.control.audit.lines import lines_in
 from tidegate.control.connections import settings_of
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.resources.fields import moment

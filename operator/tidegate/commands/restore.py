@@ -6,23 +6,6 @@ from typing import Annotated
 
 import typer
 
-from controller_logic.decide import decide
-from controller_logic.decision import Decision, Memory
-from controller_logic.model import (
-    Default,
-    DeletionPolicy,
-    Entity,
-    LedgerEntry,
-    Observation,
-    Policy,
-    QuotaKey,
-    QuotaWindow,
-    StoredQuota,
-    Topology,
-)
-from controller_logic.quota_values import KEY_WORDS
-from controller_logic.quotas.steps import is_disturbed
-from controller_logic.reasons import Reason
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import AccessOptions, opened_store
@@ -38,6 +21,23 @@ from tidegate.commands.output import (
 from tidegate.commands.plan import entity_document
 from tidegate.commands.words import KEY_ORDER, ago_words, short_words
 from tidegate.control.reconcile import Applied, apply_writes
+from tidegate.controller_logic.decide import decide
+from tidegate.controller_logic.decision import Decision, Memory
+from tidegate.controller_logic.model import (
+    Default,
+    DeletionPolicy,
+    Entity,
+    LedgerEntry,
+    Observation,
+    Policy,
+    QuotaKey,
+    QuotaWindow,
+    StoredQuota,
+    Topology,
+)
+from tidegate.controller_logic.quota_values import KEY_WORDS
+from tidegate.controller_logic.quotas.steps import is_disturbed
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Conflict, RetryLater, WriteRefused
 from tidegate.kafka.claim import wrong_cluster
 from tidegate.kafka.quota_store import ClusterFacts, QuotaStore

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from controller_logic.reasons import Reason
-from controller_logic.rollup_schedule import Window
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import PolicyOptions, find_policy
 from tidegate.commands.output import ExitCode, Page
 from tidegate.control.connections import metrics_settings
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.rollup_schedule import Window
 from tidegate.errors import InvalidResource, NotFound, Unauthorized, UserActionRequired
 from tidegate.kube.rollup_jobs import EXIT_BAD_CONFIGURATION, EXIT_BAD_DATA, EXIT_FORBIDDEN
 from tidegate.resources.fields import moment

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from rich import progress as rich_progress
 
-from controller_logic.quota_values import rate_words
 from tidegate.commands.output import Column, Page, Sheet
+from tidegate.controller_logic.quota_values import rate_words
 from tidegate.rollup.samples import Progress, Step, unwatched
 from tidegate.rollup.schemas import TableKind
 from tidegate.rollup.show import Answer, key_columns, ranked_columns

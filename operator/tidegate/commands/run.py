@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from controller_logic.reasons import Reason
 from tidegate import __version__
 from tidegate.commands import options
 from tidegate.commands.context import command_context
 from tidegate.commands.output import Document, OutputFormat, Page, publish
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import UserActionRequired
 from tidegate.settings import LogFormat, LogLevel, PolicyBounds, RollupOffer, Settings
 

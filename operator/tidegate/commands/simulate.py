@@ -5,14 +5,14 @@ from typing import Annotated, Final
 
 import typer
 
-from controller_logic.model import KEY_OF, Mode
-from controller_logic.quota_values import KEY_WORDS, rate_words
 from tidegate.commands import options
 from tidegate.commands.context import command_context
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
 from tidegate.commands.plan import entity_document
 from tidegate.commands.simulation_file import SimulationInput, read_simulation
 from tidegate.commands.words import elapsed_words
+from tidegate.controller_logic.model import KEY_OF, Mode
+from tidegate.controller_logic.quota_values import KEY_WORDS, rate_words
 from tidegate.errors import InvalidResource
 from tidegate.simulation.outcome import (
     Amounts,

@@ -8,8 +8,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TextIO
 
-from controller_logic.contracts.leader_scaling import Leaders
-from controller_logic.model import Direction, Entity, Member, TopicLeaders, Topology
 from tidegate.commands.inputs import (
     DEFAULT_NAMESPACE,
     PolicySource,
@@ -19,6 +17,8 @@ from tidegate.commands.inputs import (
 )
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.control.metrics_watch import SHORTEST_INTERVAL_SECONDS
+from tidegate.controller_logic.contracts.leader_scaling import Leaders
+from tidegate.controller_logic.model import Direction, Entity, Member, TopicLeaders, Topology
 from tidegate.errors import InvalidResource
 from tidegate.resources.fields import parse_moment
 from tidegate.resources.kinds import (

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from math import ceil
 from typing import Final
 
-from controller_logic.model import KEY_OF
-from controller_logic.quota_values import KEY_WORDS, rate_words
 from tidegate.commands.words import elapsed_words
+from tidegate.controller_logic.model import KEY_OF
+from tidegate.controller_logic.quota_values import KEY_WORDS, rate_words
 from tidegate.rollup.report.svg import (
     WIDTH,
     Markup,

@@ -9,10 +9,6 @@ from typing import Annotated
 
 import typer
 
-from controller_logic.contracts.desired import MemberState
-from controller_logic.model import Observation
-from controller_logic.quota_values import KEY_WORDS, rate_words
-from controller_logic.throttle.nic_status import over_count_words
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.inputs import STANDARD_INPUT, PolicySource, find_policy
@@ -30,6 +26,10 @@ from tidegate.commands.top_rows import (
     rate_rows,
 )
 from tidegate.commands.words import ago_words
+from tidegate.controller_logic.contracts.desired import MemberState
+from tidegate.controller_logic.model import Observation
+from tidegate.controller_logic.quota_values import KEY_WORDS, rate_words
+from tidegate.controller_logic.throttle.nic_status import over_count_words
 from tidegate.errors import InvalidResource, TidegateError
 
 # Output for people: three tables for 100 columns, and sentences for members not at their contract.

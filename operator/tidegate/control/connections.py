@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from controller_logic.reasons import Reason
 from tidegate.control.observe import KafkaCluster, TopologySource
 from tidegate.control.trust import Secrets, read_secrets
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import TidegateError, UserActionRequired, WriteRefused
 from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.quota_store import QuotaStore

@@ -11,8 +11,6 @@ from threading import Timer
 
 import structlog
 
-from controller_logic.decision import Decision
-from controller_logic.model import Readings, Topology
 from tidegate.control.connections import Connection
 from tidegate.control.declared import Declared, TierReader, belongs_to, declare
 from tidegate.control.metrics_watch import Dependencies, MetricsWatch
@@ -33,6 +31,8 @@ from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgr
 from tidegate.control.runtime import Backoff, Cause, OperatorContext
 from tidegate.control.strimzi import KnownKafkaUsers
 from tidegate.control.trust import refuse_other_hosts
+from tidegate.controller_logic.decision import Decision
+from tidegate.controller_logic.model import Readings, Topology
 from tidegate.errors import InvalidResource, LedgerElsewhere, TidegateError
 from tidegate.kafka.quota_store import Claim
 from tidegate.kube.api import (

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from controller_logic.contracts.desired import DEFAULT_USER
-from controller_logic.model import (
+from tidegate.control.namespaces import NamespaceLabels, TierAdmission, unknown_labels
+from tidegate.control.strimzi import KafkaUsersOf, no_kafka_users, strimzi_place
+from tidegate.controller_logic.contracts.desired import DEFAULT_USER
+from tidegate.controller_logic.model import (
     STALE_AFTER_SECONDS,
     AdviceTerms,
     AllowedEntities,
@@ -32,11 +34,9 @@ from controller_logic.model import (
     StrimziUsers,
     Tier,
 )
-from controller_logic.quotas.contention import RESYNC
-from controller_logic.quotas.plan import CONFIRM_REMOVAL
-from controller_logic.reasons import Reason
-from tidegate.control.namespaces import NamespaceLabels, TierAdmission, unknown_labels
-from tidegate.control.strimzi import KafkaUsersOf, no_kafka_users, strimzi_place
+from tidegate.controller_logic.quotas.contention import RESYNC
+from tidegate.controller_logic.quotas.plan import CONFIRM_REMOVAL
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource
 from tidegate.kafka.quota_store import REPLACE_CLAIM
 from tidegate.resources.fields import parse_moment

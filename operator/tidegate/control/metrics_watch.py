@@ -15,11 +15,11 @@ from typing import Protocol
 
 import structlog
 
-from controller_logic.model import ReadingProblem, Readings
-from controller_logic.reasons import Reason
-from controller_logic.throttle.nic_status import seconds_until_next_reading
 from tidegate.control.connections import Renewed, metrics_settings
 from tidegate.control.trust import Secrets, read_secrets
+from tidegate.controller_logic.model import ReadingProblem, Readings
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.throttle.nic_status import seconds_until_next_reading
 from tidegate.errors import TidegateError
 from tidegate.kube.api import Kubernetes
 from tidegate.prometheus.reader import PrometheusReader

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, RetryLater, TidegateError
 from tidegate.kube.api import BUSINESS_TIERS, Kubernetes
 from tidegate.resources.access import AllowedTiers

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from threading import Thread
 from typing import Protocol
 
-from controller_logic.model import (
+from tidegate.control.declared import Declared
+from tidegate.control.doubts import Frozen, take_out_doubtful, unknown_tiers
+from tidegate.controller_logic.model import (
     Entity,
     Note,
     Observation,
@@ -19,9 +21,7 @@ from controller_logic.model import (
     Topology,
     Usage,
 )
-from controller_logic.reasons import Reason
-from tidegate.control.declared import Declared
-from tidegate.control.doubts import Frozen, take_out_doubtful, unknown_tiers
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import TidegateError
 from tidegate.kafka.claim import (
     claimed_elsewhere,

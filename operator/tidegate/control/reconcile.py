@@ -7,13 +7,13 @@ threads, no Kubernetes, no waiting.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from controller_logic.decide import decide, settle
-from controller_logic.decision import Decision, Memory
-from controller_logic.model import QuotaWrite, Readings, StrimziUsers, Usage
-from controller_logic.quotas.strimzi import writes_over_others
-from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, Rival
+from tidegate.controller_logic.decide import decide, settle
+from tidegate.controller_logic.decision import Decision, Memory
+from tidegate.controller_logic.model import QuotaWrite, Readings, StrimziUsers, Usage
+from tidegate.controller_logic.quotas.strimzi import writes_over_others
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import Claim, QuotaStore, WriteOutcome
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import structlog
 
-from controller_logic.model import Usage
-from controller_logic.reasons import Reason
-from controller_logic.rollup_schedule import Due, JobState, Wanted, Window, WindowJob, due
+from tidegate.controller_logic.model import Usage
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.rollup_schedule import Due, JobState, Wanted, Window, WindowJob, due
 from tidegate.errors import Conflict, RetryLater, TidegateError, UserActionRequired
 from tidegate.kube.api import JsonObject, Kubernetes
 from tidegate.kube.rollup_jobs import (

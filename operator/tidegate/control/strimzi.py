@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controller_logic.model import KafkaUser, QuotaKey, StrimziUsers
-from controller_logic.quotas.strimzi import CERTIFICATE_PREFIX, PAUSED
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.model import KafkaUser, QuotaKey, StrimziUsers
+from tidegate.controller_logic.quotas.strimzi import CERTIFICATE_PREFIX, PAUSED
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError, Unauthorized
 from tidegate.kube.api import Kubernetes, ResourceKind
 from tidegate.resources.policy import KafkaCluster

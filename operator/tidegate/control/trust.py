@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from urllib3.util import parse_url
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, TidegateError, UserActionRequired
 from tidegate.kube.api import Kubernetes
 from tidegate.resources.policy import PolicySpec

@@ -15,8 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from controller_logic.model import TopicLeaders, Topology
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.model import TopicLeaders, Topology
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     Incomplete,
     InvalidResource,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, RetryLater, WriteRefused
 from tidegate.kafka.ledger import compact, mapping, seconds, text
 from tidegate.kafka.quota_node import json_problem

@@ -16,9 +16,9 @@ import json
 import re
 from collections.abc import Mapping
 
-from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey
-from controller_logic.reasons import NewerReason, Reason
 from tidegate import __version__
+from tidegate.controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey
+from tidegate.controller_logic.reasons import NewerReason, Reason
 from tidegate.errors import ForeignContent
 from tidegate.kafka.quota_node import json_problem
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from controller_logic.model import Entity
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.model import Entity
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, Incomplete, WriteRefused
 from tidegate.kafka.claim import next_claim, wrong_cluster
 from tidegate.kafka.quota_store import Claim

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, unquote_to_bytes
 
-from controller_logic.model import (
+from tidegate.controller_logic.model import (
     BYTE_RATE_KEYS,
     MIN_BYTE_RATE,
     Default,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from controller_logic.model import Entity, QuotaKey, QuotaWrite, StoredQuota, WriteKind
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.model import Entity, QuotaKey, QuotaWrite, StoredQuota, WriteKind
+from tidegate.controller_logic.reasons import Reason
 from tidegate.kafka.quota_node import is_ours, is_readable
 
 REPLACE_CLAIM = "tidegate.io/replace-claim"  # the annotation that names the claim to be replaced

@@ -23,8 +23,8 @@ from kubernetes.client import ApiException
 from kubernetes.config import ConfigException
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, MaxRetryError, NewConnectionError
 
-from controller_logic.reasons import Reason
 from tidegate import __version__
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     Conflict,
     Incomplete,

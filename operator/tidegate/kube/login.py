@@ -13,7 +13,7 @@ from typing import Any
 
 from kubernetes import client
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound
 from tidegate.kube.client import CoreObjects, Transport
 

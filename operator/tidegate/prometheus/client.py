@@ -30,8 +30,8 @@ from urllib3.exceptions import (
     ReadTimeoutError,
 )
 
-from controller_logic.reasons import Reason
 from tidegate import __version__
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     Incomplete,
     InvalidResource,

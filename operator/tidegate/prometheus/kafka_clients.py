@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote, unquote_to_bytes
 
-from controller_logic.model import Entity
-from controller_logic.reasons import Reason
-from controller_logic.value import value
+from tidegate.controller_logic.model import Entity
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.value import value
 from tidegate.prometheus.nics import FUTURE_SECONDS, SET_CLOCKS, without_broker
 from tidegate.prometheus.queries import BrokerOf
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount

@@ -7,8 +7,8 @@ adds the brokers without samples, because it has the list of brokers.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 
-from controller_logic.model import Direction, NicSpan
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.model import Direction, NicSpan
+from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus.queries import BrokerOf
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount
 

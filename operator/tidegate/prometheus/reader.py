@@ -7,7 +7,7 @@ of clients, for as long as they are fresh.
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from controller_logic.model import (
+from tidegate.controller_logic.model import (
     BYTE_RATE_OF,
     DIRECTION_OF,
     ClientRate,
@@ -17,7 +17,7 @@ from controller_logic.model import (
     ReadingProblem,
     Readings,
 )
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus.client import PrometheusClient
 from tidegate.prometheus.kafka_clients import (
     ClientSample,

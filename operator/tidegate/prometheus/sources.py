@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus.nics import NIC_LABELS
 from tidegate.prometheus.queries import POD_LABELS, BrokerOf, literally, matches, selector
 from tidegate.prometheus.series import Series, SeriesProblem, is_amount

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from controller_logic.model import Direction, Entity
-from controller_logic.readings import BINDING_MILLISECONDS
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.model import Direction, Entity
+from tidegate.controller_logic.readings import BINDING_MILLISECONDS
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource
 from tidegate.prometheus.client import PrometheusClient, TooLarge, TooSlow
 from tidegate.prometheus.kafka_clients import EntityNames, entity_of

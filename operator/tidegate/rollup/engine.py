@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from controller_logic.model import Policy, Tier
+from tidegate.controller_logic.model import Policy, Tier
 from tidegate.errors import InvalidResource
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, Kubernetes
 from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, bucket_environment, labels

@@ -8,9 +8,9 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from controller_logic.model import Usage
-from controller_logic.reasons import Reason
-from controller_logic.rollup_schedule import Window
+from tidegate.controller_logic.model import Usage
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.rollup_schedule import Window
 from tidegate.errors import NotFound
 from tidegate.kube.rollup_jobs import read_result, record_result
 from tidegate.rollup.engine import Engine, RollupPolicy, Span, policy_engine

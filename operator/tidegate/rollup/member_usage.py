@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from controller_logic.model import BYTE_RATE_OF, DirectionUsage, Entity, Tier, Usage
+from tidegate.controller_logic.model import BYTE_RATE_OF, DirectionUsage, Entity, Tier, Usage
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS
 from tidegate.rollup.tables.store import UsageStore
 

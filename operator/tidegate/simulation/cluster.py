@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller_logic.model import BrokerLimit, Direction, Entity, QuotaWindow, RateKey
-from controller_logic.value import value
+from tidegate.controller_logic.model import BrokerLimit, Direction, Entity, QuotaWindow, RateKey
+from tidegate.controller_logic.value import value
 from tidegate.simulation.sample_ring import SampleRing, measure, most_held, mute_ms, record
 
 REQUESTS_A_SECOND: Final = 10

@@ -11,8 +11,8 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Final
 
-from controller_logic.contracts.desired import MemberState
-from controller_logic.model import (
+from tidegate.controller_logic.contracts.desired import MemberState
+from tidegate.controller_logic.model import (
     DIRECTION_OF,
     Direction,
     LedgerEntry,
@@ -20,10 +20,10 @@ from controller_logic.model import (
     QuotaWrite,
     RateKey,
 )
-from controller_logic.quota_values import enforced_rate
-from controller_logic.reasons import Reason
-from controller_logic.throttle.decision import StepKind
-from controller_logic.throttle.nic_status import Pressure, WatchedBroker
+from tidegate.controller_logic.quota_values import enforced_rate
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.throttle.decision import StepKind
+from tidegate.controller_logic.throttle.nic_status import Pressure, WatchedBroker
 from tidegate.simulation.cluster import BucketPlace, Flow, Mute, NicPlace
 from tidegate.simulation.play import Member, Pass, Play
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
-from controller_logic.contracts.desired import MemberReport
-from controller_logic.decide import decide, settle
-from controller_logic.decision import Decision, Memory
-from controller_logic.model import (
+from tidegate.controller_logic.contracts.desired import MemberReport
+from tidegate.controller_logic.decide import decide, settle
+from tidegate.controller_logic.decision import Decision, Memory
+from tidegate.controller_logic.model import (
     KEY_OF,
     BrokerLimit,
     ClientRate,
@@ -32,9 +32,9 @@ from controller_logic.model import (
     Tier,
     Topology,
 )
-from controller_logic.quota_values import enforced_rate
-from controller_logic.quotas.precedence import same_bucket_fallbacks
-from controller_logic.throttle.nic_status import seconds_until_next_reading
+from tidegate.controller_logic.quota_values import enforced_rate
+from tidegate.controller_logic.quotas.precedence import same_bucket_fallbacks
+from tidegate.controller_logic.throttle.nic_status import seconds_until_next_reading
 from tidegate.simulation.cluster import (
     Background,
     BucketPlace,

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from controller_logic.model import BYTE_RATE_KEYS, Entity
 from lab.kafka import KafkaLab, login_settings
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab
 from tests.contract.quota_store_contract import first, give_back
+from tidegate.controller_logic.model import BYTE_RATE_KEYS, Entity
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore

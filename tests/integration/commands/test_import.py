@@ -14,8 +14,8 @@ import pytest
 import yaml
 from kazoo.client import KazooClient
 
-from controller_logic.model import Entity, QuotaKey
 from lab.kafka import KafkaLab
+from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.quota_node import config_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from controller_logic.model import Entity
 from lab.kraft import KraftLab
 from tests.contract.quota_store_contract import FETCH
 from tests.goldens.golden import numbers
@@ -21,6 +20,7 @@ from tests.integration.kafka.admin_world import AdminWorld
 from tests.unit.control.stage import Stage
 from tidegate.control.connections import open_topology
 from tidegate.control.trust import Secrets
+from tidegate.controller_logic.model import Entity
 from tidegate.kafka.settings import KafkaConnection
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 from tidegate.resources.policy import KafkaCluster as KafkaSpec

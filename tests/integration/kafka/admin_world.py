@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller_logic.model import Entity, QuotaKey
 from lab.kafka import BrokersLab
 from lab.process import wait_until
+from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.adminapi.client import AdminClient, Lost
 from tidegate.kafka.adminapi.log import LedgerLog
 from tidegate.kafka.adminapi.quotas import alter, describe

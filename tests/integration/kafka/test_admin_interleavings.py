@@ -12,11 +12,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaWrite, WriteKind
-from controller_logic.reasons import Reason
 from lab.kraft import KraftLab
 from tests.contract.quota_store_contract import FETCH, POLICY, PRODUCE
 from tests.integration.kafka.admin_world import AdminWorld, FaultyClient, around, lose
+from tidegate.controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaWrite, WriteKind
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import RetryLater
 from tidegate.kafka.adminapi.quotas import alter
 from tidegate.kafka.adminapi.store import AdminQuotaStore

@@ -21,8 +21,6 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from controller_logic.model import Entity
-from controller_logic.reasons import Reason
 from lab.kafka import BrokersLab, KafkaLab, QuotaChange
 from lab.kraft import KraftLab
 from lab.process import wait_until
@@ -38,6 +36,8 @@ from tests.contract.quota_store_contract import (
     record,
 )
 from tests.integration.kafka.admin_world import AdminWorld, around, lose
+from tidegate.controller_logic.model import Entity
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     ForeignContent,
     OutcomeUnknown,

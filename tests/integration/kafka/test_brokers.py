@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from kazoo.client import KazooClient
 
-from controller_logic.model import Default, Entity, QuotaKey, TopicLeaders
 from lab.kafka import DEFAULT, KafkaLab, QuotaChange
 from lab.process import wait_until
 from tests.contract.quota_store_contract import first, give_back
+from tidegate.controller_logic.model import Default, Entity, QuotaKey, TopicLeaders
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.quota_node import config_path, parse_quota

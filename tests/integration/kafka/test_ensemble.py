@@ -13,12 +13,12 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.protocol.states import KazooState, KeeperState
 
-from controller_logic.model import Entity, StoredQuota
 from lab.process import wait_until
 from lab.zookeeper import ZooKeeperEnsemble, ZooKeeperLab
 from tests.contract.quota_store_contract import CLUSTER, PRODUCE, first, lay_out_kafka
 from tests.integration.kafka.test_zookeeper_store import KazooWriter
 from tests.unit.control.stage import Leaders, Stage
+from tidegate.controller_logic.model import Entity, StoredQuota
 from tidegate.errors import RetryLater, Unreachable
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession

@@ -17,8 +17,6 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import ACL, make_acl
 
-from controller_logic.model import Entity, QuotaKey
-from controller_logic.reasons import Reason
 from lab.kafka import KafkaLab, QuotaChange
 from lab.process import wait_until
 from lab.zookeeper import DigestLogin
@@ -26,6 +24,8 @@ from tests.contract.quota_store_contract import first, give_back
 from tests.integration.conftest import LOGIN_LASTS_SECONDS, SecuredKafka
 from tests.integration.kafka.certificates import Certificates, make_certificates
 from tidegate.control.connections import Secrets, brokers_connection, zookeeper_connection
+from tidegate.controller_logic.model import Entity, QuotaKey
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.brokers import KafkaTopology
 from tidegate.kafka.quota_store import Claim

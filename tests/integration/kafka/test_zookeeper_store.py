@@ -13,7 +13,6 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
-from controller_logic.model import Entity
 from lab.process import wait_until
 from lab.proxy import Proxy
 from lab.zookeeper import DigestLogin, ZooKeeperLab
@@ -31,6 +30,7 @@ from tests.contract.quota_store_contract import (
 )
 from tests.doubles.quota_store import FaultyTree
 from tests.unit.control.stage import Leaders, Stage
+from tidegate.controller_logic.model import Entity
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, ZooKeeperConnection

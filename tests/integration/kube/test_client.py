@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import pytest
 from kubernetes import client as kubernetes_client
 
-from controller_logic.reasons import Reason
 from lab.kubernetes.api import KubeApi, service_account_kubeconfig
 from lab.network import free_port
 from lab.process import wait_until
 from tests.contract.kubernetes_contract import TIER_SPEC, KubernetesContract, Person
 from tests.unit.resources.documents import policy
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, Unauthorized, Unreachable
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from kubernetes import client as kubernetes_client
 
-from controller_logic.rollup_schedule import Window
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import Helm
 from tests.contract.kubernetes_contract import rollup_job
 from tests.integration.chart.rendering import objects, rendered
 from tests.unit.resources.documents import policy
 from tidegate.control.rollups import RollupLook
+from tidegate.controller_logic.rollup_schedule import Window
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject
 from tidegate.kube.client import KubernetesClient, connect

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from kubernetes.client import ApiClient, CustomObjectsApi
 
-from controller_logic.reasons import Reason
 from lab.kubernetes.api import KubeApi
 from tests.contract.kubernetes_contract import TIER_SPEC
 from tidegate.control.report.conditions import Truth, ready
 from tidegate.control.report.reporter import KubernetesPublisher, Report
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import ServerFault
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject, ObjectRef
 from tidegate.kube.cache import ResourceCache

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controller_logic.model import Entity, QuotaKey, StoredQuota
 from lab.errors import LabError
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
+from tidegate.controller_logic.model import Entity, QuotaKey, StoredQuota
 from tidegate.errors import TidegateError
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import describe

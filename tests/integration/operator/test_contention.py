@@ -18,14 +18,14 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from controller_logic.model import Entity
-from controller_logic.quotas.contention import RESYNC
 from lab.java import start_java
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.packages import kafka_jars
 from lab.process import wait_until
 from tests.integration.operator.operator_process import OperatorProcess
+from tidegate.controller_logic.model import Entity
+from tidegate.controller_logic.quotas.contention import RESYNC
 from tidegate.kafka.zookeeper.nodes import ledger_path
 
 # It waits for minutes, and the other tests that run an operator take as long without it.

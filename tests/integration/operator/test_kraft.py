@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import Entity, QuotaKey
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
@@ -20,6 +19,7 @@ from tests.integration.kafka.admin_world import AdminWorld, around
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.test_operator import tier
 from tests.unit.control.stage import Leaders, Stage
+from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.errors import NotFound
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC
 from tidegate.kafka.settings import KafkaConnection

@@ -22,7 +22,6 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient, CustomObjectsApi
 
-from controller_logic.model import Entity
 from lab.errors import LabError
 from lab.kafka import Broker
 from lab.kraft import KraftLab
@@ -32,6 +31,7 @@ from lab.process import wait_until
 from tests.contract.quota_store_contract import FETCH, PRODUCE
 from tests.integration.operator.agreement import POLICY, RATES, Observer, Promise, Texts
 from tests.integration.operator.operator_process import OperatorProcess
+from tidegate.controller_logic.model import Entity
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import alter
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC

@@ -19,13 +19,13 @@ import pytest
 from kazoo.client import KazooClient
 from kubernetes.client import ApiClient, CoreV1Api, CustomObjectsApi
 
-from controller_logic.model import Entity, QuotaKey
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.load import LoadClient, LoadPlan
 from lab.process import wait_until
 from tests.integration.operator.installation import one_of_each_kind
 from tests.integration.operator.operator_process import OperatorProcess
+from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore

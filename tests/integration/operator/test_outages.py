@@ -20,13 +20,13 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient, CoreV1Api
 
-from controller_logic.model import Level
 from lab.errors import LabError
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from tests.goldens.golden import numbers
 from tests.integration.operator.throttling import CONTRACT, HIGH, LOW, MB, THROTTLED, Stage, set_up
+from tidegate.controller_logic.model import Level
 
 pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(600)]
 

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient, CustomObjectsApi
 
-from controller_logic.model import Level
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
@@ -27,6 +26,7 @@ from lab.quota_watch import ZooKeeperQuotaWatch
 from tests.goldens.golden import line_with, numbers
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.throttling import CONTRACT, MB, SimulatedLoad
+from tidegate.controller_logic.model import Level
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
 
 pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(300)]

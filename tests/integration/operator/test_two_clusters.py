@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-from controller_logic.model import Entity, QuotaKey
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
@@ -26,6 +25,7 @@ from tests.integration.conftest import CHECKOUT
 from tests.integration.operator.installation import lay_out, one_leader_on_each_broker
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.unit.control.stage import Stage
+from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.errors import Conflict
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession

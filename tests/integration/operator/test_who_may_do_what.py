@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from kubernetes.client import ApiClient, AuthorizationV1Api
 
-from controller_logic.model import Entity, QuotaKey
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import Helm
@@ -22,6 +21,7 @@ from lab.process import wait_until
 from tests.integration.chart.rendering import objects, only, rendered
 from tests.integration.operator.installation import one_of_each_kind
 from tests.integration.operator.test_operator import LOCAL_COMMAND, RIGHTS
+from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 from tidegate.kafka.zookeeper.store import ZooKeeperQuotaStore

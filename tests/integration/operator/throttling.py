@@ -20,7 +20,6 @@ from typing import Any
 from kazoo.client import KazooClient
 from kubernetes.client import ApiClient, CoordinationV1Api, CoreV1Api, CustomObjectsApi
 
-from controller_logic.model import Level
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
@@ -29,6 +28,7 @@ from lab.quota_watch import QuotaWatch, ZooKeeperQuotaWatch
 from lab.zookeeper import ZooKeeperLab
 from tests.integration.operator.installation import LEASE_NAMESPACE, lay_out
 from tests.integration.operator.operator_process import OperatorProcess
+from tidegate.controller_logic.model import Level
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
 
 MB = 1_000_000

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from controller_logic.model import Direction, Entity, NicSpan, Readings
-from controller_logic.reasons import Reason
 from lab.process import wait_until
 from lab.prometheus import Exporter, PrometheusLab, ScrapeTarget, exporting
 from tests.goldens.golden import numbers
 from tests.integration.kafka.certificates import make_certificates
 from tests.unit.prometheus.lying_server import Request, serving
+from tidegate.controller_logic.model import Direction, Entity, NicSpan, Readings
+from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus import questions
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import (

@@ -16,8 +16,8 @@ import pytest
 import yaml
 from kazoo.client import KazooClient
 
-from controller_logic.model import Direction, Entity, QuotaKey
 from tests.integration.rollup.history_server import HistoryServer
+from tidegate.controller_logic.model import Direction, Entity, QuotaKey
 from tidegate.errors import InvalidResource
 from tidegate.kafka.quota_node import config_path
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, PrometheusServer

@@ -7,7 +7,8 @@ limit is lowered in the middle.
 
 from __future__ import annotations
 
-from controller_logic.model import (
+from tests.integration.rollup.history_server import HistoryServer
+from tidegate.controller_logic.model import (
     BrokerLimit,
     BrokerLimits,
     Contract,
@@ -18,7 +19,6 @@ from controller_logic.model import (
     RateForm,
     Tier,
 )
-from tests.integration.rollup.history_server import HistoryServer
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.terms.sources import PolicyTerms
 

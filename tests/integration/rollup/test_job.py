@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import Entity, QuotaKey
-from controller_logic.rollup_schedule import Window
 from lab.kubernetes.api import KubeApi
 from tests.goldens.golden import numbers
 from tests.integration.rollup.history_server import HistoryServer
@@ -22,6 +20,8 @@ from tests.integration.rollup.known_history import END_MS, RATES, SCRAPE_MS, STA
 from tests.unit.resources.documents import ABSENT, policy, tier
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
+from tidegate.controller_logic.model import Entity, QuotaKey
+from tidegate.controller_logic.rollup_schedule import Window
 from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, decode
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.publication import Publication, publish

@@ -15,7 +15,6 @@ import pytest
 import yaml
 from kubernetes import client as kubernetes_client
 
-from controller_logic.model import Entity, QuotaKey
 from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
@@ -23,6 +22,7 @@ from tests.doubles.user_operator import UserOperator, kafka_user
 from tests.integration.kafka.admin_world import AdminWorld, around
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.control.strimzi import StrimziPlace, kafka_users_now, list_kafka_users
+from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.errors import NotFound, Unauthorized
 from tidegate.kafka.adminapi.quotas import alter, describe
 from tidegate.kube.client import KubernetesClient, connect

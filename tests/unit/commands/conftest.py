@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from controller_logic.model import Readings, TopicLeaders, Topology
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
+from tidegate.controller_logic.model import Readings, TopicLeaders, Topology
 from tidegate.kube.login import Right
 from tidegate.prometheus.probe import Found
 

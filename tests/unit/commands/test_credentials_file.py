@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from controller_logic.reasons import Reason
 from tidegate.commands.credentials_file import CredentialsFile, read_credentials_file
 from tidegate.control.connections import brokers_connection, zookeeper_connection
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import UserActionRequired
 from tidegate.kafka.settings import SaslLogin, SaslMechanism
 from tidegate.prometheus.settings import BasicLogin, BearerLogin, PrometheusServer, TlsTexts

@@ -9,17 +9,24 @@ from typing import Any
 
 import pytest
 
-from controller_logic.decide import decide
-from controller_logic.decision import Memory
-from controller_logic.model import Default, Entity, LedgerEntry, QuotaKey, QuotaWrite, WriteKind
-from controller_logic.quota_values import KEY_WORDS
-from controller_logic.reasons import Reason
 from tests.doubles.user_operator import kafka_user
 from tests.goldens.golden import line_with, numbers
 from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
 from tidegate.control.strimzi import KAFKA_USERS
+from tidegate.controller_logic.decide import decide
+from tidegate.controller_logic.decision import Memory
+from tidegate.controller_logic.model import (
+    Default,
+    Entity,
+    LedgerEntry,
+    QuotaKey,
+    QuotaWrite,
+    WriteKind,
+)
+from tidegate.controller_logic.quota_values import KEY_WORDS
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unauthorized
 from tidegate.kafka.zookeeper.nodes import ledger_path
 from tidegate.kafka.zookeeper.tree import Create, SetData

@@ -13,12 +13,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_logic.model import Default, Entity, Level, QuotaKey
-from controller_logic.reasons import Reason
 from tests.doubles.usage_history import UsageHistory
 from tests.unit.prometheus.lying_server import LyingServer, serving
 from tidegate.commands.import_tiers import Proposal, text_of, tiers_of
 from tidegate.commands.import_usage import LEAST_BYTES_PER_SECOND, readable
+from tidegate.controller_logic.model import Default, Entity, Level, QuotaKey
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS
 from tidegate.resources.kinds import parse_object

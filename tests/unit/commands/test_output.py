@@ -8,7 +8,6 @@ import pytest
 import yaml
 from rich.console import Console
 
-from controller_logic.model import QuotaKey
 from tests.goldens.golden import numbers
 from tests.unit.commands.conftest import Terminal
 from tidegate.commands.output import (
@@ -19,6 +18,7 @@ from tidegate.commands.output import (
     publish,
 )
 from tidegate.commands.words import KEY_WORDS, ago_words, short_words
+from tidegate.controller_logic.model import QuotaKey
 from tidegate.errors import InvalidResource
 
 DOCUMENT = {"zeta": 1, "alpha": {"user": "é", "none": None}}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml
 
-from controller_logic.quotas import plan
-from controller_logic.quotas.plan import CONFIRM_REMOVAL
 from tidegate.control.declared import PAUSED, declare
+from tidegate.controller_logic.quotas import plan
+from tidegate.controller_logic.quotas.plan import CONFIRM_REMOVAL
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate.resources.kinds import parse_object

@@ -13,11 +13,22 @@ from typing import Any
 import pytest
 import yaml
 
-from controller_logic.contracts.desired import MemberReport, MemberState
-from controller_logic.contracts.leader_scaling import Leaders
-from controller_logic.contracts.targets import QuotaScalings
-from controller_logic.decision import Decision
-from controller_logic.model import (
+from tests.goldens.golden import line_with, numbers
+from tests.unit.commands.conftest import World
+from tidegate.commands.output import ExitCode, Page
+from tidegate.commands.plan import (
+    entity_document,
+    plan_document,
+    plan_exit_code,
+    plan_rows,
+    show_plan,
+    summary_line,
+)
+from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
+from tidegate.controller_logic.contracts.leader_scaling import Leaders
+from tidegate.controller_logic.contracts.targets import QuotaScalings
+from tidegate.controller_logic.decision import Decision
+from tidegate.controller_logic.model import (
     Contract,
     Default,
     DirectionUsage,
@@ -42,18 +53,7 @@ from controller_logic.model import (
     Usage,
     WriteKind,
 )
-from controller_logic.reasons import Reason
-from tests.goldens.golden import line_with, numbers
-from tests.unit.commands.conftest import World
-from tidegate.commands.output import ExitCode, Page
-from tidegate.commands.plan import (
-    entity_document,
-    plan_document,
-    plan_exit_code,
-    plan_rows,
-    show_plan,
-    summary_line,
-)
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kafka.quota_store import Claim
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from controller_logic.decide import decide
-from controller_logic.decision import Memory
-from controller_logic.model import Entity, QuotaKey
-from controller_logic.reasons import Reason
 from tests.doubles.quota_store import OPEN_ACL
 from tests.goldens.golden import line_with, numbers
 from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
+from tidegate.controller_logic.decide import decide
+from tidegate.controller_logic.decision import Memory
+from tidegate.controller_logic.model import Entity, QuotaKey
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.zookeeper.tree import Create

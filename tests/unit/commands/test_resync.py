@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from controller_logic.quotas.contention import named_entity
+from tidegate.controller_logic.quotas.contention import named_entity
 from tidegate.errors import Unauthorized
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 

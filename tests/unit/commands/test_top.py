@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import (
+from tests.goldens.golden import numbers
+from tests.unit.commands.conftest import Terminal
+from tidegate.controller_logic.model import (
     ClientRate,
     Direction,
     Entity,
@@ -22,9 +24,7 @@ from controller_logic.model import (
     StoredQuota,
     WriteKind,
 )
-from controller_logic.reasons import Reason
-from tests.goldens.golden import numbers
-from tests.unit.commands.conftest import Terminal
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE

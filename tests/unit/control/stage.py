@@ -8,14 +8,14 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller_logic.model import Entity, QuotaKey, Readings, TopicLeaders, Topology
-from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.control.controller import Controller
 from tidegate.control.observe import KafkaCluster
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
 from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
+from tidegate.controller_logic.model import Entity, QuotaKey, Readings, TopicLeaders, Topology
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 from tidegate.kube.cache import ResourceCache, relist

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from controller_logic.reasons import Reason
 from tests.contract.quota_store_contract import ALICE, PRODUCE, first
 from tests.doubles.quota_store import MemoryQuotaStore
 from tests.unit.control.stage import Leaders, Stage
 from tidegate.control.connections import open_cluster
 from tidegate.control.observe import KafkaCluster
 from tidegate.control.trust import Secrets
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, LedgerElsewhere, Unreachable, WriteRefused
 from tidegate.kafka.adminapi import ledger as topic_ledger
 from tidegate.kafka.adminapi.client import AdminClient

@@ -8,9 +8,15 @@ from typing import Any
 
 import pytest
 
-from controller_logic.contracts.overrides import Overridden
-from controller_logic.decision import Decision
-from controller_logic.model import (
+from tests.unit.control.stage import Stage
+from tests.unit.control.trails import ETL, NOTHING, Shelf, Trail, calm_trail, overload, write_of
+from tests.unit.controller_logic.plant import MB, OUT, want
+from tidegate.control.audit.sink import AuditQueue
+from tidegate.control.audit.trail import AuditTrail
+from tidegate.control.reconcile import Applied
+from tidegate.controller_logic.contracts.overrides import Overridden
+from tidegate.controller_logic.decision import Decision
+from tidegate.controller_logic.model import (
     ClientRate,
     Direction,
     Entity,
@@ -20,14 +26,8 @@ from controller_logic.model import (
     QuotaWrite,
     Readings,
 )
-from controller_logic.reasons import Reason
-from controller_logic.throttle.decision import ThrottleDecision
-from tests.unit.control.stage import Stage
-from tests.unit.control.trails import ETL, NOTHING, Shelf, Trail, calm_trail, overload, write_of
-from tests.unit.controller_logic.plant import MB, OUT, want
-from tidegate.control.audit.sink import AuditQueue
-from tidegate.control.audit.trail import AuditTrail
-from tidegate.control.reconcile import Applied
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.throttle.decision import ThrottleDecision
 from tidegate.errors import OutcomeUnknown, RetryLater, Unreachable
 from tidegate.kafka.quota_store import WriteOutcome
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef

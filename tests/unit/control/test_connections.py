@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore, MemoryTree
 from tests.unit.control.stage import AWAY
@@ -23,6 +22,7 @@ from tidegate.control.connections import (
     zookeeper_connection,
 )
 from tidegate.control.observe import KafkaCluster
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError, Unreachable, UserActionRequired
 from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import SaslLogin, SaslMechanism, TlsFiles

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import Entity, QuotaKey, QuotaWrite, WriteKind
-from controller_logic.reasons import Reason
 from lab.process import wait_until
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, AWAY, Stage
 from tidegate.control import controller as controller_module
 from tidegate.control.controller import report_pending_if_slow
 from tidegate.control.ownership import RESTORE_FINALIZER, take_over_words
+from tidegate.controller_logic.model import Entity, QuotaKey, QuotaWrite, WriteKind
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, ServerFault, Unreachable
 from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim
 from tidegate.kafka.zookeeper.tree import SetData

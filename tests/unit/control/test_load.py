@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
-from controller_logic.model import (
+from tests.goldens.golden import numbers
+from tests.unit.control.stage import ALICE, Stage
+from tidegate.controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
+from tidegate.controller_logic.model import (
     ClientRate,
     Direction,
     Entity,
@@ -18,9 +20,7 @@ from controller_logic.model import (
     ReadingProblem,
     Readings,
 )
-from controller_logic.reasons import Reason
-from tests.goldens.golden import numbers
-from tests.unit.control.stage import ALICE, Stage
+from tidegate.controller_logic.reasons import Reason
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
 
 # --- reports of brokers ---------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import Readings
-from controller_logic.reasons import Reason
 from lab.process import wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tidegate.control import metrics_watch
 from tidegate.control.metrics_watch import Dependencies, MetricsWatch
+from tidegate.controller_logic.model import Readings
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.prometheus.settings import (
     BasicLogin,

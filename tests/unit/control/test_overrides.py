@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import QuotaKey
-from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, Stage
+from tidegate.controller_logic.model import QuotaKey
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES, ObjectRef
 from tidegate.kube.cache import relist

@@ -10,17 +10,6 @@ from typing import Any
 
 import pytest
 
-from controller_logic.decision import LevelReport, LevelState
-from controller_logic.model import (
-    Default,
-    Direction,
-    Entity,
-    Level,
-    NicSpan,
-    QuotaKey,
-    Readings,
-)
-from controller_logic.reasons import Reason
 from lab.process import wait_until
 from tests.goldens.golden import numbers
 from tests.unit.control.stage import ALICE, AWAY, Stage
@@ -29,6 +18,17 @@ from tidegate.control.report import reporter
 from tidegate.control.report.conditions import Truth, Verdict, ready
 from tidegate.control.report.events import WARNING, EventDraft, condition_events, level_events
 from tidegate.control.report.reporter import KubernetesPublisher, Report
+from tidegate.controller_logic.decision import LevelReport, LevelState
+from tidegate.controller_logic.model import (
+    Default,
+    Direction,
+    Entity,
+    Level,
+    NicSpan,
+    QuotaKey,
+    Readings,
+)
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, JsonObject, ObjectRef
 from tidegate.kube.cache import relist

@@ -13,9 +13,6 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
-from controller_logic.reasons import Reason
-from controller_logic.rollup_schedule import SETTLE_MS, Due, JobState, Window, WindowJob
 from lab.process import wait_until
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.goldens.golden import numbers
@@ -23,6 +20,9 @@ from tests.unit.control.stage import Stage
 from tidegate.control.controller import Controller
 from tidegate.control.report.conditions import UNSEEN_AFTER_SECONDS, Truth, Verdict, rollups_current
 from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
+from tidegate.controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.rollup_schedule import SETTLE_MS, Due, JobState, Window, WindowJob
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, ObjectRef
 from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, encode

@@ -12,8 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from controller_logic.model import Entity, KafkaUser, QuotaKey, StrimziUsers
-from controller_logic.reasons import Reason
 from lab.process import wait_until
 from tests.doubles.user_operator import UserOperator, kafka_user
 from tests.unit.control.stage import ALICE, Stage
@@ -27,6 +25,8 @@ from tidegate.control.strimzi import (
     read_kafka_user,
     strimzi_place,
 )
+from tidegate.controller_logic.model import Entity, KafkaUser, QuotaKey, StrimziUsers
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError, Unauthorized, Unreachable
 from tidegate.kube.api import Listing, ObjectRef, ResourceKind
 from tidegate.resources.kinds import parse_policy

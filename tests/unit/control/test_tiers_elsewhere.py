@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import Entity
-from controller_logic.reasons import Reason
 from lab.process import wait_until
 from tests.unit.control.stage import ALICE, Stage
 from tidegate.commands.context import CommandContext
 from tidegate.commands.inputs import PolicyOptions, find_policy
 from tidegate.control.namespaces import KnownLabels
+from tidegate.controller_logic.model import Entity
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import QUOTA_OVERRIDES, ObjectRef
 from tidegate.resources.access import AllowedTiers, LabelSelector

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.control.stage import Stage
 from tests.unit.resources.documents import policy as policy_document
 from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, UserActionRequired
 from tidegate.resources import parse_policy
 from tidegate.settings import PolicyBounds

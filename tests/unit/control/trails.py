@@ -4,9 +4,13 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from controller_logic.contracts.desired import MemberReport, MemberState
-from controller_logic.decision import Decision
-from controller_logic.model import (
+from tests.unit.controller_logic.plant import SimulatedCluster, actor, simulated_cluster, want
+from tidegate.control.audit.sink import AuditQueue
+from tidegate.control.audit.trail import AuditTrail
+from tidegate.control.reconcile import Applied
+from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
+from tidegate.controller_logic.decision import Decision
+from tidegate.controller_logic.model import (
     Entity,
     Level,
     Member,
@@ -18,12 +22,8 @@ from controller_logic.model import (
     Tier,
     WriteKind,
 )
-from controller_logic.reasons import Reason
-from controller_logic.throttle.decision import ThrottleDecision
-from tests.unit.controller_logic.plant import SimulatedCluster, actor, simulated_cluster, want
-from tidegate.control.audit.sink import AuditQueue
-from tidegate.control.audit.trail import AuditTrail
-from tidegate.control.reconcile import Applied
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.throttle.decision import ThrottleDecision
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 ETL = Entity("etl")

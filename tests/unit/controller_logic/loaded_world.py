@@ -5,8 +5,17 @@ few seconds.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from controller_logic.decision import Decision
-from controller_logic.model import (
+from tests.unit.controller_logic.worlds import (
+    FETCH,
+    MB,
+    World,
+    member,
+    per_broker,
+    policy,
+    topology,
+)
+from tidegate.controller_logic.decision import Decision
+from tidegate.controller_logic.model import (
     BrokerLimit,
     BrokerLimits,
     ClientRate,
@@ -18,15 +27,6 @@ from controller_logic.model import (
     Observation,
     Readings,
     Tier,
-)
-from tests.unit.controller_logic.worlds import (
-    FETCH,
-    MB,
-    World,
-    member,
-    per_broker,
-    policy,
-    topology,
 )
 
 LEADER = 1

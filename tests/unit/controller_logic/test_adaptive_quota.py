@@ -4,20 +4,6 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from controller_logic.decision import Memory
-from controller_logic.model import (
-    ClientRate,
-    Contract,
-    Direction,
-    Mode,
-    Observation,
-    QuotaWrite,
-    RateForm,
-    Readings,
-    ScalingMethod,
-    WriteKind,
-)
-from controller_logic.reasons import Reason
 from tests.unit.controller_logic.worlds import (
     ALICE,
     FETCH,
@@ -30,6 +16,20 @@ from tests.unit.controller_logic.worlds import (
     tier,
     topology,
 )
+from tidegate.controller_logic.decision import Memory
+from tidegate.controller_logic.model import (
+    ClientRate,
+    Contract,
+    Direction,
+    Mode,
+    Observation,
+    QuotaWrite,
+    RateForm,
+    Readings,
+    ScalingMethod,
+    WriteKind,
+)
+from tidegate.controller_logic.reasons import Reason
 
 OUT, IN = Direction.EGRESS, Direction.INGRESS
 UNEVEN = topology({"orders": {1: 2, 2: 1}}, brokers=(1, 2))

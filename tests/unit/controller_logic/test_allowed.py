@@ -6,17 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_logic.contracts.allowed import is_allowed
-from controller_logic.contracts.desired import MemberState
-from controller_logic.decide import decide
-from controller_logic.model import (
-    AllowedEntities,
-    Entity,
-    Level,
-    Override,
-    WriteKind,
-)
-from controller_logic.reasons import Reason
 from tests.unit.controller_logic.test_invariants import Turn, play, turns, worlds
 from tests.unit.controller_logic.worlds import (
     ALICE,
@@ -29,6 +18,17 @@ from tests.unit.controller_logic.worlds import (
     report_of,
     tier,
 )
+from tidegate.controller_logic.contracts.allowed import is_allowed
+from tidegate.controller_logic.contracts.desired import MemberState
+from tidegate.controller_logic.decide import decide
+from tidegate.controller_logic.model import (
+    AllowedEntities,
+    Entity,
+    Level,
+    Override,
+    WriteKind,
+)
+from tidegate.controller_logic.reasons import Reason
 
 
 @pytest.mark.parametrize(

@@ -4,14 +4,6 @@ elsewhere.
 
 import pytest
 
-from controller_logic.model import Direction, Level
-from controller_logic.readings import flows_of
-from controller_logic.reasons import Reason
-from controller_logic.throttle.attribution import DirectionSnapshot, needs_of, scene_of
-from controller_logic.throttle.buckets import buckets_of
-from controller_logic.throttle.decision import Phase, StepKind
-from controller_logic.throttle.input import ActiveThrottle
-from controller_logic.throttle.nic_status import nic_statuses
 from tests.unit.controller_logic.plant import (
     MB,
     OUT,
@@ -21,6 +13,14 @@ from tests.unit.controller_logic.plant import (
     steps_of,
     want,
 )
+from tidegate.controller_logic.model import Direction, Level
+from tidegate.controller_logic.readings import flows_of
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.throttle.attribution import DirectionSnapshot, needs_of, scene_of
+from tidegate.controller_logic.throttle.buckets import buckets_of
+from tidegate.controller_logic.throttle.decision import Phase, StepKind
+from tidegate.controller_logic.throttle.input import ActiveThrottle
+from tidegate.controller_logic.throttle.nic_status import nic_statuses
 
 
 def scene(played: SimulatedCluster) -> DirectionSnapshot:

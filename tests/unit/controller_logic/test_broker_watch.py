@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.decide import decide
-from controller_logic.decision import Memory
-from controller_logic.model import (
+from tidegate.controller_logic.decide import decide
+from tidegate.controller_logic.decision import Memory
+from tidegate.controller_logic.model import (
     BrokerLimit,
     BrokerLimits,
     Direction,
@@ -18,8 +18,8 @@ from controller_logic.model import (
     Readings,
     Topology,
 )
-from controller_logic.readings import Flows
-from controller_logic.throttle.nic_status import Pressure, watch
+from tidegate.controller_logic.readings import Flows
+from tidegate.controller_logic.throttle.nic_status import Pressure, watch
 
 NOW = 1_000_000.0
 LIMIT = 50_000_000

@@ -10,18 +10,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from controller_logic.contracts.desired import MemberState
-from controller_logic.decision import Decision, Memory
-from controller_logic.model import BrokerLimit, BrokerLimits, Entity, Level, Mode
-from controller_logic.quotas.contention import (
-    CALM_SECONDS,
-    FIRST_BACK_OFF_SECONDS,
-    LONGEST_BACK_OFF_SECONDS,
-    back_off_seconds,
-    named_entity,
-)
-from controller_logic.reasons import Reason
-from controller_logic.throttle import record
 from tests.unit.controller_logic.loaded_world import USERS, loaded_world
 from tests.unit.controller_logic.worlds import (
     ALICE,
@@ -38,6 +26,18 @@ from tests.unit.controller_logic.worlds import (
     report_of,
     tier,
 )
+from tidegate.controller_logic.contracts.desired import MemberState
+from tidegate.controller_logic.decision import Decision, Memory
+from tidegate.controller_logic.model import BrokerLimit, BrokerLimits, Entity, Level, Mode
+from tidegate.controller_logic.quotas.contention import (
+    CALM_SECONDS,
+    FIRST_BACK_OFF_SECONDS,
+    LONGEST_BACK_OFF_SECONDS,
+    back_off_seconds,
+    named_entity,
+)
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.throttle import record
 
 POLL_SECONDS = 15.0
 OURS, THEIRS = str(10 * MB), str(5 * MB)

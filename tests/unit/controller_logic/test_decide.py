@@ -4,18 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.contracts.desired import MemberState
-from controller_logic.decision import Memory
-from controller_logic.model import (
-    Contract,
-    DeletionPolicy,
-    LedgerRecord,
-    Mode,
-    QuotaKey,
-    RateForm,
-    WriteKind,
-)
-from controller_logic.reasons import Reason
 from tests.unit.controller_logic.worlds import (
     ALICE,
     BOB,
@@ -31,6 +19,18 @@ from tests.unit.controller_logic.worlds import (
     stored,
     tier,
 )
+from tidegate.controller_logic.contracts.desired import MemberState
+from tidegate.controller_logic.decision import Memory
+from tidegate.controller_logic.model import (
+    Contract,
+    DeletionPolicy,
+    LedgerRecord,
+    Mode,
+    QuotaKey,
+    RateForm,
+    WriteKind,
+)
+from tidegate.controller_logic.reasons import Reason
 
 
 def test_an_equal_quota_is_not_rewritten_but_recorded_so_that_it_can_be_given_back() -> None:

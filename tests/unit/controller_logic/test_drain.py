@@ -4,9 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.model import QuotaWindow, Speed
-from controller_logic.throttle.decision import StepKind, ThrottleStep
-from controller_logic.throttle.input import ThrottleSettings
 from tests.unit.controller_logic.plant import (
     MB,
     OUT,
@@ -16,6 +13,9 @@ from tests.unit.controller_logic.plant import (
     steps_of,
     want,
 )
+from tidegate.controller_logic.model import QuotaWindow, Speed
+from tidegate.controller_logic.throttle.decision import StepKind, ThrottleStep
+from tidegate.controller_logic.throttle.input import ThrottleSettings
 
 
 def flat_out(

@@ -6,16 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.contracts.desired import MemberState
-from controller_logic.decide import decide
-from controller_logic.decision import Memory
-from controller_logic.model import (
-    Hold,
-    Observation,
-    TopicLeaders,
-    WriteKind,
-)
-from controller_logic.reasons import Reason
 from tests.unit.controller_logic.worlds import (
     ALICE,
     BOB,
@@ -30,6 +20,16 @@ from tests.unit.controller_logic.worlds import (
     topology,
     total,
 )
+from tidegate.controller_logic.contracts.desired import MemberState
+from tidegate.controller_logic.decide import decide
+from tidegate.controller_logic.decision import Memory
+from tidegate.controller_logic.model import (
+    Hold,
+    Observation,
+    TopicLeaders,
+    WriteKind,
+)
+from tidegate.controller_logic.reasons import Reason
 
 
 def test_a_contract_follows_the_leaders_at_once_when_a_broker_dies() -> None:

@@ -6,9 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.decision import Decision, Memory
-from controller_logic.model import Member
-from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
 from tests.unit.controller_logic.worlds import (
     ALICE,
@@ -25,6 +22,9 @@ from tests.unit.controller_logic.worlds import (
     stored,
     tier,
 )
+from tidegate.controller_logic.decision import Decision, Memory
+from tidegate.controller_logic.model import Member
+from tidegate.controller_logic.reasons import Reason
 
 
 @pytest.mark.parametrize("before", [None, "12345678", "0", "9999999999"])

@@ -4,18 +4,18 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.model import ClientRate, Entity, Level
-from controller_logic.throttle.attribution import DirectionSnapshot, hidden_load
-from controller_logic.throttle.buckets import Bucket, Floor
-from controller_logic.throttle.input import (
+from tests.unit.controller_logic.plant import MB, OUT
+from tidegate.controller_logic.model import ClientRate, Entity, Level
+from tidegate.controller_logic.throttle.attribution import DirectionSnapshot, hidden_load
+from tidegate.controller_logic.throttle.buckets import Bucket, Floor
+from tidegate.controller_logic.throttle.input import (
     ActiveThrottle,
     LastChange,
     ManagedRate,
     RateHistory,
     ThrottleSettings,
 )
-from controller_logic.throttle.nic_status import NicStatus, Pressure
-from tests.unit.controller_logic.plant import MB, OUT
+from tidegate.controller_logic.throttle.nic_status import NicStatus, Pressure
 
 NIC = NicStatus(1, Pressure.OVER, 100 * MB, None, 110.0 * MB, 1030.0, 24.0)
 

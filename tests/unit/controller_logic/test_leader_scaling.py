@@ -4,14 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_logic.contracts.leader_scaling import (
+from tests.unit.controller_logic.worlds import MB, topology
+from tidegate.controller_logic.contracts.leader_scaling import (
     Leaders,
     LeaderSpread,
     partition_scale,
     share_scale,
 )
-from controller_logic.model import MAX_BYTE_RATE, MIN_BYTE_RATE, ScalingMethod, TopicLeaders
-from tests.unit.controller_logic.worlds import MB, topology
+from tidegate.controller_logic.model import (
+    MAX_BYTE_RATE,
+    MIN_BYTE_RATE,
+    ScalingMethod,
+    TopicLeaders,
+)
 
 spreads = st.dictionaries(st.integers(0, 49), st.integers(1, 40), min_size=1, max_size=50)
 promises = st.integers(MIN_BYTE_RATE, 2**40)

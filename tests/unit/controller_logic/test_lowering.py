@@ -2,10 +2,6 @@
 
 import pytest
 
-from controller_logic.contracts.desired import MemberState
-from controller_logic.model import MIN_BYTE_RATE, Policy, QuotaWindow
-from controller_logic.quotas.steps import MuteGuard
-from controller_logic.reasons import Reason
 from tests.unit.controller_logic.worlds import (
     ALICE,
     DEFAULT_USER,
@@ -19,6 +15,10 @@ from tests.unit.controller_logic.worlds import (
     stored,
     tier,
 )
+from tidegate.controller_logic.contracts.desired import MemberState
+from tidegate.controller_logic.model import MIN_BYTE_RATE, Policy, QuotaWindow
+from tidegate.controller_logic.quotas.steps import MuteGuard
+from tidegate.controller_logic.reasons import Reason
 
 
 def test_an_edited_contract_goes_down_in_safe_steps() -> None:

@@ -7,29 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.contracts import desired
-from controller_logic.contracts.overrides import Override, apply_overrides
-from controller_logic.contracts.recommend import AdviceBasis, Recommendations, advise
-from controller_logic.decision import Decision
-from controller_logic.model import (
-    AdviceTerms,
-    Contract,
-    DirectionUsage,
-    Entity,
-    LedgerRecord,
-    Level,
-    Mode,
-    QuotaWrite,
-    TopicLeaders,
-    Usage,
-    WriteKind,
-)
-from controller_logic.quotas.entity_plan import ChangeWords
-from controller_logic.quotas.steps import KeyStep
-from controller_logic.reasons import Reason
-from controller_logic.throttle import record
-from controller_logic.throttle.buckets import floor_of
-from controller_logic.throttle.input import ClientFloors, ManagedRate
 from tests.unit.controller_logic.loaded_world import USERS, loaded_world, set_limit
 from tests.unit.controller_logic.plant import IN, OUT
 from tests.unit.controller_logic.worlds import (
@@ -51,6 +28,29 @@ from tests.unit.controller_logic.worlds import (
     topology,
     total,
 )
+from tidegate.controller_logic.contracts import desired
+from tidegate.controller_logic.contracts.overrides import Override, apply_overrides
+from tidegate.controller_logic.contracts.recommend import AdviceBasis, Recommendations, advise
+from tidegate.controller_logic.decision import Decision
+from tidegate.controller_logic.model import (
+    AdviceTerms,
+    Contract,
+    DirectionUsage,
+    Entity,
+    LedgerRecord,
+    Level,
+    Mode,
+    QuotaWrite,
+    TopicLeaders,
+    Usage,
+    WriteKind,
+)
+from tidegate.controller_logic.quotas.entity_plan import ChangeWords
+from tidegate.controller_logic.quotas.steps import KeyStep
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.throttle import record
+from tidegate.controller_logic.throttle.buckets import floor_of
+from tidegate.controller_logic.throttle.input import ClientFloors, ManagedRate
 
 Example = Callable[[], str]
 

@@ -4,25 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.contracts.desired import (
-    DEFAULT_USER,
-    HIDES_DECLARED,
-    HIDES_STORED,
-    NEVER_BINDS,
-    SOMEBODY_ELSES,
-    metering,
-)
-from controller_logic.model import (
-    Default,
-    Entity,
-    LedgerEntry,
-    LedgerRecord,
-    Mode,
-    Observation,
-    QuotaKey,
-    StoredQuota,
-)
-from controller_logic.reasons import Reason
 from tests.unit.controller_logic.worlds import (
     FETCH,
     MB,
@@ -35,6 +16,25 @@ from tests.unit.controller_logic.worlds import (
     tier,
     topology,
 )
+from tidegate.controller_logic.contracts.desired import (
+    DEFAULT_USER,
+    HIDES_DECLARED,
+    HIDES_STORED,
+    NEVER_BINDS,
+    SOMEBODY_ELSES,
+    metering,
+)
+from tidegate.controller_logic.model import (
+    Default,
+    Entity,
+    LedgerEntry,
+    LedgerRecord,
+    Mode,
+    Observation,
+    QuotaKey,
+    StoredQuota,
+)
+from tidegate.controller_logic.reasons import Reason
 
 CEILING = str(NEVER_BINDS)
 APP = Entity(client_id="app")

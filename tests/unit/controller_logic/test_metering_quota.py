@@ -4,10 +4,6 @@ and without effect on others.
 
 from dataclasses import dataclass, replace
 
-from controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
-from controller_logic.model import Entity, Observation, WriteKind
-from controller_logic.quota_values import quota_words
-from controller_logic.reasons import Reason
 from tests.unit.controller_logic.worlds import (
     ALICE,
     FETCH,
@@ -20,6 +16,10 @@ from tests.unit.controller_logic.worlds import (
     stored,
     tier,
 )
+from tidegate.controller_logic.contracts.desired import DEFAULT_USER, NEVER_BINDS
+from tidegate.controller_logic.model import Entity, Observation, WriteKind
+from tidegate.controller_logic.quota_values import quota_words
+from tidegate.controller_logic.reasons import Reason
 
 CEILING = str(NEVER_BINDS)
 

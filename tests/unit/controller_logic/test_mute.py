@@ -4,8 +4,8 @@ the safe steps.
 
 import pytest
 
-from controller_logic.model import QuotaWindow
-from controller_logic.quotas.mute import largest_safe_step, predicted_mute_seconds
+from tidegate.controller_logic.model import QuotaWindow
+from tidegate.controller_logic.quotas.mute import largest_safe_step, predicted_mute_seconds
 from tidegate.simulation.sample_ring import (
     Measured,
     SampleRing,

@@ -9,19 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_logic.contracts.overrides import Overridden, apply_overrides
-from controller_logic.model import (
-    BYTE_RATE_KEYS,
-    Contract,
-    Entity,
-    Level,
-    Member,
-    Override,
-    QuotaKey,
-    RateForm,
-    Tier,
-)
-from controller_logic.reasons import Reason
 from tests.unit.controller_logic.worlds import (
     ALICE,
     BOB,
@@ -33,6 +20,19 @@ from tests.unit.controller_logic.worlds import (
     tier,
     total,
 )
+from tidegate.controller_logic.contracts.overrides import Overridden, apply_overrides
+from tidegate.controller_logic.model import (
+    BYTE_RATE_KEYS,
+    Contract,
+    Entity,
+    Level,
+    Member,
+    Override,
+    QuotaKey,
+    RateForm,
+    Tier,
+)
+from tidegate.controller_logic.reasons import Reason
 
 LATER = START_SECONDS + 3600
 NIGHTLY = Entity("alice", "nightly")

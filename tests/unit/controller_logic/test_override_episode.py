@@ -6,9 +6,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from controller_logic.decision import Decision
-from controller_logic.model import Level, Observation, Override, WriteKind
-from controller_logic.reasons import Reason
 from tests.unit.controller_logic.loaded_world import (
     USERS,
     LoadedWorld,
@@ -28,6 +25,9 @@ from tests.unit.controller_logic.worlds import (
     report_of,
     tier,
 )
+from tidegate.controller_logic.decision import Decision
+from tidegate.controller_logic.model import Level, Observation, Override, WriteKind
+from tidegate.controller_logic.reasons import Reason
 
 CONTRACT = 60 * MB
 LIMIT = 50 * MB

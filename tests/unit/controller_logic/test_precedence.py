@@ -4,14 +4,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from controller_logic.model import Default, Entity, QuotaKey, StoredQuota
-from controller_logic.quotas.precedence import (
+from tests.unit.controller_logic.worlds import FETCH, PRODUCE, stored
+from tidegate.controller_logic.model import Default, Entity, QuotaKey, StoredQuota
+from tidegate.controller_logic.quotas.precedence import (
     PrecedenceLevel,
     applicable,
     candidates,
     same_bucket_fallbacks,
 )
-from tests.unit.controller_logic.worlds import FETCH, PRODUCE, stored
 
 DEFAULT = Default.DEFAULT
 PAIR, USER, CLIENT = Entity("u", "c"), Entity("u"), Entity(None, "c")

@@ -6,16 +6,26 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.contracts.recommend import (
+from tests.unit.controller_logic.worlds import (
+    START_SECONDS,
+    member,
+    per_broker,
+    per_partition,
+    policy,
+    tier,
+    topology,
+    total,
+)
+from tidegate.controller_logic.contracts.recommend import (
     AdviceBasis,
     PreviousAdvice,
     Recommendations,
     advise,
     rounded_up,
 )
-from controller_logic.decide import decide
-from controller_logic.decision import Memory
-from controller_logic.model import (
+from tidegate.controller_logic.decide import decide
+from tidegate.controller_logic.decision import Memory
+from tidegate.controller_logic.model import (
     Advice,
     AdviceTerms,
     BrokerLimit,
@@ -31,17 +41,7 @@ from controller_logic.model import (
     Tier,
     Usage,
 )
-from controller_logic.reasons import Reason
-from tests.unit.controller_logic.worlds import (
-    START_SECONDS,
-    member,
-    per_broker,
-    per_partition,
-    policy,
-    tier,
-    topology,
-    total,
-)
+from tidegate.controller_logic.reasons import Reason
 
 ALICE, BOB = Entity("alice"), Entity("bob")
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE

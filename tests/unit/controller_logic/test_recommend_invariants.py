@@ -3,8 +3,14 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_logic.contracts.recommend import WORTH_PERCENT, AdviceBasis, Recommendations, advise
-from controller_logic.model import (
+from tests.unit.controller_logic.worlds import topology
+from tidegate.controller_logic.contracts.recommend import (
+    WORTH_PERCENT,
+    AdviceBasis,
+    Recommendations,
+    advise,
+)
+from tidegate.controller_logic.model import (
     MIN_BYTE_RATE,
     AdviceTerms,
     BrokerLimit,
@@ -19,7 +25,6 @@ from controller_logic.model import (
     Tier,
     Usage,
 )
-from tests.unit.controller_logic.worlds import topology
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
 RATES = st.integers(MIN_BYTE_RATE, 10**10)

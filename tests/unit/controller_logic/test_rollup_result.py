@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
-from controller_logic.rollup_schedule import Window
+from tidegate.controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
+from tidegate.controller_logic.rollup_schedule import Window
 from tidegate.kube.rollup_jobs import MOST_BYTES, RollupResult, decode, encode
 
 FETCH, PRODUCE = QuotaKey.CONSUMER_BYTE_RATE, QuotaKey.PRODUCER_BYTE_RATE

@@ -2,9 +2,6 @@
 
 from dataclasses import replace
 
-from controller_logic.model import QuotaWindow
-from controller_logic.throttle.decision import StepKind, ThrottleDecision
-from controller_logic.throttle.input import ThrottleMemory, ThrottleSettings
 from tests.unit.controller_logic.plant import (
     MB,
     OUT,
@@ -15,6 +12,9 @@ from tests.unit.controller_logic.plant import (
     steps_of,
     want,
 )
+from tidegate.controller_logic.model import QuotaWindow
+from tidegate.controller_logic.throttle.decision import StepKind, ThrottleDecision
+from tidegate.controller_logic.throttle.input import ThrottleMemory, ThrottleSettings
 
 
 def cluster(others_mb: float = 60) -> SimulatedCluster:

@@ -12,19 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_logic.contracts.desired import MemberState
-from controller_logic.decide import decide
-from controller_logic.decision import Decision
-from controller_logic.model import (
-    DeletionPolicy,
-    Entity,
-    Mode,
-    Override,
-    QuotaKey,
-    StoredQuota,
-    StrimziUsers,
-)
-from controller_logic.reasons import Reason
 from tests.doubles.user_operator import EVERY_SECONDS, UserOperator, kafka_user
 from tests.unit.controller_logic.worlds import (
     ALICE,
@@ -42,6 +29,19 @@ from tests.unit.controller_logic.worlds import (
     tier,
 )
 from tidegate.control.strimzi import StrimziPlace, users_of
+from tidegate.controller_logic.contracts.desired import MemberState
+from tidegate.controller_logic.decide import decide
+from tidegate.controller_logic.decision import Decision
+from tidegate.controller_logic.model import (
+    DeletionPolicy,
+    Entity,
+    Mode,
+    Override,
+    QuotaKey,
+    StoredQuota,
+    StrimziUsers,
+)
+from tidegate.controller_logic.reasons import Reason
 
 PLACE = StrimziPlace("kafka", "orders")
 POLL_SECONDS = 15.0

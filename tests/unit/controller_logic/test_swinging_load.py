@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from controller_logic.decision import LevelState
-from controller_logic.model import Level
 from tests.unit.controller_logic.loaded_world import LoadedWorld, loaded_world
 from tests.unit.controller_logic.worlds import MB
+from tidegate.controller_logic.decision import LevelState
+from tidegate.controller_logic.model import Level
 
 LIMIT, STEADY, SWING = (
     125 * MB,

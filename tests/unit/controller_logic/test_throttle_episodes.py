@@ -7,17 +7,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from controller_logic.model import BrokerLimit
-from controller_logic.reasons import Reason
-from controller_logic.throttle.decision import (
-    LimitedBy,
-    Phase,
-    Round,
-    StepKind,
-    ThrottleStep,
-)
-from controller_logic.throttle.input import ClientFloors
-from controller_logic.throttle.nic_status import Pressure
 from tests.goldens.golden import numbers
 from tests.unit.controller_logic.plant import (
     MB,
@@ -28,6 +17,17 @@ from tests.unit.controller_logic.plant import (
     simulated_cluster,
     want,
 )
+from tidegate.controller_logic.model import BrokerLimit
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.throttle.decision import (
+    LimitedBy,
+    Phase,
+    Round,
+    StepKind,
+    ThrottleStep,
+)
+from tidegate.controller_logic.throttle.input import ClientFloors
+from tidegate.controller_logic.throttle.nic_status import Pressure
 
 INTERVAL_SECONDS = 15
 

@@ -9,19 +9,26 @@ from math import inf, nan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_logic.model import BrokerLimit, Direction, Entity, Level, QuotaWindow, RateKey
-from controller_logic.quotas.mute import predicted_mute_seconds
-from controller_logic.throttle.attribution import CUT_ORDER
-from controller_logic.throttle.buckets import floor_of
-from controller_logic.throttle.decision import StepKind, ThrottleDecision
-from controller_logic.throttle.input import (
+from tests.unit.controller_logic.plant import MB, OUT, SimulatedClient, SimulatedCluster
+from tidegate.controller_logic.model import (
+    BrokerLimit,
+    Direction,
+    Entity,
+    Level,
+    QuotaWindow,
+    RateKey,
+)
+from tidegate.controller_logic.quotas.mute import predicted_mute_seconds
+from tidegate.controller_logic.throttle.attribution import CUT_ORDER
+from tidegate.controller_logic.throttle.buckets import floor_of
+from tidegate.controller_logic.throttle.decision import StepKind, ThrottleDecision
+from tidegate.controller_logic.throttle.input import (
     RELEASED,
     ClientFloors,
     ManagedRate,
     ThrottleMemory,
     ThrottleSettings,
 )
-from tests.unit.controller_logic.plant import MB, OUT, SimulatedClient, SimulatedCluster
 
 BROKERS = (1, 2, 3)
 megabytes = st.integers(0, 200).map(lambda number: number * MB)

@@ -5,10 +5,6 @@ from math import inf
 
 import pytest
 
-from controller_logic.model import RateKey
-from controller_logic.quotas.mute import predicted_mute_seconds
-from controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleDecision
-from controller_logic.throttle.input import ActiveThrottle, ThrottleMemory
 from tests.unit.controller_logic.plant import (
     MB,
     OUT,
@@ -19,6 +15,10 @@ from tests.unit.controller_logic.plant import (
     steps_of,
     want,
 )
+from tidegate.controller_logic.model import RateKey
+from tidegate.controller_logic.quotas.mute import predicted_mute_seconds
+from tidegate.controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleDecision
+from tidegate.controller_logic.throttle.input import ActiveThrottle, ThrottleMemory
 
 
 def held_at(played: SimulatedCluster, **values_mb: float) -> None:

@@ -2,7 +2,6 @@
 
 import json
 
-from controller_logic.throttle.record import NEVER_THROTTLED, as_mapping
 from tests.unit.controller_logic.plant import (
     MB,
     OUT,
@@ -11,6 +10,7 @@ from tests.unit.controller_logic.plant import (
     simulated_cluster,
     want,
 )
+from tidegate.controller_logic.throttle.record import NEVER_THROTTLED, as_mapping
 
 
 def overloaded() -> SimulatedCluster:

@@ -6,11 +6,6 @@ from operator import itemgetter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_logic.model import ClientRate, Entity, QuotaKey, QuotaWrite, StoredQuota, WriteKind
-from controller_logic.quotas.budget import Charged, admit, spend, unexpired
-from controller_logic.reasons import Reason
-from controller_logic.throttle.decision import StepKind
-from controller_logic.throttle.input import ActiveThrottle, LastChange, ThrottleMemory
 from tests.unit.controller_logic.plant import (
     MB,
     OUT,
@@ -21,6 +16,18 @@ from tests.unit.controller_logic.plant import (
     steps_of,
     want,
 )
+from tidegate.controller_logic.model import (
+    ClientRate,
+    Entity,
+    QuotaKey,
+    QuotaWrite,
+    StoredQuota,
+    WriteKind,
+)
+from tidegate.controller_logic.quotas.budget import Charged, admit, spend, unexpired
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.throttle.decision import StepKind
+from tidegate.controller_logic.throttle.input import ActiveThrottle, LastChange, ThrottleMemory
 
 
 def test_a_a_step_that_does_not_bite_yet_is_written_all_the_same() -> None:

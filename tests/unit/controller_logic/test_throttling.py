@@ -7,10 +7,6 @@ from itertools import pairwise
 
 import pytest
 
-from controller_logic.contracts.desired import MemberState
-from controller_logic.decision import LevelState, Memory
-from controller_logic.model import Level, Mode, Speed, TopicLeaders, WriteKind
-from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
 from tests.unit.controller_logic.loaded_world import (
     LEADER,
@@ -31,6 +27,10 @@ from tests.unit.controller_logic.worlds import (
     tier,
     topology,
 )
+from tidegate.controller_logic.contracts.desired import MemberState
+from tidegate.controller_logic.decision import LevelState, Memory
+from tidegate.controller_logic.model import Level, Mode, Speed, TopicLeaders, WriteKind
+from tidegate.controller_logic.reasons import Reason
 
 CONTRACT = 60 * MB
 

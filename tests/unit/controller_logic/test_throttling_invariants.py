@@ -9,10 +9,6 @@ from dataclasses import replace
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controller_logic.decision import Decision, Memory
-from controller_logic.model import Level
-from controller_logic.quota_values import enforced_rate
-from controller_logic.reasons import Reason
 from tests.unit.controller_logic.loaded_world import (
     THROTTLED,
     USERS,
@@ -22,6 +18,10 @@ from tests.unit.controller_logic.loaded_world import (
     set_limit,
 )
 from tests.unit.controller_logic.worlds import FETCH, MB, member, per_broker
+from tidegate.controller_logic.decision import Decision, Memory
+from tidegate.controller_logic.model import Level
+from tidegate.controller_logic.quota_values import enforced_rate
+from tidegate.controller_logic.reasons import Reason
 
 CONTRACT, BUDGET, QUARTER_HOUR = 60 * MB, 40, 900.0
 RHO = (12 + 10) / 11

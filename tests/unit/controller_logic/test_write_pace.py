@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from controller_logic.model import QuotaWindow
-from controller_logic.quotas.budget import WritePace, paced
+from tidegate.controller_logic.model import QuotaWindow
+from tidegate.controller_logic.quotas.budget import WritePace, paced
 
 WINDOW = QuotaWindow(11, 1)
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil
 
-from controller_logic.contracts.adaptive import (
+from tidegate.controller_logic.contracts.adaptive import (
     Adaptation,
     Adaptations,
     AdaptiveInput,
     AdaptiveRate,
     adapt,
 )
-from controller_logic.contracts.leader_scaling import ADAPTIVE_SHARES, LeaderSpread
-from controller_logic.model import (
+from tidegate.controller_logic.contracts.leader_scaling import ADAPTIVE_SHARES, LeaderSpread
+from tidegate.controller_logic.model import (
     STALE_AFTER_SECONDS,
     ClientRate,
     Direction,
@@ -26,7 +26,7 @@ from controller_logic.model import (
     RateKey,
     Readings,
 )
-from controller_logic.readings import flows_of
+from tidegate.controller_logic.readings import flows_of
 from tidegate.simulation.sample_ring import SampleRing, measure, mute_ms, record
 
 MB = 1_000_000

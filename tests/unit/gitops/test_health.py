@@ -15,11 +15,11 @@ import yaml
 from lupa.lua51 import LuaError
 from structlog.testing import capture_logs
 
-from controller_logic.model import QuotaKey
-from controller_logic.reasons import STALLED, Reason
 from tests.unit.control.stage import ALICE, Stage
 from tests.unit.gitops.argo_lua import health_of
 from tests.unit.gitops.samples import CUSTOMIZATIONS, SAMPLES, SCRIPTS, Sample, script_of
+from tidegate.controller_logic.model import QuotaKey
+from tidegate.controller_logic.reasons import STALLED, Reason
 from tidegate.errors import Unreachable
 from tidegate.kube.api import QUOTA_OVERRIDES, ObjectRef
 from tidegate.resources.kinds import KINDS, parse_object

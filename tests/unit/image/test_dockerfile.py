@@ -90,7 +90,6 @@ def test_without_a_revision_there_is_none() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "controller_logic",
         "operator",
         "pyproject.toml",
         "README.md",

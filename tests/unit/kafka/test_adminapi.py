@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from kafka.protocol.consumer import FetchResponse
 
-from controller_logic.model import Default, Entity, LedgerRecord, QuotaKey, StoredQuota
 from tests.contract.quota_store_contract import (
     ALICE,
     BOB,
@@ -16,6 +15,7 @@ from tests.contract.quota_store_contract import (
     give_back,
     record,
 )
+from tidegate.controller_logic.model import Default, Entity, LedgerRecord, QuotaKey, StoredQuota
 from tidegate.errors import ForeignContent, Unauthorized, UserActionRequired
 from tidegate.kafka.adminapi import quotas
 from tidegate.kafka.adminapi.client import AdminClient, Fenced, Lost, require_done

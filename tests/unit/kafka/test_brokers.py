@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import TopicLeaders
+from tidegate.controller_logic.model import TopicLeaders
 from tidegate.errors import Incomplete, TidegateError, Unauthorized
 from tidegate.kafka.brokers import MetadataResponse, matching, topology_of
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from controller_logic.model import Entity
-from controller_logic.reasons import Reason
 from tests.contract.quota_store_contract import ALICE, BOB, PRODUCE, first
 from tests.doubles.quota_store import OPEN_ACL, MemoryQuotaStore
+from tidegate.controller_logic.model import Entity
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import TidegateError
 from tidegate.kafka.ledger_move import LedgerMove
 from tidegate.kafka.quota_store import Claim, ClusterFacts

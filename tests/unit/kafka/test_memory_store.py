@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import pytest
 
-from controller_logic.model import Entity, QuotaKey
-from controller_logic.reasons import Reason
 from tests.contract.quota_store_contract import (
     OtherWriter,
     ZooKeeperStoreContract,
@@ -15,6 +13,8 @@ from tests.contract.quota_store_contract import (
     lay_out_kafka,
 )
 from tests.doubles.quota_store import OPEN_ACL, FaultyTree, MemoryQuotaStore, MemoryTree
+from tidegate.controller_logic.model import Entity, QuotaKey
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.kafka.zookeeper.tree import Create, Delete, SetData
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_logic.model import Default, Entity, QuotaKey
+from tidegate.controller_logic.model import Default, Entity, QuotaKey
 from tidegate.errors import ForeignContent
 from tidegate.kafka.quota_node import (
     config_path,

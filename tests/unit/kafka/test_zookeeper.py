@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from kazoo.exceptions import AuthFailedError, ConnectionClosedError, ConnectionLoss, KazooException
 
-from controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
-from controller_logic.reasons import Reason
 from tidegate import __version__
+from tidegate.controller_logic.model import Entity, LedgerEntry, LedgerRecord, QuotaKey, StoredQuota
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, Unauthorized, Unreachable
 from tidegate.kafka import quota_node
 from tidegate.kafka.claim import claim_to_bytes, claimed_elsewhere, parse_claim

@@ -12,8 +12,8 @@ import pytest
 from kubernetes.client import ApiClient, ApiException
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, ProtocolError, ReadTimeoutError
 
-from controller_logic.reasons import Reason
 from tidegate import __version__, errors
+from tidegate.controller_logic.reasons import Reason
 from tidegate.kube.api import BUSINESS_TIERS, JsonObject
 from tidegate.kube.client import KubernetesClient, connect, failure_of
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller_logic.reasons import Reason
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.hands import Hands
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
 from tidegate.kube.events import EventRecorder

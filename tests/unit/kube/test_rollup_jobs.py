@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
-from controller_logic.rollup_schedule import Window
 from tests.contract.kubernetes_contract import POD, POLICY, rollup_job
 from tests.doubles.kubernetes import InMemoryKubernetes
+from tidegate.controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
+from tidegate.controller_logic.rollup_schedule import Window
 from tidegate.errors import Conflict
 from tidegate.kube.api import JsonObject
 from tidegate.kube.rollup_jobs import (

@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
 from tests.unit.prometheus.lying_server import LyingServer, Request, serving
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     Incomplete,
     InvalidResource,

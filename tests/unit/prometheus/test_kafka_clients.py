@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from controller_logic.model import Entity, ReadingProblem
-from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
 from tests.unit.kafka.test_quota_node import SANITIZER
+from tidegate.controller_logic.model import Entity, ReadingProblem
+from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus import kafka_clients
 from tidegate.prometheus.kafka_clients import (
     ClientSample,

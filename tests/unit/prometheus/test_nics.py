@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_logic.model import Direction, NicSpan, ReadingProblem
-from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
+from tidegate.controller_logic.model import Direction, NicSpan, ReadingProblem
+from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus.nics import Ambiguous, NicSpans, nic_spans, spans_of
 from tidegate.prometheus.queries import broker_of
 from tidegate.prometheus.series import Series, problems_of

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from controller_logic.model import Direction, Entity, Readings
-from controller_logic.reasons import Reason
 from tests.unit.hands import Hands
 from tests.unit.prometheus.lying_server import LyingServer, Request, serving
+from tidegate.controller_logic.model import Direction, Entity, Readings
+from tidegate.controller_logic.reasons import Reason
 from tidegate.prometheus import questions
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.prometheus.settings import (

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from controller_logic.model import Direction, Entity
-from controller_logic.reasons import Reason
 from tests.doubles.usage_history import Question, UsageHistory
 from tests.unit.prometheus.lying_server import Request, serving
+from tidegate.controller_logic.model import Direction, Entity
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Incomplete, InvalidResource, Unreachable
 from tidegate.prometheus import usage as usage_module
 from tidegate.prometheus.settings import (

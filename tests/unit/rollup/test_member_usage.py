@@ -10,9 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from controller_logic.model import Default, DirectionUsage, Entity, Level, Member, QuotaKey, Tier
 from tests.unit.rollup.tables.bucket import Bucket, store_in
 from tests.unit.rollup.tables.usage import DAY, put
+from tidegate.controller_logic.model import (
+    Default,
+    DirectionUsage,
+    Entity,
+    Level,
+    Member,
+    QuotaKey,
+    Tier,
+)
 from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES
 from tidegate.rollup.tables.store import UsageStore

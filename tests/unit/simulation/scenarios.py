@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from controller_logic.model import (
+from tidegate.controller_logic.model import (
     BrokerLimit,
     BrokerLimits,
     Contract,

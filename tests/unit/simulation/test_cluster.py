@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_logic.model import BrokerLimit, Direction, Entity, QuotaWindow
+from tidegate.controller_logic.model import BrokerLimit, Direction, Entity, QuotaWindow
 from tidegate.simulation.cluster import Background, Demand, Second, SimulatedCluster
 
 MB = 1_000_000

@@ -9,7 +9,8 @@ from itertools import groupby
 
 import pytest
 
-from controller_logic.model import (
+from tests.unit.simulation.scenarios import IN, MB, OUT, USERS
+from tidegate.controller_logic.model import (
     BrokerLimit,
     BrokerLimits,
     Contract,
@@ -23,7 +24,6 @@ from controller_logic.model import (
     Tier,
     Topology,
 )
-from tests.unit.simulation.scenarios import IN, MB, OUT, USERS
 from tidegate.simulation.cluster import Background, Demand
 from tidegate.simulation.outcome import EventKind, outcome_of
 from tidegate.simulation.play import Play, Scenario, play

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_logic.model import Contract, Level, Override, RateForm
-from controller_logic.reasons import Reason
 from tests.unit.simulation.scenarios import MB, OUT, USERS, scenario, want
+from tidegate.controller_logic.model import Contract, Level, Override, RateForm
+from tidegate.controller_logic.reasons import Reason
 from tidegate.simulation.cluster import Background
 from tidegate.simulation.outcome import (
     EventKind,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller_logic.model import Direction, Level, Mode
 from tests.unit.simulation.scenarios import IN, MB, OUT, USERS, scenario, want
+from tidegate.controller_logic.model import Direction, Level, Mode
 from tidegate.simulation.cluster import Background
 from tidegate.simulation.outcome import EventKind, Outcome, outcome_of
 from tidegate.simulation.play import LONGEST_AFTERWARDS_SECONDS, Play, play

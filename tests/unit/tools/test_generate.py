@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from controller_logic.reasons import STALLED, Reason
+from tidegate.controller_logic.reasons import STALLED, Reason
 from tidegate.resources.crd import crd_document
 from tidegate.resources.kinds import KINDS, Kind
 from tools.generate import (

@@ -11,11 +11,18 @@ from typing import Any
 
 import yaml
 
-from controller_logic.model import ClientRate, Direction, Entity, NicSpan, QuotaKey, Readings
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
 from tests.unit.commands.conftest import Answer, World
 from tests.unit.control.stage import Leaders, Stage
+from tidegate.controller_logic.model import (
+    ClientRate,
+    Direction,
+    Entity,
+    NicSpan,
+    QuotaKey,
+    Readings,
+)
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ObjectRef
 
 PAGES = Path(__file__).parents[3] / "docs" / "tutorials"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from controller_logic.model import Entity, QuotaKey
 from tests.unit.tutorials.played import KINDS, Tutorial, objects_of
+from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kube.api import BUSINESS_TIERS, ObjectRef
 
 PAGE = "from-kafka-configs.md"

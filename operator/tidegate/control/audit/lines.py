@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from controller_logic.reasons import Reason
 from tidegate.control.audit.trail import EVENT
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound
 
 AuditLine = Mapping[str, Any]

@@ -15,10 +15,12 @@ from math import isfinite
 
 import structlog
 
-from controller_logic.contracts.desired import MemberReport
-from controller_logic.contracts.overrides import Overridden
-from controller_logic.decision import Decision
-from controller_logic.model import (
+from tidegate.control.audit.sink import AuditQueue, Nowhere, sink_at
+from tidegate.control.reconcile import Applied
+from tidegate.controller_logic.contracts.desired import MemberReport
+from tidegate.controller_logic.contracts.overrides import Overridden
+from tidegate.controller_logic.decision import Decision
+from tidegate.controller_logic.model import (
     DIRECTION_OF,
     KEY_OF,
     Direction,
@@ -30,9 +32,9 @@ from controller_logic.model import (
     RateKey,
     Readings,
 )
-from controller_logic.quota_values import number_of
-from controller_logic.reasons import Reason
-from controller_logic.throttle.decision import (
+from tidegate.controller_logic.quota_values import number_of
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.throttle.decision import (
     ACTIONS,
     Acts,
     Phase,
@@ -42,9 +44,7 @@ from controller_logic.throttle.decision import (
     ThrottleStep,
     new_acts,
 )
-from controller_logic.throttle.record import as_mapping
-from tidegate.control.audit.sink import AuditQueue, Nowhere, sink_at
-from tidegate.control.reconcile import Applied
+from tidegate.controller_logic.throttle.record import as_mapping
 from tidegate.metrics import Telemetry
 
 log = structlog.get_logger(__name__)

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from controller_logic.contracts.desired import MemberState
-from controller_logic.decision import Decision, LevelReport, LevelState
-from controller_logic.model import Direction, Hold, Mode, ReadingProblem
-from controller_logic.quotas.contention import resync_command
-from controller_logic.reasons import STALLED, Reason
-from controller_logic.rollup_schedule import Due, Window
-from controller_logic.throttle.nic_status import NicStatus, Pressure
 from tidegate.control.reconcile import PassResult
 from tidegate.control.rollups import RollupProgress
+from tidegate.controller_logic.contracts.desired import MemberState
+from tidegate.controller_logic.decision import Decision, LevelReport, LevelState
+from tidegate.controller_logic.model import Direction, Hold, Mode, ReadingProblem
+from tidegate.controller_logic.quotas.contention import resync_command
+from tidegate.controller_logic.reasons import STALLED, Reason
+from tidegate.controller_logic.rollup_schedule import Due, Window
+from tidegate.controller_logic.throttle.nic_status import NicStatus, Pressure
 from tidegate.kube.rollup_jobs import rfc3339
 from tidegate.resources.status import RollupStatus
 

@@ -12,11 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controller_logic.contracts.desired import MemberReport, MemberState
-from controller_logic.decision import LevelReport, LevelState
-from controller_logic.model import Entity, QuotaWrite
-from controller_logic.reasons import Reason
-from controller_logic.throttle.nic_status import Pressure, Watched, WatchedBroker
 from tidegate.control.report.conditions import (
     SHOWN,
     Truth,
@@ -27,6 +22,11 @@ from tidegate.control.report.conditions import (
     shortened,
 )
 from tidegate.control.report.status import PolicyVerdict
+from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
+from tidegate.controller_logic.decision import LevelReport, LevelState
+from tidegate.controller_logic.model import Entity, QuotaWrite
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.throttle.nic_status import Pressure, Watched, WatchedBroker
 
 NORMAL, WARNING = "Normal", "Warning"
 _TROUBLED = frozenset(

@@ -16,9 +16,6 @@ from typing import Any, Protocol, TypeVar, cast
 
 import structlog
 
-from controller_logic.contracts.desired import MemberReport
-from controller_logic.model import Advice, Hold, Mode, QuotaWrite
-from controller_logic.reasons import Reason
 from tidegate.control.declared import Declared, object_key
 from tidegate.control.reconcile import PassResult
 from tidegate.control.report.conditions import Verdict, shortened, stalled
@@ -49,6 +46,9 @@ from tidegate.control.report.status import (
     unread_tier,
 )
 from tidegate.control.rollups import RollupProgress
+from tidegate.controller_logic.contracts.desired import MemberReport
+from tidegate.controller_logic.model import Advice, Hold, Mode, QuotaWrite
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     InvalidResource,
     OutcomeUnknown,

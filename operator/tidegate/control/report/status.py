@@ -10,15 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from controller_logic.contracts.desired import MemberReport, MemberState
-from controller_logic.contracts.overrides import NotApplicable, Overridden
-from controller_logic.decision import Decision, LevelReport, LevelState
-from controller_logic.model import Advice, BrokerLimit, Entity, Hold, Mode, Override, QuotaKey
-from controller_logic.quota_values import KEY_WORDS
-from controller_logic.quotas.contention import Contention
-from controller_logic.reasons import Reason
-from controller_logic.reports import clock_words
-from controller_logic.throttle.nic_status import Pressure, over_count_words
 from tidegate.control.declared import Declared, object_key
 from tidegate.control.reconcile import PassResult
 from tidegate.control.report.conditions import (
@@ -33,6 +24,23 @@ from tidegate.control.report.conditions import (
     shortened,
 )
 from tidegate.control.rollups import RollupProgress
+from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
+from tidegate.controller_logic.contracts.overrides import NotApplicable, Overridden
+from tidegate.controller_logic.decision import Decision, LevelReport, LevelState
+from tidegate.controller_logic.model import (
+    Advice,
+    BrokerLimit,
+    Entity,
+    Hold,
+    Mode,
+    Override,
+    QuotaKey,
+)
+from tidegate.controller_logic.quota_values import KEY_WORDS
+from tidegate.controller_logic.quotas.contention import Contention
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.reports import clock_words
+from tidegate.controller_logic.throttle.nic_status import Pressure, over_count_words
 from tidegate.kube.api import JsonObject
 from tidegate.resources.policy import PolicySpec
 from tidegate.resources.schema import SchemaModel

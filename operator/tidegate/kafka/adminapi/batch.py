@@ -11,8 +11,8 @@ its records.
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
-from controller_logic.model import Entity, QuotaWrite
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.model import Entity, QuotaWrite
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Conflict, OutcomeUnknown, Unreachable
 from tidegate.kafka.adminapi.journal import Item, intent, outcome, record_after
 from tidegate.kafka.adminapi.ledger import TopicLedger, no_name

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection
 from typing import Any
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unauthorized, Unreachable, UserActionRequired, refused_certificate
 from tidegate.kafka.brokers import (
     ApiVersionsRequest,

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from controller_logic.model import Entity, LedgerRecord, QuotaKey, QuotaWrite
+from tidegate.controller_logic.model import Entity, LedgerRecord, QuotaKey, QuotaWrite
 from tidegate.errors import ForeignContent
 from tidegate.kafka.adminapi.log import Entry, Record
 from tidegate.kafka.adminapi.quotas import Changes, Values

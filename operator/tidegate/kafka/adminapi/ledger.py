@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
-from controller_logic.model import Entity, QuotaKey, StoredQuota
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.model import Entity, QuotaKey, StoredQuota
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, OutcomeUnknown, Unreachable
 from tidegate.kafka.adminapi.client import AdminClient, Fenced, Lost
 from tidegate.kafka.adminapi.journal import Journal, outcome

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unauthorized, UserActionRequired, WriteRefused
 from tidegate.kafka.adminapi.client import (
     AdminClient,

@@ -9,7 +9,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota
+from tidegate.controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota
 from tidegate.errors import ForeignContent, LedgerElsewhere, TidegateError
 from tidegate.kafka.adminapi.batch import Batch
 from tidegate.kafka.adminapi.client import AdminClient

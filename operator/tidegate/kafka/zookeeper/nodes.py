@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from controller_logic.model import Entity, LedgerRecord, StoredQuota
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.model import Entity, LedgerRecord, StoredQuota
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import ForeignContent, WriteRefused
 from tidegate.kafka.claim import parse_claim, require_writable
 from tidegate.kafka.ledger import parse_record

@@ -38,7 +38,7 @@ from kazoo.protocol.serialization import SetData as SetDataRequest
 from kazoo.protocol.states import EventType, KeeperState
 from kazoo.security import ACL, Id
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     InvalidResource,
     OutcomeUnknown,

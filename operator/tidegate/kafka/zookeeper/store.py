@@ -8,8 +8,8 @@ sent.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, StoredQuota
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Conflict, ForeignContent, Incomplete, OutcomeUnknown
 from tidegate.kafka.claim import claim_to_bytes, next_claim, parse_claim
 from tidegate.kafka.quota_node import CONFIG_ROOT, entity_of_ledger_node, entity_of_path

@@ -8,8 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from controller_logic.model import Entity, LedgerRecord, QuotaWrite
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.model import Entity, LedgerRecord, QuotaWrite
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import OutcomeUnknown, RetryLater, WriteRefused
 from tidegate.kafka.ledger import record_to_bytes
 from tidegate.kafka.quota_node import entity_path

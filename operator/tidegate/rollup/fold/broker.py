@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from controller_logic.model import QuotaWindow
+from tidegate.controller_logic.model import QuotaWindow
 from tidegate.rollup.fold.clients import (
     Client,
     ClientWindows,

@@ -11,8 +11,8 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from controller_logic.model import QuotaWindow
-from controller_logic.readings import BINDING_MILLISECONDS
+from tidegate.controller_logic.model import QuotaWindow
+from tidegate.controller_logic.readings import BINDING_MILLISECONDS
 from tidegate.prometheus.kafka_clients import EntityNames, entity_of
 from tidegate.rollup.fold.windows import (
     Rate,

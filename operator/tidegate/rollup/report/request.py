@@ -12,8 +12,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from controller_logic.contracts.recommend import AdviceBasis, advise
-from controller_logic.model import Advice, Policy, RateForm, Topology, Usage
+from tidegate.controller_logic.contracts.recommend import AdviceBasis, advise
+from tidegate.controller_logic.model import Advice, Policy, RateForm, Topology, Usage
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.ingest import catalogue
 from tidegate.rollup.samples import selector_text

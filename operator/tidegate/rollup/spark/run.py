@@ -13,7 +13,7 @@ from itertools import count
 
 from pyspark.sql import DataFrame, SparkSession
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound
 from tidegate.rollup.ingest import IngestOrder, WorkItem, brokers_between
 from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched

@@ -20,7 +20,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as columns
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     Incomplete,
     InvalidResource,

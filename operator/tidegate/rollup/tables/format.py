@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, UserActionRequired
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, TableKind
 

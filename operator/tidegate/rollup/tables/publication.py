@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.rollup.schemas import TABLES, TableKind
 from tidegate.rollup.tables.format import (

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, TidegateError, Unauthorized, Unreachable
 
 # A file on a local disk is there whole or not at all, also after the machine lost its power: it is

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from controller_logic.decision import LevelState
+from tidegate.controller_logic.decision import LevelState
 from tidegate.prometheus.queries import broker_of, identity_of
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.fold.broker import DirectionTerms, Episode

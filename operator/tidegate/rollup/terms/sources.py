@@ -12,11 +12,13 @@ from typing import Any, Final, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from controller_logic import model
-from controller_logic.contracts.allowed import allowed_tiers
-from controller_logic.contracts.leader_scaling import share_scale
-from controller_logic.decision import LevelState
-from controller_logic.model import (
+from tidegate.control.audit.lines import AuditLine as AuditLine
+from tidegate.control.audit.lines import seconds_of
+from tidegate.controller_logic import model
+from tidegate.controller_logic.contracts.allowed import allowed_tiers
+from tidegate.controller_logic.contracts.leader_scaling import share_scale
+from tidegate.controller_logic.decision import LevelState
+from tidegate.controller_logic.model import (
     BrokerLimits,
     Contract,
     Member,
@@ -26,9 +28,7 @@ from controller_logic.model import (
     RateForm,
     Tier,
 )
-from controller_logic.reasons import Reason
-from tidegate.control.audit.lines import AuditLine as AuditLine
-from tidegate.control.audit.lines import seconds_of
+from tidegate.controller_logic.reasons import Reason
 from tidegate.rollup.fold.clients import Client
 from tidegate.rollup.fold.windows import StepFunction, scrape_times
 from tidegate.rollup.samples import Selection, SeriesSamples, Transport

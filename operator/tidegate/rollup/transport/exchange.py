@@ -21,7 +21,7 @@ from requests import exceptions
 from requests.auth import AuthBase
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     Incomplete,
     InvalidResource,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from controller_logic.model import QuotaWindow
 from tests.unit.rollup.fold.broker_history import COUNTER, START_MS, counter, every, series, windows
+from tidegate.controller_logic.model import QuotaWindow
 from tidegate.rollup.fold.broker import (
     DirectionFold,
     DirectionSamples,

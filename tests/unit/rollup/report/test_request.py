@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from controller_logic.model import (
+from tests.unit.rollup.report.sample_report import (
+    END_MS,
+    START_MS,
+    sample_figures,
+    sample_request,
+    sample_tables,
+)
+from tidegate.controller_logic.model import (
     BrokerLimit,
     BrokerLimits,
     Contract,
@@ -19,13 +26,6 @@ from controller_logic.model import (
     RateForm,
     Tier,
     Usage,
-)
-from tests.unit.rollup.report.sample_report import (
-    END_MS,
-    START_MS,
-    sample_figures,
-    sample_request,
-    sample_tables,
 )
 from tidegate.rollup.report import request as module
 from tidegate.rollup.report.compute import figures_of

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from controller_logic.model import Contract, Entity, Level, Member, Policy, RateForm, Tier
+from tidegate.controller_logic.model import Contract, Entity, Level, Member, Policy, RateForm, Tier
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.terms.sources import STATES, PolicyTerms

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from controller_logic.model import BrokerLimit, BrokerLimits, Policy
 from tests.unit.rollup.terms.operator_metrics import (
     BULK,
     CONTRACT,
@@ -17,6 +16,7 @@ from tests.unit.rollup.terms.operator_metrics import (
     seconds,
     times,
 )
+from tidegate.controller_logic.model import BrokerLimit, BrokerLimits, Policy
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.fold.broker import DirectionTerms
 from tidegate.rollup.fold.windows import StepFunction

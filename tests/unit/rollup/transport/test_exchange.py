@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from controller_logic.reasons import Reason
 from tests.goldens.golden import numbers
 from tests.unit.prometheus.lying_server import LyingServer
 from tests.unit.rollup.transport.chunk_writer import HISTOGRAM, chunked_series, frame
@@ -27,6 +26,7 @@ from tests.unit.rollup.transport.posting import (
     asking,
     first_then,
 )
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import (
     Incomplete,
     InvalidResource,

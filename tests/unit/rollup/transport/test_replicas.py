@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller_logic.reasons import Reason
+from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import Selection, SeriesSamples
