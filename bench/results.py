@@ -171,6 +171,11 @@ def median_of(figures: Sequence[Figure]) -> Figure:
     )
 
 
+def with_note(figures: Sequence[Figure], note: str) -> list[Figure]:
+    """The figures with a note of whoever measured them, after their own."""
+    return [replace(one, note="; ".join(filter(None, [one.note, note]))) for one in figures]
+
+
 # Figures on disk, one file a part, so that parts can be measured one at a time and the page still
 # shows them all.
 #
