@@ -60,7 +60,8 @@ class TopicLedger:
         """
         lost: Lost | None = None
         for attempt in range(_ATTEMPTS):
-            time.sleep(_PAUSE_SECONDS * attempt)
+            if attempt:
+                time.sleep(_PAUSE_SECONDS * attempt)
             try:
                 is_anew, entries = self._log.news()
             except Lost as error:
@@ -104,7 +105,8 @@ class TopicLedger:
         """
         lost: Exception | None = None
         for attempt in range(_ATTEMPTS):
-            time.sleep(_PAUSE_SECONDS * attempt)
+            if attempt:
+                time.sleep(_PAUSE_SECONDS * attempt)
             try:
                 self._become_writer()
                 return action()
