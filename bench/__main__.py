@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from bench.command_line import doctor_figures, start_figures
+from bench.command_line import doctor_figures, kraft_doctor_figures, start_figures
 from bench.control.core import decide_figures, metadata_figures
 from bench.control.in_cluster import in_cluster
 from bench.control.kraft import kraft_change, kraft_cold, kraft_reaction
@@ -215,7 +215,11 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "throttle-scenarios": scenario_figures,
         **EPISODES,
     },
-    "On the command line": {"command-start": start_figures, "doctor": doctor_figures},
+    "On the command line": {
+        "command-start": start_figures,
+        "doctor": doctor_figures,
+        "doctor-kraft": kraft_doctor_figures,
+    },
     "In a cluster": {"in-cluster": in_cluster},
     "Usage rollups": ROLLUPS,
 }
