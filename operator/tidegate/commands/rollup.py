@@ -11,7 +11,7 @@ import typer
 from tidegate.commands import options, rollup_job
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.credentials_file import read_credentials_file
-from tidegate.commands.inputs import owner_of, policy_of, terms_of
+from tidegate.commands.inputs import bounds_of, owner_of, policy_of, terms_of
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.commands.rollup_job import policy_options, require_extra, rollup_policy
 from tidegate.control.audit.lines import lines_in
@@ -182,7 +182,12 @@ def run(
             matchers=_matchers(matcher),
         )
         request = RollupRequest(
-            settings, store_address(out), policy, trail=trail, owner=owner_of(source, cluster_id)
+            settings,
+            store_address(out),
+            policy,
+            trail=trail,
+            owner=owner_of(source, cluster_id),
+            bounds=bounds_of(source),
         )
         with Engine(request, clock_ms=around.now_ms, tell=page.say, progress=progress) as engine:
             published = engine.publish(Span(*span))

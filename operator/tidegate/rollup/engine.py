@@ -17,6 +17,7 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, Kubernetes
 from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, bucket_environment, labels
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.rollup import Rollup, mebibytes
+from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 from tidegate.rollup.ingest import IngestOrder, brokers_between, catalogue
 from tidegate.rollup.job import (
     Executors,
@@ -75,6 +76,7 @@ class RollupRequest:
     retention: Retention | None = None
     trail: Sequence[AuditLine] = field(default=(), repr=False)
     owner: Owner = NOBODY
+    bounds: FactorBounds = BOUNDS
     parallel_requests: int = _PARALLEL_OF_ONE
 
 
@@ -130,6 +132,7 @@ class Engine:
                     request.metrics,
                     self._history,
                     owner=request.owner,
+                    bounds=request.bounds,
                 ),
                 span.start_ms,
                 span.end_ms,
@@ -235,6 +238,7 @@ def policy_engine(
         PolicyTerms.of(policy.policy, policy.tiers, policy.tier_statuses),
         Retention(retention.five_minutes, retention.hours),
         owner=policy.owner,
+        bounds=FactorBounds(*policy.spec.factor_bounds),
         parallel_requests=max(1, min(_PARALLEL_OF_ONE, parallel)),
     )
     place = _spark_place(policy.spec, pod, executors, folder)

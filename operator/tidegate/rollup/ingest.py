@@ -16,8 +16,10 @@ from tidegate.prometheus.queries import (
 )
 from tidegate.prometheus.settings import BrokerInstances, MetricsSettings
 from tidegate.rollup.fold.broker import (
+    BOUNDS,
     DirectionSamples,
     DirectionTerms,
+    FactorBounds,
     broker_table,
     fold_broker,
     usage_table,
@@ -45,6 +47,8 @@ _CLIENT_BYTES = (
 _REPLICATION_BYTES = tuple(
     name.replace("bytes{way}", "replicationbytes{way}") for name in _CLIENT_BYTES
 )
+# Of the brokers' exporters: it tells a restart from a count that fell for another reason.
+_PROCESS_START = "process_start_time_seconds"
 _WAY = {"fetch": "out", "produce": "in"}
 
 
@@ -57,6 +61,7 @@ class DirectionSelections:
     replication_bytes: Selection
     rates: Selection | None
     throttle_times: Selection | None
+    starts: Selection
 
 
 def catalogue(settings: MetricsSettings) -> Mapping[Direction, DirectionSelections]:
@@ -96,6 +101,7 @@ def _direction(
         replication_bytes=_counters(_REPLICATION_BYTES, direction, brokers=brokers),
         rates=_selection(rates),
         throttle_times=_selection(throttle_times),
+        starts=selection_of(selector(is_equal("__name__", _PROCESS_START), brokers)),
     )
 
 
@@ -131,6 +137,7 @@ class IngestOrder:
     history: HistorySettings = field(repr=False)
     terms: Terms = field(default_factory=dict, repr=False)
     owner: Owner = NOBODY
+    bounds: FactorBounds = BOUNDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +209,7 @@ class _OwnSeries:
             ("replication_bytes", selections.replication_bytes, reading.counters),
             ("rates", selections.rates, reading.gauges),
             ("throttle_times", selections.throttle_times, reading.gauges),
+            ("starts", selections.starts, reading.counters),
         )
         return (
             (role, ReadRequest(self._narrowed(selection), *times))
@@ -264,6 +272,7 @@ def ingest_by(transport: Transport, order: IngestOrder, item: WorkItem) -> list[
         windows,
         terms=order.terms.get((item.start_ms, item.broker)),
         interval_ms=interval_ms,
+        bounds=order.bounds,
     )
     store = UsageStore.at(order.store_url)
     tables = {"usage_5m": usage_table(fold), "broker_5m": broker_table(fold)}

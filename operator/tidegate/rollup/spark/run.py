@@ -5,7 +5,7 @@ windows, and one that is repeated leaves the same ones. Days are made when they 
 when one of their hours is published again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -32,7 +32,7 @@ from tidegate.rollup.tables.format import Manifest
 from tidegate.rollup.tables.publication import Publication, StagedFile, discard_staging, publish
 from tidegate.rollup.tables.store import UsageStore, stamps
 from tidegate.rollup.tables.upkeep import Retention, keep_up
-from tidegate.rollup.tables.verify import RULES
+from tidegate.rollup.tables.verify import RULES, WORTH_TELLING
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader, TierStates
 from tidegate.rollup.terms.sources import AuditLine, PolicyMember, PolicyTerms
 
@@ -95,6 +95,21 @@ class Coarser:
             for one in self.states.get(at, ())
         ]
         return self.spark.createDataFrame(rows, _STATES)
+
+
+def unattributed_words(brokers: Iterable[Manifest]) -> str:
+    """A sentence where some of what brokers counted is nobody's, "" otherwise."""
+    sums = [one.contents.sums for one in brokers]
+    total, rest = (
+        sum(each.get(name, 0) for each in sums) for name in ("client_bytes", "unattributed_bytes")
+    )
+    if rest <= WORTH_TELLING * total:
+        return ""
+    return (
+        f"{rest / total:.1%} of the clients' bytes are unattributed: no quota meters the clients "
+        f"that moved them, or their gauges are missing. They are on nobody's account. A default "
+        f"quota with metering (spec.defaults.metering) gives every client a gauge."
+    )
 
 
 _FINE = ("usage_5m", "broker_5m")
@@ -244,11 +259,15 @@ class _Rollup:
         sources = {
             start_ms: f"{run.order.transport}; {terms[start_ms].words}" for start_ms in known
         }
-        return [
+        published = [
             self._published(staged, table=table, start_ms=start_ms, source=sources[start_ms])
             for start_ms in known
             for table in _FINE
         ]
+        words = unattributed_words(one for one in published if one.table == "broker_5m")
+        if words:
+            run.tell(words)
+        return published
 
     def _summed(self, coarser: Coarser, starts: range) -> list[Manifest]:
         """Publish windows from one pass over their finer rows: it costs mostly its start.

@@ -185,7 +185,7 @@ def require_owner(owner: Owner, found: Owner, *, where: str) -> None:
         )
 
 
-def owned(kind: TableKind, rows: pa.Table, owner: Owner) -> pa.Table:
+def with_owner(rows: pa.Table, owner: Owner) -> pa.Table:
     """The rows with the columns of their owner in place of whatever they have there."""
     own = [name for name in rows.schema.names if name in OWNER.names]
     found = rows.drop_columns(own)

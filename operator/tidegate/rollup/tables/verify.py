@@ -315,9 +315,11 @@ def _others(count: int) -> str:
 
 
 # Broken: tables contradict each other or themselves. Gap: never published, between windows that
-# are. Outdated: made from older rows. The next runs repair gaps and outdated tables.
+# are. Outdated: made from older rows. The next runs repair gaps and outdated tables. Unattributed:
+# a day with bytes on nobody's account, which is right and worth knowing.
 
 
+WORTH_TELLING = 0.01  # of the clients' bytes; clients that come and go leave less over
 _MOST_GAPS = 10_000  # of windows that are looked for between the first and the last
 
 
@@ -345,6 +347,7 @@ class Verdict:
     broken: list[Finding] = field(default_factory=list)
     gaps: list[Finding] = field(default_factory=list)
     outdated: list[Finding] = field(default_factory=list)
+    unattributed: list[Finding] = field(default_factory=list)
 
     @property
     def is_sound(self) -> bool:
@@ -366,7 +369,12 @@ class Verdict:
 
     def findings(self) -> Mapping[str, list[Finding]]:
         """By how bad they are, the worst first."""
-        return {"broken": self.broken, "gaps": self.gaps, "outdated": self.outdated}
+        return {
+            "broken": self.broken,
+            "gaps": self.gaps,
+            "outdated": self.outdated,
+            "unattributed": self.unattributed,
+        }
 
 
 def _two_owners(manifests: Sequence[Manifest]) -> Iterator[Finding]:
@@ -428,6 +436,26 @@ def _verify_day(
         verdict.tables[name].add(inspection)
         verdict.broken.extend(inspection.findings)
     verdict.broken.extend(disagreements(inspections))
+    verdict.unattributed.extend(_unattributed(inspections))
+
+
+def _unattributed(day: Mapping[str, Inspection]) -> Iterator[Finding]:
+    """The bytes of a day that brokers counted and no client was given, if they are worth it."""
+    for name in ("broker_1d", "broker_1h", "broker_5m"):
+        one = day.get(name)
+        if one is None or not one.windows:
+            continue
+        rest, total = (
+            pc.sum(one.sums[column]).as_py() or 0
+            for column in ("unattributed_bytes", "client_bytes")
+        )
+        if rest > WORTH_TELLING * total:
+            yield Finding(
+                name,
+                one.windows[0].day.name,
+                f"{rest / total:.1%} of the clients' bytes, {rest} of {total}, are unattributed.",
+            )
+        return
 
 
 def _manifests(store: UsageStore, table: str, verdict: Verdict) -> list[Manifest] | None:

@@ -16,7 +16,8 @@ from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 
 READING = Reading(counters=(0, 100_000), gauges=(20_000, 80_000))
 SERVER = PrometheusServer("http://127.0.0.1:9")
-ROLES = ["nics", "client_bytes", "replication_bytes", "rates", "throttle_times"]
+COUNTERS = ["nics", "client_bytes", "replication_bytes", "starts"]
+ROLES = ["nics", "client_bytes", "replication_bytes", "rates", "throttle_times", "starts"]
 
 
 @dataclass
@@ -54,9 +55,9 @@ def test_both_directions_are_asked_for_together_and_each_answer_comes_to_its_pla
         (way, role, *getattr(found[way], role)) for way in ("produce", "fetch") for role in ROLES
     ]
     assert [(one.labels["broker"], one.values.tolist()) for _, _, one in asked_for] == [
-        ("2", [float(number)]) for number in range(10)
+        ("2", [float(number)]) for number in range(12)
     ]
-    ranges = [READING.counters if role in ROLES[:3] else READING.gauges for _, role, _ in asked_for]
+    ranges = [READING.counters if role in COUNTERS else READING.gauges for _, role, _ in asked_for]
     assert [(one.start_ms, one.end_ms) for one in asked] == ranges
     spoken = [f"{one.selection}" for one in asked]
     assert [
@@ -66,10 +67,10 @@ def test_both_directions_are_asked_for_together_and_each_answer_comes_to_its_pla
         "Produce" in spoken[3],
     ] == [True] * 4
     assert [
-        "transmit" in spoken[5],
-        "bytesout" in spoken[6],
-        "replicationbytesout" in spoken[7],
-        "Fetch" in spoken[8],
+        "transmit" in spoken[6],
+        "bytesout" in spoken[7],
+        "replicationbytesout" in spoken[8],
+        "Fetch" in spoken[9],
     ] == [True] * 4
 
 
@@ -78,9 +79,9 @@ def test_what_a_policy_names_no_series_for_is_not_asked_and_empty() -> None:
     settings = MetricsSettings(SERVER, preset=Preset.CUSTOM, queries=Queries(fetch_rate="rates"))
     found = read_broker(transport, settings, 2, READING)
     (asked,) = transport.together
-    assert len(asked) == 5  # the brokers' own counters, and the rates
-    assert [len(getattr(found["fetch"], role)) for role in ROLES] == [0, 1, 1, 1, 0]
-    assert [len(getattr(found["produce"], role)) for role in ROLES] == [0, 1, 1, 0, 0]
+    assert len(asked) == 7  # the brokers' own counters and starts, and the rates
+    assert [len(getattr(found["fetch"], role)) for role in ROLES] == [0, 1, 1, 1, 0, 1]
+    assert [len(getattr(found["produce"], role)) for role in ROLES] == [0, 1, 1, 0, 0, 1]
 
 
 def test_every_selection_is_narrowed_to_the_matchers_of_the_policy() -> None:
