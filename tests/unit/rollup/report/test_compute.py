@@ -577,8 +577,11 @@ def test_every_factor_outside_its_bounds_is_named_and_what_is_nobodys_is_priced_
     usage = [row | {"window_start": START_MS, "broker": 1} for row in usage]
     brokers = [
         {
-            **{"window_start": START_MS, "broker": 1, "direction": "fetch"},
-            **{"client_bytes": 65 * GIB, "unattributed_bytes": 5 * GIB},
+            "window_start": START_MS,
+            "broker": 1,
+            "direction": "fetch",
+            "client_bytes": 65 * GIB,
+            "unattributed_bytes": 5 * GIB,
         }
     ]
     figures = figures_of(
