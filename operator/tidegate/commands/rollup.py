@@ -251,8 +251,17 @@ def backfill(
     ] = 15,
     matcher: Matchers = None,
     cluster_id: ClusterId = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="Compute every hour anew, published or not, such as after samples came late. "
+            "Hours of which Prometheus has fewer samples than then stay.",
+        ),
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say which hours are missing, and compute none.")
+        bool,
+        typer.Option("--dry-run", help="Say which hours are missing or changed, and compute none."),
     ] = False,
     kubeconfig: options.Kubeconfig = None,
     kube_context: options.KubeContext = None,
@@ -285,7 +294,13 @@ def backfill(
 
     page = Page(around.err)
     filling = Backfill(
-        start_ms, end_ms, dry_run=dry_run, clock_ms=around.now_ms, tell=page.say, warn=page.warn
+        start_ms,
+        end_ms,
+        dry_run=dry_run,
+        clock_ms=around.now_ms,
+        tell=page.say,
+        warn=page.warn,
+        again=again,
     )
     if policy is not None:
         with tempfile.TemporaryDirectory(prefix="tidegate-backfill-") as folder:

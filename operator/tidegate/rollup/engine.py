@@ -18,7 +18,7 @@ from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, bucket_en
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.rollup import Rollup, mebibytes
 from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
-from tidegate.rollup.ingest import IngestOrder, brokers_between, catalogue
+from tidegate.rollup.ingest import IngestOrder, Source, catalogue, read_source
 from tidegate.rollup.job import (
     Executors,
     Mount,
@@ -155,7 +155,15 @@ class Engine:
         """
         reader = self._reader(end_ms)
         try:
-            return bool(brokers_between(reader, self._request.metrics, start_ms, end_ms))
+            return bool(read_source(reader, self._request.metrics, start_ms, end_ms).brokers)
+        finally:
+            reader.close()
+
+    def source(self, start_ms: int, end_ms: int) -> Source:
+        """What Prometheus has of brokers in [start_ms, end_ms) now. Raises tidegate.errors."""
+        reader = self._reader(end_ms)
+        try:
+            return read_source(reader, self._request.metrics, start_ms, end_ms)
         finally:
             reader.close()
 

@@ -1,5 +1,6 @@
 """One broker's samples, as far as its windows need them: the reads of one task."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,7 +27,7 @@ from tidegate.rollup.fold.broker import (
 )
 from tidegate.rollup.fold.windows import Reading, Windows, reading_of
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples, Transport, selection_of
-from tidegate.rollup.schemas import Direction
+from tidegate.rollup.schemas import HOUR_MS, Direction
 from tidegate.rollup.tables.format import NOBODY, Owner
 from tidegate.rollup.tables.publication import StagedFile, stage
 from tidegate.rollup.tables.store import UsageStore
@@ -150,13 +151,22 @@ class WorkItem:
     part: int
 
 
-def brokers_between(
-    transport: Transport, settings: MetricsSettings, start_ms: int, end_ms: int
-) -> tuple[int, ...]:
-    """Return the rising ids of all brokers with a counter in this time, also if they died in it.
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What Prometheus has of the brokers' own counters: the rising ids of all brokers with one,
+    also if they died meanwhile, and how many samples by the start of each hour.
 
-    Raises tidegate.errors.
+    Later there are more where an agent caught up, and fewer where a server let its oldest go.
     """
+
+    brokers: tuple[int, ...]
+    samples: Mapping[int, int]
+
+
+def read_source(
+    transport: Transport, settings: MetricsSettings, start_ms: int, end_ms: int
+) -> Source:
+    """Read the counters of [start, end). Raises tidegate.errors."""
     name = broker_of(identity_of(settings))
     selections = [
         one
@@ -164,12 +174,15 @@ def brokers_between(
         for one in (each.client_bytes, each.nics)
         if one is not None
     ]
-    labels = (
-        series.labels
-        for selection in selections
-        for series in transport.read(selection, start_ms, end_ms)
-    )
-    return tuple(sorted({broker for each in labels if (broker := name(each)) is not None}))
+    brokers, samples = set[int](), Counter[int]()
+    for selection in selections:
+        for series in transport.read(selection, start_ms, end_ms):
+            broker = name(series.labels)
+            if broker is not None:
+                brokers.add(broker)
+                times = series.times_ms[(series.times_ms >= start_ms) & (series.times_ms < end_ms)]
+                samples.update((times - times % HOUR_MS).tolist())
+    return Source(tuple(sorted(brokers)), samples)
 
 
 def read_broker(

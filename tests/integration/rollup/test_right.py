@@ -149,3 +149,38 @@ def test_another_clusters_run_into_the_same_tables_is_refused_with_64_and_change
     assert ran.code == 64
     assert "kafka-a" in ran.said
     assert store.rows("usage_1h").to_pylist() == before
+
+
+def test_samples_that_came_late_are_found_and_computed_again(
+    stores: dict[str, Ran], two_clusters: HistoryServer, tmp_path: Path
+) -> None:
+    """An agent sends what it kept of another broker through an outage."""
+    out = tmp_path / "usage"
+    first = rolled_up(two_clusters, out, "c")
+    assert first.code == 0, first.said
+    labels = {"kafka_cluster": "c", "broker": "2", "job": "kafka", "instance": "late:9404"}
+    times = range(START_MS - HOUR_MS, START_MS + HOUR_MS + 60_000, SCRAPE_MS)
+    late = [(at, BASE + 50_000 * (at - START_MS) / 1000) for at in times]
+    two_clusters.write("kafka_broker_bytesout_total", (labels, late))
+    gauge = {**labels, "user": "carol", "resource": "Fetch"}
+    two_clusters.write("kafka_quota_byte_rate", (gauge, [(at, 50_000.0) for at in times]))
+
+    told = backfilled(two_clusters, out, "--dry-run")
+    assert "2026-01-01T10" in told.said
+    assert "--again" in told.said
+    assert "None of 2 hours is missing" in told.said
+    assert backfilled(two_clusters, out, "--again").code == 0
+    assert of_hour(first, 0, "carol") == 50_000 * 3600
+    assert "--again" not in backfilled(two_clusters, out, "--dry-run").said
+
+
+def backfilled(server: HistoryServer, folder: Path, *more: str) -> Ran:
+    out = io.StringIO()
+    given = ["rollup", "backfill", "--prometheus", server.url, "--out", str(folder)]
+    given += ["--matcher", "kafka_cluster=c", "--cluster-id", "kafka-c", *more]
+    period = ["--from", "2026-01-01T10:00:00Z", "--to", "2026-01-01T12:00:00Z"]
+    code = main(
+        [*given, *period],
+        CommandContext(out=out, err=out, now_seconds=lambda: END_MS / 1000),
+    )
+    return Ran(code, out.getvalue(), UsageStore.at(f"file://{folder}"))

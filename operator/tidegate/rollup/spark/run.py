@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound
-from tidegate.rollup.ingest import IngestOrder, WorkItem, brokers_between
+from tidegate.rollup.ingest import IngestOrder, Source, WorkItem, read_source
 from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.spark.stages import (
@@ -190,9 +190,9 @@ class _Rollup:
         return Count(self.run.progress, Step.PUBLISHED, most)
 
     def publish_all(self, transport: Transport) -> list[Manifest]:
-        brokers = self._brokers(transport)
-        terms = self._terms(transport, brokers)
-        published = self._ingested(brokers, terms)
+        source = self._source(transport)
+        terms = self._terms(transport, source.brokers)
+        published = self._ingested(source, terms)
         states = {start_ms: one.tiers for start_ms, one in terms.items()}
         coarser = Coarser(
             self.spark,
@@ -205,11 +205,13 @@ class _Rollup:
                 published += self._summed(coarser, starts[first : first + _WINDOWS_AT_ONCE])
         return published
 
-    def _brokers(self, transport: Transport) -> Sequence[int]:
+    def _source(self, transport: Transport) -> Source:
+        """Samples are counted before they are read: what comes meanwhile then shows as later."""
         run = self.run
-        brokers = brokers_between(transport, run.order.metrics, run.start_ms, run.end_ms)
+        source = read_source(transport, run.order.metrics, run.start_ms, run.end_ms)
+        brokers = len(source.brokers)
         run.tell(
-            f"reading {len(run.hours) * len(brokers)} hours of {len(brokers)} brokers by "
+            f"reading {len(run.hours) * brokers} hours of {brokers} brokers by "
             f"{run.order.transport}"
         )
         if not brokers:
@@ -221,7 +223,7 @@ class _Rollup:
                 Reason.METRICS_MISSING,
                 f"{problem} Is the preset right, and does it keep samples for so long?",
             )
-        return brokers
+        return source
 
     def _terms(self, transport: Transport, brokers: Sequence[int]) -> Mapping[int, StretchTerms]:
         reader = TermsReader(transport, self.run.order.metrics, self.run.policy, self.run.trail)
@@ -236,14 +238,12 @@ class _Rollup:
             )
         return terms
 
-    def _ingested(
-        self, brokers: Sequence[int], terms: Mapping[int, StretchTerms]
-    ) -> list[Manifest]:
+    def _ingested(self, source: Source, terms: Mapping[int, StretchTerms]) -> list[Manifest]:
         run, parts = self.run, count()
         items = [
             WorkItem(broker, start_ms, self._end(start_ms), part=next(parts))
             for start_ms in run.hours
-            for broker in brokers
+            for broker in source.brokers
         ]
         promised = {
             (start_ms, broker): rates
@@ -260,7 +260,13 @@ class _Rollup:
             start_ms: f"{run.order.transport}; {terms[start_ms].words}" for start_ms in known
         }
         published = [
-            self._published(staged, table=table, start_ms=start_ms, source=sources[start_ms])
+            self._published(
+                staged,
+                table=table,
+                start_ms=start_ms,
+                source=sources[start_ms],
+                samples=source.samples.get(start_ms, 0),
+            )
             for start_ms in known
             for table in _FINE
         ]
@@ -302,6 +308,7 @@ class _Rollup:
         table: str,
         start_ms: int,
         source: str = "",
+        samples: int | None = None,
         made_from: Mapping[str, str] | None = None,
     ) -> Manifest:
         of_window = [
@@ -314,6 +321,7 @@ class _Rollup:
             staged=of_window,
             owner=self.run.order.owner,
             source=source,
+            source_samples=samples,
             made_from=made_from or {},
         )
         manifest = publish(self.store, publication, now_ms=self.run.clock_ms())

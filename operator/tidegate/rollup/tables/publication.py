@@ -188,6 +188,7 @@ class Publication:
     staged: Sequence[StagedFile]
     owner: Owner = NOBODY
     source: str = ""
+    source_samples: int | None = None
     coverage: float | None = None
     made_from: Mapping[str, str] = field(default_factory=dict)
 
@@ -220,6 +221,7 @@ def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Mani
         files=files,
         owner=publication.owner,
         source=publication.source,
+        source_samples=publication.source_samples,
         coverage=coverage if publication.coverage is None else publication.coverage,
         made_from=publication.made_from,
     )

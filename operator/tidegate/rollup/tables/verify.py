@@ -523,6 +523,40 @@ def missing_hours(store: UsageStore, start_ms: int, end_ms: int) -> list[int]:
     return sorted(missing | last_hours)
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedHour:
+    """A published hour of which Prometheus has another number of samples than it had then."""
+
+    start_ms: int
+    then: int
+    now: int
+
+    @property
+    def is_more(self) -> bool:
+        """Samples came late. Otherwise the server let some go, and the tables know more."""
+        return self.now > self.then
+
+
+def changed_hours(
+    store: UsageStore, samples: Mapping[int, int], start_ms: int, end_ms: int
+) -> list[ChangedHour]:
+    """The published hours of [start_ms, end_ms) whose source is another one now, oldest first.
+
+    `samples` are those that there are, by the start of the hour.
+    """
+    return [
+        ChangedHour(hour_ms, one.source_samples, samples.get(hour_ms, 0))
+        for one in sorted(
+            filter(is_current, store.manifests("usage_5m", start_ms, end_ms)),
+            key=lambda one: one.window,
+        )
+        if one.source_samples is not None
+        and start_ms <= (hour_ms := one.window.start_ms)
+        and one.window.end_ms <= end_ms
+        and samples.get(hour_ms, 0) != one.source_samples
+    ]
+
+
 def in_runs(hours: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Spans of neighbouring hours within a day: a run that is killed loses a day's work at most."""
     begin = None

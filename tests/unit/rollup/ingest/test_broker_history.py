@@ -11,8 +11,9 @@ import numpy as np
 
 from tidegate.prometheus.settings import MetricsSettings, Preset, PrometheusServer, Queries
 from tidegate.rollup.fold.windows import Reading
-from tidegate.rollup.ingest import read_broker
+from tidegate.rollup.ingest import read_broker, read_source
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
+from tidegate.rollup.schemas import HOUR_MS
 
 READING = Reading(counters=(0, 100_000), gauges=(20_000, 80_000))
 SERVER = PrometheusServer("http://127.0.0.1:9")
@@ -89,3 +90,19 @@ def test_every_selection_is_narrowed_to_the_matchers_of_the_policy() -> None:
     read_broker(transport, MetricsSettings(SERVER, matchers={"cluster": 'or"ders'}), 2, READING)
     (asked,) = transport.together
     assert {one.selection.equal["cluster"] for one in asked} == {'or"ders'}
+
+
+def test_the_source_is_the_brokers_and_their_counters_samples_by_hour() -> None:
+    @dataclass
+    class TwoHours(Numbered):
+        def read(self, selection: Selection, start_ms: int, end_ms: int) -> list[SeriesSamples]:
+            times = np.arange(start_ms, end_ms + 1, 900_000)  # the last one is past the end
+            return [
+                SeriesSamples({"broker": broker}, times, np.zeros(len(times)))
+                for broker in ("2", "1", "none")
+            ]
+
+    found = read_source(TwoHours(), MetricsSettings(SERVER), HOUR_MS, 3 * HOUR_MS)
+    assert found.brokers == (1, 2)
+    # 2 brokers, clients' and NIC's counters in 2 directions, 4 samples an hour
+    assert found.samples == {HOUR_MS: 32, 2 * HOUR_MS: 32}
