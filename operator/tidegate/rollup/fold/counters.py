@@ -383,8 +383,9 @@ def _chain_counts(
         for part in sorted({part for one in chain for part in one.parts})
     ]
     over = np.zeros(len(windows), np.int64)
-    for one in chain if limit is not None else ():
-        over += _over_limit(list(one.parts.values()), edges, interval_ms, limit, most)
+    if limit is not None:
+        for one in chain:
+            over += _over_limit(list(one.parts.values()), edges, interval_ms, limit, most)
     return _ChainCounts(
         counted=Counted(
             counted_bytes=np.sum([spread(one.times_ms, one.amounts, edges) for one in growths], 0),
