@@ -56,7 +56,7 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class Entities:
-    """All memberships that are known, by client and time. Before the first nothing is known."""
+    """All memberships that are known, by client and time."""
 
     memberships: tuple[Membership, ...] = ()
 
@@ -67,16 +67,17 @@ class Entities:
     def at_end_of(self, end_ms: int, now: Sequence[PolicyMember]) -> Sequence[PolicyMember]:
         """The members at the end of an hour: a change counts for the whole hour that it is in.
 
-        Before anything is known they are those of `now`. Whoever is in the same tier as now has the
-        contract of now, everybody else none.
+        Before anything is known they are the first ones that are, of `now` where nothing is.
+        Whoever is in the same tier as now has the contract of now, everybody else none.
         """
-        if self.since_ms is None or end_ms <= self.since_ms:
+        if self.since_ms is None:
             return now
+        at_ms = max(end_ms - 1, self.since_ms)
         same = {(one.client, one.tier.key, one.member.name): one for one in now}
         return [
             same.get((one.client, one.tier, one.member)) or _gone(one)
             for one in self.memberships
-            if one.is_valid_at(end_ms - 1)
+            if one.is_valid_at(at_ms)
         ]
 
     def seen(self, now: Sequence[PolicyMember], at_ms: int, trail: Trail) -> "Entities":

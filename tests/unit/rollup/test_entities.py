@@ -67,8 +67,9 @@ def test_an_hour_has_the_tiers_that_were_valid_at_its_end(
     assert tiers_at_end_of(entities, NOON + hours * HOUR_MS, MOVED) == tiers
 
 
-def test_before_anything_was_written_down_tiers_are_those_of_now(entities: Entities) -> None:
-    assert entities.at_end_of(NOON, MOVED) is MOVED
+def test_before_anything_was_written_down_tiers_are_the_first_known(entities: Entities) -> None:
+    assert tiers_at_end_of(entities, NOON, MOVED) == {"alice": "gold", "bob": "bulk"}
+    assert Entities().at_end_of(NOON, MOVED) is MOVED
 
 
 def test_who_left_all_tiers_was_in_one_before(entities: Entities) -> None:
