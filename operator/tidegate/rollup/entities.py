@@ -199,8 +199,10 @@ def _memberships(rows: Iterable[Mapping[str, object]]) -> Iterator[Membership]:
         from_ms, to_ms = row["valid_from"], row["valid_to"]
         if not isinstance(from_ms, int) or not isinstance(to_ms, int | None):
             raise UsageDamaged(f"{PATH} has a row without the time from which it is valid.")
-        texts = [str(row[name]) for name in ("user", "client_id", "tier", "member", "level")]
-        yield Membership((texts[0], texts[1]), *texts[2:], from_ms=from_ms, to_ms=to_ms)
+        user, client_id, tier, member, level = (
+            str(row[name]) for name in ("user", "client_id", "tier", "member", "level")
+        )
+        yield Membership((user, client_id), tier, member, level, from_ms, to_ms)
 
 
 def write_entities(store: UsageStore, entities: Entities, owner: Owner) -> None:
