@@ -48,6 +48,67 @@ class Act:
 
 
 @dataclass(frozen=True)
+class Size:
+    """Out of what a day is drawn: what is installed, what people do, and what goes wrong."""
+
+    second_kubernetes: float
+    replicas: tuple[int, ...]
+    replicas_beside: tuple[int, ...]  # where a second Kubernetes cluster has as many
+    policies: tuple[int, ...]
+    users: tuple[int, ...]
+    tiers: tuple[int, ...]
+    metrics: float
+    storm_seconds: tuple[float, ...]
+    poll_seconds: tuple[float, ...]
+    latency_seconds: tuple[float, ...]
+    edits: int
+    edits_beside: int
+    faults: tuple[int, ...]
+    fault_seconds: tuple[float, ...]
+    call_seconds: tuple[float, ...]
+    budget_seconds: tuple[int, ...]
+
+
+FULL = Size(
+    second_kubernetes=0.25,
+    replicas=(1, 1, 2, 2, 3),
+    replicas_beside=(1, 1, 2),
+    policies=(1, 1, 1, 1, 1, 1, 2, 3),
+    users=(2, 4, 4, 6, 12),
+    tiers=(2, 4, 10),
+    metrics=0.35,
+    storm_seconds=(20.0, 30.0, 45.0, 60.0, 120.0, 400.0),
+    poll_seconds=(20.0, 40.0, 60.0),
+    latency_seconds=(0.0, 0.002, 0.02, 0.1),
+    edits=5,
+    edits_beside=4,
+    faults=(0, 1, 2, 4, 6, 9),
+    fault_seconds=(1.0, 5.0, 15.0, 60.0),
+    call_seconds=(0.5, 3.0, 9.0, 30.0),
+    budget_seconds=(60, 600, 900),
+)
+SHORT = Size(
+    second_kubernetes=0.15,
+    replicas=(1, 1, 1, 1, 2),
+    replicas_beside=(1,),
+    policies=(1,) * 15 + (2,),
+    users=(2, 2, 2, 4),
+    tiers=(1, 2, 2),
+    metrics=0.2,
+    storm_seconds=(10.0, 15.0, 20.0, 30.0),
+    poll_seconds=(60.0,),
+    latency_seconds=(0.0, 0.002, 0.02),
+    edits=2,
+    edits_beside=1,
+    faults=(1, 1, 2, 3),
+    fault_seconds=(1.0, 5.0, 15.0),
+    call_seconds=(0.5, 3.0, 9.0),
+    budget_seconds=(60,),
+)
+FULL_DAYS = 0.1
+
+
+@dataclass(frozen=True)
 class PolicyPlan:
     """One policy, the same in every Kubernetes cluster, with its tiers."""
 
@@ -74,6 +135,7 @@ class Plan:
     has_audit: bool
     acts: tuple[Act, ...]
     deletes_namespace: bool = False
+    size: Size = FULL
 
     def without(self, dropped: Collection[int]) -> Plan:
         """The same day without the acts of these numbers."""
@@ -110,27 +172,35 @@ def tier(policy: str, users: Collection[str], level: str, random: Random) -> dic
 
 
 def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
-    """The day of this seed."""
+    """The day of this seed: a short one, and each tenth a full one.
+
+    What a short one does not draw at all, such as three replicas or an outage of a minute, is rare
+    in what goes wrong, and costs the time of five others.
+    """
     random = Random(f"bad day {seed}")
-    clusters = ("blue", "green") if random.random() < 0.25 else ("blue",)
-    replicas = random.choice((1, 1, 2, 2, 3)) if len(clusters) == 1 else random.choice((1, 1, 2))
-    names = ("orders", "ledger", "audit")[: random.choice((1, 1, 1, 1, 1, 1, 2, 3))]
-    policies = tuple(_policy(name, f"kafka-{number}", random) for number, name in enumerate(names))
-    storm_seconds = random.choice((20.0, 30.0, 45.0, 60.0, 120.0, 400.0))
+    size = FULL if random.random() < FULL_DAYS else SHORT
+    clusters = ("blue", "green") if random.random() < size.second_kubernetes else ("blue",)
+    replicas = random.choice(size.replicas if len(clusters) == 1 else size.replicas_beside)
+    names = ("orders", "ledger", "audit")[: random.choice(size.policies)]
+    policies = tuple(
+        _policy(name, f"kafka-{number}", size, random) for number, name in enumerate(names)
+    )
+    storm_seconds = random.choice(size.storm_seconds)
     plan = Plan(
         seed=seed,
         clusters=clusters,
         replicas=replicas,
         policies=policies,
         before={policy.kafka: _before(policy, random) for policy in policies},
-        latency_seconds=random.choice((0.0, 0.002, 0.02, 0.1)),
-        poll_seconds=random.choice((20.0, 40.0, 60.0)),
+        latency_seconds=random.choice(size.latency_seconds),
+        poll_seconds=random.choice(size.poll_seconds),
         relist_seconds=random.choice((60.0, 300.0)),
         storm_seconds=storm_seconds,
         has_login=random.random() < 0.3,
         has_audit=random.random() < 0.2,
         acts=(),
         deletes_namespace=with_namespaces and random.random() < 0.25,
+        size=size,
     )
     acts = [*_people(plan, random), *_weather(plan, random)]
     acts += _policy_edits(plan, acts, Random(f"policy edits {seed}"))
@@ -142,24 +212,24 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
     )
 
 
-def _policy(name: str, kafka: str, random: Random) -> PolicyPlan:
-    users = list(USERS[: random.choice((2, 4, 4, 6, 12))])
+def _policy(name: str, kafka: str, size: Size, random: Random) -> PolicyPlan:
+    users = list(USERS[: random.choice(size.users)])
     random.shuffle(users)
-    count = random.randint(1, min(len(users), random.choice((2, 4, 10))))
+    count = random.randint(1, min(len(users), random.choice(size.tiers)))
     tiers = {}
     for number in range(count):
         share = users[number::count]
         tiers[f"{name}-tier-{number}"] = tier(name, share, random.choice(LEVELS), random)
     spec: dict[str, Any] = {"mode": "Enforce"}
     if random.random() < 0.3:
-        spec["writeBudget"] = {"changes": 10, "periodSeconds": random.choice((60, 600, 900))}
+        spec["writeBudget"] = {"changes": 10, "periodSeconds": random.choice(size.budget_seconds)}
     if random.random() < 0.5:
         spec["removal"] = {"maxPercent": random.choice((20, 50, 100, 100))}
     if random.random() < 0.2:
         spec["escalation"] = {"maxMuteSeconds": random.choice((4, 30))}
     if random.random() < 0.15:
         spec["deletionPolicy"] = "Retain"
-    if random.random() < 0.35:
+    if random.random() < size.metrics:
         url = f"http://{kafka}-prometheus:9090"
         spec["metrics"] = {
             "prometheus": {"url": url},
@@ -203,7 +273,7 @@ def _rate_before(random: Random) -> int:
 
 def _people(plan: Plan, random: Random) -> list[Act]:
     acts = []
-    for _ in range(random.randint(0, 5) + 4 * (len(plan.clusters) - 1)):
+    for _ in range(random.randint(0, plan.size.edits) + plan.size.edits_beside * (len(plan.clusters) - 1)):
         acts.append(_edit(plan, random, random.uniform(5.0, plan.storm_seconds)))
     for measured in (one for one in plan.policies if "metrics" in one.spec):
         for _ in range(random.randint(1, 3)):
@@ -303,7 +373,7 @@ _SYSTEMS = ("zookeeper",) * 4 + ("kubernetes",) * 3 + ("lease",) * 2 + ("brokers
 
 def _weather(plan: Plan, random: Random) -> list[Act]:
     acts = []
-    for _ in range(random.choice((0, 1, 2, 4, 6, 9))):
+    for _ in range(random.choice(plan.size.faults)):
         acts.append(_fault(plan, random, random.uniform(0.0, plan.storm_seconds)))
     return acts
 
@@ -313,7 +383,7 @@ def _fault(plan: Plan, random: Random, at: float) -> Act:
         return _at_call(plan, random, at)
     slot, kafka = random.choice(plan.slots), random.choice(plan.policies).kafka
     policy, where = random.choice(plan.policies), random.choice(plan.clusters)
-    span = round(random.choice((1.0, 5.0, 15.0, 60.0)) * random.uniform(0.5, 1.5), 1)
+    span = round(random.choice(plan.size.fault_seconds) * random.uniform(0.5, 1.5), 1)
     kind = random.choice(
         (
             *(
@@ -379,7 +449,7 @@ def _at_call(plan: Plan, random: Random, at: float) -> Act:
         "slot": random.choice(plan.slots),
         "system": random.choice(_SYSTEMS),
         "skip": random.choice((0, 0, 0, 1, 2) if writes_only else (0, 0, 1, 2, 3, 5, 8)),
-        "seconds": round(random.choice((0.5, 3.0, 9.0, 30.0)) * random.uniform(0.5, 1.5), 1),
+        "seconds": round(random.choice(plan.size.call_seconds) * random.uniform(0.5, 1.5), 1),
         "writes_only": writes_only,
     }
     return Act(at, "at a call", args, is_fault=True)
