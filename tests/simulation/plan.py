@@ -66,7 +66,13 @@ class Size:
     faults: tuple[int, ...]
     fault_seconds: tuple[float, ...]
     call_seconds: tuple[float, ...]
+    megabytes: tuple[int, int]  # the least and the most of a contract
+    megabytes_before: tuple[int, int]
+    tiny_before: float  # so small a quota that it takes ten steps to give it back
     budget_seconds: tuple[int, ...]
+    scrape_seconds: tuple[int, ...]
+    again_seconds: tuple[float, ...]  # until a person does once more what a person undid
+    mistake_seconds: tuple[float, ...]  # between a confirmed removal and the one by mistake
 
 
 FULL = Size(
@@ -85,17 +91,23 @@ FULL = Size(
     faults=(0, 1, 2, 4, 6, 9),
     fault_seconds=(1.0, 5.0, 15.0, 60.0),
     call_seconds=(0.5, 3.0, 9.0, 30.0),
+    megabytes=(1, 40),
+    megabytes_before=(1, 100),
+    tiny_before=0.2,
     budget_seconds=(60, 600, 900),
+    scrape_seconds=(10, 15, 30),
+    again_seconds=(1.0, 30.0, 120.0),
+    mistake_seconds=(60.0, 120.0),
 )
 SHORT = Size(
     second_kubernetes=0.15,
     replicas=(1, 1, 1, 1, 2),
     replicas_beside=(1,),
     policies=(1,) * 15 + (2,),
-    users=(2, 2, 2, 4),
+    users=(2,) * 14 + (4,) * 5 + (12,),
     tiers=(1, 2, 2),
-    metrics=0.2,
-    storm_seconds=(10.0, 15.0, 20.0, 30.0),
+    metrics=0.1,
+    storm_seconds=(10.0, 15.0, 20.0, 25.0),
     poll_seconds=(60.0,),
     latency_seconds=(0.0, 0.002, 0.02),
     edits=2,
@@ -103,9 +115,15 @@ SHORT = Size(
     faults=(1, 1, 2, 3),
     fault_seconds=(1.0, 5.0, 15.0),
     call_seconds=(0.5, 3.0, 9.0),
+    megabytes=(4, 16),
+    megabytes_before=(4, 32),
+    tiny_before=0.02,
     budget_seconds=(60,),
+    scrape_seconds=(15, 30),
+    again_seconds=(1.0, 15.0),
+    mistake_seconds=(50.0,),
 )
-FULL_DAYS = 0.1
+FULL_DAYS = 0.07
 
 
 @dataclass(frozen=True)
@@ -148,23 +166,25 @@ class Plan:
         return [f"{name}-{n + 1}" for name in self.clusters for n in range(self.replicas)]
 
 
-def contract(random: Random) -> dict[str, Any]:
+def contract(size: Size, random: Random) -> dict[str, Any]:
     """A contract with one direction or both."""
     names = random.choice((("fetch",), ("produce",), KEYS))
-    rates = {name: f"{random.randint(1, 40)}M" for name in names}
+    rates = {name: f"{random.randint(*size.megabytes)}M" for name in names}
     return {random.choice(("perBroker", "perPartition")): rates}
 
 
-def member(user: str, random: Random) -> dict[str, Any]:
+def member(user: str, size: Size, random: Random) -> dict[str, Any]:
     topics = random.choice((["acc"], ["pay"], ["acc", "pay"]))
-    return {"name": user, "user": user, "topics": topics, "contract": contract(random)}
+    return {"name": user, "user": user, "topics": topics, "contract": contract(size, random)}
 
 
-def tier(policy: str, users: Collection[str], level: str, random: Random) -> dict[str, Any]:
+def tier(
+    policy: str, users: Collection[str], level: str, size: Size, random: Random
+) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "policyRef": {"name": policy},
         "level": level,
-        "members": [member(user, random) for user in users],
+        "members": [member(user, size, random) for user in users],
     }
     if level != "L0":
         spec["throttledRates"] = {"perBroker": {"fetch": "200k", "produce": "200k"}}
@@ -191,7 +211,7 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
         clusters=clusters,
         replicas=replicas,
         policies=policies,
-        before={policy.kafka: _before(policy, random) for policy in policies},
+        before={policy.kafka: _before(policy, size, random) for policy in policies},
         latency_seconds=random.choice(size.latency_seconds),
         poll_seconds=random.choice(size.poll_seconds),
         relist_seconds=random.choice((60.0, 300.0)),
@@ -219,7 +239,7 @@ def _policy(name: str, kafka: str, size: Size, random: Random) -> PolicyPlan:
     tiers = {}
     for number in range(count):
         share = users[number::count]
-        tiers[f"{name}-tier-{number}"] = tier(name, share, random.choice(LEVELS), random)
+        tiers[f"{name}-tier-{number}"] = tier(name, share, random.choice(LEVELS), size, random)
     spec: dict[str, Any] = {"mode": "Enforce"}
     if random.random() < 0.3:
         spec["writeBudget"] = {"changes": 10, "periodSeconds": random.choice(size.budget_seconds)}
@@ -233,7 +253,7 @@ def _policy(name: str, kafka: str, size: Size, random: Random) -> PolicyPlan:
         url = f"http://{kafka}-prometheus:9090"
         spec["metrics"] = {
             "prometheus": {"url": url},
-            "scrapeIntervalSeconds": random.choice((10, 15, 30)),
+            "scrapeIntervalSeconds": random.choice(size.scrape_seconds),
         }
         spec["brokers"] = {
             way: {"limit": f"{random.choice((30, 60, 120))}M"} for way in ("egress", "ingress")
@@ -242,11 +262,11 @@ def _policy(name: str, kafka: str, size: Size, random: Random) -> PolicyPlan:
     return PolicyPlan(name, kafka, spec, tiers)
 
 
-def _before(policy: PolicyPlan, random: Random) -> dict[str, dict[str, int]]:
+def _before(policy: PolicyPlan, size: Size, random: Random) -> dict[str, dict[str, int]]:
     """Quotas that stand there before the operator; none ends in 000, as all of ours do."""
     share = random.choice((0.0, 0.2, 0.6))
     found = {
-        user: {name: _rate_before(random) for name in KEYS if random.random() < 0.6}
+        user: {name: _rate_before(size, random) for name in KEYS if random.random() < 0.6}
         for user in (*USERS, "zoe")
         if random.random() < share
     }
@@ -259,12 +279,12 @@ def _before(policy: PolicyPlan, random: Random) -> dict[str, dict[str, int]]:
     return found
 
 
-def _rate_before(random: Random) -> int:
+def _rate_before(size: Size, random: Random) -> int:
     """Now and then so small that giving it back takes more than ten steps."""
     return (
         random.choice((1, 2, 50)) * 1000 + 7
-        if random.random() < 0.2
-        else random.randint(1, 100) * MB + 7
+        if random.random() < size.tiny_before
+        else random.randint(*size.megabytes_before) * MB + 7
     )
 
 
@@ -273,7 +293,9 @@ def _rate_before(random: Random) -> int:
 
 def _people(plan: Plan, random: Random) -> list[Act]:
     acts = []
-    for _ in range(random.randint(0, plan.size.edits) + plan.size.edits_beside * (len(plan.clusters) - 1)):
+    for _ in range(
+        random.randint(0, plan.size.edits) + plan.size.edits_beside * (len(plan.clusters) - 1)
+    ):
         acts.append(_edit(plan, random, random.uniform(5.0, plan.storm_seconds)))
     for measured in (one for one in plan.policies if "metrics" in one.spec):
         for _ in range(random.randint(1, 3)):
@@ -292,10 +314,10 @@ def _people(plan: Plan, random: Random) -> list[Act]:
         at = random.uniform(10.0, plan.storm_seconds)
         acts.append(Act(at, "delete policy", {"where": where, "policy": policy.name}))
         if random.random() < 0.5:
-            again = at + random.choice((1.0, 30.0, 120.0))
+            again = at + random.choice(plan.size.again_seconds)
             acts.append(Act(again, "create policy", {"where": where, "policy": policy.name}))
     elif chance < 0.45:  # the same removal twice, confirmed by a person the first time
-        acts += _confirmed_removals(policy, where, random)
+        acts += _confirmed_removals(policy, where, plan.size, random)
     if len(plan.clusters) > 1 and random.random() < 0.3:
         at = random.uniform(20.0, plan.storm_seconds)
         acts.append(Act(at, "replace claim", {"where": where, "policy": policy.name}))
@@ -321,7 +343,7 @@ def _policy_edits(plan: Plan, acts: list[Act], random: Random) -> list[Act]:
     return edits
 
 
-def _confirmed_removals(policy: PolicyPlan, where: str, random: Random) -> list[Act]:
+def _confirmed_removals(policy: PolicyPlan, where: str, size: Size, random: Random) -> list[Act]:
     """All tiers go, a person confirms that, they come back, and go again by mistake."""
     acts, at = [], 20.0
     for _ in range(2):
@@ -334,7 +356,7 @@ def _confirmed_removals(policy: PolicyPlan, where: str, random: Random) -> list[
             acts.append(
                 Act(at + 40.0, "create tier", {"where": where, "tier": name, "policy": policy.name})
             )
-        at += random.choice((60.0, 120.0))
+        at += random.choice(size.mistake_seconds)
     return acts
 
 
@@ -357,7 +379,7 @@ def _edit(plan: Plan, random: Random, at: float) -> Act:
     if kind in ("edit contract", "delete member", "create override"):
         args["user"] = user
     if kind == "edit contract":
-        args["contract"] = contract(random)
+        args["contract"] = contract(plan.size, random)
     if kind == "create override":
         args["rates"] = f"{random.randint(1, 60)}M"
         args["lasts"] = random.choice((30.0, 90.0, 600.0))
