@@ -192,10 +192,10 @@ def tier(
 
 
 def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
-    """The day of this seed: a short one, and each tenth a full one.
+    """The day of this seed: a short one, or once in fourteen times a full one.
 
-    What a short one does not draw at all, such as three replicas or an outage of a minute, is rare
-    in what goes wrong, and costs the time of five others.
+    What goes wrong mostly takes few people, one replica and half a minute; a day with more of each
+    costs as much as some short ones, and is drawn for what does not.
     """
     random = Random(f"bad day {seed}")
     size = FULL if random.random() < FULL_DAYS else SHORT

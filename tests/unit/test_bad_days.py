@@ -6,9 +6,12 @@ modules, and the order of sets has to be the same in each run.
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
+
+from tests.simulation.plan import FULL, Act, Plan, PolicyPlan, plan_of
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -48,3 +51,100 @@ def test_a_defect_is_found_and_its_day_is_made_smaller() -> None:
     assert run.returncode == 1
     assert "between two renewals, though each of its calls was answered" in run.stdout
     assert "acts are enough, with which:" in run.stdout
+
+
+# what two thousand days show at least: so many may be needed to find a defect
+LEAST = {
+    "broker dies": 100,
+    "call: crash after": 100,
+    "call: crash before": 100,
+    "call: hang": 100,
+    "call: late": 100,
+    "call: lost": 100,
+    "call: lost answer": 100,
+    "clock jump -10 min": 10,
+    "clock jump 10 min": 10,
+    "clock jump of a minute at most": 40,
+    "credentials expire": 20,
+    "frozen samples": 50,
+    "kill": 50,
+    "lease deleted": 50,
+    "lease stolen": 50,
+    "newer version": 50,
+    "no controller": 50,
+    "outage: brokers": 20,
+    "outage: kubernetes": 20,
+    "outage: prometheus": 20,
+    "outage: zookeeper": 20,
+    "pause": 50,
+    "restart": 50,
+    "second writer": 100,
+    "session loss": 50,
+    "slow lease": 50,
+    "watch gap": 50,
+}
+PEOPLE = {
+    *("confirm removal", "create override", "create policy", "create tier", "delete member"),
+    *("delete override", "delete policy", "delete tier", "edit contract", "edit limit", "load"),
+    *("observe", "replace claim", "suspend", "touch tier"),
+}
+
+
+def kind_of(fault: Act) -> str:
+    """What the fault is, as in the table above."""
+    match fault.kind:
+        case "at a call":
+            return f"call: {fault.args['what']}"
+        case "outage":
+            return f"outage: {fault.args['system']}"
+        case "clock jump":
+            minutes = fault.args["by"] / 60.0
+            return (
+                f"clock jump {f'{minutes:.0f} min' if abs(minutes) > 1 else 'of a minute at most'}"
+            )
+    return fault.kind
+
+
+def days(count: int) -> list[Plan]:
+    return [plan_of(seed, with_namespaces=True) for seed in range(1, count + 1)]
+
+
+def test_every_kind_of_fault_comes_often_enough_to_find_what_it_finds() -> None:
+    drawn = Counter(kind_of(act) for day in days(2000) for act in day.acts if act.is_fault)
+    assert drawn.keys() == LEAST.keys()
+    too_few = {kind: count for kind, count in drawn.items() if count < LEAST[kind]}
+    assert not too_few
+
+
+def test_two_hundred_days_have_every_kind_of_fault_and_everything_that_people_do() -> None:
+    acts = [act for day in days(200) for act in day.acts]
+    assert {kind_of(act) for act in acts if act.is_fault} == LEAST.keys()
+    assert {act.kind for act in acts if not act.is_fault} == PEOPLE
+
+
+def test_two_hundred_days_have_every_size_of_installation() -> None:
+    drawn = days(200)
+    policies = [policy for day in drawn for policy in day.policies]
+    assert {len(day.policies) for day in drawn} == {1, 2, 3}
+    assert sum(len(day.clusters) > 1 for day in drawn) >= 20
+    assert sum(day.replicas > 1 for day in drawn) >= 20
+    assert sum(day.has_login for day in drawn) >= 40
+    assert sum(day.deletes_namespace for day in drawn) >= 20
+    assert sum("metrics" in policy.spec for policy in policies) >= 15
+    assert sum(may_spend_its_budget(policy) for policy in policies) >= 5
+
+
+def may_spend_its_budget(policy: PolicyPlan) -> bool:
+    """Whether two changes of every member are more than a period allows."""
+    members = sum(len(tier["members"]) for tier in policy.tiers.values())
+    changes: int = policy.spec.get("writeBudget", {"changes": 300})["changes"]
+    return 2 * members > changes
+
+
+def test_some_days_in_a_hundred_are_full_ones() -> None:
+    full = [day for day in days(2000) if day.size is FULL]
+    assert 100 <= len(full) <= 200
+    assert {(len(day.clusters), day.replicas) for day in full} == {
+        *((1, 1), (1, 2), (1, 3), (2, 1), (2, 2))
+    }
+    assert max(len(day.acts) for day in full) > 20
