@@ -134,9 +134,10 @@ def test_a_writer_of_the_same_quotas_at_any_moment_is_told_and_repaired_by_the_n
     ours.until_converged(world.cluster_id, "2000", 0.0)
     chosen = random.Random(7)
     seen_first = dropped = lost = 0
+    took_seconds = 0.05  # the last pass, so that the moments are within the next one
     for number in range(ROUNDS):
         wanted = str(3000 + number)
-        delay_seconds = chosen.uniform(0.0, 0.12)
+        delay_seconds = chosen.uniform(0.0, 1.1 * took_seconds)
         victims = chosen.sample(USERS, 2)
 
         def disturb(delay: float = delay_seconds, whom: list[Entity] = victims) -> None:
@@ -144,8 +145,10 @@ def test_a_writer_of_the_same_quotas_at_any_moment_is_told_and_repaired_by_the_n
             alter(world.others, {one: {PRODUCE: FOREIGN} for one in whom}, world.topic)
 
         other = threading.Thread(target=disturb)
+        began_seconds = time.monotonic()
         other.start()
         ours.pass_once(world.cluster_id, wanted, float(number))
+        took_seconds = time.monotonic() - began_seconds
         other.join()
         time.sleep(SHOWN_SECONDS)
         seen_first += bool(ours.foreign)

@@ -67,7 +67,6 @@ class _Producer:
     producer_id: int
     epoch: int
     coordinator: tuple[str, int]
-    leader: tuple[str, int]
     sequence: int = 0
 
 
@@ -154,8 +153,14 @@ class LedgerLog:
         if producer is None:
             raise Fenced("this process has not become the writer")
         try:
+            # asked anew: one that died would leave an open transaction, which the coordinator
+            # takes a second to end, as it goes on asking the dead broker
+            leader = self._leader()
+            if leader is None:
+                raise Lost(f"topic {self.topic} is gone")
             self._begin(producer)
-            offsets = [self._append(producer, batch) for batch in _batches(records, producer)]
+            batches = _batches(records, producer)
+            offsets = [self._append(producer, leader, batch) for batch in batches]
             self._end(producer)
         except BaseException:
             self.give_up()
@@ -176,10 +181,7 @@ class LedgerLog:
         )
         answer = self._client.write(request, coordinator)
         require_done(answer.error_code, "begin to write its ledger", self.topic)
-        leader = self._leader()
-        if leader is None:
-            raise Lost(f"topic {self.topic} has no leader")
-        return _Producer(answer.producer_id, answer.producer_epoch, coordinator, leader)
+        return _Producer(answer.producer_id, answer.producer_epoch, coordinator)
 
     def _coordinator_request(self) -> Any:
         return FindCoordinatorRequest(key=self.topic, key_type=1)
@@ -206,7 +208,9 @@ class LedgerLog:
                 return
             time.sleep(_PAUSE_SECONDS / 2)
 
-    def _append(self, producer: _Producer, batch: tuple[bytes, int]) -> int:
+    def _append(
+        self, producer: _Producer, leader: tuple[str, int], batch: tuple[bytes, int]
+    ) -> int:
         records, count = batch
         kind = ProduceRequest.TopicProduceData
         data = kind(
@@ -218,7 +222,7 @@ class LedgerLog:
             timeout_ms=round(_PATIENCE_SECONDS * 1000),
             topic_data=[data],
         )
-        answer = self._client.write(request, producer.leader)
+        answer = self._client.write(request, leader)
         (partition,) = answer.responses[0].partition_responses
         require_done(partition.error_code, "write its ledger", self.topic)
         producer.sequence += count
