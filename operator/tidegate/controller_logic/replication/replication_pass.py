@@ -66,6 +66,7 @@ LEAST_CHANGE_PERCENT = 10
 LEAST_DISTANCE_SECONDS = 15.0
 LEFTOVER_AFTER_SECONDS = 300.0  # a tool sets its throttle before it begins
 MOST_REPAIRS = 2
+SETTLE_SECONDS = 15.0  # a broker may show a change later than the controller took it
 
 _OFF = {kind: Terms() for kind in MoveKind}
 _NO_ROOM = NicRoom()
@@ -97,7 +98,8 @@ class ReplicationMemory:
 
     `written_at_seconds` is when each resource was written last, `seen_ours` what of ours was there
     in the last pass, `removed` how often somebody took it away while it was wanted, `leftovers`
-    since when each value of somebody else has been there, with its text.
+    since when each value of somebody else has been there, with its text. `absent` is since when
+    an item of the record has not been there.
     """
 
     progress: Progress = field(default_factory=dict)
@@ -105,6 +107,7 @@ class ReplicationMemory:
     seen_ours: Items = field(default_factory=dict)
     removed: Mapping[Resource, int] = field(default_factory=dict)
     leftovers: Mapping[tuple[Resource, str], tuple[str, float]] = field(default_factory=dict)
+    absent: Mapping[tuple[Resource, str, str], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +179,7 @@ def decide_replication(
         given.record,
     )
     in_force = _in_force(given.configs, plan)
+    record, absent = _settled(plan.record, given, memory)
     found, leftovers = _leftovers(given, memory)
     due = tuple(
         one
@@ -196,7 +200,7 @@ def decide_replication(
             for kind in MoveKind
         },
         (*plan.changes, *removals),
-        plan.record,
+        record,
         plan.others,
         found,
         due,
@@ -209,7 +213,9 @@ def decide_replication(
         for resource, at_seconds in memory.written_at_seconds.items()
         if given.now_seconds - at_seconds < LEAST_DISTANCE_SECONDS
     }
-    return decision, ReplicationMemory(progress, {**kept, **written}, ours, removed, leftovers)
+    return decision, ReplicationMemory(
+        progress, {**kept, **written}, ours, removed, leftovers, absent
+    )
 
 
 def not_applied(memory: ReplicationMemory, resources: Iterable[Resource]) -> ReplicationMemory:
@@ -226,6 +232,24 @@ def not_applied(memory: ReplicationMemory, resources: Iterable[Resource]) -> Rep
 def _ours(configs: Configs, record: Items) -> Items:
     """What the record has and what is really there."""
     return plan_configs({}, configs, record).record
+
+
+def _settled(
+    planned: Items, given: ReplicationInput, memory: ReplicationMemory
+) -> tuple[Items, Mapping[tuple[Resource, str, str], float]]:
+    """The record, with what was in it until lately: a change of it may still be on its way."""
+    record = {one: dict(keys) for one, keys in planned.items()}
+    absent: dict[tuple[Resource, str, str], float] = {}
+    for resource, keys in given.record.items():
+        for key, items in keys.items():
+            for item in items - planned.get(resource, {}).get(key, frozenset()):
+                since = memory.absent.get((resource, key, item), given.now_seconds)
+                if given.now_seconds - since >= SETTLE_SECONDS:
+                    continue
+                absent[resource, key, item] = since
+                kept = record.setdefault(resource, {})
+                kept[key] = kept.get(key, frozenset()) | {item}
+    return record, absent
 
 
 def _rate_of_ours(ours: Items, configs: Configs, side: Side) -> int | None:
