@@ -6,7 +6,7 @@ that changes nothing writes nothing.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tidegate.control.declared import Declared
@@ -46,6 +46,7 @@ from tidegate.resources.replication import (
 )
 
 SCAN_SECONDS = 60.0  # how often the throttles of the whole cluster are looked at
+FIGURES_SECONDS = 60.0  # numbers alone renew a status no sooner
 PASS_SECONDS = 5.0  # while replicas are being filled
 _OFF = {kind: Terms() for kind in MoveKind}
 
@@ -75,11 +76,21 @@ class ReplicationSource(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Figures:
+    """What is being filled for one reason; the figures of a status are renewed once a minute."""
+
+    partitions: int
+    bytes_left: int | None
+    seconds: float | None
+    bottleneck: Side | None
+
+
+@dataclass(frozen=True, slots=True)
 class ReplicationResult:
     """What a pass did about replication. `decision` None = it could not even look.
 
     `applied` are the changes that were made, `failed` says for each resource why not. `is_idle` =
-    the policy asks for nothing and nothing of ours is left.
+    the policy asks for nothing and nothing of ours is left. `figures` are those of the status.
     """
 
     decision: ReplicationDecision | None = None
@@ -87,6 +98,7 @@ class ReplicationResult:
     failed: Mapping[Resource, str] = field(default_factory=dict)
     error: TidegateError | None = None
     is_idle: bool = False
+    figures: Mapping[MoveKind, Figures] = field(default_factory=dict)
 
     @property
     def is_moving(self) -> bool:
@@ -116,6 +128,8 @@ class ReplicationControl:
         self._scanned_at_seconds: float | None = None
         self._known_empty: QuotaStore | None = None
         self._reducible: Mapping[tuple[int, Direction], float] = {}
+        self._figures: Mapping[MoveKind, Figures] = {}
+        self._figures_at_seconds = 0.0
 
     @property
     def reducible(self) -> Mapping[tuple[int, Direction], float]:
@@ -141,9 +155,28 @@ class ReplicationControl:
             result = self._run(declared, spec, source, store, facts, decision, owner)
         except TidegateError as error:
             return ReplicationResult(error=error)
-        if result.decision is not None:
-            self._reducible = result.decision.reducible
-        return result
+        if result.decision is None:
+            return result
+        self._reducible = result.decision.reducible
+        return replace(result, figures=self._renewed(result.decision, terms_of(spec)))
+
+    def _renewed(
+        self, decided: ReplicationDecision, terms: Mapping[MoveKind, Terms]
+    ) -> Mapping[MoveKind, Figures]:
+        """The figures of the status: new ones once a minute, and where something begins or ends."""
+        now_seconds = self._now_seconds()
+        figures = {
+            kind: _figures(decided, kind)
+            for kind in MoveKind
+            if decided.of(kind)
+            and (kind is MoveKind.REASSIGNMENT or terms[kind].mode is not ReplicationMode.OFF)
+        }
+        is_same = {kind: one.partitions for kind, one in figures.items()} == {
+            kind: one.partitions for kind, one in self._figures.items()
+        }
+        if not is_same or not 0 <= now_seconds - self._figures_at_seconds < FIGURES_SECONDS:
+            self._figures, self._figures_at_seconds = figures, now_seconds
+        return self._figures
 
     def _run(
         self,
@@ -223,6 +256,16 @@ class ReplicationControl:
         self._memory = not_applied(self._memory, failed)
         applied = tuple([one for one in decided.changes if one.resource not in failed])
         return ReplicationResult(decided, applied, failed)
+
+
+def _figures(decided: ReplicationDecision, kind: MoveKind) -> Figures:
+    estimate = decided.estimates[kind]
+    return Figures(
+        len({(one.key.topic, one.key.partition) for one in decided.of(kind)}),
+        decided.bytes_left(kind),
+        estimate.seconds,
+        estimate.bottleneck,
+    )
 
 
 def terms_of(spec: Replication | None) -> Mapping[MoveKind, Terms]:

@@ -194,7 +194,8 @@ class PolicyStatus(SchemaModel):
         default=None,
         max_length=16,
         description="Ready on top, then Stalled (a person must act), ClusterReachable, "
-        "MetricsFresh, QuotasInSync, Throttling and, where asked for, RollupsCurrent.",
+        "MetricsFresh, QuotasInSync, Throttling and, where asked for, ReplicationCurrent and "
+        "RollupsCurrent.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     brokers: tuple[BrokerStatus, ...] | None = Field(

@@ -37,7 +37,7 @@ class World:
 
     def __init__(self, kafka: BrokersLab) -> None:
         self.kafka = kafka
-        self.replication = KafkaReplication(KafkaConnection((kafka.bootstrap_servers,)))
+        self.replication = KafkaReplication(KafkaConnection(tuple(kafka.bootstrap_servers.split(","))))
 
     def fill(self, topic: str, size: int, partition: int = 0) -> None:
         """Put so many bytes into a partition, with all replicas in sync at the end."""

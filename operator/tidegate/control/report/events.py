@@ -116,11 +116,19 @@ _TROUBLE = {
     "QuotasInSync": Truth.FALSE,
     "Conflict": Truth.TRUE,
     "RollupsCurrent": Truth.FALSE,
+    "ReplicationCurrent": Truth.FALSE,
 }
 
 
+_GOOD_WHEN_TRUE = frozenset({"Ready", "RollupsCurrent", "ReplicationCurrent"})
+
+
 def _type_of(verdict: Verdict) -> str:
-    good = verdict.status is Truth.TRUE and verdict.type in ("Ready", "RollupsCurrent")
+    good = verdict.status is Truth.TRUE and verdict.type in (
+        "Ready",
+        "RollupsCurrent",
+        "ReplicationCurrent",
+    )
     return NORMAL if good or verdict.reason in _EXPECTED else WARNING
 
 

@@ -31,6 +31,7 @@ from tidegate.control.report.events import (
     write_events,
     writes_by_tier,
 )
+from tidegate.control.report.replication import replication_events
 from tidegate.control.report.status import (
     OverrideVerdict,
     PolicyVerdict,
@@ -250,6 +251,7 @@ class Reporter:
         loads = (
             *broker_events(previous, result.decision.watched),
             *level_events(previous, result.decision.levels),
+            *replication_events(previous, result.replication),
         )
         if report.resynced:
             loads = (*loads, EventDraft(NORMAL, Reason.RESYNCED, shortened(report.resynced)))
