@@ -42,7 +42,7 @@ class Condition(SchemaModel):
 BrokerPressure = Literal["Over", "Within", "Unknown"]
 LevelState = Literal["Contract", "Stepping", "Throttled", "Relaxing"]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
-ByteCount = Annotated[int, Field(ge=0, le=2**63 - 1, json_schema_extra={"format": "int64"})]
+ByteCount = Annotated[int, Field(ge=0, le=2**53 - 1, json_schema_extra={"format": "int64"})]
 Skew = Annotated[str, Field(max_length=16, pattern=r"^[0-9]+\.[0-9]{2}$")]
 
 

@@ -222,7 +222,9 @@ class Cluster:
         }
         self.now_seconds += 1
         for side, rate in carried.items():
-            self.carried.setdefault(side, []).append((self.now_seconds, rate))
+            known = self.carried.setdefault(side, [])
+            known.append((self.now_seconds, rate))
+            del known[:-24]
 
     def rate_of(self, side: Side) -> int | None:
         """The rate that is in force on one side."""

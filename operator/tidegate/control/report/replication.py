@@ -1,11 +1,10 @@
-"""What a pass did about replication, in status, condition and Events; every number is decided."""
+"""What a pass did about replication, in status and condition; every number is decided."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tidegate.control.replication import Figures, ReplicationResult
 from tidegate.control.report.conditions import Truth, Verdict, counted, listed, shortened
-from tidegate.control.report.events import NORMAL, WARNING, EventDraft
 from tidegate.controller_logic.reasons import Reason
 from tidegate.controller_logic.replication.moves import MoveKind
 from tidegate.controller_logic.replication.rates import Stall
@@ -14,7 +13,7 @@ from tidegate.resources.status import MovingStatus, ReplicationStatus
 
 TYPE = "ReplicationCurrent"
 _STALLS_SHOWN, _SHOWN = 16, 64
-_WORDS = {MoveKind.REASSIGNMENT: "reassigned", MoveKind.RECOVERY: "catching up"}
+FILLING_WORDS = {MoveKind.REASSIGNMENT: "reassigned", MoveKind.RECOVERY: "catching up"}
 
 
 def replication_status(
@@ -128,7 +127,7 @@ def _judged(result: ReplicationResult) -> tuple[Truth, Reason, str]:
         )
         return Truth.FALSE, Reason.REPLICATION_LEFTOVER, text
     moving = [
-        f"{counted(one.partitions, 'partition')} {_WORDS[kind]}"
+        f"{counted(one.partitions, 'partition')} {FILLING_WORDS[kind]}"
         for kind, one in result.figures.items()
     ]
     if moving:
@@ -139,28 +138,9 @@ def _judged(result: ReplicationResult) -> tuple[Truth, Reason, str]:
     return Truth.TRUE, Reason.REPLICATION_IDLE, text
 
 
-def replication_events(
-    previous: Mapping[str, Any], result: ReplicationResult
-) -> Iterator[EventDraft]:
-    """At the beginning and the end of what moves, and for what was removed of a dead tool."""
-    if result.decision is None:
-        return
-    before = previous.get("replication") or {}
-    for kind, field in ((MoveKind.REASSIGNMENT, "moving"), (MoveKind.RECOVERY, "recovering")):
-        figures, known = result.figures.get(kind), before.get(field)
-        if figures is not None and not known:
-            yield EventDraft(NORMAL, Reason.REPLICATION_THROTTLED, shortened(_begin(kind, figures)))
-        elif figures is None and known:
-            text = f"{counted(int(known['partitions']), 'partition')} no longer {_WORDS[kind]}"
-            yield EventDraft(NORMAL, Reason.REPLICATION_RELEASED, text)
-    removed = result.decision.removed_leftovers
-    if removed and result.applied:
-        text = f"Removed what was left behind: {listed([str(one) for one in removed])}"
-        yield EventDraft(WARNING, Reason.LEFTOVER_REMOVED, shortened(text))
-
-
-def _begin(kind: MoveKind, figures: Figures) -> str:
-    text = f"{counted(figures.partitions, 'partition')} {_WORDS[kind]}"
+def begin_words(kind: MoveKind, figures: Figures) -> str:
+    """What begins: how much, and how long it will take."""
+    text = f"{counted(figures.partitions, 'partition')} {FILLING_WORDS[kind]}"
     if figures.bytes_left is not None:
         text += f", {figures.bytes_left / 1e6:.0f} MB left"
     if figures.seconds is not None:

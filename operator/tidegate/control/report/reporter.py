@@ -28,10 +28,10 @@ from tidegate.control.report.events import (
     condition_events,
     level_events,
     member_events,
+    replication_events,
     write_events,
     writes_by_tier,
 )
-from tidegate.control.report.replication import replication_events
 from tidegate.control.report.status import (
     OverrideVerdict,
     PolicyVerdict,
