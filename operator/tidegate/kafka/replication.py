@@ -164,11 +164,15 @@ class KafkaReplication:
         request = ListPartitionReassignmentsRequest(timeout_ms=2000, topics=None)
         try:
             listed = self._client.write(request, at=address)
-        except Lost as error:
-            raise Incomplete(
-                Reason.BROKERS_UNREACHABLE,
-                f"The controller did not list reassignments ({error}); the next pass asks again.",
-            ) from error
+        except Lost:  # the connection was kept, and may have been idle for too long
+            try:
+                listed = self._client.write(request, at=address)
+            except Lost as error:
+                raise Incomplete(
+                    Reason.BROKERS_UNREACHABLE,
+                    f"The controller did not list reassignments ({error}); the next pass asks "
+                    "again.",
+                ) from error
         _require(listed.error_code, "list reassignments")
         return {
             (topic.name, partition.partition_index): partition

@@ -25,6 +25,7 @@ from tidegate.controller_logic.replication.throttles import (
     broker_resource,
     topic_resource,
 )
+from tidegate.errors import Incomplete
 from tidegate.kafka.replication import KafkaReplication
 from tidegate.kafka.settings import KafkaConnection
 
@@ -37,7 +38,9 @@ class World:
 
     def __init__(self, kafka: BrokersLab) -> None:
         self.kafka = kafka
-        self.replication = KafkaReplication(KafkaConnection(tuple(kafka.bootstrap_servers.split(","))))
+        self.replication = KafkaReplication(
+            KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
+        )
 
     def fill(self, topic: str, size: int, partition: int = 0) -> None:
         """Put so many bytes into a partition, with all replicas in sync at the end."""
@@ -112,11 +115,10 @@ class EveryCluster:
         ):
             is_list = resource is topic
             world.set(resource, key, Operation.APPEND if is_list else Operation.SET, value)
-        assert world.replication.configs([topic, broker_resource(1), broker_resource(2)]) == {
-            topic: {LEADER_LIST: "0:1", FOLLOWER_LIST: "0:2"},
-            broker_resource(1): {LEADER_RATE: str(MIB)},
-            broker_resource(2): {FOLLOWER_RATE: str(MIB)},
-        }
+        # a broker shows a change a moment after the controller took it
+        world.wait_for(topic, {LEADER_LIST: "0:1", FOLLOWER_LIST: "0:2"})
+        world.wait_for(broker_resource(1), {LEADER_RATE: str(MIB)})
+        world.wait_for(broker_resource(2), {FOLLOWER_RATE: str(MIB)})
         world.kafka.admin.reassign({(unique_name, 0): [2]})
         time.sleep(2)
         seen = world.replication.read(with_recovery=False)
@@ -186,11 +188,14 @@ class EveryCluster:
         ):
             world.set(resource, key, Operation.SET, value)
         world.kafka.broker(3).kill()
-        wait_until(
-            lambda: 3 not in world.replication.read(with_recovery=True).brokers,
-            "broker 3 to be missed",
-            timeout_seconds=30,
-        )
+
+        def is_missed() -> bool:
+            try:
+                return 3 not in world.replication.read(with_recovery=True).brokers
+            except Incomplete:  # it was the controller
+                return False
+
+        wait_until(is_missed, "broker 3 to be missed", timeout_seconds=60)
         world.fill(unique_name, 8 * MIB)
         down = world.replication.read(with_recovery=True)
         assert not [one for one in moves_of(down, {})[0] if one.key.topic == unique_name]
