@@ -246,6 +246,7 @@ class Broker:
 with warnings.catch_warnings():
     # kafka-python loads its message definitions by a function that Python 3.11 calls deprecated
     warnings.simplefilter("ignore", DeprecationWarning)
+    from kafka import TopicPartition
     from kafka.admin import KafkaAdminClient
 
 _TIMEOUT_SECONDS = 20.0
@@ -349,6 +350,26 @@ class KafkaAdmin:
             )
         finally:
             client.close()
+
+    def reassign(self, replicas: Mapping[tuple[str, int], Sequence[int] | None]) -> None:
+        """Move partitions to these replicas; None takes back a move that is under way.
+
+        Returns once the controller has taken it; a partition that it refuses is an error.
+        """
+        client = KafkaAdminClient(bootstrap_servers=self._bootstrap_servers.split(","))
+        try:
+            answers = client.alter_partition_reassignments(
+                {
+                    TopicPartition(*partition): None if target is None else list(target)
+                    for partition, target in replicas.items()
+                },
+                timeout_ms=int(_TIMEOUT_SECONDS * 1000),
+            )
+        finally:
+            client.close()
+        refused = {str(one): error.__name__ for one, error in answers.items() if error is not None}
+        if refused:
+            raise LabError(f"These partitions are not reassigned: {refused}.")
 
     def quorum_leader(self) -> int | None:
         """The active controller of a Kafka without ZooKeeper; None while it is not known."""

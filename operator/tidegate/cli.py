@@ -62,6 +62,12 @@ def _top() -> Callable[..., None]:
     return top
 
 
+def _reassignments() -> Callable[..., None]:
+    from tidegate.commands.reassignments import reassignments
+
+    return reassignments
+
+
 def _audit() -> Callable[..., None]:
     from tidegate.commands.audit import audit
 
@@ -211,6 +217,7 @@ _ENTRIES = {
     "simulate": _Entry("Show what would be throttled under a load.", _simulate),
     "explain": _Entry("Say which quota a client gets, and why.", _explain),
     "top": _Entry("Watch brokers, levels and members.", _top),
+    "reassignments": _Entry("Watch replicas being filled.", _reassignments),
     "audit": _Entry("Show what the operator did, and why.", _audit),
     "import": _Entry("Print BusinessTiers for the quotas there are.", _import),
     "pause": _Entry("Freeze every quota as it is.", _pause),

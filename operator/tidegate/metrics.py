@@ -93,6 +93,12 @@ class Telemetry:
             *POLICY_LABELS,
             "result",
         )
+        self.replication_writes = counter(
+            "replication_config_writes_total",
+            "Changes of replication throttles on brokers and topics.",
+            *POLICY_LABELS,
+            "resource",
+        )
         self.audit_lines = counter(
             "audit_lines_total",
             "Lines of the audit trail: written, or lost because the sink did not take them.",
@@ -201,6 +207,7 @@ def _policy_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
             holds.add_metric((*policy_labels(policy_key), hold.reason), hold.since_seconds)
     yield holds
     yield from _rollup_gauges(readings)
+    yield from _replication_gauges(readings)
 
 
 def _rollup_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
@@ -228,6 +235,39 @@ def _rollup_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
             waiting.add_metric(policy_labels(policy_key), len(reading.rollups.missing))
             failed.add_metric(policy_labels(policy_key), len(reading.rollups.failed))
     yield from (until, waiting, failed)
+
+
+def _replication_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
+    by_kind = (*POLICY_LABELS, "kind")
+    filled = GaugeMetricFamily(
+        "tidegate_replication_replicas_filling", "Replicas that are being filled.", labels=by_kind
+    )
+    left = GaugeMetricFamily(
+        "tidegate_replication_bytes_left", "Bytes that are left to be moved.", labels=by_kind
+    )
+    eta = GaugeMetricFamily(
+        "tidegate_replication_eta_seconds", "Seconds that it still takes.", labels=by_kind
+    )
+    rate = GaugeMetricFamily(
+        "tidegate_replication_rate_bytes_per_second",
+        "The replication rate in force on one side of a broker's NIC.",
+        labels=(*POLICY_LABELS, "broker", "direction"),
+    )
+    for policy_key, reading in readings.items():
+        decision, policy = reading.replication, policy_labels(policy_key)
+        if decision is None:
+            continue
+        for kind, estimate in decision.estimates.items():
+            labels = (*policy, kind.value)
+            filled.add_metric(labels, len(decision.of(kind)))
+            bytes_left = decision.bytes_left(kind)
+            if bytes_left is not None:
+                left.add_metric(labels, bytes_left)
+            if estimate.seconds is not None:
+                eta.add_metric(labels, estimate.seconds)
+        for side, bytes_per_second in decision.in_force.items():
+            rate.add_metric((*policy, str(side.broker), side.direction.value), bytes_per_second)
+    yield from (filled, left, eta, rate)
 
 
 class _QuotaGauges:

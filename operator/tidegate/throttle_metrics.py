@@ -21,6 +21,7 @@ from tidegate.controller_logic.model import (
     Readings,
 )
 from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.replication.replication_pass import ReplicationDecision
 from tidegate.controller_logic.rollup_schedule import Due
 from tidegate.controller_logic.throttle.decision import (
     Acts,
@@ -47,7 +48,7 @@ class PolicyReading:
     """The last pass of one policy, as a scrape reads it out. Times are seconds since the epoch.
 
     `inputs` has when each input was read last; `readings` None = load is not known, `rollups` None
-    = usage rollups are not wanted, or were not looked at.
+    = usage rollups are not wanted, or were not looked at; `replication` None = likewise.
     """
 
     decision: Decision
@@ -57,6 +58,7 @@ class PolicyReading:
     readings: Readings | None = None
     inputs: Mapping[str, float] = field(default_factory=dict)
     rollups: Due | None = None
+    replication: ReplicationDecision | None = None
 
     def after(self, earlier: "PolicyReading | None") -> "PolicyReading":
         """This reading, with the times of inputs that it lacks and the earlier one had."""

@@ -15,6 +15,7 @@ from prometheus_client.core import Metric
 
 from tests.unit.control.stage import Stage
 from tests.unit.controller_logic.plant import actor, simulated_cluster, want
+from tests.unit.controller_logic.replicating import FIXED, Cluster
 from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
 from tidegate.controller_logic.contracts.overrides import Overridden
 from tidegate.controller_logic.decision import Decision, LevelReport, LevelState
@@ -74,8 +75,15 @@ def busy() -> Telemetry:
     telemetry.rollup_jobs.labels("streaming", "orders", "made").inc()
     _throttled(telemetry)
     held = Decision(holds=(Hold(Reason.BROKERS_UNREACHABLE, "No broker answers.", 990.0),))
+    moving = Cluster.moving([(1, 2)], terms=FIXED)
+    telemetry.replication_writes.labels("streaming", "orders", "topic").inc()
     telemetry.readings.put(
-        "streaming/other", replace(reading(held), rollups=Due(published_until_ms=300_000))
+        "streaming/other",
+        replace(
+            reading(held),
+            rollups=Due(published_until_ms=300_000),
+            replication=moving.decide(),
+        ),
     )
     return telemetry
 

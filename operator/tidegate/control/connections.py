@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from tidegate.control.observe import KafkaCluster, TopologySource
+from tidegate.control.replication import ReplicationSource
 from tidegate.control.trust import Secrets, read_secrets
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import TidegateError, UserActionRequired, WriteRefused
@@ -282,6 +283,12 @@ class OpenTopology(Protocol):
     ) -> TopologySource: ...
 
 
+class OpenReplication(Protocol):
+    """Opens what asks the brokers of `spec` for reassignments and replication throttles."""
+
+    def __call__(self, spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ReplicationSource: ...
+
+
 def open_tree(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ZnodeTree:
     """See OpenTree. Raises UserActionRequired when a Secret does not hold what it must."""
     from tidegate.kafka.zookeeper.session import ZooKeeperSession
@@ -307,6 +314,13 @@ def open_topology(
     return KafkaTopology(brokers_connection(spec, secrets, folder), topic_names=topic_names)
 
 
+def open_replication(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ReplicationSource:
+    """See OpenReplication. Raises UserActionRequired when a Secret lacks what it must hold."""
+    from tidegate.kafka.replication import KafkaReplication
+
+    return KafkaReplication(brokers_connection(spec, secrets, folder))
+
+
 def open_cluster(
     spec: KafkaSpec,
     *,
@@ -316,6 +330,7 @@ def open_cluster(
     open_tree: OpenTree = open_tree,
     open_admin_store: OpenAdminStore = open_admin_store,
     open_topology: OpenTopology = open_topology,
+    open_replication: OpenReplication = open_replication,
 ) -> KafkaCluster:
     """The cluster of `spec`. Raises UserActionRequired when a Secret does not hold what it must.
 
@@ -343,7 +358,13 @@ def open_cluster(
     except BaseException:
         store.close()
         raise
-    return KafkaCluster(store.address, store, topology, move)
+    try:
+        replication = open_replication(spec, of_brokers, folder=folder)
+    except BaseException:
+        topology.close()
+        store.close()
+        raise
+    return KafkaCluster(store.address, store, topology, move, replication)
 
 
 def _where_the_ledger_is(

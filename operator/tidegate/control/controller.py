@@ -26,6 +26,7 @@ from tidegate.control.ownership import (
     take_ownership,
 )
 from tidegate.control.reconcile import Applied, ControlPass, PassResult
+from tidegate.control.replication import PASS_SECONDS
 from tidegate.control.report.reporter import PassReport, ReportQueue
 from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
 from tidegate.control.runtime import Backoff, Cause, OperatorContext
@@ -412,6 +413,8 @@ class Controller:
         ):
             return min(poll_seconds, self._backoff.next_seconds())
         self._backoff.reset()
+        if result.replication.is_moving:
+            poll_seconds = min(poll_seconds, PASS_SECONDS)
         due_seconds, ends_at_seconds = (
             result.decision.next_pass_in_seconds,
             result.decision.overridden.next_expiry_seconds,
@@ -434,6 +437,10 @@ class Controller:
                 telemetry.write_conflicts.labels(
                     *policy_labels(self._key), str(outcome.reason or "")
                 ).inc()
+        for change in result.replication.applied:
+            telemetry.replication_writes.labels(
+                *policy_labels(self._key), change.resource.kind.value
+            ).inc()
         self._keep_record(result)
         telemetry.readings.put(
             self._key,
@@ -469,6 +476,7 @@ class Controller:
             write_budget=result.seen.observation.policy.write_budget_changes,
             readings=result.seen.observation.readings,
             inputs=inputs_of(result.seen.observation),
+            replication=result.replication.decision,
         )
 
 

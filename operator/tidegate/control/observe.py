@@ -11,7 +11,9 @@ from typing import Protocol
 
 from tidegate.control.declared import Declared
 from tidegate.control.doubts import Frozen, take_out_doubtful, unknown_tiers
+from tidegate.control.replication import ReplicationSource
 from tidegate.controller_logic.model import (
+    Direction,
     Entity,
     Note,
     Observation,
@@ -165,8 +167,11 @@ class KafkaCluster:
     store: QuotaStore
     topology: TopologySource
     ledger_move: LedgerMove | None = None
+    replication: ReplicationSource | None = None
 
     def close(self) -> None:
+        if self.replication is not None:
+            self.replication.close()
         self.topology.close()
         self.store.close()
 
@@ -296,8 +301,12 @@ class Observer:
         usage: Usage | None = None,
         usage_awaited: bool = False,
         rival: Rival = lambda _: None,
+        reducible_replication: Mapping[tuple[int, Direction], float] | None = None,
     ) -> ObservationResult:
-        """Read all inputs. `rival` is asked who else has the better right to the cluster."""
+        """Read all inputs. `rival` is asked who else has the better right to the cluster.
+
+        `reducible_replication` is what replication gives way by, as the last pass found it.
+        """
         missing: Missing = list(_unlisted(declared))
         facts = _read_facts(declared, cluster, missing)
         if facts is not None and _is_ours(missing) and (objection := rival(facts)) is not None:
@@ -325,6 +334,7 @@ class Observer:
             usage,
             frozen,
             declared.strimzi,
+            reducible_replication or {},
         )
         return ObservationResult(
             observation,

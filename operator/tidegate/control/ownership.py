@@ -190,7 +190,12 @@ class Deletion:
         if self._ends_at_seconds is None or progress:
             due_seconds = (result.decision.next_pass_in_seconds or 0.0) if result else 0.0
             self._ends_at_seconds = now_seconds + due_seconds + self._deadline_seconds
-        if result is not None and result.decision.finished_deleting and result.error is None:
+        if (
+            result is not None
+            and result.decision.finished_deleting
+            and result.error is None
+            and (result.replication.is_finished or not _may_be_changed(result))
+        ):
             # others are of declarations, such as two tiers that name one user
             notes = [
                 note.message
@@ -235,9 +240,24 @@ class Deletion:
         return (
             f"{what} could not be given back: there was no progress for "
             f"{self._deadline_seconds:.0f} s. The policy is released and they stay as they are."
-            f"{why} The ledger still has the quotas from before: `tidegate restore "
-            f"{address}` gives it back"
+            f"{why}{_throttles_left(result)} The ledger still has the quotas from before: "
+            f"`tidegate restore {address}` gives it back"
         )
+
+
+def _throttles_left(result: PassResult | None) -> str:
+    """The replication throttles that are left, with why."""
+    decision = None if result is None else result.replication.decision
+    if decision is None or result is None or result.replication.is_finished:
+        return ""
+    where = listed([str(resource) for resource in sorted(decision.record)])
+    return f" Replication throttles are left on {where}."
+
+
+def _may_be_changed(result: PassResult) -> bool:
+    """Whether the policy may change anything in Kafka: it is neither paused nor only observing."""
+    policy = result.seen.observation.policy
+    return policy.mode is not Mode.OBSERVE and not policy.paused
 
 
 def _claimed_elsewhere(result: PassResult) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from tidegate.control.declared import Declared
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, Rival
+from tidegate.control.replication import IDLE, ReplicationControl, ReplicationResult
 from tidegate.controller_logic.decide import decide, settle
 from tidegate.controller_logic.decision import Decision, Memory
 from tidegate.controller_logic.model import QuotaWrite, Readings, StrimziUsers, Usage
@@ -119,7 +120,8 @@ MAX_ROUNDS = 3
 class PassResult:
     """The end of a pass. `decision` is on the last observation.
 
-    `applied` has each round of writes before it, `decided` their decisions.
+    `applied` has each round of writes before it, `decided` their decisions. `replication` is what
+    was done about replication after them.
     """
 
     seen: ObservationResult
@@ -127,6 +129,7 @@ class PassResult:
     applied: tuple[Applied, ...] = ()
     error: TidegateError | None = None
     decided: tuple[Decision, ...] = ()
+    replication: ReplicationResult = IDLE
 
     @property
     def complete(self) -> bool:
@@ -139,6 +142,23 @@ class PassResult:
         )
 
 
+# with these the cluster is not ours to write, or not now: replication is left alone like quotas
+_NOT_TO_BE_WRITTEN = frozenset(
+    {
+        Reason.WRONG_CLUSTER,
+        Reason.CLUSTER_ALREADY_MANAGED,
+        Reason.CLAIMED_ELSEWHERE,
+        Reason.MIGRATION_RUNNING,
+        Reason.CONTROLLER_ABSENT,
+    }
+)
+
+
+def may_be_written(decision: Decision) -> bool:
+    """Whether nothing forbids to write the cluster as a whole."""
+    return not any(hold.reason in _NOT_TO_BE_WRITTEN for hold in decision.holds)
+
+
 @dataclass(slots=True)
 class ControlPass:
     """Runs one policy's passes with a memory. `may_write` is the Lease, `now_seconds` wall time."""
@@ -147,6 +167,10 @@ class ControlPass:
     may_write: Callable[[], bool]
     observer: Observer = field(default_factory=Observer)
     memory: Memory = field(default_factory=Memory)
+    replication: ReplicationControl = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.replication = ReplicationControl(self.now_seconds, self.may_write)
 
     def run(
         self,
@@ -176,6 +200,7 @@ class ControlPass:
                 usage=usage,
                 usage_awaited=usage_awaited,
                 rival=rival,
+                reducible_replication=self.replication.reducible,
             )
 
         before, seen = self.memory, observe(declared)
@@ -190,7 +215,18 @@ class ControlPass:
             owner = prepare(seen)
         except TidegateError as error:
             return PassResult(seen, decision, error=error)
-        return self._write_until_settled(cluster, seen, decision, owner)
+        result = self._write_until_settled(cluster, seen, decision, owner)
+        if result.seen.facts is None or not may_be_written(result.decision):
+            return result
+        replication = self.replication.run(
+            declared,
+            cluster.replication,
+            cluster.store,
+            facts=result.seen.facts,
+            decision=result.decision,
+            owner=owner,
+        )
+        return replace(result, replication=replication)
 
     def without_cluster(self, declared: Declared, error: TidegateError) -> PassResult:
         """The pass when the cluster cannot even be connected to: everything is held."""

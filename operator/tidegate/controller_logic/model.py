@@ -649,7 +649,8 @@ class Observation:
     not unlimited. `client_quotas_exist` says whether anybody has set a byte rate for a client id
     without a user; None = it was not looked up. `usage` None = no usage table can be used now.
     `frozen` are entities left out of `quotas` on purpose, each with the reason and why. `strimzi`
-    None = the cluster is not known as one of Strimzi's.
+    None = the cluster is not known as one of Strimzi's. `reducible_replication` is what replication
+    below L3 gives way by on each side of a NIC, in bytes/s.
     """
 
     now_seconds: float
@@ -664,6 +665,7 @@ class Observation:
     usage: Usage | None = None
     frozen: Mapping[Entity, tuple[Reason, str]] = field(default_factory=dict)
     strimzi: StrimziUsers | None = None
+    reducible_replication: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
 
 
 # --- what is written ---

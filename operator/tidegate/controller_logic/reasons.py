@@ -226,6 +226,47 @@ class Reason(StrEnum):
         "ClientRatesUnknown",
         "A broker over its limit reports no client rates; the lowest tier goes down step by step.",
     )
+    REPLICATION_IDLE = (
+        "ReplicationIdle",
+        "No replica is being filled, and no replication throttle of Tidegate is set.",
+    )
+    REPLICATION_THROTTLED = (
+        "ReplicationThrottled",
+        "Replicas are being filled, within the rates that the policy gives them.",
+    )
+    REPLICATION_RELEASED = (
+        "ReplicationReleased",
+        "Nothing is being filled any more; lists and rates of Tidegate are taken away.",
+    )
+    REASSIGNMENT_STALLS = (
+        "ReassignmentStalls",
+        (
+            "The moving partitions receive as much as replication may move, so they never catch "
+            "up. Raise rate.min or rate.max, or move them when less is produced."
+        ),
+    )
+    REPLICATION_BY_OTHERS = (
+        "ReplicationThrottledByOthers",
+        (
+            "Another tool set a replication throttle where Tidegate would set its own; it stays. "
+            "Start that tool without a throttle."
+        ),
+    )
+    REPLICATION_LEFTOVER = (
+        "ReplicationLeftover",
+        (
+            "A replication throttle was left behind by a tool and would slow the next recovery; "
+            "cleanUpLeftovers removes such."
+        ),
+    )
+    LEFTOVER_REMOVED = (
+        "LeftoverRemoved",
+        "Replication throttles that a tool had left behind were removed.",
+    )
+    REPLICATION_INCOMPLETE = (
+        "ReplicationIncomplete",
+        "A replication throttle could not be set or taken away; it is tried again.",
+    )
     QUOTA_CANNOT_HELP = (
         "QuotaCannotHelp",
         (

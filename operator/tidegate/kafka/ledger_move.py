@@ -72,7 +72,12 @@ class LedgerMove:
                 return None
             claim, records = self._ledger_of(brokers, wanted)
             if write:
-                brokers.begin_ledger(claim, records, only_if=self._require_same_note)
+                brokers.begin_ledger(
+                    claim,
+                    records,
+                    throttles=ZooKeeperQuotaStore(self._tree).throttle_record(),
+                    only_if=self._require_same_note,
+                )
             quotas = "quota" if len(records) == 1 else "quotas"
             return (
                 f"The ledger of {len(records)} {quotas} {'moved' if write else 'would move'} from "

@@ -140,7 +140,7 @@ class QuotaStore(Protocol):
         ...
 
     def release_claim(self, policy_key: str, policy_uid: str | None = None) -> None:
-        """Remove our claim, if it is ours and no ledger record of ours is left.
+        """Remove our claim, if it is ours and no ledger record of ours is left, of throttles too.
 
         `policy_uid` None = whatever uid has it, for a person who gives everything back.
         """
@@ -196,6 +196,20 @@ class QuotaStore(Protocol):
         once more. Raises OutcomeUnknown only when even the reading back failed, and ValueError for
         a batch that breaks the rules above, or with a write of kind Record that would change its
         quota.
+        """
+        ...
+
+    def throttle_record(self) -> bytes | None:
+        """What was kept last of replication throttles that were set; None = none are."""
+        ...
+
+    def keep_throttle_record(
+        self, content: bytes | None, expected_cluster_id: str, owner: Claim | None = None
+    ) -> None:
+        """Keep this instead, beside the ledger, before throttles are changed; None removes it.
+
+        The cluster and the claim are checked as with `write`. After it returned, every reader sees
+        it; when it raises, it may be there or not.
         """
         ...
 

@@ -25,6 +25,7 @@ from tidegate.resources.fields import (
     ruled,
 )
 from tidegate.resources.rates import ByteRate, QuotaDefaults, cel_at_most
+from tidegate.resources.replication import Replication
 from tidegate.resources.rollup import Rollup
 from tidegate.resources.schema import Rule, SchemaModel
 
@@ -698,6 +699,10 @@ class Removal(SchemaModel):
     )
 
 
+_FOLLOWS = " || ".join(
+    f"(has(self.replication.{kind}) && self.replication.{kind}.mode == 'Follow')"
+    for kind in ("reassignments", "recovery")
+)
 PolicyMode = Literal["Observe", "Enforce"]
 DeletionPolicy = Literal["Restore", "Retain"]
 
@@ -772,6 +777,11 @@ class PolicySpec(SchemaModel):
         "back what it had before Tidegate first wrote it. Retain: everything stays as it is. "
         "Unset means Restore.",
     )
+    replication: Replication | None = Field(
+        default=None,
+        description="What reassignments and recovery may use of the brokers' limits. Unset means "
+        "that Tidegate sets no replication throttle.",
+    )
     rollup: Rollup | None = Field(
         default=None,
         description="Usage tables, chargeback reports and recommended contracts. Unset means that "
@@ -786,5 +796,18 @@ class PolicySpec(SchemaModel):
             reason="FieldValueRequired",
             field_path=".metrics",
             holds=lambda policy: policy.rollup is None or policy.metrics is not None,
+        ),
+        Rule(
+            cel=f"!has(self.replication) || !({_FOLLOWS}) || (has(self.metrics) && "
+            "has(self.brokers))",
+            message="metrics and brokers are required with replication of mode Follow: it follows "
+            "the load of every broker up to its limit",
+            reason="FieldValueRequired",
+            field_path=".replication",
+            holds=lambda policy: (
+                policy.replication is None
+                or not policy.replication.follows
+                or (policy.metrics is not None and policy.brokers is not None)
+            ),
         ),
     )

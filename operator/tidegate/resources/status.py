@@ -42,6 +42,7 @@ class Condition(SchemaModel):
 BrokerPressure = Literal["Over", "Within", "Unknown"]
 LevelState = Literal["Contract", "Stepping", "Throttled", "Relaxing"]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+ByteCount = Annotated[int, Field(ge=0, le=2**53 - 1, json_schema_extra={"format": "int64"})]
 Skew = Annotated[str, Field(max_length=16, pattern=r"^[0-9]+\.[0-9]{2}$")]
 
 
@@ -121,6 +122,65 @@ class RollupStatus(SchemaModel):
     failed: Count = Field(description="Of those, windows whose Job failed; each is tried again.")
 
 
+class MovingStatus(SchemaModel):
+    """Replicas that are being filled for one reason."""
+
+    partitions: Count = Field(description="Partitions with such a replica.")
+    bytes_left: ByteCount | None = Field(
+        default=None,
+        description="Bytes that are left, renewed once a minute. Unset while a size is not known.",
+    )
+    eta_seconds: Count | None = Field(
+        default=None,
+        description="Seconds that it still takes as things are, renewed once a minute. Unset "
+        "while that is not known, or it never ends.",
+    )
+    bottleneck: StatusText | None = Field(
+        default=None, description="The side of a broker's NIC that decides how long it takes."
+    )
+
+
+class ReplicationStatus(SchemaModel):
+    """Replication under the same limit."""
+
+    moving: MovingStatus | None = Field(
+        default=None, description="Reassignments. Unset while nothing is reassigned."
+    )
+    recovering: MovingStatus | None = Field(
+        default=None,
+        description="Replicas that catch up without a reassignment. Unset while there are none, "
+        "or recovery is Off.",
+    )
+    stalls: tuple[StatusText, ...] | None = Field(
+        default=None,
+        max_length=16,
+        description="Sides of NICs where the moving partitions receive as much as replication may "
+        "move: they never catch up.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    leftovers: tuple[StatusText, ...] | None = Field(
+        default=None,
+        max_length=64,
+        description="Throttles that somebody else left behind while nothing is reassigned.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    others: tuple[StatusText, ...] | None = Field(
+        default=None,
+        max_length=64,
+        description="Throttles of somebody else where Tidegate would set its own; they stay.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    waiting_for: tuple[StatusText, ...] | None = Field(
+        default=None,
+        max_length=64,
+        description="Brokers that are down and have a rate of Tidegate's still to be taken away.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    problem: StatusText | None = Field(
+        default=None, description="Why throttles are not as they should be."
+    )
+
+
 class PolicyStatus(SchemaModel):
     """The operator's report on a policy. Rates are metrics, not status."""
 
@@ -134,7 +194,8 @@ class PolicyStatus(SchemaModel):
         default=None,
         max_length=16,
         description="Ready on top, then Stalled (a person must act), ClusterReachable, "
-        "MetricsFresh, QuotasInSync, Throttling and, where asked for, RollupsCurrent.",
+        "MetricsFresh, QuotasInSync, Throttling and, where asked for, ReplicationCurrent and "
+        "RollupsCurrent.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
     brokers: tuple[BrokerStatus, ...] | None = Field(
@@ -157,6 +218,9 @@ class PolicyStatus(SchemaModel):
     )
     rollup: RollupStatus | None = Field(
         default=None, description="How far the usage tables are, where the policy asks for them."
+    )
+    replication: ReplicationStatus | None = Field(
+        default=None, description="Replication, where the policy asks for it."
     )
     summary: PolicySummary | None = Field(default=None, description="The columns of kubectl get.")
 

@@ -12,6 +12,7 @@ from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.doubles.quota_store import MemoryQuotaStore
 from tidegate.control.controller import Controller
 from tidegate.control.observe import KafkaCluster
+from tidegate.control.replication import ReplicationSource
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
 from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
 from tidegate.controller_logic.model import Entity, QuotaKey, Readings, TopicLeaders, Topology
@@ -82,6 +83,7 @@ class Stage:
     readings: Readings | None = None
     identity: str = "operator"
     lease_namespace: str = ""
+    replication: ReplicationSource | None = None
 
     def __post_init__(self) -> None:
         self.restart()
@@ -97,7 +99,7 @@ class Stage:
         )
         self.world = OperatorContext(
             Settings(identity=self.identity, lease_namespace=self.lease_namespace), clock, self.kubernetes, self.cache, Reporter(publisher), self.telemetry,
-            VitalSigns(clock.monotonic, 120.0), lambda *_, **__: KafkaCluster("zk:2181", self.store, self.leaders),
+            VitalSigns(clock.monotonic, 120.0), lambda *_, **__: KafkaCluster("zk:2181", self.store, self.leaders, replication=self.replication),
             self.report_beside,
         )  # fmt: skip
         self.controllers: dict[str, Controller] = {}

@@ -33,6 +33,7 @@ class Brokers:
     ledger: tuple[Claim, Mapping[Entity, bytes]] | None = None
     on_change: Callable[[], None] = lambda: None
     closed: int = 0
+    throttles: bytes | None = None
 
     def is_kraft(self) -> bool:
         return self.kraft
@@ -44,10 +45,16 @@ class Brokers:
         return ClusterFacts(self.cluster_id, 0, migration_running=False, claim=None)
 
     def begin_ledger(
-        self, claim: Claim, records: Mapping[Entity, bytes], *, only_if: Callable[[], None]
+        self,
+        claim: Claim,
+        records: Mapping[Entity, bytes],
+        *,
+        throttles: bytes | None,
+        only_if: Callable[[], None],
     ) -> None:
         self.on_change()
         only_if()
+        self.throttles = throttles
         self.ledger = (claim, dict(records))
 
     def close(self) -> None:

@@ -761,7 +761,61 @@ def _long_policy_name() -> Document:
 
 NAME_OF_POLICY = (BadInput("policy name over 63", _long_policy_name(), ""),)
 
-BAD_POLICIES = (*KAFKA, *LOGINS, *METRICS_AND_BROKERS, *MOTION, *ACCESS, *NAME_OF_POLICY)
+REPLICATION = (
+    BadInput("empty replication", policy({"replication": {}}), "spec.replication"),
+    BadInput(
+        "reassignments without a mode",
+        policy({"replication.reassignments.mode": ABSENT}),
+        "spec.replication.reassignments.mode",
+        server_says="Required value",
+    ),
+    BadInput(
+        "a fixed rate without the rate",
+        policy({"replication.reassignments": {"mode": "Fixed", "rate": {"min": "1M"}}}),
+        "spec.replication.reassignments.rate",
+    ),
+    BadInput(
+        "a smallest rate above the largest",
+        policy({"replication.reassignments.rate.min": "401M"}),
+        "spec.replication.reassignments.rate.min",
+    ),
+    BadInput(
+        "a replication rate of nothing",
+        policy({"replication.recovery.rate.min": "0"}),
+        "spec.replication.recovery.rate.min",
+    ),
+    BadInput(
+        "a priority that nothing follows",
+        policy({"replication.recovery.mode": "Off"}),
+        "spec.replication.recovery.priority",
+    ),
+    BadInput(
+        "a fixed recovery",
+        policy({"replication.recovery.mode": "Fixed"}),
+        "spec.replication.recovery.mode",
+        server_says="Unsupported value",
+    ),
+    BadInput(
+        "replication that follows unknown limits",
+        policy({"brokers": ABSENT}),
+        "spec.replication",
+    ),
+    BadInput(
+        "replication that follows unknown load",
+        policy({"metrics": ABSENT, "rollup": ABSENT}),
+        "spec.replication",
+    ),
+)
+
+BAD_POLICIES = (
+    *KAFKA,
+    *LOGINS,
+    *METRICS_AND_BROKERS,
+    *MOTION,
+    *ACCESS,
+    *REPLICATION,
+    *NAME_OF_POLICY,
+)
 
 
 # --- the rollup of a BrokerBandwidthPolicy --------------------------------------------------------

@@ -104,6 +104,15 @@ _POLICY: Document = {
         "writeBudget": {"changes": 300, "periodSeconds": 900},
         "removal": {"maxPercent": 50},
         "deletionPolicy": "Restore",
+        "replication": {
+            "reassignments": {
+                "mode": "Follow",
+                "priority": "BelowL3",
+                "rate": {"min": "10M", "max": "400M"},
+            },
+            "recovery": {"mode": "Follow", "priority": "L1", "rate": {"min": "50M"}},
+            "cleanUpLeftovers": False,
+        },
         "rollup": {
             "intervalSeconds": 3600,
             "storage": {"url": "file:///var/lib/tidegate/usage", "claimName": "tidegate-usage"},

@@ -255,8 +255,8 @@ def _no_one(decision: Decision, *, measured: bool) -> Verdict:
     helpless = _brokers_with(decision, Reason.QUOTA_CANNOT_HELP)
     if helpless:
         why = (
-            "what no tier below L0 could give back (replication, L0, clients without a tier, "
-            "other programs); nothing is cut for it"
+            "what no tier below L0 could give back (replication that is not throttled, L0, clients "
+            "without a tier, other programs); nothing is cut for it"
         )
         return Verdict(
             "Throttling",

@@ -8,10 +8,11 @@ nothing has none. The Events are sent by `reporter.py`.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tidegate.control.replication import ReplicationResult
 from tidegate.control.report.conditions import (
     SHOWN,
     Truth,
@@ -21,11 +22,13 @@ from tidegate.control.report.conditions import (
     sentence,
     shortened,
 )
+from tidegate.control.report.replication import FILLING_WORDS, begin_words
 from tidegate.control.report.status import PolicyVerdict
 from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
 from tidegate.controller_logic.decision import LevelReport, LevelState
 from tidegate.controller_logic.model import Entity, QuotaWrite
 from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.replication.moves import MoveKind
 from tidegate.controller_logic.throttle.nic_status import Pressure, Watched, WatchedBroker
 
 NORMAL, WARNING = "Normal", "Warning"
@@ -116,11 +119,19 @@ _TROUBLE = {
     "QuotasInSync": Truth.FALSE,
     "Conflict": Truth.TRUE,
     "RollupsCurrent": Truth.FALSE,
+    "ReplicationCurrent": Truth.FALSE,
 }
 
 
+_GOOD_WHEN_TRUE = frozenset({"Ready", "RollupsCurrent", "ReplicationCurrent"})
+
+
 def _type_of(verdict: Verdict) -> str:
-    good = verdict.status is Truth.TRUE and verdict.type in ("Ready", "RollupsCurrent")
+    good = verdict.status is Truth.TRUE and verdict.type in (
+        "Ready",
+        "RollupsCurrent",
+        "ReplicationCurrent",
+    )
     return NORMAL if good or verdict.reason in _EXPECTED else WARNING
 
 
@@ -181,6 +192,30 @@ def broker_events(previous: Mapping[str, Any], watched: Watched | None) -> tuple
         text = listed([f"broker {one.broker} is within its limit again" for one in back])
         events.append(EventDraft(NORMAL, Reason.BROKER_WITHIN_LIMIT, shortened(sentence(text))))
     return tuple(events)
+
+
+def replication_events(
+    previous: Mapping[str, Any], result: ReplicationResult
+) -> Iterator[EventDraft]:
+    """At the beginning and the end of what moves, and for what was removed of a dead tool."""
+    if result.decision is None:
+        return
+    before = previous.get("replication") or {}
+    for kind, field in ((MoveKind.REASSIGNMENT, "moving"), (MoveKind.RECOVERY, "recovering")):
+        figures, known = result.figures.get(kind), before.get(field)
+        if figures is not None and not known:
+            yield EventDraft(
+                NORMAL, Reason.REPLICATION_THROTTLED, shortened(begin_words(kind, figures))
+            )
+        elif figures is None and known:
+            text = (
+                f"{counted(int(known['partitions']), 'partition')} no longer {FILLING_WORDS[kind]}"
+            )
+            yield EventDraft(NORMAL, Reason.REPLICATION_RELEASED, text)
+    removed = result.decision.removed_leftovers
+    if removed and result.applied:
+        text = f"Removed what was left behind: {listed([str(one) for one in removed])}"
+        yield EventDraft(WARNING, Reason.LEFTOVER_REMOVED, shortened(text))
 
 
 def level_events(

@@ -28,6 +28,7 @@ from tidegate.control.report.events import (
     condition_events,
     level_events,
     member_events,
+    replication_events,
     write_events,
     writes_by_tier,
 )
@@ -250,6 +251,7 @@ class Reporter:
         loads = (
             *broker_events(previous, result.decision.watched),
             *level_events(previous, result.decision.levels),
+            *replication_events(previous, result.replication),
         )
         if report.resynced:
             loads = (*loads, EventDraft(NORMAL, Reason.RESYNCED, shortened(report.resynced)))

@@ -23,6 +23,7 @@ from tidegate.control.report.conditions import (
     rollups_current,
     shortened,
 )
+from tidegate.control.report.replication import replication_status, replication_verdicts
 from tidegate.control.rollups import RollupProgress
 from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
 from tidegate.controller_logic.contracts.overrides import NotApplicable, Overridden
@@ -338,6 +339,9 @@ def policy_verdict(
         levels=levels,
         quotas=_counts(decision) if known else _previous_counts(previous),
         rollup=rollup_status(rollups, wanted=spec.rollup is not None, previous=previous),
+        replication=replication_status(
+            result.replication, wanted=spec.replication is not None, previous=previous
+        ),
         summary=PolicySummary(
             brokers=None if brokers is None else len(brokers),
             over=_over(result),
@@ -356,6 +360,9 @@ def policy_verdict(
                 result,
                 measured=spec.metrics is not None,
                 because={one.level: one.because or "" for one in levels or ()},
+            ),
+            *replication_verdicts(
+                result.replication, wanted=spec.replication is not None, previous=previous
             ),
             *current,
         ),

@@ -1,7 +1,8 @@
 """Who moves the bytes of a broker over its limit: what must go, can quotas help, what it costs.
 
-Replication, L0 and foreign traffic cannot be cut. Where the rest could give too little, nothing is
-cut: that would hurt L3 for nothing. How far each entity goes is decided in `cuts.py`. All amounts
+L0 and foreign traffic cannot be cut, and replication only where the policy throttles it below L3:
+then it gives way first. Where the rest could give too little, nothing is cut: that would hurt L3
+for nothing. How far each entity goes is decided in `cuts.py`. All amounts
 are bytes per second.
 """
 
@@ -38,7 +39,8 @@ class DirectionSnapshot:
     client rates; `blind` those of whose NIC nothing is known; `unknown_for_long` those blind ones
     that hold no raise up any more, because the policy asks for that. They still justify no cut.
     `forbids_raises` are the blind brokers on which nothing may be raised, `throttled` the buckets
-    below their contracts by our decision.
+    below their contracts by our decision. `reducible_replication` is what replication below L3
+    gives way by on each broker, in bytes/s, before anybody else.
     """
 
     now_seconds: float
@@ -50,6 +52,7 @@ class DirectionSnapshot:
     cuttable: Mapping[tuple[int, Level], float]
     unmeasured: frozenset[int] = frozenset()
     unknown_for_long: frozenset[int] = frozenset()
+    reducible_replication: Mapping[int, float] = field(default_factory=dict)
     blind: frozenset[int] = field(init=False, repr=False, compare=False)
     forbids_raises: frozenset[int] = field(init=False, repr=False, compare=False)
     all_blind: bool = field(init=False, repr=False, compare=False)
@@ -107,6 +110,11 @@ def scene_of(
         _cuttable(mine),
         unmeasured,
         unknown_for_long,
+        {
+            broker: amount
+            for (broker, way), amount in given.reducible_replication.items()
+            if way is direction
+        },
     )
 
 
@@ -192,10 +200,14 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class NotReducible:
-    """A broker over its limit where quotas cannot help: what must go, and what could be given."""
+    """A broker over its limit where quotas cannot help: what must go, and what could be given.
+
+    What replication gives way by is no part of the need any more.
+    """
 
     need: float
     can_give: float
+    replication: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +252,7 @@ class Needs:
 def needs_of(scene: DirectionSnapshot) -> Needs:
     """What each broker of the scene needs."""
     over: dict[int, Need] = {}
+    gives_way: set[int] = set()
     helpless: dict[int, NotReducible] = {}
     spent: dict[int, NotReducible] = {}
     binding = {broker for bucket in scene.throttled for broker in bucket.binding}
@@ -250,13 +263,21 @@ def needs_of(scene: DirectionSnapshot) -> Needs:
             nic.above(scene.settings.cut_to_percent / 100) + hidden_load(scene, nic),
             scene.can_give(broker),
         )
+        replication = min(max(0.0, amount), scene.reducible_replication.get(broker, 0.0))
+        amount -= replication
+        if replication and not amount:
+            gives_way.add(broker)
+            continue
         begun = broker in binding
         if can_give < least_relief(nic, begun=begun) * amount:
-            (spent if begun else helpless)[broker] = NotReducible(amount, can_give)
+            (spent if begun else helpless)[broker] = NotReducible(amount, can_give, replication)
         else:
             over[broker] = Need(amount)
     return Needs(
-        over, helpless, spent, _make_room_for_higher_tiers(scene, {*over, *helpless, *spent})
+        over,
+        helpless,
+        spent,
+        _make_room_for_higher_tiers(scene, {*over, *helpless, *spent, *gives_way}),
     )
 
 

@@ -202,6 +202,7 @@ class ThrottleInput:
     live: frozenset[int]
     rates: tuple[ManagedRate, ...]
     settings: ThrottleSettings = field(default_factory=ThrottleSettings)
+    reducible_replication: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,8 +159,9 @@ def _of_brokers(scene: DirectionSnapshot, outcome: Outcome) -> list[Finding]:
         found.append(Finding(Reason.RELEASED_UNMEASURED, words, broker))
     for broker, helpless in outcome.needs.helpless.items():
         words = (
-            f"broker {broker} {way} is {_mb(helpless.need)} above its aim, L1 to L3 could "
-            f"give {_mb(helpless.can_give)} there"
+            f"broker {broker} {way} is {_mb(helpless.need + helpless.replication)} above its aim, "
+            f"{_replication_words(helpless.replication)}L1 to L3 could give "
+            f"{_mb(helpless.can_give)} there"
         )
         found.append(Finding(Reason.QUOTA_CANNOT_HELP, words, broker))
     spent = {
@@ -185,6 +186,11 @@ def _of_brokers(scene: DirectionSnapshot, outcome: Outcome) -> list[Finding]:
             )
         )
     return found
+
+
+def _replication_words(bytes_per_second: float) -> str:
+    """What replication gives, where it gives anything."""
+    return f"replication gives way by {_mb(bytes_per_second)}, " if bytes_per_second else ""
 
 
 def _of_contended(scene: DirectionSnapshot, rates: Iterable[ManagedRate]) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ or lost its connection: what the brokers have shows whether the change was made.
 
     claim                  {"version": 3, "policy_key": ...}                 as in every quota store
     moved                  {"version": 1, "cluster_id": ...}      where it came from another store
+    throttles              {"version": 1, ...}             replication throttles that may be set
     users/alice            {"version": 1, "record": {...}}                   record of an entity
     users/alice            {"version": 1, "record": {...} | null, "intent":
                              {"values": {...}, "seen": {...}, "record": {...} | null}}
@@ -27,6 +28,7 @@ from tidegate.kafka.quota_store import Claim
 
 _CLAIM_KEY = b"claim"
 _MOVED_KEY = b"moved"
+_THROTTLES_KEY = b"throttles"
 _FORMAT = 1
 _FIELDS = {"version", "record", "intent"}
 _INTENT = b'"intent":'
@@ -129,6 +131,7 @@ class Journal:
     strange: set[str] = field(default_factory=set)
     _claim: bytes | None = None
     _moved: bytes | None = None
+    throttles: bytes | None = None
 
     @property
     def claim(self) -> Claim | None:
@@ -160,7 +163,7 @@ class Journal:
         """Start from nothing, as a topic that was made anew does."""
         self.items.clear()
         self.strange.clear()
-        self._claim = self._moved = None
+        self._claim = self._moved = self.throttles = None
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Take over what was read or written."""
@@ -170,6 +173,9 @@ class Journal:
                 continue
             if entry.key == _MOVED_KEY:
                 self._moved = entry.value
+                continue
+            if entry.key == _THROTTLES_KEY:
+                self.throttles = entry.value
                 continue
             try:
                 entity = entity_of_path(entry.key.decode("utf-8"))
@@ -195,6 +201,11 @@ def claim_record(claim: bytes | None) -> Record:
 def moved_record(cluster_id: str) -> Record:
     """The log's record that this cluster's ledger was moved here from another store."""
     return _MOVED_KEY, compact({"version": _FORMAT, "cluster_id": cluster_id})
+
+
+def throttles_record(content: bytes | None) -> Record:
+    """The log's record of the replication throttles that may be set, or its removal."""
+    return _THROTTLES_KEY, content
 
 
 def outcome(entity: Entity, record: bytes | None) -> Record:

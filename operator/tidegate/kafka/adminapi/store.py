@@ -13,10 +13,15 @@ from tidegate.controller_logic.model import BYTE_RATE_KEYS, Entity, QuotaWrite, 
 from tidegate.errors import ForeignContent, LedgerElsewhere, TidegateError
 from tidegate.kafka.adminapi.batch import Batch
 from tidegate.kafka.adminapi.client import AdminClient
-from tidegate.kafka.adminapi.journal import claim_record, moved_record, outcome
+from tidegate.kafka.adminapi.journal import (
+    claim_record,
+    moved_record,
+    outcome,
+    throttles_record,
+)
 from tidegate.kafka.adminapi.ledger import TopicLedger, no_name
 from tidegate.kafka.adminapi.quotas import describe, has_controller
-from tidegate.kafka.claim import claim_to_bytes, next_claim
+from tidegate.kafka.claim import claim_to_bytes, next_claim, require_writable
 from tidegate.kafka.ledger import compact
 from tidegate.kafka.quota_store import Claim, ClusterFacts, WriteOutcome, require_batch
 from tidegate.kafka.settings import KafkaConnection
@@ -104,9 +109,16 @@ class AdminQuotaStore:
         return self._ledger.journal.moved_cluster_id == cluster_id
 
     def begin_ledger(
-        self, claim: Claim, records: Mapping[Entity, bytes], *, only_if: Callable[[], None]
+        self,
+        claim: Claim,
+        records: Mapping[Entity, bytes],
+        *,
+        throttles: bytes | None = None,
+        only_if: Callable[[], None],
     ) -> None:
         """Fill the empty ledger with another store's claim and records (JSON), all or nothing.
+
+        `throttles` is its record of replication throttles.
 
         `only_if` is called as the last thing before, with the cluster ready to take changes; what
         it raises keeps the ledger empty. Raises ForeignContent where the topic has a ledger, and
@@ -114,10 +126,14 @@ class AdminQuotaStore:
         of date then.
         """
         with self._lock:
-            self._ledger.as_writer(lambda: self._begin(claim, records, only_if))
+            self._ledger.as_writer(lambda: self._begin(claim, records, throttles, only_if))
 
     def _begin(
-        self, claim: Claim, records: Mapping[Entity, bytes], only_if: Callable[[], None]
+        self,
+        claim: Claim,
+        records: Mapping[Entity, bytes],
+        throttles: bytes | None,
+        only_if: Callable[[], None],
     ) -> None:
         journal = self._ledger.journal
         if journal.claim == claim and journal.items.keys() == records.keys():
@@ -137,6 +153,8 @@ class AdminQuotaStore:
             )
         only_if()
         copies = [outcome(entity, compact(json.loads(data))) for entity, data in records.items()]
+        if throttles is not None:
+            copies.append(throttles_record(throttles))
         self._ledger.commit(
             [*copies, moved_record(cluster_id), claim_record(claim_to_bytes(claim))]
         )
@@ -155,6 +173,7 @@ class AdminQuotaStore:
             and claim.policy_key == policy_key
             and policy_uid in (None, claim.policy_uid)
             and not self._ledger.journal.strange
+            and self._ledger.journal.throttles is None
             and all(
                 item.record is not None and item.record.policy_key != policy_key
                 for item in self._ledger.journal.items.values()
@@ -216,6 +235,31 @@ class AdminQuotaStore:
         with self._lock:
             batch.write(writes)
         return tuple(batch.outcomes[write.entity] for write in writes)
+
+    def throttle_record(self) -> bytes | None:
+        """See QuotaStore."""
+        with self._lock:
+            self._ledger.catch_up()
+            return self._ledger.journal.throttles
+
+    def keep_throttle_record(
+        self, content: bytes | None, expected_cluster_id: str, owner: Claim | None = None
+    ) -> None:
+        """See QuotaStore."""
+
+        def attempt() -> None:
+            require_writable(
+                self.address,
+                self._ledger.facts(),
+                expected_cluster_id,
+                () if owner is None else (owner.policy_key,),
+                owner,
+            )
+            if self._ledger.journal.throttles != content:
+                self._ledger.commit([throttles_record(content)])
+
+        with self._lock:
+            self._ledger.as_writer(attempt)
 
     def watch(self, wake: Callable[[], None]) -> None:
         """See QuotaStore. The protocol has no notifications, so this polls the brokers."""

@@ -31,6 +31,7 @@ from tidegate.kafka.zookeeper.tree import Check, Znode, ZnodeTree
 ROOT = "/tidegate"
 LEDGER_ROOT = f"{ROOT}/ledger"
 CLAIM_PATH = f"{ROOT}/claim"
+THROTTLES_PATH = f"{ROOT}/throttles"  # the record of replication throttles that were set
 
 
 def ledger_path(entity: Entity) -> str:

@@ -17,6 +17,7 @@ from tidegate.kafka.quota_store import Claim, ClusterFacts, WriteOutcome, requir
 from tidegate.kafka.zookeeper.nodes import (
     CLAIM_PATH,
     LEDGER_ROOT,
+    THROTTLES_PATH,
     EntityReader,
     read_cluster,
 )
@@ -138,6 +139,8 @@ class ZooKeeperQuotaStore:
             return
         if policy_uid not in (None, current.policy_uid):
             return
+        if self.throttle_record() is not None:
+            return
         names = self._ledger_nodes()
         entities = self.ledger_entities()
         left = [
@@ -195,6 +198,37 @@ class ZooKeeperQuotaStore:
         writer = BatchWriter(self._tree, self._reader, expected_cluster_id, owner)
         writer.write(writes)
         return tuple(writer.outcomes[entity] for entity in entities)
+
+    def throttle_record(self) -> bytes | None:
+        """See QuotaStore."""
+        (node,) = self._tree.read([THROTTLES_PATH])
+        return None if node is None else node.data or b""
+
+    def keep_throttle_record(
+        self, content: bytes | None, expected_cluster_id: str, owner: Claim | None = None
+    ) -> None:
+        """See QuotaStore. Raises Conflict where another process writes it, too."""
+        self._tree.sync()
+        cluster = read_cluster(self._tree)
+        keys = () if owner is None else (owner.policy_key,)
+        cluster.require_writable(expected_cluster_id, keys, owner)
+        (node,) = self._tree.read([THROTTLES_PATH])
+        operations: list[Operation] = [*cluster.checks]
+        if content is None:
+            if node is None:
+                return
+            operations.append(Delete(THROTTLES_PATH, node.version))
+        elif node is None:
+            operations += plan_creates(self._tree, {THROTTLES_PATH: content})
+        elif node.data == content:
+            return
+        else:
+            operations.append(SetData(THROTTLES_PATH, content, node.version))
+        if not self._is_done(operations):
+            raise Conflict(
+                f"{THROTTLES_PATH} or the cluster's state changed at ZooKeeper "
+                f"{self._tree.address} since it was read; the next pass tries again."
+            )
 
     def watch(self, wake: Callable[[], None]) -> None:
         """See QuotaStore."""

@@ -1,0 +1,221 @@
+"""`tidegate reassignments`: which replicas are being filled, how much is left, and until when."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from tidegate.commands import options
+from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.inputs import PolicySource, find_policy, opened_cluster
+from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
+from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
+from tidegate.control.observe import KafkaCluster
+from tidegate.control.replication import nics_of, terms_of
+from tidegate.control.report.replication import stall_words, stalls_of
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.replication.moves import Move, MoveKind, by_side, bytes_left
+from tidegate.controller_logic.replication.replication_pass import (
+    ReplicationDecision,
+    ReplicationInput,
+    ReplicationMemory,
+    decide_replication,
+    resources_of,
+)
+from tidegate.errors import UserActionRequired
+from tidegate.kafka.throttle_record import record_of
+
+_FROM_THE_TOP = "\x1b[H\x1b[J"
+_TITLES = {MoveKind.REASSIGNMENT: "Reassignments", MoveKind.RECOVERY: "Recovery"}
+
+
+@takes_policy_and_cluster
+def reassignments(
+    context: typer.Context,
+    *,
+    asked: CommandOptions,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Look again and again until Ctrl-C.")
+    ] = False,
+    interval: Annotated[
+        int, typer.Option("--interval", min=1, max=3600, help="Seconds between two looks.")
+    ] = 5,
+    output: options.Output = OutputFormat.TABLE,
+    debug: options.Debug = False,
+) -> None:
+    """Show the replicas that are being filled, what is left of each, the replication rates in
+    force, and when it ends as things are.
+
+    Everything is read from the brokers, whoever moves partitions, and nothing is written. Speeds,
+    and what the partitions receive meanwhile, are known after --watch has looked for a quarter of a
+    minute. With --watch and --output json every look is one line.
+    """
+    around = command_context(context, debug=debug)
+    source = find_policy(around, asked.policy)
+    in_place = around.out.isatty() and output is OutputFormat.TABLE and watch
+    with suppress(KeyboardInterrupt), opened_cluster(around, source, asked.access) as cluster:
+        for decision in looks(around, source, cluster):
+            document = replication_document(decision)
+            if output is OutputFormat.JSON and watch:
+                around.out.write(json.dumps(document, ensure_ascii=False) + "\n")
+            else:
+                if in_place:
+                    around.out.write(_FROM_THE_TOP)
+                publish(around.out, output, document, show=partial(show_replication, decision))
+            around.out.flush()
+            if not watch:
+                return
+            around.wait_seconds(interval)
+
+
+def looks(
+    around: CommandContext, source: PolicySource, cluster: KafkaCluster
+) -> Iterator[ReplicationDecision]:
+    """One decision each time, of which nothing is written."""
+    replication = cluster.replication
+    if replication is None:
+        raise UserActionRequired(
+            Reason.INVALID_SPEC, "This cluster has no brokers to ask for reassignments."
+        )
+    declared, memory = source.declared, ReplicationMemory()
+    while True:
+        record = record_of(cluster.store.throttle_record())
+        seen = replication.read(with_recovery=True)
+        decision, memory = decide_replication(
+            ReplicationInput(
+                around.now_seconds(),
+                terms_of(declared.spec.replication),
+                declared.policy.cut_to_percent,
+                seen,
+                nics_of(None, declared.policy.limits, seen.brokers),
+                replication.configs(resources_of(seen, record)),
+                record,
+                scanned=replication.scan(),
+            ),
+            memory,
+        )
+        yield decision
+
+
+def show_replication(decision: ReplicationDecision, page: Page) -> None:
+    """Print one look for people."""
+    if not decision.moves:
+        page.say("No replica is being filled.")
+    for kind in MoveKind:
+        moves = decision.of(kind)
+        if moves:
+            page.say(_headline(decision, kind), "bold")
+            page.sheet(_move_sheet(moves))
+            page.say()
+    rates = _rate_sheet(decision)
+    if rates.rows:
+        page.say("Replication rates in force", "bold")
+        page.sheet(rates)
+    for stall in stalls_of(decision):
+        page.warn(f"this never ends: {stall_words(stall)}")
+    for one in decision.leftovers:
+        page.warn(f"left behind while nothing is reassigned: {one}")
+
+
+def _headline(decision: ReplicationDecision, kind: MoveKind) -> str:
+    estimate, left = decision.estimates[kind], decision.bytes_left(kind)
+    words = "unknown" if left is None else f"{left / 1e6:.1f} MB"
+    text = f"{_TITLES[kind]}: {len(decision.of(kind))} replicas, {words} left"
+    if estimate.seconds is None:
+        return f"{text}, end not known"
+    return f"{text}, about {estimate.seconds:.0f} s by {estimate.bottleneck}"
+
+
+def _move_sheet(moves: Sequence[Move]) -> Sheet:
+    columns = (
+        *(Column("Topic"), Column("Partition", right=True)),
+        *(Column("From", right=True), Column("To", right=True)),
+        *(Column(title, right=True) for title in ("Left", "Of", "Speed", "Receives")),
+        Column("Waits for"),
+    )
+    return Sheet(columns, [_move_cells(move) for move in moves])
+
+
+def _move_cells(move: Move) -> Sequence[str]:
+    return (
+        move.key.topic,
+        str(move.key.partition),
+        "" if move.source is None else str(move.source),
+        str(move.destination),
+        _megabytes(move.bytes_left),
+        _megabytes(move.size),
+        _rate(move.speed()),
+        _rate(move.inflow()),
+        "" if move.waits_for is None else f"broker {move.waits_for}",
+    )
+
+
+def _rate_sheet(decision: ReplicationDecision) -> Sheet:
+    passing = by_side(decision.moves)
+    columns = (
+        Column("Broker", right=True),
+        Column("Side"),
+        *(Column(title, right=True) for title in ("Rate", "Replicas", "Left")),
+    )
+    rows = [
+        (
+            str(side.broker),
+            side.direction.value,
+            _rate(float(rate)),
+            str(len(passing.get(side, ()))),
+            _megabytes(bytes_left(passing.get(side, ()))),
+        )
+        for side, rate in sorted(decision.in_force.items())
+    ]
+    return Sheet(columns, rows)
+
+
+def _megabytes(amount: int | None) -> str:
+    return "?" if amount is None else f"{amount / 1e6:.1f} MB"
+
+
+def _rate(bytes_per_second: float | None) -> str:
+    return "?" if bytes_per_second is None else f"{bytes_per_second / 1e6:.2f} MB/s"
+
+
+def replication_document(decision: ReplicationDecision) -> Document:
+    """One look for programs."""
+    return {
+        "kinds": [
+            {
+                "kind": kind.value,
+                "replicas": len(decision.of(kind)),
+                "bytesLeft": decision.bytes_left(kind),
+                "etaSeconds": decision.estimates[kind].seconds,
+                "bottleneck": None
+                if decision.estimates[kind].bottleneck is None
+                else str(decision.estimates[kind].bottleneck),
+            }
+            for kind in MoveKind
+        ],
+        "replicas": [_move_document(move) for move in decision.moves],
+        "rates": [
+            {"broker": side.broker, "direction": side.direction.value, "bytesPerSecond": rate}
+            for side, rate in sorted(decision.in_force.items())
+        ],
+        "stalls": [stall_words(stall) for stall in stalls_of(decision)],
+        "leftovers": [str(one) for one in decision.leftovers],
+    }
+
+
+def _move_document(move: Move) -> Document:
+    return {
+        "topic": move.key.topic,
+        "partition": move.key.partition,
+        "kind": move.kind.value,
+        "from": move.source,
+        "to": move.destination,
+        "bytesLeft": move.bytes_left,
+        "size": move.size,
+        "bytesPerSecond": move.speed(),
+        "inflowBytesPerSecond": move.inflow(),
+        "waitsFor": move.waits_for,
+    }

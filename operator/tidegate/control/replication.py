@@ -1,0 +1,327 @@
+"""The part of a pass that looks after replication: observe, decide, record, change.
+
+It comes after the quotas and is bounded in time: what goes wrong here never holds a quota up. The
+record is kept before anything is changed, so being killed anywhere leaves nothing unknown. A pass
+that changes nothing writes nothing.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from tidegate.control.declared import Declared
+from tidegate.controller_logic.decision import Decision
+from tidegate.controller_logic.model import BrokerLimits, Direction, Level, Mode
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.replication.moves import ClusterReplication, MoveKind, Side
+from tidegate.controller_logic.replication.rates import (
+    NicRoom,
+    Priority,
+    ReplicationMode,
+    Terms,
+)
+from tidegate.controller_logic.replication.replication_pass import (
+    ReplicationDecision,
+    ReplicationInput,
+    ReplicationMemory,
+    decide_replication,
+    not_applied,
+    resources_of,
+)
+from tidegate.controller_logic.replication.throttles import (
+    ConfigChange,
+    Configs,
+    Items,
+    Resource,
+)
+from tidegate.controller_logic.throttle.decision import ThrottleDecision
+from tidegate.errors import RetryLater, TidegateError
+from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
+from tidegate.kafka.throttle_record import record_of, record_to_bytes
+from tidegate.resources.replication import (
+    DEFAULT_MINIMUM_RATE,
+    Reassignments,
+    Recovery,
+    Replication,
+)
+
+SCAN_SECONDS = 60.0  # how often the throttles of the whole cluster are looked at
+FIGURES_SECONDS = 60.0  # numbers alone renew a status no sooner
+PASS_SECONDS = 5.0  # while replicas are being filled
+_OFF = {kind: Terms() for kind in MoveKind}
+
+
+class ReplicationSource(Protocol):
+    """Replication of one Kafka cluster; `kafka.replication` is the real one."""
+
+    def read(self, *, with_recovery: bool) -> ClusterReplication:
+        """What is moving now; raises a TidegateError where the cluster did not answer in full."""
+        ...
+
+    def configs(self, resources: Collection[Resource]) -> Configs:
+        """The throttles of these; a broker that did not answer is left out."""
+        ...
+
+    def scan(self) -> Configs:
+        """The throttles of every topic and every live broker that has one."""
+        ...
+
+    def alter(self, changes: Sequence[ConfigChange]) -> Mapping[Resource, str]:
+        """Make these changes; returns why not, for each resource not changed for sure."""
+        ...
+
+    def close(self) -> None:
+        """Hang up."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is being filled for one reason; the figures of a status are renewed once a minute."""
+
+    partitions: int
+    bytes_left: int | None
+    seconds: float | None
+    bottleneck: Side | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationResult:
+    """What a pass did about replication. `decision` None = it could not even look.
+
+    `applied` are the changes that were made, `failed` says for each resource why not. `is_idle` =
+    the policy asks for nothing and nothing of ours is left. `figures` are those of the status.
+    """
+
+    decision: ReplicationDecision | None = None
+    applied: tuple[ConfigChange, ...] = ()
+    failed: Mapping[Resource, str] = field(default_factory=dict)
+    error: TidegateError | None = None
+    is_idle: bool = False
+    figures: Mapping[MoveKind, Figures] = field(default_factory=dict)
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether the next look should come soon."""
+        return self.error is not None or (
+            self.decision is not None and bool(self.decision.moves or self.decision.record)
+        )
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing of ours is left."""
+        return self.is_idle or (
+            self.error is None and self.decision is not None and self.decision.is_finished
+        )
+
+
+IDLE = ReplicationResult(is_idle=True)
+
+
+class ReplicationControl:
+    """Looks after the replication of one policy's cluster, from pass to pass."""
+
+    def __init__(self, now_seconds: Callable[[], float], may_write: Callable[[], bool]) -> None:
+        self._now_seconds = now_seconds
+        self._may_write = may_write
+        self._memory = ReplicationMemory()
+        self._scanned_at_seconds: float | None = None
+        self._known_empty: QuotaStore | None = None
+        self._reducible: Mapping[tuple[int, Direction], float] = {}
+        self._figures: Mapping[MoveKind, Figures] = {}
+        self._figures_at_seconds = 0.0
+
+    @property
+    def reducible(self) -> Mapping[tuple[int, Direction], float]:
+        """What replication below L3 gives way by, of the last pass: bytes/s by NIC side."""
+        return self._reducible
+
+    def run(
+        self,
+        declared: Declared,
+        source: ReplicationSource | None,
+        store: QuotaStore,
+        *,
+        facts: ClusterFacts,
+        decision: Decision,
+        owner: Claim | None,
+    ) -> ReplicationResult:
+        """One pass, after that of the quotas. Never raises a TidegateError."""
+        spec = None if declared.policy.deleting else declared.spec.replication
+        self._reducible = {}
+        if source is None or (spec is None and self._known_empty is store):
+            return IDLE
+        try:
+            result = self._run(declared, spec, source, store, facts, decision, owner)
+        except TidegateError as error:
+            return ReplicationResult(error=error)
+        if result.decision is None:
+            return result
+        self._reducible = result.decision.reducible
+        return replace(result, figures=self._renewed(result.decision, terms_of(spec)))
+
+    def _renewed(
+        self, decided: ReplicationDecision, terms: Mapping[MoveKind, Terms]
+    ) -> Mapping[MoveKind, Figures]:
+        """The figures of the status: new ones once a minute, and where something begins or ends."""
+        now_seconds = self._now_seconds()
+        figures = {
+            kind: _figures(decided, kind)
+            for kind in MoveKind
+            if decided.of(kind)
+            and (kind is MoveKind.REASSIGNMENT or terms[kind].mode is not ReplicationMode.OFF)
+        }
+        is_same = {kind: one.partitions for kind, one in figures.items()} == {
+            kind: one.partitions for kind, one in self._figures.items()
+        }
+        if not is_same or not 0 <= now_seconds - self._figures_at_seconds < FIGURES_SECONDS:
+            self._figures, self._figures_at_seconds = figures, now_seconds
+        return self._figures
+
+    def _run(
+        self,
+        declared: Declared,
+        spec: Replication | None,
+        source: ReplicationSource,
+        store: QuotaStore,
+        facts: ClusterFacts,
+        decision: Decision,
+        owner: Claim | None,
+    ) -> ReplicationResult:
+        record = record_of(store.throttle_record())
+        self._known_empty = None
+        if spec is None and not record:
+            self._known_empty = store
+            return IDLE
+        terms = terms_of(spec)
+        seen = source.read(with_recovery=terms[MoveKind.RECOVERY].mode is not ReplicationMode.OFF)
+        decided, self._memory = decide_replication(
+            ReplicationInput(
+                self._now_seconds(),
+                terms,
+                declared.policy.cut_to_percent,
+                seen,
+                nics_of(decision.throttle, declared.policy.limits, seen.brokers),
+                source.configs(resources_of(seen, record)),
+                record,
+                spec is not None and bool(spec.clean_up_leftovers),
+                self._scan(spec, source, seen),
+            ),
+            self._memory,
+        )
+        if declared.policy.mode is Mode.OBSERVE or declared.policy.paused:
+            self._memory = not_applied(self._memory, [one.resource for one in decided.changes])
+            return ReplicationResult(decided)
+        return self._write(decided, declared.policy.key, record, source, store, facts, owner)
+
+    def _scan(
+        self, spec: Replication | None, source: ReplicationSource, seen: ClusterReplication
+    ) -> Configs | None:
+        now_seconds = self._now_seconds()
+        last = self._scanned_at_seconds
+        if (
+            spec is None
+            or any(one.is_reassigned for one in seen.partitions)
+            or (last is not None and 0 <= now_seconds - last < SCAN_SECONDS)
+        ):
+            return None
+        self._scanned_at_seconds = now_seconds
+        return source.scan()
+
+    def _write(
+        self,
+        decided: ReplicationDecision,
+        policy_key: str,
+        record: Items,
+        source: ReplicationSource,
+        store: QuotaStore,
+        facts: ClusterFacts,
+        owner: Claim | None,
+    ) -> ReplicationResult:
+        if (decided.record != record or decided.changes) and not self._may_write():
+            raise RetryLater(
+                Reason.NOT_LEADER,
+                "The Lease of this policy may be lost, so no replication throttle is changed; the "
+                "replica that holds it carries on",
+            )
+        try:
+            if decided.record != record:
+                store.keep_throttle_record(
+                    record_to_bytes(decided.record, policy_key), facts.cluster_id, owner
+                )
+            failed = source.alter(decided.changes) if decided.changes else {}
+        except TidegateError as error:
+            self._memory = not_applied(self._memory, [one.resource for one in decided.changes])
+            return ReplicationResult(decided, error=error)
+        self._memory = not_applied(self._memory, failed)
+        applied = tuple([one for one in decided.changes if one.resource not in failed])
+        return ReplicationResult(decided, applied, failed)
+
+
+def _figures(decided: ReplicationDecision, kind: MoveKind) -> Figures:
+    estimate = decided.estimates[kind]
+    return Figures(
+        len({(one.key.topic, one.key.partition) for one in decided.of(kind)}),
+        decided.bytes_left(kind),
+        estimate.seconds,
+        estimate.bottleneck,
+    )
+
+
+def terms_of(spec: Replication | None) -> Mapping[MoveKind, Terms]:
+    """What a policy wants, with every unset field at its documented default."""
+    if spec is None:
+        return _OFF
+    return {
+        MoveKind.REASSIGNMENT: _terms(spec.reassignments, Priority.BELOW_L3),
+        MoveKind.RECOVERY: _terms(spec.recovery, Priority.L1),
+    }
+
+
+def _terms(declared: Reassignments | Recovery | None, priority: Priority) -> Terms:
+    if declared is None:
+        return Terms()
+    rate = declared.rate
+    maximum = getattr(rate, "max", None)
+    minimum = DEFAULT_MINIMUM_RATE if rate is None or rate.min is None else rate.min
+    return Terms(
+        ReplicationMode(declared.mode),
+        priority if declared.priority is None else Priority(declared.priority),
+        minimum if maximum is None else min(minimum, maximum),
+        maximum,
+    )
+
+
+def nics_of(
+    throttle: ThrottleDecision | None, limits: BrokerLimits, brokers: Collection[int]
+) -> dict[Side, NicRoom]:
+    """Every side of the brokers' NICs as the throttle of this pass saw it.
+
+    A side with a limit of which the throttle knows nothing is not known.
+    """
+    nics = {
+        Side(broker, direction): NicRoom(limits.of(broker).limit(direction))
+        for broker in brokers
+        for direction in Direction
+    }
+    if throttle is None:
+        return nics
+    throttled: dict[Side, set[Level]] = {}
+    for step in throttle.steps.values():
+        if step.fraction < 1:
+            for broker in step.bucket.flows:
+                throttled.setdefault(Side(broker, step.direction), set()).add(step.level)
+    for one in throttle.rounds:
+        for view in one.brokers:
+            side, nic = Side(view.nic.broker, one.direction), view.nic
+            if nic.limit is None or not nic.known or nic.at_seconds is None:
+                continue
+            nics[side] = NicRoom(
+                nic.limit,
+                nic.bytes_per_second,
+                nic.at_seconds,
+                nic.span_seconds or 0.0,
+                frozenset(throttled.get(side, ())),
+                view.cuttable,
+            )
+    return nics

@@ -1,0 +1,148 @@
+"""What a pass did about replication, in status and condition; every number is decided."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tidegate.control.replication import Figures, ReplicationResult
+from tidegate.control.report.conditions import Truth, Verdict, counted, listed, shortened
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.replication.moves import MoveKind
+from tidegate.controller_logic.replication.rates import Stall
+from tidegate.controller_logic.replication.replication_pass import ReplicationDecision
+from tidegate.resources.status import MovingStatus, ReplicationStatus
+
+TYPE = "ReplicationCurrent"
+_STALLS_SHOWN, _SHOWN = 16, 64
+FILLING_WORDS = {MoveKind.REASSIGNMENT: "reassigned", MoveKind.RECOVERY: "catching up"}
+
+
+def replication_status(
+    result: ReplicationResult, *, wanted: bool, previous: Mapping[str, Any]
+) -> ReplicationStatus | None:
+    """The status; the figures from before where this pass could not look."""
+    if result.is_idle and not wanted:
+        return None
+    decision = result.decision
+    problem = _problem(result)
+    if decision is None:
+        known = ReplicationStatus.model_validate(previous.get("replication") or {})
+        return known.model_copy(update={"problem": problem})
+    return ReplicationStatus(
+        moving=_moving(result.figures.get(MoveKind.REASSIGNMENT)),
+        recovering=_moving(result.figures.get(MoveKind.RECOVERY)),
+        stalls=_texts([stall_words(one) for one in stalls_of(decision)], _STALLS_SHOWN),
+        leftovers=_texts([str(one) for one in decision.leftovers], _SHOWN),
+        others=_texts([str(one) for one in decision.others], _SHOWN),
+        waiting_for=_texts([str(one) for one in decision.unknown], _SHOWN),
+        problem=problem,
+    )
+
+
+def _moving(figures: Figures | None) -> MovingStatus | None:
+    if figures is None:
+        return None
+    return MovingStatus(
+        partitions=figures.partitions,
+        bytes_left=figures.bytes_left,
+        eta_seconds=None if figures.seconds is None else round(figures.seconds),
+        bottleneck=None if figures.bottleneck is None else str(figures.bottleneck),
+    )
+
+
+def _texts(texts: Sequence[str], most: int) -> tuple[str, ...] | None:
+    return tuple(shortened(text) for text in texts[:most]) or None
+
+
+def _problem(result: ReplicationResult) -> str | None:
+    if result.error is not None:
+        return shortened(result.error.message)
+    if result.failed:
+        return shortened(
+            "not changed, and tried again: "
+            + listed([f"{one}: {why}" for one, why in sorted(result.failed.items())])
+        )
+    decision = result.decision
+    if decision is not None and decision.left_alone:
+        where = listed([str(one) for one in decision.left_alone])
+        return shortened(f"left alone, because another tool keeps removing throttles: {where}")
+    return None
+
+
+def stalls_of(decision: ReplicationDecision) -> tuple[Stall, ...]:
+    """Every side of a NIC where replication never catches up."""
+    return tuple(one for kind in MoveKind for one in _estimate_stalls(decision, kind))
+
+
+def _estimate_stalls(decision: ReplicationDecision, kind: MoveKind) -> tuple[Stall, ...]:
+    estimate = decision.estimates.get(kind)
+    return () if estimate is None else estimate.stalls
+
+
+def stall_words(stall: Stall) -> str:
+    """Both numbers: what replication may move, and what comes in meanwhile."""
+    return (
+        f"{stall.side}: replication may move {stall.rate / 1e6:.2f} MB/s, the moving partitions "
+        f"receive {stall.inflow / 1e6:.2f} MB/s"
+    )
+
+
+def replication_verdicts(
+    result: ReplicationResult, *, wanted: bool, previous: Mapping[str, Any]
+) -> tuple[Verdict, ...]:
+    """One condition where the policy asks for replication or has it still."""
+    present = any(one.get("type") == TYPE for one in previous.get("conditions") or ())
+    if result.is_idle and not wanted:
+        text = "The policy throttles no replication, and no throttle of it is set"
+        return (Verdict(TYPE, Truth.TRUE, Reason.REPLICATION_IDLE, text),) if present else ()
+    status, reason, text = _judged(result)
+    return (Verdict(TYPE, status, reason, shortened(text)),)
+
+
+def _judged(result: ReplicationResult) -> tuple[Truth, Reason, str]:
+    decision, problem = result.decision, _problem(result)
+    if result.error is not None:
+        return Truth.FALSE, result.error.reason, problem or ""
+    if decision is None:
+        text = "Replication was not looked at in this pass: see the condition Ready"
+        return Truth.UNKNOWN, Reason.STARTING, text
+    stalls = stalls_of(decision)
+    if stalls:
+        text = (
+            f"This never ends: {listed([stall_words(one) for one in stalls])}. Raise rate.min or "
+            "rate.max of spec.replication, or move partitions when less is produced"
+        )
+        return Truth.FALSE, Reason.REASSIGNMENT_STALLS, text
+    if problem is not None:
+        return Truth.FALSE, Reason.REPLICATION_INCOMPLETE, problem
+    if decision.others:
+        text = (
+            "Somebody else set these, and they stay: "
+            f"{listed([str(one) for one in decision.others])}"
+        )
+        return Truth.FALSE, Reason.REPLICATION_BY_OTHERS, text
+    if decision.leftovers:
+        text = (
+            "Left behind while nothing is reassigned; they slow the next recovery: "
+            f"{listed([str(one) for one in decision.leftovers])}"
+        )
+        return Truth.FALSE, Reason.REPLICATION_LEFTOVER, text
+    moving = [
+        f"{counted(one.partitions, 'partition')} {FILLING_WORDS[kind]}"
+        for kind, one in result.figures.items()
+    ]
+    if moving:
+        return Truth.TRUE, Reason.REPLICATION_THROTTLED, listed(moving)
+    text = "No replica is being filled"
+    if decision.unknown:
+        text += f"; {listed([str(one) for one in decision.unknown])} still to be cleared"
+    return Truth.TRUE, Reason.REPLICATION_IDLE, text
+
+
+def begin_words(kind: MoveKind, figures: Figures) -> str:
+    """What begins: how much, and how long it will take."""
+    text = f"{counted(figures.partitions, 'partition')} {FILLING_WORDS[kind]}"
+    if figures.bytes_left is not None:
+        text += f", {figures.bytes_left / 1e6:.0f} MB left"
+    if figures.seconds is not None:
+        text += f", about {figures.seconds:.0f} s by {figures.bottleneck}"
+    return text

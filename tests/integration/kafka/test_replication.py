@@ -1,0 +1,231 @@
+"""Reassignments, sizes of logs and throttles of real brokers, with ZooKeeper and with KRaft."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from lab.kafka import BrokersLab, KafkaLab
+from lab.kraft import KraftLab
+from lab.process import wait_until
+from tidegate.controller_logic.replication.moves import MoveKind, ReplicaKey, moves_of
+from tidegate.controller_logic.replication.throttles import (
+    FOLLOWER_LIST,
+    FOLLOWER_RATE,
+    LEADER_LIST,
+    LEADER_RATE,
+    ConfigChange,
+    Configs,
+    Operation,
+    Resource,
+    broker_resource,
+    topic_resource,
+)
+from tidegate.errors import Incomplete
+from tidegate.kafka.replication import KafkaReplication
+from tidegate.kafka.settings import KafkaConnection
+
+pytestmark = pytest.mark.integration
+MIB = 1024 * 1024
+
+
+class World:
+    """One cluster, and what the tests do with it."""
+
+    def __init__(self, kafka: BrokersLab) -> None:
+        self.kafka = kafka
+        self.replication = KafkaReplication(
+            KafkaConnection(tuple(kafka.bootstrap_servers.split(",")))
+        )
+
+    def fill(self, topic: str, size: int, partition: int = 0) -> None:
+        """Put so many bytes into a partition, with all replicas in sync at the end."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self.kafka.bootstrap_servers,
+                "acks": "all",
+                "linger.ms": 20,
+                "queue.buffering.max.kbytes": 4096,
+            }
+        )
+        for _ in range(size // 65536):
+            while True:
+                with contextlib.suppress(BufferError):
+                    producer.produce(topic, bytes(65536), partition=partition)
+                    break
+                producer.poll(0.1)
+        assert producer.flush(60) == 0
+
+    def set(self, resource: Resource, key: str, operation: Operation, value: str = "") -> None:
+        assert self.replication.alter([ConfigChange(resource, key, operation, value)]) == {}
+
+    def wait_for(self, resource: Resource, values: dict[str, str]) -> None:
+        wait_until(
+            lambda: self.replication.configs([resource]) == {resource: values},
+            f"{resource} to have {values}",
+            timeout_seconds=10,
+            poll_seconds=0.1,
+        )
+
+    def left(self) -> Configs:
+        return self.replication.scan()
+
+
+@pytest.fixture(scope="module")
+def kraft_of_three() -> Iterator[KraftLab]:
+    with KraftLab(brokers=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def on_zookeeper(kafka: KafkaLab) -> Iterator[World]:
+    yield from around(kafka)
+
+
+@pytest.fixture
+def on_kraft(kraft_of_three: KraftLab) -> Iterator[World]:
+    yield from around(kraft_of_three)
+
+
+def around(kafka: BrokersLab) -> Iterator[World]:
+    world = World(kafka)
+    world.replication.read(with_recovery=False)
+    yield world
+    world.replication.close()
+
+
+class EveryCluster:
+    """What holds on both."""
+
+    def test_a_move_is_seen_with_what_is_left_until_it_is_done(
+        self, world: World, unique_name: str
+    ) -> None:
+        topic = topic_resource(unique_name)
+        world.kafka.create_topic(unique_name, [[1]])
+        world.fill(unique_name, 24 * MIB)
+        for resource, key, value in (
+            (topic, LEADER_LIST, "0:1"),
+            (topic, FOLLOWER_LIST, "0:2"),
+            (broker_resource(1), LEADER_RATE, str(MIB)),
+            (broker_resource(2), FOLLOWER_RATE, str(MIB)),
+        ):
+            is_list = resource is topic
+            world.set(resource, key, Operation.APPEND if is_list else Operation.SET, value)
+        # a broker shows a change a moment after the controller took it
+        world.wait_for(topic, {LEADER_LIST: "0:1", FOLLOWER_LIST: "0:2"})
+        world.wait_for(broker_resource(1), {LEADER_RATE: str(MIB)})
+        world.wait_for(broker_resource(2), {FOLLOWER_RATE: str(MIB)})
+        world.kafka.admin.reassign({(unique_name, 0): [2]})
+        time.sleep(2)
+        seen = world.replication.read(with_recovery=False)
+        (partition,) = seen.partitions
+        assert partition.adding == {2}
+        assert partition.removing == {1}
+        assert partition.old_replicas == (1,)
+        (move,), progress = moves_of(seen, {})
+        assert move.kind is MoveKind.REASSIGNMENT
+        assert move.source == 1
+        assert move.bytes_left is not None
+        assert 5 * MIB < move.bytes_left < 24 * MIB
+        time.sleep(16)
+        (later,), _ = moves_of(world.replication.read(with_recovery=False), progress)
+        speed = later.speed()
+        assert speed is not None
+        assert 0.5 * MIB < speed < 1.5 * MIB
+        assert later.inflow() == 0
+        world.set(broker_resource(2), FOLLOWER_RATE, Operation.DELETE)
+        world.set(broker_resource(1), LEADER_RATE, Operation.DELETE)
+        wait_until(
+            lambda: not world.replication.read(with_recovery=False).partitions,
+            "the move to end",
+            timeout_seconds=30,
+        )
+        assert world.left() == {topic: {LEADER_LIST: "0:1", FOLLOWER_LIST: "0:2"}}
+        world.set(topic, LEADER_LIST, Operation.DELETE)
+        world.set(topic, FOLLOWER_LIST, Operation.DELETE)
+        wait_until(lambda: not world.left(), "no throttle", timeout_seconds=10)
+
+    def test_items_of_lists_come_and_go_without_touching_others(
+        self, world: World, unique_name: str
+    ) -> None:
+        topic = topic_resource(unique_name)
+        world.kafka.create_topic(unique_name, [[1], [2]])
+        world.set(topic, LEADER_LIST, Operation.SET, "1:2")
+        world.set(topic, LEADER_LIST, Operation.APPEND, "0:1,0:3")
+        world.wait_for(topic, {LEADER_LIST: "1:2,0:1,0:3"})
+        world.set(topic, LEADER_LIST, Operation.SUBTRACT, "0:1,0:3")
+        world.wait_for(topic, {LEADER_LIST: "1:2"})
+        world.set(topic, LEADER_LIST, Operation.DELETE)
+        world.wait_for(topic, {})
+
+    def test_a_topic_that_does_not_exist_has_no_throttle_and_takes_a_change_as_done(
+        self, world: World, unique_name: str
+    ) -> None:
+        topic = topic_resource(unique_name)
+        assert world.replication.configs([topic]) == {topic: {}}
+        assert world.replication.alter([ConfigChange(topic, LEADER_LIST, Operation.DELETE)]) == {}
+
+    def test_a_broker_that_does_not_exist_is_not_known_and_refuses_nothing_silently(
+        self, world: World
+    ) -> None:
+        nobody = broker_resource(99)
+        assert world.replication.configs([nobody]) == {}
+        failed = world.replication.alter([ConfigChange(nobody, LEADER_RATE, Operation.SET, "1")])
+        assert failed == {nobody: "it did not answer"}
+
+    def test_a_broker_that_comes_back_is_seen_catching_up(
+        self, world: World, unique_name: str
+    ) -> None:
+        topic = topic_resource(unique_name)
+        world.kafka.create_topic(unique_name, [[1, 3]])
+        for resource, key, value in (
+            (topic, FOLLOWER_LIST, "0:3"),
+            (broker_resource(3), FOLLOWER_RATE, "100000"),
+        ):
+            world.set(resource, key, Operation.SET, value)
+        world.kafka.broker(3).kill()
+
+        def is_missed() -> bool:
+            try:
+                return 3 not in world.replication.read(with_recovery=True).brokers
+            except Incomplete:  # it was the controller
+                return False
+
+        wait_until(is_missed, "broker 3 to be missed", timeout_seconds=60)
+        world.fill(unique_name, 8 * MIB)
+        down = world.replication.read(with_recovery=True)
+        assert not [one for one in moves_of(down, {})[0] if one.key.topic == unique_name]
+        assert broker_resource(3) not in world.replication.configs([broker_resource(3)])
+        world.kafka.broker(3).start()
+        key = ReplicaKey(unique_name, 0, 3)
+
+        def behind() -> bool:
+            moves, _ = moves_of(world.replication.read(with_recovery=True), {})
+            left = {one.key: one.bytes_left for one in moves if one.kind is MoveKind.RECOVERY}
+            return MIB < (left.get(key) or 0) <= 9 * MIB
+
+        wait_until(behind, "the replica to catch up", timeout_seconds=30)
+        world.set(broker_resource(3), FOLLOWER_RATE, Operation.DELETE)
+        world.set(topic, FOLLOWER_LIST, Operation.DELETE)
+        wait_until(
+            lambda: not world.replication.read(with_recovery=True).partitions,
+            "everybody in sync",
+            timeout_seconds=30,
+        )
+
+
+class TestWithZooKeeper(EveryCluster):
+    @pytest.fixture
+    def world(self, on_zookeeper: World) -> World:
+        return on_zookeeper
+
+
+@pytest.mark.kraft
+class TestWithKraft(EveryCluster):
+    @pytest.fixture
+    def world(self, on_kraft: World) -> World:
+        return on_kraft

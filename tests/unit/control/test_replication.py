@@ -1,0 +1,340 @@
+"""What a policy's replication comes to in the operator: throttles that come and go, a record that
+is written first, and what people see of it.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.unit.control.stage import Stage
+from tests.unit.controller_logic.replicating import MB, Cluster, apply
+from tidegate.controller_logic.model import Direction, NicSpan, Readings
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.replication.moves import ClusterReplication, egress_of
+from tidegate.controller_logic.replication.throttles import (
+    FOLLOWER_LIST,
+    FOLLOWER_RATE,
+    LEADER_LIST,
+    LEADER_RATE,
+    ConfigChange,
+    Configs,
+    Resource,
+    ResourceKind,
+    broker_resource,
+    topic_resource,
+)
+from tidegate.errors import Unreachable
+from tidegate.kafka.throttle_record import record_of
+from tidegate.kube.api import ObjectRef
+
+FIXED = {"reassignments": {"mode": "Fixed", "rate": {"max": "2M"}}}
+FOLLOW = {"reassignments": {"mode": "Follow", "rate": {"min": "1M"}}}
+AWAY = Unreachable(Reason.BROKERS_UNREACHABLE, "No broker answered.")
+SET = {
+    topic_resource("topic-0"): {LEADER_LIST: "0:1", FOLLOWER_LIST: "0:2"},
+    broker_resource(1): {LEADER_RATE: "2000000"},
+    broker_resource(2): {FOLLOWER_RATE: "2000000"},
+}
+
+
+class KilledError(Exception):
+    """The process ends here."""
+
+
+@dataclass
+class Source:
+    """A ReplicationSource on a made-up cluster. It is killed before the change of this number."""
+
+    cluster: Cluster
+    stage: Stage
+    down: set[int] = field(default_factory=set)
+    error: Exception | None = None
+    killed_at: int | None = None
+    asked: int = 0
+    altered: list[ConfigChange] = field(default_factory=list)
+
+    def read(self, *, with_recovery: bool) -> ClusterReplication:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        self.cluster.now_seconds = self.stage.now
+        self.cluster.brokers = frozenset({1, 2, 3, 4}) - self.down
+        return self.cluster.seen()
+
+    def configs(self, resources: Collection[Resource]) -> Configs:
+        return {one: dict(self.cluster.configs.get(one, {})) for one in resources if self._up(one)}
+
+    def scan(self) -> Configs:
+        return {one: dict(values) for one, values in self.cluster.left().items() if self._up(one)}
+
+    def alter(self, changes: Sequence[ConfigChange]) -> Mapping[Resource, str]:
+        failed: dict[Resource, str] = {}
+        for number, one in enumerate(changes):
+            if number == self.killed_at:
+                raise KilledError
+            record = record_of(self.stage.store.throttle_record())
+            if one.value and one.operation.value != "Subtract":  # the record comes first
+                items = record[one.resource][one.key]
+                assert set(one.value.split(",")) <= items
+            if self._up(one.resource):
+                apply(self.cluster.configs, [one])
+                self.altered.append(one)
+            else:
+                failed[one.resource] = "it did not answer"
+        return failed
+
+    def close(self) -> None:
+        pass
+
+    def _up(self, one: Resource) -> bool:
+        return one.kind is ResourceKind.TOPIC or int(one.name) not in self.down
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """A partition that moves from broker 1 to broker 2."""
+    return Cluster.moving([(1, 2)], size=100.0 * MB)
+
+
+@pytest.fixture
+def source(stage: Stage, cluster: Cluster) -> Source:
+    source = Source(cluster, stage)
+    stage.replication = source
+    stage.restart()
+    return source
+
+
+def after(stage: Stage, seconds: float) -> None:
+    stage.now += seconds
+    stage.run()
+
+
+def ended(source: Source) -> None:
+    source.cluster.partitions = {}
+
+
+def status(stage: Stage, policy: ObjectRef) -> dict[str, Any]:
+    return dict(stage.kubernetes.get(policy)["status"].get("replication") or {})
+
+
+def test_a_policy_that_asks_for_nothing_asks_the_brokers_nothing(
+    stage: Stage, source: Source
+) -> None:
+    policy = stage.policy()
+    stage.run()
+    after(stage, 15)
+    assert source.asked == 0
+    assert not source.cluster.left()
+    assert "replication" not in stage.kubernetes.get(policy)["status"]
+
+
+def test_a_fixed_rate_is_set_while_a_partition_moves_and_taken_away_after(
+    stage: Stage, source: Source
+) -> None:
+    policy = stage.policy(replication=FIXED)
+    assert stage.run() <= 5
+    assert source.cluster.left() == SET
+    assert stage.condition(policy, "ReplicationCurrent") == ("True", "ReplicationThrottled")
+    assert status(stage, policy)["moving"] == {
+        "partitions": 1,
+        "bytesLeft": 100_000_000,
+        "etaSeconds": 50,
+        "bottleneck": "broker 1 egress",
+    }
+    written = len(source.altered)
+    after(stage, 15)
+    assert len(source.altered) == written
+    ended(source)
+    after(stage, 15)
+    assert not source.cluster.left()
+    after(stage, 15)
+    after(stage, 15)
+    assert stage.store.throttle_record() is None
+    assert stage.condition(policy, "ReplicationCurrent") == ("True", "ReplicationIdle")
+    assert [one for one in stage.event_reasons() if one.startswith("Replication")] == [
+        "ReplicationThrottled",
+        "ReplicationReleased",
+    ]
+
+
+def test_mode_observe_writes_nothing(stage: Stage, source: Source) -> None:
+    policy = stage.policy(replication=FIXED)
+    stage.kubernetes.edit(policy, lambda raw: raw["spec"].update(mode="Observe"))
+    stage.run()
+    assert not source.cluster.left()
+    assert stage.store.throttle_record() is None
+    assert status(stage, policy)["moving"]["partitions"] == 1
+
+
+@pytest.mark.parametrize("killed_at", range(4))
+def test_killed_between_any_two_changes_nothing_of_ours_is_left(
+    stage: Stage, source: Source, killed_at: int
+) -> None:
+    theirs = {broker_resource(3): {LEADER_RATE: "777"}, topic_resource("a"): {LEADER_LIST: "*"}}
+    source.cluster.configs.update({one: dict(values) for one, values in theirs.items()})
+    stage.policy(replication=FIXED)
+    source.killed_at = killed_at
+    with pytest.raises(KilledError):
+        stage.run()
+    source.killed_at = None
+    stage.restart()
+    ended(source)
+    stage.run()
+    assert source.cluster.left() == theirs
+    for _ in range(2):
+        after(stage, 15)
+    assert stage.store.throttle_record() is None
+
+
+def test_an_edit_to_nothing_takes_everything_away_and_then_asks_no_more(
+    stage: Stage, source: Source
+) -> None:
+    policy = stage.policy(replication=FIXED)
+    stage.run()
+    stage.kubernetes.edit(policy, lambda raw: raw["spec"].pop("replication"))
+    after(stage, 15)
+    assert not source.cluster.left()
+    after(stage, 15)
+    after(stage, 15)
+    asked = source.asked
+    after(stage, 15)
+    assert source.asked == asked
+
+
+def test_a_deleted_policy_goes_when_its_throttles_are_gone(stage: Stage, source: Source) -> None:
+    policy = stage.policy(replication=FIXED)
+    stage.tier()
+    stage.run()
+    stage.kubernetes.delete(policy)
+    after(stage, 5)
+    assert not source.cluster.left()
+    after(stage, 15)
+    after(stage, 15)
+    assert stage.store.throttle_record() is None
+    assert stage.store.facts().claim is None
+
+
+def test_a_broker_that_is_down_keeps_its_rate_until_it_is_back(
+    stage: Stage, source: Source
+) -> None:
+    policy = stage.policy(replication=FIXED)
+    stage.run()
+    source.down = {2}
+    ended(source)
+    after(stage, 15)
+    after(stage, 30)
+    assert source.cluster.left() == {broker_resource(2): {FOLLOWER_RATE: "2000000"}}
+    assert status(stage, policy)["waitingFor"] == ["broker 2"]
+    source.down = set()
+    after(stage, 15)
+    assert not source.cluster.left()
+
+
+def test_brokers_that_do_not_answer_change_nothing_and_quotas_go_on(
+    stage: Stage, source: Source
+) -> None:
+    policy = stage.policy(replication=FIXED)
+    stage.tier()
+    stage.run()
+    source.error = AWAY
+    ended(source)
+    after(stage, 15)
+    assert source.cluster.left() == SET
+    assert stage.condition(policy) == ("True", "InSync")
+    assert stage.condition(policy, "ReplicationCurrent") == ("False", "BrokersUnreachable")
+    assert status(stage, policy)["problem"] == "No broker answered."
+
+
+def test_a_stall_is_told_with_both_numbers(stage: Stage, source: Source) -> None:
+    policy = stage.policy(replication=FIXED)
+    for _ in range(8):
+        after(stage, 5)
+        source.cluster.sizes["topic-0", 0] += 5 * 4.0 * MB
+    assert stage.condition(policy, "ReplicationCurrent") == ("False", "ReassignmentStalls")
+    assert status(stage, policy)["stalls"][0] == (
+        "broker 1 egress: replication may move 2.00 MB/s, the moving partitions receive 4.00 MB/s"
+    )
+    assert "ReassignmentStalls" in stage.event_reasons()
+
+
+def test_what_a_tool_left_behind_is_shown_and_removed_where_asked(
+    stage: Stage, source: Source
+) -> None:
+    ended(source)
+    source.cluster.configs[broker_resource(3)] = {LEADER_RATE: "777"}
+    policy = stage.policy(replication=FIXED)
+    stage.run()
+    assert status(stage, policy)["leftovers"] == [f"broker 3 {LEADER_RATE}=777"]
+    assert stage.condition(policy, "ReplicationCurrent") == ("False", "ReplicationLeftover")
+    after(stage, 400)
+    assert source.cluster.left()
+    stage.kubernetes.edit(
+        policy, lambda raw: raw["spec"]["replication"].update(cleanUpLeftovers=True)
+    )
+    after(stage, 60)
+    assert not source.cluster.left()
+    assert "LeftoverRemoved" in stage.event_reasons()
+    after(stage, 60)
+    assert stage.condition(policy, "ReplicationCurrent") == ("True", "ReplicationIdle")
+
+
+def read(stage: Stage, egress: float) -> None:
+    """Samples of every NIC: broker 1 sends so many MB/s, and everything else moves 1 MB/s."""
+    nic = {
+        (broker, way): tuple(
+            NicSpan(
+                stage.now - 1 - 15 * back,
+                15.0,
+                (egress if (broker, way) == (1, Direction.EGRESS) else 1) * MB,
+            )
+            for back in (2, 1, 0)
+        )
+        for broker in (1, 2, 3)
+        for way in Direction
+    }
+    stage.readings = Readings(stage.now, 15.0, nic)
+
+
+def test_follow_sets_what_the_nic_has_left_and_knows_nothing_without_readings(
+    stage: Stage, source: Source
+) -> None:
+    stage.policy(
+        replication=FOLLOW,
+        metrics={"prometheus": {"url": "http://prometheus:9090"}},
+        brokers={"egress": {"limit": "100M"}, "ingress": {"limit": "100M"}},
+    )
+    stage.run()
+    assert not source.cluster.left()
+    read(stage, 60)
+    after(stage, 15)
+    assert source.cluster.rate_of(egress_of(1)) == 37 * MB
+    read(stage, 120)
+    after(stage, 15)
+    assert source.cluster.rate_of(egress_of(1)) == MB
+
+
+@pytest.mark.parametrize(
+    ("replication", "message"),
+    [
+        ({"reassignments": {"mode": "Fixed"}}, "rate.max is required with mode Fixed"),
+        (
+            {"reassignments": {"mode": "Fixed", "rate": {"min": "3M", "max": "2M"}}},
+            "min must not be above max",
+        ),
+        (
+            {"reassignments": {"mode": "Off", "priority": "L3"}},
+            "priority is used with mode Follow only",
+        ),
+        (FOLLOW, "metrics and brokers are required with replication of mode Follow"),
+        ({}, "must have at least one of reassignments, recovery and cleanUpLeftovers"),
+    ],
+)
+def test_a_wrong_spec_is_refused_with_what_must_hold(
+    stage: Stage, source: Source, replication: dict[str, Any], message: str
+) -> None:
+    policy = stage.policy(replication=replication)
+    stage.run()
+    assert stage.condition(policy)[0] == "False"
+    assert message in stage.message(policy)
