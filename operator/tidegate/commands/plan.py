@@ -186,7 +186,8 @@ def show_plan(
 
 def _show_head(page: Page, observation: Observation) -> None:
     policy = observation.policy
-    brokers = f", {len(observation.topology.brokers)} brokers" if observation.topology else ""
+    known = len(observation.topology.brokers) if observation.topology else 0
+    brokers = f", {known} broker{'s'[: known != 1]}" if observation.topology else ""
     page.say(
         f"Policy {policy.key}, mode {policy.mode.value}{brokers}. Nothing is written by this "
         f"command.",
