@@ -20,11 +20,13 @@ from tidegate.commands.output import ExitCode
 
 if TYPE_CHECKING:
     from tidegate.control.connections import OpenAdminStore as OpenAdminStore
+    from tidegate.control.connections import OpenReplication as OpenReplication
     from tidegate.control.connections import OpenTopology as OpenTopology
     from tidegate.control.connections import OpenTree as OpenTree
     from tidegate.control.metrics_watch import OpenReader as OpenReader
     from tidegate.control.metrics_watch import Reader
     from tidegate.control.observe import TopologySource
+    from tidegate.control.replication import ReplicationSource
     from tidegate.control.trust import Secrets
     from tidegate.kafka.adminapi.store import AdminQuotaStore
     from tidegate.kafka.zookeeper.tree import ZnodeTree
@@ -83,6 +85,13 @@ def open_topology(
     return connections.open_topology(spec, secrets, folder=folder, topic_names=topic_names)
 
 
+def open_replication(spec: KafkaSpec, secrets: Secrets, *, folder: Path) -> ReplicationSource:
+    """Replication on the brokers of `spec`; connected to at first use."""
+    from tidegate.control import connections
+
+    return connections.open_replication(spec, secrets, folder=folder)
+
+
 def open_reader(settings: MetricsSettings) -> Reader:
     """The Prometheus of a policy; connected to with the first reading."""
     from tidegate.prometheus.reader import PrometheusReader
@@ -137,6 +146,7 @@ class CommandContext:
     open_tree: OpenTree = open_tree
     open_admin_store: OpenAdminStore = open_admin_store
     open_topology: OpenTopology = open_topology
+    open_replication: OpenReplication = open_replication
     open_kubernetes: OpenKubernetes = open_kubernetes
     open_reader: OpenReader = open_reader
     open_login: OpenLogin = open_login

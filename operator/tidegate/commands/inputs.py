@@ -461,6 +461,7 @@ def opened_cluster(
             open_tree=around.open_tree,
             open_admin_store=around.open_admin_store,
             open_topology=around.open_topology,
+            open_replication=around.open_replication,
         )
         with closing(opened) as cluster:
             yield cluster

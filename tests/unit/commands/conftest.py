@@ -154,6 +154,7 @@ class World:
     leaders: dict[str, dict[int, int]] = field(default_factory=lambda: {"acc": {1: 1, 2: 1, 3: 1}})
     callbacks: dict[int, str] = field(default_factory=dict)
     brokers: Any = None  # the quota store through them, for a test that has one
+    replication: Any = None  # what moves, for a test that looks at it
     now: float = 1_000_000.0
     settings: Mapping[str, str] = field(default_factory=lambda: KAFKA_DEFAULTS)
     user: str = "admin"
@@ -193,6 +194,7 @@ class World:
             open_tree=lambda spec, secret, *, folder: OpenTwice(self.store.faults),
             open_admin_store=lambda spec, secret, *, folder: self.brokers,
             open_topology=lambda spec, secret, *, folder, topic_names: self.topology(),
+            open_replication=lambda spec, secret, *, folder: self.replication,
             open_kubernetes=self.opened_kubernetes,
             open_reader=lambda settings: FixedReader(lambda: self.readings()),
             open_login=lambda kubeconfig, context, as_user: FixedLogin(self),

@@ -2,6 +2,8 @@
 elsewhere.
 """
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.controller_logic.plant import (
@@ -23,9 +25,12 @@ from tidegate.controller_logic.throttle.input import ActiveThrottle
 from tidegate.controller_logic.throttle.nic_status import nic_statuses
 
 
-def scene(played: SimulatedCluster) -> DirectionSnapshot:
-    """The egress scene of this moment, from readings of 15 s."""
-    given = played.given()
+def scene(played: SimulatedCluster, replication: float = 0.0) -> DirectionSnapshot:
+    """The egress scene of this moment, from readings of 15 s.
+
+    `replication` is what replication below L3 gives way by on broker 1.
+    """
+    given = replace(played.given(), reducible_replication={(1, OUT): replication})
     flows = flows_of(given.readings, now_seconds=given.now_seconds, stale_after_seconds=45)
     buckets = buckets_of(given, flows, played.memory.held, played.memory.seen)
     return scene_of(given, OUT, nic_statuses(given, flows, OUT, throttled=False), buckets)
@@ -51,6 +56,28 @@ def test_replication_cannot_be_cut_so_no_one_is() -> None:
     needs = needs_of(scene(hot(played)))
     assert not needs.over
     assert needs.helpless[1].can_give == pytest.approx(4 * MB)
+
+
+def test_replication_below_l3_gives_way_before_any_tier() -> None:
+    played = simulated_cluster(actor("a", "L3", 200))
+    want(played, a=50)
+    played.other[1, OUT] = 70 * MB
+    hot(played)
+    assert needs_of(scene(played)).over[1].amount == pytest.approx(23 * MB)
+    assert needs_of(scene(played, 20 * MB)).over[1].amount == pytest.approx(3 * MB)
+    needs = needs_of(scene(played, 60 * MB))
+    assert not needs.all
+    assert not needs.helpless
+
+
+def test_what_is_left_after_replication_is_what_quotas_cannot_help() -> None:
+    played = simulated_cluster(actor("a", "L3", 100))
+    want(played, a=5)
+    played.other[1, OUT] = 140 * MB
+    helpless = needs_of(scene(hot(played), 20 * MB)).helpless[1]
+    assert helpless.need == pytest.approx(28 * MB)
+    assert helpless.replication == pytest.approx(20 * MB)
+    assert helpless.can_give == pytest.approx(4 * MB)
 
 
 def test_l0_gives_nothing() -> None:

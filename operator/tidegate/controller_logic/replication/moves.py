@@ -106,7 +106,8 @@ class Move:
     """A replica that is being filled from `source`, the partition's leader.
 
     `bytes_left` None = the sizes are not known. `readings` are the sizes of the last minutes. A
-    move whose source or destination is down does not go on (`waits_for` = that broker).
+    move whose source or destination is down does not go on (`waits_for` = that broker). `sides` is
+    where it leaves its source and where it enters its destination; none while it has no source.
     """
 
     key: ReplicaKey
@@ -117,6 +118,11 @@ class Move:
     size: int | None = None
     waits_for: int | None = None
     readings: tuple[_Reading, ...] = ()
+    sides: tuple[Side, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        ends = () if self.source is None else (egress_of(self.source), ingress_of(self.key.broker))
+        object.__setattr__(self, "sides", ends)
 
     @property
     def destination(self) -> int:
@@ -125,13 +131,6 @@ class Move:
     @property
     def goes_on(self) -> bool:
         return self.source is not None and self.waits_for is None
-
-    @property
-    def sides(self) -> tuple[Side, Side]:
-        """Where it leaves its source and where it enters its destination."""
-        if self.source is None:
-            raise ValueError(f"{self.key} has no source")
-        return egress_of(self.source), ingress_of(self.destination)
 
     def arrived(self, from_seconds: float, until_seconds: float) -> float:
         """Bytes that arrived between two moments; before the first reading none are known of."""

@@ -12,7 +12,14 @@ from enum import StrEnum
 from math import inf
 
 from tidegate.controller_logic.model import Level
-from tidegate.controller_logic.replication.moves import Move, MoveKind, Side, by_side
+from tidegate.controller_logic.replication.moves import (
+    Move,
+    MoveKind,
+    Side,
+    by_side,
+    egress_of,
+    ingress_of,
+)
 
 DEFAULT_MINIMUM = 1024 * 1024
 
@@ -179,7 +186,8 @@ def fair_rates(
                 caps[side] = max(float(min(one.minimum, maximum)), min(left, maximum))
             floors[side] = floors.get(side, 0) + _floor(one)
             rooms[side] = _smallest(rooms.get(side), found)
-        shares = max_min([move.sides for here in mine.values() for move in here], caps)
+        ends = [(egress_of(flow.source), ingress_of(flow.destination)) for flow in _flows(mine)]
+        shares = max_min(ends, caps)
         for (source, destination), rate in shares.items():
             flows[Flow(source.broker, destination.broker, kind)] = rate
             for side in (source, destination):
@@ -197,6 +205,16 @@ def fair_rates(
             for side in passing
         },
         flows,
+    )
+
+
+def _flows(passing: Mapping[Side, Sequence[Move]]) -> Iterable[Flow]:
+    """The flows of these moves, each once."""
+    return dict.fromkeys(
+        Flow(move.source, move.destination, move.kind)
+        for here in passing.values()
+        for move in here
+        if move.source is not None
     )
 
 

@@ -53,6 +53,7 @@ from tidegate.controller_logic.replication.throttles import (
     Resource,
     ResourceKind,
     broker_resource,
+    items_of,
     others_of,
     plan_configs,
     possible_sources,
@@ -230,8 +231,19 @@ def not_applied(memory: ReplicationMemory, resources: Iterable[Resource]) -> Rep
 
 
 def _ours(configs: Configs, record: Items) -> Items:
-    """What the record has and what is really there."""
-    return plan_configs({}, configs, record).record
+    """What the record has and what is really there; all of it where nothing is known."""
+    found: dict[Resource, Mapping[str, frozenset[str]]] = {}
+    for resource, keys in record.items():
+        values = configs.get(resource)
+        if values is None:
+            found[resource] = keys
+            continue
+        there = {
+            key: items & items_of(key, values[key]) for key, items in keys.items() if key in values
+        }
+        if any(there.values()):
+            found[resource] = there
+    return found
 
 
 def _settled(

@@ -1,0 +1,83 @@
+"""`tidegate reassignments` from end to end, on a made-up cluster: what moves, what is left, the
+rates in force, and what never ends.
+"""
+
+import json
+from collections.abc import Collection
+from typing import Any
+
+import pytest
+
+from tests.unit.controller_logic.replicating import FIXED, MB, Cluster
+from tidegate.controller_logic.replication.moves import ClusterReplication
+from tidegate.controller_logic.replication.throttles import Configs, Resource, broker_resource
+
+
+class Source:
+    """A ReplicationSource that only shows."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def read(self, *, with_recovery: bool) -> ClusterReplication:
+        return self.cluster.seen()
+
+    def configs(self, resources: Collection[Resource]) -> Configs:
+        return {one: dict(self.cluster.configs.get(one, {})) for one in resources}
+
+    def scan(self) -> Configs:
+        return self.cluster.left()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+def moving(world: Any) -> Cluster:
+    """A partition of 100 MB on its way from broker 1 to 2, at 2 MB/s, for ten seconds."""
+    cluster = Cluster.moving([(1, 2)], size=100.0 * MB, terms=FIXED)
+    cluster.play(10)
+    world.replication = Source(cluster)
+    return cluster
+
+
+def test_each_replica_is_shown_with_what_is_left_and_the_rates_in_force(
+    world: Any, policy: Any, moving: Cluster
+) -> None:
+    answer = world.run("reassignments", "-f", world.write_files(policy))
+    assert answer.code == 0, answer.err
+    assert "Reassignments: 1 replicas, 80.0 MB left, about 40 s by broker 1 egress" in answer.out
+    row = next(line for line in answer.out.splitlines() if line.startswith("topic-0"))
+    assert row.split()[:8] == ["topic-0", "0", "1", "2", "80.0", "MB", "100.0", "MB"]
+    assert "2.00 MB/s" in answer.out
+
+
+def test_a_program_gets_one_line_for_each_look(world: Any, policy: Any, moving: Cluster) -> None:
+    looks = 0
+
+    def second_look() -> None:
+        nonlocal looks
+        looks += 1
+        moving.play(20)
+        moving.sizes["topic-0", 0] += 20 * 4.0 * MB
+        if looks == 2:
+            raise KeyboardInterrupt
+
+    world.during_wait = second_look
+    answer = world.run("reassignments", "-f", world.write_files(policy), "--watch", "-o", "json")
+    assert answer.code == 0, answer.err
+    first, second = map(json.loads, answer.out.splitlines())
+    assert first["kinds"][0]["bytesLeft"] == 80 * MB
+    assert first["replicas"][0]["bytesPerSecond"] is None
+    assert second["replicas"][0]["bytesPerSecond"] == 2 * MB
+    assert second["kinds"][0]["etaSeconds"] is None
+    assert second["stalls"][0].startswith("broker 1 egress: replication may move 2.00 MB/s")
+
+
+def test_nothing_that_moves_and_what_was_left_behind_is_said(world: Any, policy: Any) -> None:
+    cluster = Cluster(frozenset({1, 2}), {}, {})
+    cluster.configs[broker_resource(1)] = {"leader.replication.throttled.rate": "7"}
+    world.replication = Source(cluster)
+    answer = world.run("reassignments", "-f", world.write_files(policy))
+    assert "No replica is being filled." in answer.out
+    assert "left behind while nothing is reassigned: broker 1 leader" in answer.out
