@@ -442,12 +442,14 @@ def _between(
     span_ms, seconds = end_ms - begin_ms, (end_ms - begin_ms) / 1000
     known = started != _UNKNOWN
     same = known and started_before != _UNKNOWN and abs(started - started_before) <= 1000
-    if known and not same and started > begin_ms:
-        since_ms = min(started, end_ms)
-        if first <= most * ((end_ms - since_ms) / 1000 + _READ_LATE_SECONDS):
-            return _piece(begin_ms, end_ms, first, end_ms - since_ms)
+    lived_ms = end_ms - min(started, end_ms)
+    begun = known and not same and begin_ms < started and lived_ms <= BRIDGED_MS
+    if begun and first <= most * (lived_ms / 1000 + _READ_LATE_SECONDS):
+        return _piece(begin_ms, end_ms, first, lived_ms)
     recent = max(_rate_around(one, begin_ms, end_ms) for one in around)
     near = span_ms <= _BRIDGED_INTERVALS * interval_ms
+    if span_ms > BRIDGED_MS:
+        return _piece(begin_ms, end_ms, 0, 0)
     allowed = most if same else min(most, _TIMES_RECENT * recent)
     if first >= last and (same or near) and first - last <= allowed * seconds:
         return _piece(begin_ms, end_ms, first - last, span_ms)

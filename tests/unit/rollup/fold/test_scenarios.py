@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
 from tidegate.rollup.fold.broker import DirectionSamples, broker_table, fold_broker, usage_table
-from tidegate.rollup.fold.windows import Windows
+from tidegate.rollup.fold.windows import Windows, reading_of
 from tidegate.rollup.samples import SeriesSamples
+from tidegate.rollup.schemas import FIVE_MINUTES_MS
 
 HOUR_MS = 3_600_000
 START_MS = 494_445 * HOUR_MS
@@ -211,6 +213,55 @@ def test_a_broker_is_counted_with_the_stated_error_and_no_client_gets_more(
         assert found.users[user] <= share * truth * 1.001
         assert found.users[user] == pytest.approx(share * found.counted, rel=0.03)
     assert found.coverage >= least_coverage
+
+
+def cut(samples: DirectionSamples, windows: Windows) -> DirectionSamples:
+    """What a run reads of it that owns these windows only."""
+    reading = reading_of(windows, 15_000)
+
+    def within(found: Sequence[SeriesSamples], span: tuple[int, int]) -> list[SeriesSamples]:
+        kept = [(one, (one.times_ms >= span[0]) & (one.times_ms < span[1])) for one in found]
+        return [
+            SeriesSamples(one.labels, one.times_ms[times], one.values[times])
+            for one, times in kept
+            if times.any()
+        ]
+
+    return DirectionSamples(
+        client_bytes=within(samples.client_bytes, reading.counters),
+        rates=within(samples.rates, reading.gauges),
+        starts=within(samples.starts, reading.counters),
+    )
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        pytest.param(two_replicas_in_one_series(), id="replicas in a series"),
+        pytest.param(absurd_sample(), id="a count of no NIC"),
+        pytest.param(two_names(), id="two names"),
+        pytest.param(moved_pod(known=True), id="a moved Pod"),
+        pytest.param(moved_pod(known=False), id="a moved Pod, start unknown"),
+        pytest.param(restarted_in_place(), id="a restart"),
+        pytest.param(crash_loop(known=True), id="a crash loop"),
+        pytest.param(crash_loop(known=False), id="a crash loop, start unknown"),
+        pytest.param(relabelled(), id="a relabelled instance"),
+        pytest.param(replica_pair(), id="a pair of servers"),
+        pytest.param(late_by_an_hour(), id="a long gap"),
+    ],
+)
+def test_runs_of_single_windows_find_what_one_of_the_hour_does(samples: DirectionSamples) -> None:
+    def rows(windows: Windows) -> tuple[pa.Table, pa.Table]:
+        found = fold_broker(1, {"produce": cut(samples, windows)}, windows, interval_ms=15_000)
+        return usage_table(found), broker_table(found)
+
+    starts = range(START_MS, START_MS + HOUR_MS, FIVE_MINUTES_MS)
+    parts = [rows(Windows(start, start + FIVE_MINUTES_MS)) for start in starts]
+    whole = rows(Windows(START_MS, START_MS + HOUR_MS))
+    for number, keys in enumerate((("user", "window_start"), ("direction", "window_start"))):
+        order = [(key, "ascending") for key in keys]
+        together = pa.concat_tables([part[number] for part in parts]).sort_by(order)
+        assert together.equals(whole[number].sort_by(order))
 
 
 @pytest.mark.parametrize("known", [True, False])
