@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidegate.errors import InvalidResource
 from tidegate.prometheus.queries import (
     broker_matcher,
     broker_of,
@@ -25,6 +26,7 @@ from tidegate.rollup.fold.broker import (
     fold_broker,
     usage_table,
 )
+from tidegate.rollup.fold.counters import Contradiction
 from tidegate.rollup.fold.windows import Reading, Windows, reading_of
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples, Transport, selection_of
 from tidegate.rollup.schemas import HOUR_MS, Direction
@@ -274,6 +276,20 @@ def ingest(order: IngestOrder, item: WorkItem) -> list[StagedFile]:
         transport.close()
 
 
+def _two_brokers(broker: int, direction: Direction, found: Contradiction) -> InvalidResource:
+    """Two counters of one broker that grow differently are of two brokers with the same id."""
+    one, other = (
+        "{" + ", ".join(f'{name}="{value}"' for name, value in sorted(labels.items())) + "}"
+        for labels in found.labels
+    )
+    return InvalidResource(
+        f"Two exporters count broker {broker} at the same time and differ ({direction}: "
+        f"{found.counts[0]} bytes by {one}, {found.counts[1]} by {other}). They are of two Kafka "
+        f"clusters in one Prometheus, or one of them is stuck. Nothing of this time is published. "
+        f"Narrow the series to one cluster with metrics.matchers (--matcher on a laptop)."
+    )
+
+
 def ingest_by(transport: Transport, order: IngestOrder, item: WorkItem) -> list[StagedFile]:
     """Do the same through an open connection."""
     windows = Windows(item.start_ms, item.end_ms)
@@ -287,6 +303,9 @@ def ingest_by(transport: Transport, order: IngestOrder, item: WorkItem) -> list[
         interval_ms=interval_ms,
         bounds=order.bounds,
     )
+    for direction, one in fold.directions.items():
+        if one.contradiction is not None:
+            raise _two_brokers(item.broker, direction, one.contradiction)
     store = UsageStore.at(order.store_url)
     tables = {"usage_5m": usage_table(fold), "broker_5m": broker_table(fold)}
     return [

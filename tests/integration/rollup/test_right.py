@@ -237,3 +237,16 @@ def test_a_past_hour_that_is_computed_again_keeps_the_tiers_that_it_had(
         (row["window_start"].hour, row["tier"]) for row in again.store.rows("usage_1h").to_pylist()
     }
     assert tiers == {(10, "streaming/gold"), (11, "streaming/gold")}
+
+
+def test_two_clusters_that_nothing_keeps_apart_are_refused_and_nothing_is_published(
+    two_clusters: HistoryServer, spark: SparkSession, tmp_path: Path
+) -> None:
+    out = io.StringIO()
+    given = ["rollup", "run", "--prometheus", two_clusters.url, "--out", str(tmp_path / "usage")]
+    period = ["--from", "2026-01-01T10:00:00Z", "--to", "2026-01-01T12:00:00Z"]
+    context = CommandContext(out=out, err=out, now_seconds=lambda: END_MS / 1000)
+    assert main([*given, *period], context) == 1
+    assert "--matcher" in out.getvalue()
+    assert 'kafka_cluster="b"' in out.getvalue()
+    assert UsageStore.at(f"file://{tmp_path / 'usage'}").windows("usage_5m") == []

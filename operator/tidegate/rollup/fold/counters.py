@@ -5,9 +5,9 @@ plain differences of samples; at an edge no byte is lost or doubled. What cannot
 counts as less: a byte that may not have moved is nobody's, and its time is not covered.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from tidegate.rollup.fold.clients import MOST_BYTES_PER_SECOND
 from tidegate.rollup.fold.windows import (
     BRIDGED_MS,
     RECENT_MS,
+    WINDOW_MS,
     Rate,
     Windows,
     interval_between,
@@ -38,6 +39,8 @@ _READ_LATE_SECONDS: Final = 5
 _BRIDGED_INTERVALS: Final = 2.5
 _SMALL_FALL: Final = 0.01  # of the count; another reader of it, whose clock or answer is late
 _DENIED_FALL: Final = 0.5  # likewise, where the process is known not to have restarted
+_ENOUGH_WINDOWS: Final = 6
+_SAME_GROWTH: Final = 0.1
 _TIMES_RECENT: Final = 4  # the rate that a new address may begin with, over the one seen around
 
 
@@ -225,6 +228,17 @@ _Labels = frozenset[tuple[str, str]]
 _Part = tuple[str, ...]  # of a source: its values of `parts`
 
 
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Two sources that counted different bytes of one broker in the same time.
+
+    `labels` are those in which they differ, of the one and of the other.
+    """
+
+    labels: tuple[Mapping[str, str], Mapping[str, str]]
+    counts: tuple[int, int]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
     """Bytes, covered milliseconds and milliseconds over the limit (0 without one), by window."""
@@ -232,6 +246,7 @@ class Counted:
     counted_bytes: Whole
     covered_ms: Whole
     over_limit_ms: Whole
+    contradiction: Contradiction | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -257,6 +272,7 @@ class _ChainCounts:
     counted: Counted
     from_ms: Whole
     until_ms: Whole
+    labels: _Labels
 
 
 def counted(
@@ -291,7 +307,23 @@ def counted(
         counted_bytes=(np.stack([one.counted.counted_bytes for one in chains]) * taken).sum(axis=0),
         covered_ms=(np.stack([one.counted.covered_ms for one in chains]) * taken).sum(axis=0),
         over_limit_ms=(np.stack([one.counted.over_limit_ms for one in chains]) * taken).sum(axis=0),
+        contradiction=next(
+            (found for pair in combinations(chains, 2) if (found := _contradiction(*pair))), None
+        ),
     )
+
+
+def _contradiction(one: _ChainCounts, other: _ChainCounts) -> Contradiction | None:
+    """Return how two chains contradict each other over half an hour and more; readers of the same
+    counter see the same growth.
+    """
+    both = np.minimum(one.counted.covered_ms, other.counted.covered_ms) >= WINDOW_MS
+    counts = tuple(int(each.counted.counted_bytes[both].sum()) for each in (one, other))
+    most, least = max(counts), min(counts)
+    if both.sum() < _ENOUGH_WINDOWS or most - least <= _SAME_GROWTH * most:
+        return None
+    mine, its = dict(one.labels - other.labels), dict(other.labels - one.labels)
+    return Contradiction((mine, its), (counts[0], counts[1]))
 
 
 def _taken(chains: Sequence[_ChainCounts], window: int) -> list[bool]:
@@ -394,6 +426,7 @@ def _chain_counts(
         ),
         from_ms=np.clip(min(one.times_ms[0] for one in growths), edges[:-1], edges[1:]),
         until_ms=np.clip(max(one.times_ms[-1] for one in growths), edges[:-1], edges[1:]),
+        labels=chain[-1].labels,
     )
 
 

@@ -264,6 +264,32 @@ def test_runs_of_single_windows_find_what_one_of_the_hour_does(samples: Directio
         assert together.equals(whole[number].sort_by(order))
 
 
+def test_a_two_kafka_clusters_that_nothing_keeps_apart_are_a_contradiction() -> None:
+    """The matchers of the policy keep them apart. Without any the run is refused."""
+    other = EVERY + 3000
+    both = [
+        counter(EVERY, kafka_cluster="a"),
+        series({"kafka_cluster": "b"}, other, total(other, rate=5 * RATE)),
+    ]
+    windows = Windows(START_MS, START_MS + HOUR_MS)
+    samples = {"produce": DirectionSamples(client_bytes=both, rates=gauges(EVERY))}
+    found = fold_broker(1, samples, windows, interval_ms=15_000).directions["produce"]
+    assert found.contradiction is not None
+    assert found.contradiction.labels == ({"kafka_cluster": "a"}, {"kafka_cluster": "b"})
+    assert found.contradiction.counts == (TRUTH, 5 * TRUTH)
+
+
+@pytest.mark.parametrize(
+    "samples", [two_names(), replica_pair(), relabelled(), moved_pod(known=False)]
+)
+def test_readers_of_the_same_counter_do_not_contradict_each_other(
+    samples: DirectionSamples,
+) -> None:
+    windows = Windows(START_MS, START_MS + HOUR_MS)
+    found = fold_broker(1, {"produce": samples}, windows, interval_ms=15_000)
+    assert found.directions["produce"].contradiction is None
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_a_moved_pod_lowers_the_coverage_by_the_time_whose_bytes_are_lost(known: bool) -> None:
     found = fold(moved_pod(known=known))
