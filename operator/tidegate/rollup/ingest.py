@@ -121,13 +121,9 @@ def _counters(names: tuple[str, ...], direction: Direction, *, brokers: str) -> 
 # Plain values that travel to workers: the run once, then one broker's windows at a time.
 
 
-# by the start of a work item, in ms, and its broker
-Terms = Mapping[tuple[int, int], Mapping[Direction, DirectionTerms]]
-
-
 @dataclass(frozen=True, slots=True)
 class IngestOrder:
-    """One run. `transport` names the reader that was chosen; `terms` are contracts and limits.
+    """One run, as every task gets it. `transport` names the reader that was chosen.
 
     `metrics` and `history` hold logins: an order is never logged, and its `repr` shows none of
     them.
@@ -138,19 +134,23 @@ class IngestOrder:
     transport: str
     metrics: MetricsSettings = field(repr=False)
     history: HistorySettings = field(repr=False)
-    terms: Terms = field(default_factory=dict, repr=False)
     owner: Owner = NOBODY
     bounds: FactorBounds = BOUNDS
 
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """A task: one broker's windows of [start_ms, end_ms); `part` distinguishes tasks' files."""
+    """A task: one broker's windows of [start_ms, end_ms), with its contracts and limits then.
+
+    `part` distinguishes tasks' files. Terms are here and not in the order: those of a day of 50
+    brokers are megabytes, which each of a thousand tasks would unpack.
+    """
 
     broker: int
     start_ms: int
     end_ms: int
     part: int
+    terms: Mapping[Direction, DirectionTerms] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ def ingest_by(transport: Transport, order: IngestOrder, item: WorkItem) -> list[
         item.broker,
         samples,
         windows,
-        terms=order.terms.get((item.start_ms, item.broker)),
+        terms=item.terms,
         interval_ms=interval_ms,
         bounds=order.bounds,
     )

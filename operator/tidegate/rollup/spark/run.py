@@ -6,7 +6,7 @@ when one of their hours is published again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import count
@@ -274,16 +274,17 @@ class _Rollup:
     def _ingested(self, source: Source, terms: Mapping[int, StretchTerms]) -> list[Manifest]:
         run, parts = self.run, count()
         items = [
-            WorkItem(broker, start_ms, self._end(start_ms), part=next(parts))
+            WorkItem(
+                broker,
+                start_ms,
+                self._end(start_ms),
+                part=next(parts),
+                terms=terms[start_ms].brokers.get(broker),
+            )
             for start_ms in run.hours
             for broker in source.brokers
         ]
-        promised = {
-            (start_ms, broker): rates
-            for start_ms, one in terms.items()
-            for broker, rates in one.brokers.items()
-        }
-        staged = ingest_all(self.spark, replace(run.order, terms=promised), items, run.progress)
+        staged = ingest_all(self.spark, run.order, items, run.progress)
         known = sorted({file.window_start_ms for file in staged if file.table == "broker_5m"})
         left = len(run.hours) - len(known)
         self.windows.left_out(left * len(_FINE))
