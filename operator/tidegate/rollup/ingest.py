@@ -142,8 +142,8 @@ class IngestOrder:
 class WorkItem:
     """A task: one broker's windows of [start_ms, end_ms), with its contracts and limits then.
 
-    `part` distinguishes tasks' files. Terms are here and not in the order: those of a day of 50
-    brokers are megabytes, which each of a thousand tasks would unpack.
+    `part` distinguishes tasks' files. Terms are not in the order: those of a day are megabytes,
+    which every task would unpack.
     """
 
     broker: int

@@ -279,12 +279,12 @@ class _Rollup:
                 start_ms,
                 self._end(start_ms),
                 part=next(parts),
-                terms=terms[start_ms].brokers.get(broker),
             )
             for start_ms in run.hours
             for broker in source.brokers
         ]
-        staged = ingest_all(self.spark, run.order, items, run.progress)
+        promised = {start_ms: one.brokers for start_ms, one in terms.items()}
+        staged = ingest_all(self.spark, run.order, items, run.progress, terms=promised)
         known = sorted({file.window_start_ms for file in staged if file.table == "broker_5m"})
         left = len(run.hours) - len(known)
         self.windows.left_out(left * len(_FINE))
