@@ -251,6 +251,7 @@ def backfill(
     ] = 15,
     matcher: Matchers = None,
     cluster_id: ClusterId = None,
+    file: PolicyFiles = None,
     again: Annotated[
         bool,
         typer.Option(
