@@ -125,7 +125,9 @@ def without_spikes(samples: Samples, most: float) -> Samples:
 def growth(samples: Samples, *, most: float = MOST_BYTES_PER_SECOND) -> Growth:
     """Return how the counter grew; a restarted one by what it shows, since it started.
 
-    More than `most` bytes per second is no growth.
+    More than `most` bytes per second is no growth. A process that started anew may be an exporter's
+    of its own, whose restart is none of the broker's: a count that did not fall began at 0 only
+    where the rate around explains it.
     """
     times, counts, started = samples
     if len(times) < 2:
@@ -134,15 +136,16 @@ def growth(samples: Samples, *, most: float = MOST_BYTES_PER_SECOND) -> Growth:
     most_bytes = most * (spans / 1000 + _READ_LATE_SECONDS)
     known = started[1:] != _UNKNOWN
     since = np.where(known, np.clip(started[1:], times[:-1], times[1:]), times[:-1])
-    restarted = (
-        (known & _differs(started[:-1], started[1:]) & (started[1:] > times[:-1]))
-        & (now <= most * ((times[1:] - since) / 1000 + _READ_LATE_SECONDS))
-    ) | ((grown < 0) & ~_small_falls(samples) & (now <= most_bytes))
-    amounts = np.where(restarted, now, grown)
-    plausible = restarted | ((grown >= 0) & (grown <= most_bytes))
-    plausible &= spans <= BRIDGED_MS
-    amounts = np.where(plausible, amounts, 0)
-    steady = Growth(times, amounts, np.where(plausible & ~restarted, spans, 0))
+    began = known & _differs(started[:-1], started[1:]) & (started[1:] > times[:-1])
+    restarted = (grown < 0) & (began | ~_small_falls(samples)) & (now <= most_bytes)
+    grew = (grown >= 0) & (grown <= most_bytes) & (spans <= BRIDGED_MS)
+    steady = Growth(times, np.where(grew, grown, 0), np.where(grew & ~began, spans, 0))
+    for place in np.flatnonzero(began & (grown >= 0)):
+        rate = _rate_around(steady, int(times[place]), int(times[place + 1]))
+        lived_ms = int(times[place + 1] - since[place])
+        restarted[place] = _began_at_zero(int(now[place]), lived_ms, rate, most)
+    plausible = (restarted | grew) & (spans <= BRIDGED_MS)
+    amounts = np.where(plausible, np.where(restarted, now, grown), 0)
     begins = np.where(known, since, times[:-1])
     for place in np.flatnonzero(restarted & ~known):
         rate = _rate_around(steady, int(times[place]), int(times[place + 1]))
@@ -155,6 +158,11 @@ def growth(samples: Samples, *, most: float = MOST_BYTES_PER_SECOND) -> Growth:
 def _differs(one: Whole, other: Whole) -> Flags:
     """Whether these are the starts of two processes; the exporter rounds them."""
     return np.asarray(np.abs(one - other) > 1000)
+
+
+def _began_at_zero(count: int, lived_ms: int, rate: float, most: float) -> bool:
+    """Whether a process of this age may have counted all of it, at a rate like the one around."""
+    return count <= min(most, _TIMES_RECENT * rate) * (lived_ms / 1000 + _READ_LATE_SECONDS)
 
 
 def _rate_around(grown: Growth, begin_ms: int, end_ms: int) -> float:
@@ -438,7 +446,7 @@ def _chain_growth(chain: Sequence[_Stretch], part: _Part, interval_ms: int, most
         if (samples := one.parts.get(part)) is not None
     ]
     first, grown = found[0]
-    pieces = [_since_start(first, most), grown]
+    pieces = [_since_start(first, grown, most), grown]
     for (before, earlier), (after, later) in pairwise(found):
         pieces += [_between(before, after, (earlier, later), interval_ms, most), later]
     return Growth(
@@ -448,11 +456,12 @@ def _chain_growth(chain: Sequence[_Stretch], part: _Part, interval_ms: int, most
     )
 
 
-def _since_start(samples: Samples, most: float) -> Growth:
+def _since_start(samples: Samples, grown: Growth, most: float) -> Growth:
     """Return what the first sample shows, where its process is known to have started lately."""
     at_ms, count, started_ms = (int(each[0]) for each in samples)
     is_known = started_ms != _UNKNOWN and at_ms - BRIDGED_MS <= started_ms < at_ms
-    if is_known and count <= most * ((at_ms - started_ms) / 1000 + _READ_LATE_SECONDS):
+    rate = _rate_around(grown, at_ms, at_ms)
+    if is_known and _began_at_zero(count, at_ms - started_ms, rate, most):
         return _piece(started_ms, at_ms, count, at_ms - started_ms)
     return Growth(np.array([at_ms]), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -477,9 +486,10 @@ def _between(
     same = known and started_before != _UNKNOWN and abs(started - started_before) <= 1000
     lived_ms = end_ms - min(started, end_ms)
     begun = known and not same and begin_ms < started and lived_ms <= BRIDGED_MS
-    if begun and first <= most * (lived_ms / 1000 + _READ_LATE_SECONDS):
-        return _piece(begin_ms, end_ms, first, lived_ms)
     recent = max(_rate_around(one, begin_ms, end_ms) for one in around)
+    fell = first < last and first <= most * (lived_ms / 1000 + _READ_LATE_SECONDS)
+    if begun and (fell or _began_at_zero(first, lived_ms, recent, most)):
+        return _piece(begin_ms, end_ms, first, lived_ms)
     near = span_ms <= _BRIDGED_INTERVALS * interval_ms
     if span_ms > BRIDGED_MS:
         return _piece(begin_ms, end_ms, 0, 0)

@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tidegate.rollup.fold.broker import DirectionSamples, broker_table, fold_broker, usage_table
+from tidegate.rollup.fold.counters import counted
 from tidegate.rollup.fold.windows import Windows, reading_of
 from tidegate.rollup.samples import SeriesSamples
 from tidegate.rollup.schemas import FIVE_MINUTES_MS
@@ -335,8 +336,9 @@ def test_k_a_longer_interval_than_declared_changes_no_byte_but_the_coverage(seco
     assert (found.coverage < 0.3) == (seconds == 90)
 
 
-def test_a_standalone_exporter_that_restarts_is_no_restart_of_the_broker() -> None:
-    """Its start time changes and the broker's count goes on."""
+@pytest.mark.parametrize("base", [BASE, 2 * 10**9 + 3600 * RATE])
+def test_a_standalone_exporter_that_restarts_is_no_restart_of_the_broker(base: int) -> None:
+    """Its start time changes and the broker's count goes on, also of a young broker."""
     old, new = at(end=1800), at(begin=1800)
     starts = series(
         {"__name__": "process_start_time_seconds"},
@@ -344,10 +346,22 @@ def test_a_standalone_exporter_that_restarts_is_no_restart_of_the_broker() -> No
         np.where(new[0] > EVERY, START_MS / 1000 - 9e6, START_MS / 1000 + 1795),
     )
     assert len(old) + len(new) == len(EVERY)
-    found = fold(
-        DirectionSamples(client_bytes=[counter(EVERY)], rates=gauges(EVERY), starts=[starts])
-    )
+    counts = series({}, EVERY, total(EVERY, base=base))
+    found = fold(DirectionSamples(client_bytes=[counts], rates=gauges(EVERY), starts=[starts]))
     assert found.counted == TRUTH
+
+
+def test_an_exporter_that_comes_first_for_a_broker_that_ran_before_adds_nothing() -> None:
+    """It started half a minute ago; the broker has counted for weeks."""
+    times = at(begin=1800)
+    counts = series({}, times, total(times, base=10**10))
+    found = counted(
+        [counts],
+        Windows(START_MS, START_MS + HOUR_MS),
+        interval_ms=15_000,
+        starts=[started(1770, times)],
+    )
+    assert found.counted_bytes.sum() == RATE * 1800
 
 
 def test_a_restart_too_quick_to_fall_counts_from_its_start() -> None:
