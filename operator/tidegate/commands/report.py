@@ -21,6 +21,7 @@ from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.resources.fields import moment
+from tidegate.rollup.closing import closed_months_words
 from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.report.request import (
@@ -180,6 +181,8 @@ def report(
         bounds=parts.bounds,
         provenance=replace(stored_provenance(found, start_ms, end_ms), series=parts.series),
     )
+    for words in closed_months_words(found, start_ms, end_ms):
+        Page(around.err).warn(words)
     page = write_report(figures_of(request), out)
     Page(around.out).say(
         f"The report is {page}; the same figures are in {page.with_name('report.json')} and the "
