@@ -2,15 +2,16 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf, log
 from statistics import median
 from typing import Any
 
 import pyarrow as pa
 
-from tidegate.rollup.fold.broker import LEAST_FACTOR, MOST_FACTOR
 from tidegate.rollup.report.figures import (
     BrokerFigures,
     Calibration,
+    Charge,
     ContractUse,
     DoubtfulMember,
     MemberFigures,
@@ -25,10 +26,13 @@ from tidegate.rollup.report.period import (
     nic_of,
     share_of,
 )
-from tidegate.rollup.report.request import GIB, ClientKey, ReportRequest, iso_time
+from tidegate.rollup.report.rate_card import GIB
+from tidegate.rollup.report.request import ClientKey, ReportRequest, iso_time
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
 
 ENOUGH_COVERAGE = 0.95
+CREDIBLE_FACTORS = (0.9, 1.15)
+"""Gauges alone are wrong by less: beyond it clients are without a gauge, or a counter is wrong."""
 
 
 def calibrations(
@@ -50,7 +54,7 @@ def _calibration(nic: BrokerFigures, factors: Sequence[float | None]) -> Calibra
         direction=nic.direction,
         windows=len(factors),
         unscaled_windows=len(factors) - len(known),
-        bounded_windows=sum(not LEAST_FACTOR < factor < MOST_FACTOR for factor in known),
+        doubtful_windows=sum(map(is_doubtful, known)),
         lowest_factor=min(known, default=None),
         median_factor=median(known) if known else None,
         highest_factor=max(known, default=None),
@@ -59,14 +63,43 @@ def _calibration(nic: BrokerFigures, factors: Sequence[float | None]) -> Calibra
     )
 
 
+def is_doubtful(factor: float) -> bool:
+    """Whether a factor is at or beyond the bounds of what gauges alone explain."""
+    least, most = CREDIBLE_FACTORS
+    return not least < factor < most
+
+
+def _doubtful_factors(usage_5m: pa.Table) -> dict[tuple[str, str, str], float]:
+    """By user, client id and direction the factor farthest from 1, where it is a doubtful one."""
+    found: dict[tuple[str, str, str], float] = {}
+    keys = ("user", "client_id", "direction")
+    for row in (
+        *grouped(usage_5m, keys, min=("calibration",)),
+        *grouped(usage_5m, keys, max=("calibration",)),
+    ):
+        factor, who = row["calibration"], (row["user"], row["client_id"], row["direction"])
+        if factor is not None and is_doubtful(factor):
+            found[who] = max(found.get(who, 1.0), factor, key=_distance)
+    return found
+
+
+def _distance(factor: float) -> float:
+    return abs(log(factor)) if factor > 0 else inf
+
+
 def doubtful_members(
     tables: PeriodTables, members: Sequence[MemberFigures]
 ) -> tuple[DoubtfulMember, ...]:
-    """Members never scaled to a broker's count or with low coverage; most bytes first."""
+    """Members never scaled to a broker's count, scaled far, or with low coverage; most bytes first.
+
+    Whoever shares a broker with a client that has no gauge is scaled far, and billed its bytes.
+    """
     rows = grouped(tables.usage, (*CLIENT, "direction"), min=("coverage",))
     coverages = {(client_of(row), row["direction"]): row["coverage"] for row in rows}
     unscaled: set[tuple[str, str, str]] = set()
+    factors: dict[tuple[str, str, str], float] = {}
     if tables.usage_5m is not None:
+        factors = _doubtful_factors(tables.usage_5m)
         for row in grouped(
             tables.usage_5m, ("user", "client_id", "direction"), max=("calibration",)
         ):
@@ -74,12 +107,15 @@ def doubtful_members(
                 unscaled.add((row["user"], row["client_id"], row["direction"]))
     found = []
     for one in members:
+        if one.coverage is None:
+            continue  # it moved nothing, and pays for its contract
         coverage = coverages[ClientKey(one.tier, one.user, one.client_id), one.direction]
-        never_scaled = (one.user, one.client_id, one.direction) in unscaled
-        if never_scaled or coverage < ENOUGH_COVERAGE:
+        who = (one.user, one.client_id, one.direction)
+        never_scaled, factor = who in unscaled, factors.get(who)
+        if never_scaled or factor is not None or coverage < ENOUGH_COVERAGE:
             found.append(
                 DoubtfulMember(
-                    one.member, one.tier, one.direction, one.bytes, coverage, never_scaled
+                    one.member, one.tier, one.direction, one.bytes, coverage, never_scaled, factor
                 )
             )
     return tuple(found)
@@ -106,13 +142,14 @@ def recipes_of(
     members: Sequence[MemberFigures],
     brokers: Sequence[BrokerFigures],
     uses: Sequence[ContractUse],
+    charges: Sequence[Charge],
 ) -> tuple[Recipe, ...]:
     """One for each kind of number, about the largest of its kind."""
     exact = [use for use in uses if not use.p95_is_bound and use.p95_rate is not None]
     fullest = sorted(brokers, key=lambda nic: -nic.nic_bytes)
     return (
         *(_member_recipe(request, one) for one in members[:1]),
-        *(price for one in members[:1] for price in _price_recipe(request, one)),
+        *(_price_recipe(one) for one in _largest(charges)),
         *(_nic_recipe(request, nic) for nic in fullest[:1]),
         *(_p95_recipe(request, use) for use in exact[:1]),
         Recipe("a member's bytes in a 5-minute window", "", _CALIBRATED),
@@ -132,11 +169,16 @@ def _member_recipe(request: ReportRequest, one: MemberFigures) -> Recipe:
     return Recipe(f"bytes of {one.member}, {one.direction}", str(one.bytes), query)
 
 
-def _price_recipe(request: ReportRequest, one: MemberFigures) -> Iterator[Recipe]:
-    for direction, price in request.prices.per_gib.items():
-        if direction == one.direction:
-            how = f"{one.bytes} / {GIB} x {price}, rounded half up to hundredths"
-            yield Recipe(f"price of {one.member}, {direction}", str(one.amount), how)
+def _largest(charges: Sequence[Charge]) -> Sequence[Charge]:
+    """The largest line with a price of a GiB; none where every line is a share of a cost."""
+    priced = [one for one in charges if one.kind == "Usage" and one.per_gib is not None]
+    return sorted(priced, key=lambda one: -one.amount)[:1]
+
+
+def _price_recipe(one: Charge) -> Recipe:
+    how = f"{one.bytes} / {GIB} x {one.per_gib:f}, rounded half up to hundredths"
+    what = f"price of {one.member}, {one.direction}, from {one.start} to {one.end}"
+    return Recipe(what, str(one.amount), how)
 
 
 def _nic_recipe(request: ReportRequest, nic: BrokerFigures) -> Recipe:

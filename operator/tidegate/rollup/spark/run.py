@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound
 from tidegate.rollup.ingest import IngestOrder, WorkItem, brokers_between
+from tidegate.rollup.labels import labels_text
 from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.spark.stages import (
@@ -40,7 +41,7 @@ from tidegate.rollup.terms.sources import AuditLine, PolicyMember, PolicyTerms
 # their hours: a member that changed tiers at noon is in both, a day's states are its hours' states.
 
 
-_MEMBERS = "user string, client_id string, tier string"
+_MEMBERS = "user string, client_id string, tier string, labels string"
 _STATES = (
     "window_start timestamp, tier string, direction string, throttle_episodes int, "
     "seconds_contract double, seconds_stepping double, seconds_throttled double, "
@@ -85,7 +86,8 @@ class Coarser:
 
     def _members(self) -> DataFrame:
         return self.spark.createDataFrame(
-            [(*one.client, one.tier.key) for one in self.members], _MEMBERS
+            [(*one.client, one.tier.key, labels_text(one.member.labels)) for one in self.members],
+            _MEMBERS,
         )
 
     def _states(self, starts: range) -> DataFrame:
