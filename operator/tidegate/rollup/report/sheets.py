@@ -185,6 +185,11 @@ class Column:
         """Whether its cells are aligned to the left, as text is."""
         return self.kind in (Kind.TEXT, Kind.FLAG, Kind.MOMENT, Kind.LABELS, Kind.DAY)
 
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether its cells may have several lines."""
+        return self.kind is Kind.LABELS
+
     def text(self, row: Any) -> str:
         value = getattr(row, self.name)
         return self.absent if value is None or value in ("", {}) else cell_text(self.kind, value)
