@@ -13,7 +13,7 @@ import typer
 
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import PolicySource, policy_of, terms_of
+from tidegate.commands.inputs import PolicySource, bounds_of, policy_of, terms_of
 from tidegate.commands.output import Page
 from tidegate.commands.rollup import TIME, PolicyFiles, Store, store_address
 from tidegate.commands.rollup_job import require_extra
@@ -23,6 +23,7 @@ from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.resources.fields import is_ago, moment
+from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.report.rate_card import RateCard, midnight_ms, month_of, read_rate_card
 from tidegate.rollup.report.request import (
@@ -55,6 +56,7 @@ class PolicyParts:
     recommendations: Sequence[RecommendedContract] = ()
     per_gib: Mapping[Direction, Decimal] = field(default_factory=dict)
     series: Sequence[SourceSeries] = ()
+    bounds: FactorBounds = BOUNDS
 
 
 def policy_parts(
@@ -72,6 +74,7 @@ def policy_parts(
         recommendations(source.declared.policy, terms, usage, brokers),
         _prices(source),
         tuple(source_series(_settings(source))),
+        bounds_of(source),
     )
 
 
@@ -282,6 +285,7 @@ def report(
         days=stored_days(found, start_ms, end_ms, weeks=WEEKS_COMPARED),
         recommendations=parts.recommendations,
         trail=None if audit_file is None else lines_in(audit_file),
+        bounds=parts.bounds,
         provenance=replace(
             stored_provenance(found, start_ms, end_ms, grain_ms=grain_ms), series=parts.series
         ),

@@ -78,6 +78,20 @@ def _place(one: Charge) -> tuple[str | bool, ...]:
     return (one.start, one.kind != "Usage", one.kind, *who)
 
 
+def unattributed_amounts(
+    tables: PeriodTables, card: RateCard, zone: tzinfo
+) -> Mapping[Direction, Decimal]:
+    """What unattributed bytes would cost at their direction's prices, whoever pays for them."""
+    found: dict[Direction, Decimal] = {}
+    for start_ms, end_ms, rates in card.spans(tables.start_ms, tables.end_ms, zone):
+        counted = _span(tables, start_ms, end_ms, rates).unattributed
+        for direction in _DIRECTIONS:
+            amount = amount_of(counted.get(direction, 0), rates.price(direction))
+            if amount is not None:
+                found[direction] = found.get(direction, Decimal("0.00")) + amount
+    return found
+
+
 def _span(tables: PeriodTables, start_ms: int, end_ms: int, rates: Rates) -> _Span:
     usage, brokers = (
         table.filter(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tidegate import __version__
 from tidegate.rollup.labels import labels_of
-from tidegate.rollup.report.charges import amounts_by, charges_of
+from tidegate.rollup.report.charges import amounts_by, charges_of, unattributed_amounts
 from tidegate.rollup.report.evidence import calibrations, doubtful_members, recipes_of
 from tidegate.rollup.report.figures import (
     BrokerFigures,
@@ -84,7 +84,10 @@ def figures_of(request: ReportRequest) -> ReportFigures:
     tables, directory = period_tables(request), MemberDirectory(request.members)
     card = request.rate_card
     charges = charges_of(tables, directory, card, request.zone)
-    before = bytes_before(request.before)
+    before, unattributed = (
+        bytes_before(request.before),
+        unattributed_amounts(tables, card, request.zone),
+    )
     members = _member_figures(tables, directory, charges, before)
     brokers = _broker_figures(tables)
     uses = _contract_use(tables, directory)
@@ -100,7 +103,10 @@ def figures_of(request: ReportRequest) -> ReportFigures:
         charges=charges,
         total_bytes=sum(one.bytes for one in members),
         total_amount=total_of(one.amount for one in charges),
-        totals=tuple(_total(direction, members, brokers, before) for direction in _DIRECTIONS),
+        totals=tuple(
+            _total(direction, members, brokers, before, unattributed.get(direction))
+            for direction in _DIRECTIONS
+        ),
         tiers=_tier_figures(tables.tiers, members, uses),
         members=members,
         labels=label_figures(
@@ -122,8 +128,10 @@ def figures_of(request: ReportRequest) -> ReportFigures:
         recommendations=tuple(_recommendation(one, directory) for one in request.recommendations),
         five_minutes=tables.usage_5m is not None,
         tierless_windows=len(request.provenance.tierless) if request.members else 0,
-        calibration=calibrations(tables.usage_5m, brokers),
-        doubtful=doubtful_members(tables, members),
+        least_factor=request.bounds.least,
+        most_factor=request.bounds.most,
+        calibration=calibrations(tables.usage_5m, brokers, request.bounds),
+        doubtful=doubtful_members(tables, members, request.bounds),
         recipes=recipes_of(request, members, brokers, uses, charges),
         origin=_origin(request.provenance),
     )
@@ -317,6 +325,7 @@ def _total(
     members: Sequence[MemberFigures],
     brokers: Sequence[BrokerFigures],
     before: Mapping[tuple[str, str, str], int],
+    unattributed_amount: Decimal | None,
 ) -> Total:
     ours = [one for one in members if one.direction == direction]
     nics = [nic for nic in brokers if nic.direction == direction]
@@ -330,6 +339,7 @@ def _total(
         amount=total_of(one.amount for one in ours),
         counted_bytes=sum(nic.client_bytes for nic in nics),
         unattributed_bytes=sum(nic.unattributed_bytes for nic in nics),
+        unattributed_amount=unattributed_amount,
         throttled_seconds=sum(one.throttled_seconds for one in ours),
         deferred_bytes=sum(one.deferred_bytes for one in ours),
     )

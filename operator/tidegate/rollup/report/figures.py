@@ -111,6 +111,7 @@ class Total:
     """A direction over all members.
 
     `counted_bytes` is the brokers' own count; no user's gauge explains `unattributed_bytes` of it.
+    Their price is `unattributed_amount`, which is in no other amount.
     """
 
     direction: str
@@ -119,6 +120,7 @@ class Total:
     amount: Decimal | None
     counted_bytes: int
     unattributed_bytes: int
+    unattributed_amount: Decimal | None
     throttled_seconds: float
     deferred_bytes: int
 
@@ -347,14 +349,14 @@ class Recommendation:
 class Calibration:
     """How far gauges were scaled to add up to a broker's own count.
 
-    The factor of `doubtful_windows` is too far from 1 to be an error of the gauges alone.
+    `bounded_windows` are outside of the bounds: there gauges and count measure different clients.
     """
 
     broker: int
     direction: str
     windows: int
     unscaled_windows: int
-    doubtful_windows: int
+    bounded_windows: int
     lowest_factor: float | None
     median_factor: float | None
     highest_factor: float | None
@@ -364,10 +366,11 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class DoubtfulMember:
-    """A member whose bytes are less certain: never scaled, scaled far, or with samples missing.
+    """A member whose bytes are less certain: never scaled, with samples missing, or on a broker
+    whose gauges and count differ by too much.
 
-    Coverage is a fraction of the time. `doubtful_factor` is the factor that is farthest from 1
-    among those that are too far from it; None = there is none.
+    Coverage is a fraction of the time and of what was counted. `windows_outside` are its windows of
+    5 minutes, on any broker, whose factor is outside of the bounds.
     """
 
     member: str
@@ -376,7 +379,9 @@ class DoubtfulMember:
     bytes: int
     lowest_coverage: float
     never_scaled: bool
-    doubtful_factor: float | None
+    windows_outside: int
+    lowest_factor: float | None
+    highest_factor: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,6 +439,8 @@ class ReportFigures:
     recommendations: tuple[Recommendation, ...]
     five_minutes: bool
     tierless_windows: int
+    least_factor: float
+    most_factor: float
     calibration: tuple[Calibration, ...]
     doubtful: tuple[DoubtfulMember, ...]
     recipes: tuple[Recipe, ...]

@@ -24,7 +24,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from tidegate.rollup.report import plots
-from tidegate.rollup.report.evidence import CREDIBLE_FACTORS, ENOUGH_COVERAGE
+from tidegate.rollup.report.evidence import ENOUGH_COVERAGE
 from tidegate.rollup.report.figures import ReportFigures
 from tidegate.rollup.report.rate_card import GIB
 from tidegate.rollup.report.sheets import (
@@ -111,10 +111,10 @@ def page_html(figures: ReportFigures) -> str:
             free_directions=sorted(
                 {price.what for price in figures.prices if price.amount is None}
             ),
-            doubted=[one for one in figures.calibration if one.doubtful_windows],
+            doubted=[one for one in figures.calibration if one.bounded_windows],
             plots=plots,
             pivot=pivot,
-            factor_bounds=CREDIBLE_FACTORS,
+            factor_bounds=(figures.least_factor, figures.most_factor),
             ENOUGH_COVERAGE=ENOUGH_COVERAGE,
             GIB=GIB,
         )

@@ -15,6 +15,7 @@ import pyarrow as pa
 from tidegate.controller_logic.contracts.recommend import AdviceBasis, advise
 from tidegate.controller_logic.model import Advice, Policy, RateForm, Topology, Usage
 from tidegate.prometheus.settings import MetricsSettings
+from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 from tidegate.rollup.ingest import catalogue
 from tidegate.rollup.labels import NO_LABELS, labels_text
 from tidegate.rollup.report.rate_card import RateCard
@@ -190,6 +191,7 @@ class ReportRequest:
     days: UsageDays | None = None
     recommendations: Sequence[RecommendedContract] = ()
     trail: Sequence[AuditLine] | None = None
+    bounds: FactorBounds = BOUNDS
     provenance: Provenance
 
 

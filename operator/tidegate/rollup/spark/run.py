@@ -5,7 +5,7 @@ windows, and one that is repeated leaves the same ones. Days are made when they 
 when one of their hours is published again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound
-from tidegate.rollup.ingest import IngestOrder, WorkItem, brokers_between
+from tidegate.rollup.ingest import IngestOrder, Source, WorkItem, read_source
 from tidegate.rollup.labels import labels_text
 from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
@@ -33,7 +33,7 @@ from tidegate.rollup.tables.format import Manifest
 from tidegate.rollup.tables.publication import Publication, StagedFile, discard_staging, publish
 from tidegate.rollup.tables.store import UsageStore, stamps
 from tidegate.rollup.tables.upkeep import Retention, keep_up
-from tidegate.rollup.tables.verify import RULES
+from tidegate.rollup.tables.verify import RULES, WORTH_TELLING
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader, TierStates
 from tidegate.rollup.terms.sources import AuditLine, PolicyMember, PolicyTerms
 
@@ -97,6 +97,21 @@ class Coarser:
             for one in self.states.get(at, ())
         ]
         return self.spark.createDataFrame(rows, _STATES)
+
+
+def unattributed_words(brokers: Iterable[Manifest]) -> str:
+    """A sentence where some of what brokers counted is nobody's, "" otherwise."""
+    sums = [one.contents.sums for one in brokers]
+    total, rest = (
+        sum(each.get(name, 0) for each in sums) for name in ("client_bytes", "unattributed_bytes")
+    )
+    if rest <= WORTH_TELLING * total:
+        return ""
+    return (
+        f"{rest / total:.1%} of the clients' bytes are unattributed: no quota meters the clients "
+        f"that moved them, or their gauges are missing. They are on nobody's account. A default "
+        f"quota with metering (spec.defaults.metering) gives every client a gauge."
+    )
 
 
 _FINE = ("usage_5m", "broker_5m")
@@ -177,9 +192,9 @@ class _Rollup:
         return Count(self.run.progress, Step.PUBLISHED, most)
 
     def publish_all(self, transport: Transport) -> list[Manifest]:
-        brokers = self._brokers(transport)
-        terms = self._terms(transport, brokers)
-        published = self._ingested(brokers, terms)
+        source = self._source(transport)
+        terms = self._terms(transport, source.brokers)
+        published = self._ingested(source, terms)
         states = {start_ms: one.tiers for start_ms, one in terms.items()}
         coarser = Coarser(
             self.spark,
@@ -192,11 +207,13 @@ class _Rollup:
                 published += self._summed(coarser, starts[first : first + _WINDOWS_AT_ONCE])
         return published
 
-    def _brokers(self, transport: Transport) -> Sequence[int]:
+    def _source(self, transport: Transport) -> Source:
+        """Samples are counted before they are read: what comes meanwhile then shows as later."""
         run = self.run
-        brokers = brokers_between(transport, run.order.metrics, run.start_ms, run.end_ms)
+        source = read_source(transport, run.order.metrics, run.start_ms, run.end_ms)
+        brokers = len(source.brokers)
         run.tell(
-            f"reading {len(run.hours) * len(brokers)} hours of {len(brokers)} brokers by "
+            f"reading {len(run.hours) * brokers} hours of {brokers} brokers by "
             f"{run.order.transport}"
         )
         if not brokers:
@@ -208,7 +225,7 @@ class _Rollup:
                 Reason.METRICS_MISSING,
                 f"{problem} Is the preset right, and does it keep samples for so long?",
             )
-        return brokers
+        return source
 
     def _terms(self, transport: Transport, brokers: Sequence[int]) -> Mapping[int, StretchTerms]:
         reader = TermsReader(transport, self.run.order.metrics, self.run.policy, self.run.trail)
@@ -223,14 +240,12 @@ class _Rollup:
             )
         return terms
 
-    def _ingested(
-        self, brokers: Sequence[int], terms: Mapping[int, StretchTerms]
-    ) -> list[Manifest]:
+    def _ingested(self, source: Source, terms: Mapping[int, StretchTerms]) -> list[Manifest]:
         run, parts = self.run, count()
         items = [
             WorkItem(broker, start_ms, self._end(start_ms), part=next(parts))
             for start_ms in run.hours
-            for broker in brokers
+            for broker in source.brokers
         ]
         promised = {
             (start_ms, broker): rates
@@ -246,11 +261,21 @@ class _Rollup:
         sources = {
             start_ms: f"{run.order.transport}; {terms[start_ms].words}" for start_ms in known
         }
-        return [
-            self._published(staged, table=table, start_ms=start_ms, source=sources[start_ms])
+        published = [
+            self._published(
+                staged,
+                table=table,
+                start_ms=start_ms,
+                source=sources[start_ms],
+                samples=source.samples.get(start_ms, 0),
+            )
             for start_ms in known
             for table in _FINE
         ]
+        words = unattributed_words(one for one in published if one.table == "broker_5m")
+        if words:
+            run.tell(words)
+        return published
 
     def _summed(self, coarser: Coarser, starts: range) -> list[Manifest]:
         """Publish windows from one pass over their finer rows: it costs mostly its start.
@@ -285,6 +310,7 @@ class _Rollup:
         table: str,
         start_ms: int,
         source: str = "",
+        samples: int | None = None,
         made_from: Mapping[str, str] | None = None,
     ) -> Manifest:
         of_window = [
@@ -297,6 +323,7 @@ class _Rollup:
             staged=of_window,
             owner=self.run.order.owner,
             source=source,
+            source_samples=samples,
             made_from=made_from or {},
         )
         manifest = publish(self.store, publication, now_ms=self.run.clock_ms())

@@ -226,6 +226,7 @@ def _as_recorded(
                 contracts=contracts[direction],
                 episodes=episodes.get((broker, direction), ()),
                 quota_window=policy.window,
+                most_bytes_per_second=policy.most_bytes_per_second(broker, direction),
             )
             for direction in DIRECTIONS
         }
@@ -258,7 +259,13 @@ def _as_declared(policy: PolicyTerms, brokers: Sequence[int]) -> Mapping[int, Br
     }
     return {
         broker: {
-            way: DirectionTerms(policy.limit(broker, way), contracts[way], None, policy.window)
+            way: DirectionTerms(
+                policy.limit(broker, way),
+                contracts[way],
+                None,
+                policy.window,
+                policy.most_bytes_per_second(broker, way),
+            )
             for way in DIRECTIONS
         }
         for broker in brokers

@@ -29,7 +29,7 @@ from tidegate.controller_logic.model import (
     Tier,
 )
 from tidegate.controller_logic.reasons import Reason
-from tidegate.rollup.fold.clients import Client
+from tidegate.rollup.fold.clients import MOST_BYTES_PER_SECOND, Client
 from tidegate.rollup.fold.windows import StepFunction, scrape_times
 from tidegate.rollup.samples import Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import DIRECTIONS, Direction
@@ -112,6 +112,13 @@ class PolicyTerms:
     def limit(self, broker: int, direction: Direction) -> int | None:
         """Return the declared limit of a broker's NIC."""
         return self.limits.of(broker).limit(WAYS[direction])
+
+    def most_bytes_per_second(self, broker: int, direction: Direction) -> float:
+        """Return what a counter of this broker can grow by at most, twice what its NIC is said to
+        carry: a capacity that was declared too low must not take bytes away.
+        """
+        capacity = self.limits.of(broker).capacity(WAYS[direction])
+        return MOST_BYTES_PER_SECOND if capacity is None else 2.0 * capacity
 
     def promised(self, one: PolicyMember, *, brokers: int) -> RatesByDirection:
         """Return the rates on each broker: from the status, else from the contract.

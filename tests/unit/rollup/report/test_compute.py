@@ -29,7 +29,7 @@ from tidegate.rollup.report import period
 from tidegate.rollup.report.compute import figures_of, nearest_ranks
 from tidegate.rollup.report.figures import ContractUse, ReportFigures, ThrottledWindow, TrafficPoint
 from tidegate.rollup.report.page import csv_text, page_html
-from tidegate.rollup.report.rate_card import RateCard
+from tidegate.rollup.report.rate_card import GIB, RateCard
 from tidegate.rollup.report.request import Provenance
 from tidegate.rollup.report.sheets import sheets_of
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
@@ -237,7 +237,7 @@ def test_a_factor_at_its_bound_is_counted() -> None:
     assert (
         found.windows,
         found.unscaled_windows,
-        found.doubtful_windows,
+        found.bounded_windows,
         found.highest_factor,
     ) == (
         3,
@@ -623,8 +623,8 @@ def test_a_factor_far_from_one_is_a_warning_and_doubts_whoever_it_was_applied_to
     figures = figures_of(
         small_request([*usage, {**usage[1], "window_start": HOUR_2}], nics, usage_5m=fine)
     )
-    assert [(one.broker, one.doubtful_windows) for one in figures.calibration] == [(1, 1), (2, 0)]
-    assert [(one.member, one.doubtful_factor) for one in figures.doubtful] == [("user=etl", 1.42)]
+    assert [(one.broker, one.bounded_windows) for one in figures.calibration] == [(1, 1), (2, 0)]
+    assert [(one.member, one.highest_factor) for one in figures.doubtful] == [("user=etl", 1.42)]
     page = page_html(figures)
     assert "Bills of this period are doubtful: on 1 of 2" in page
     assert "1.420" in page
@@ -670,3 +670,48 @@ def test_labels_of_today_replace_those_of_the_time_only_where_they_are_asked_for
             usage, members=members, by_labels=("team",), labels_of_today=labels_of_today
         )
         assert [one.value for one in figures_of(request).labels] == [team]
+
+
+def test_every_factor_outside_its_bounds_is_named_and_what_is_nobodys_is_priced_apart() -> None:
+    windows = [
+        {
+            "window_start": START_MS + number * FIVE_MINUTES_MS,
+            "broker": 1,
+            "user": user,
+            "direction": "fetch",
+            "bytes": 10 * GIB,
+            "coverage": 0.97,
+            "calibration": factor if user == "mixed" else 1.0,
+        }
+        for number, factor in enumerate((1.0, 1.16, 0.89))
+        for user in ("mixed", "even")
+    ]
+    usage = [
+        {"user": user, "tier": "t", "direction": "fetch", "bytes": 30 * GIB, "coverage": 0.97}
+        for user in ("mixed", "even")
+    ]
+    usage = [row | {"window_start": START_MS, "broker": 1} for row in usage]
+    brokers = [
+        {
+            "window_start": START_MS,
+            "broker": 1,
+            "direction": "fetch",
+            "client_bytes": 65 * GIB,
+            "unattributed_bytes": 5 * GIB,
+        }
+    ]
+    figures = figures_of(
+        small_request(
+            usage,
+            brokers,
+            usage_5m=windows,
+            members=[terms("mixed"), terms("even")],
+            rate_card=RateCard.flat({"fetch": Decimal("0.02")}),
+        )
+    )
+    (doubtful,) = figures.doubtful
+    assert (doubtful.member, doubtful.windows_outside) == ("mixed", 2)
+    assert (doubtful.lowest_factor, doubtful.highest_factor) == (0.89, 1.16)
+    fetch = next(one for one in figures.totals if one.direction == "fetch")
+    assert (fetch.amount, fetch.unattributed_amount) == (Decimal("1.20"), Decimal("0.10"))
+    assert figures.total_amount == Decimal("1.20")
