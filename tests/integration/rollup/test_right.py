@@ -5,6 +5,7 @@ the tables have against the truth.
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,13 +76,15 @@ class Ran:
     store: UsageStore
 
 
-def rolled_up(server: HistoryServer, folder: Path, cluster: str) -> Ran:
+def rolled_up(
+    server: HistoryServer, folder: Path, cluster: str, *more: str, now_ms: int = END_MS
+) -> Ran:
     out = io.StringIO()
     given = ["rollup", "run", "--prometheus", server.url, "--out", str(folder)]
     given += ["--matcher", f"kafka_cluster={cluster}"]
     period = ["--from", "2026-01-01T10:00:00Z", "--to", "2026-01-01T12:00:00Z"]
-    argv = [*given, *period, "--cluster-id", f"kafka-{cluster}"]
-    code = main(argv, CommandContext(out=out, err=out, now_seconds=lambda: END_MS / 1000))
+    argv = [*given, *period, "--cluster-id", f"kafka-{cluster}", *more]
+    code = main(argv, CommandContext(out=out, err=out, now_seconds=lambda: now_ms / 1000))
     return Ran(code, out.getvalue(), UsageStore.at(f"file://{folder}"))
 
 
@@ -184,3 +187,53 @@ def backfilled(server: HistoryServer, folder: Path, *more: str) -> Ran:
         CommandContext(out=out, err=out, now_seconds=lambda: END_MS / 1000),
     )
     return Ran(code, out.getvalue(), UsageStore.at(f"file://{folder}"))
+
+
+def policy_file(folder: Path, tier: str) -> Path:
+    """A policy with one tier, of which alice is the only member."""
+    kafka = {"bootstrapServers": "kafka-1:9092", "quotaStore": "ZooKeeper"}
+    shop = {
+        "kafka": {**kafka, "zookeeper": {"connect": "zk-1:2181"}},
+        "mode": "Enforce",
+    }
+    contract = {"perBroker": {"fetch": "2000000"}}
+    business = {
+        "policyRef": {"name": "shop"},
+        "level": "L2",
+        "members": [{"name": "alice", "user": "alice", "contract": contract}],
+        "throttledRates": {"perBroker": {"fetch": "1000000"}},
+    }
+    objects = (("BrokerBandwidthPolicy", "shop", shop), ("BusinessTier", tier, business))
+    file = folder / f"{tier}.yaml"
+    file.write_text(
+        "\n---\n".join(
+            json.dumps(
+                {
+                    "apiVersion": "tidegate.io/v1alpha1",
+                    "kind": kind,
+                    "metadata": {"name": name, "namespace": "streaming"},
+                    "spec": spec,
+                }
+            )
+            for kind, name, spec in objects
+        )
+    )
+    return file
+
+
+def test_a_past_hour_that_is_computed_again_keeps_the_tiers_that_it_had(
+    two_clusters: HistoryServer, spark: SparkSession, tmp_path: Path
+) -> None:
+    out = tmp_path / "usage"
+    first = rolled_up(
+        two_clusters, out, "b", "-f", str(policy_file(tmp_path, "gold")), now_ms=START_MS + HOUR_MS
+    )
+    assert first.code == 0, first.said
+    again = rolled_up(two_clusters, out, "b", "-f", str(policy_file(tmp_path, "bulk")))
+    assert again.code == 0, again.said
+    assert "2 of 2 hours had other members in tiers than now" in again.said
+    # the change was seen at noon, when both hours were over
+    tiers = {
+        (row["window_start"].hour, row["tier"]) for row in again.store.rows("usage_1h").to_pylist()
+    }
+    assert tiers == {(10, "streaming/gold"), (11, "streaming/gold")}

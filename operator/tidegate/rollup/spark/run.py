@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound
+from tidegate.rollup.entities import read_entities, write_entities
 from tidegate.rollup.ingest import IngestOrder, Source, WorkItem, read_source
 from tidegate.rollup.labels import labels_text
 from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched
@@ -35,13 +36,14 @@ from tidegate.rollup.tables.store import UsageStore, stamps
 from tidegate.rollup.tables.upkeep import Retention, keep_up
 from tidegate.rollup.tables.verify import RULES, WORTH_TELLING
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader, TierStates
-from tidegate.rollup.terms.sources import AuditLine, PolicyMember, PolicyTerms
+from tidegate.rollup.terms.sources import AuditLine, PolicyMember, PolicyTerms, read_trail
 
-# Hours take tiers as they are at the time of the run. Days take all but the sums of bytes from
-# their hours: a member that changed tiers at noon is in both, a day's states are its hours' states.
+# Hours take tiers as they were at the end of the hour (`entities`). Days take all but the sums of
+# bytes from their hours: a member that changed tiers at noon is in both, a day's states are its
+# hours' states.
 
 
-_MEMBERS = "user string, client_id string, tier string, labels string"
+_MEMBERS = "hour timestamp, user string, client_id string, tier string, labels string"
 _STATES = (
     "window_start timestamp, tier string, direction string, throttle_episodes int, "
     "seconds_contract double, seconds_stepping double, seconds_throttled double, "
@@ -52,11 +54,11 @@ Rows = Callable[[], DataFrame]
 
 @dataclass(frozen=True, slots=True)
 class Coarser:
-    """`states` has what is known of tiers by the hours of the run."""
+    """`members` and `states` are by the start of each hour of the run."""
 
     spark: SparkSession
     store_url: str
-    members: Sequence[PolicyMember]
+    members: Mapping[int, Sequence[PolicyMember]]
     states: Mapping[int, Sequence[TierStates]]
 
     def tables(self, starts: range) -> Iterator[tuple[str, Rows]]:
@@ -68,7 +70,7 @@ class Coarser:
             return frame_of(self.spark, self.store_url, table, starts[0], starts[-1] + span_ms)
 
         def tiers() -> DataFrame:
-            return self._members() if is_hours else tiers_by_hour(finer("usage_1h"))
+            return self._members(starts) if is_hours else tiers_by_hour(finer("usage_1h"))
 
         def states() -> DataFrame:
             return (
@@ -84,11 +86,23 @@ class Coarser:
             lambda: tier_sums(finer("usage_5m"), tiers(), states(), window_ms=span_ms),
         )
 
-    def _members(self) -> DataFrame:
-        return self.spark.createDataFrame(
-            [(*one.client, one.tier.key, labels_text(one.member.labels)) for one in self.members],
-            _MEMBERS,
-        )
+    def _members(self, hours: range) -> DataFrame:
+        """Without the hour where members are the same throughout, as nearly always."""
+        members = [
+            [
+                (*one.client, one.tier.key, labels_text(one.member.labels))
+                for one in self.members.get(at, ())
+            ]
+            for at in hours
+        ]
+        if all(each == members[0] for each in members):
+            return self.spark.createDataFrame(members[0], _MEMBERS.partition(", ")[2])
+        rows = [
+            (datetime.fromtimestamp(at / 1000, UTC), *one)
+            for at, each in zip(hours, members, strict=True)
+            for one in each
+        ]
+        return self.spark.createDataFrame(rows, _MEMBERS)
 
     def _states(self, starts: range) -> DataFrame:
         rows = [
@@ -193,13 +207,14 @@ class _Rollup:
 
     def publish_all(self, transport: Transport) -> list[Manifest]:
         source = self._source(transport)
-        terms = self._terms(transport, source.brokers)
+        members = self._members()
+        terms = self._terms(transport, source.brokers, members)
         published = self._ingested(source, terms)
         states = {start_ms: one.tiers for start_ms, one in terms.items()}
         coarser = Coarser(
             self.spark,
             self.run.order.store_url,
-            self.run.policy.members if self.run.policy else (),
+            members,
             states,
         )
         for starts in self.spans:
@@ -227,10 +242,31 @@ class _Rollup:
             )
         return source
 
-    def _terms(self, transport: Transport, brokers: Sequence[int]) -> Mapping[int, StretchTerms]:
+    def _members(self) -> Mapping[int, Sequence[PolicyMember]]:
+        """The members of each hour, once what changed since the last run is written down."""
+        run = self.run
+        if run.policy is None:
+            return {}
+        now, known = run.policy.members, read_entities(self.store)
+        trail = read_trail(run.trail, run.policy.key, end_ms=run.clock_ms())
+        entities = known.seen(now, run.clock_ms(), trail)
+        if entities != known:
+            write_entities(self.store, entities, run.order.owner)
+        members = {at: entities.at_end_of(self._end(at), now) for at in run.hours}
+        others = sum(each is not now and list(each) != list(now) for each in members.values())
+        if others:
+            run.tell(f"{others} of {len(members)} hours had other members in tiers than now")
+        return members
+
+    def _terms(
+        self,
+        transport: Transport,
+        brokers: Sequence[int],
+        members: Mapping[int, Sequence[PolicyMember]],
+    ) -> Mapping[int, StretchTerms]:
         reader = TermsReader(transport, self.run.order.metrics, self.run.policy, self.run.trail)
         terms = {
-            start_ms: reader.of(start_ms, self._end(start_ms), brokers)
+            start_ms: reader.of(start_ms, self._end(start_ms), brokers, members.get(start_ms))
             for start_ms in self.run.hours
         }
         for words in dict.fromkeys(one.words for one in terms.values()):

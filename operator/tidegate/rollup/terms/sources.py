@@ -74,6 +74,7 @@ class PolicyTerms:
     """The declared terms of a policy; `key` is its namespace/name.
 
     `from_status` has the rates on each broker in the tiers' status, by tier and member.
+    `past_members` are those of another time, where they are not the tiers' members of now.
     """
 
     key: str
@@ -81,6 +82,7 @@ class PolicyTerms:
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     window: QuotaWindow = field(default_factory=QuotaWindow)
     from_status: Mapping[tuple[str, str], RatesByDirection] = field(default_factory=dict)
+    past_members: Sequence[PolicyMember] | None = None
 
     @classmethod
     def of(
@@ -101,6 +103,8 @@ class PolicyTerms:
     @cached_property
     def members(self) -> Sequence[PolicyMember]:
         """All members of tiers, the oldest tier first, without Kafka's default entities."""
+        if self.past_members is not None:
+            return self.past_members
         found: dict[Client, PolicyMember] = {}
         for tier in self.tiers:
             for member in tier.members:
