@@ -23,9 +23,10 @@ from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.resources.fields import is_ago, moment
+from tidegate.rollup.closing import Month
 from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 from tidegate.rollup.member_usage import member_usage
-from tidegate.rollup.report.rate_card import RateCard, midnight_ms, month_of, read_rate_card
+from tidegate.rollup.report.rate_card import RateCard, midnight_ms, read_rate_card
 from tidegate.rollup.report.request import (
     MemberTerms,
     RecommendedContract,
@@ -331,9 +332,10 @@ def _period(
     if month is None:
         start_ms, end_ms = (_hour(around, text, zone) for text in (since or "", until))
         return ReportPeriod(start_ms, end_ms, (2 * start_ms - end_ms, start_ms))
-    start_ms, end_ms = month_of(month, zone)
-    last = datetime.fromtimestamp(start_ms / 1000 - 1, zone)
-    before = month_of(f"{last:%Y-%m}", zone)
+    found = Month.named(month, zone)
+    start_ms, end_ms = found.start_ms, found.end_ms
+    last = Month.named(f"{datetime.fromtimestamp(start_ms / 1000 - 1, zone):%Y-%m}", zone)
+    before = last.start_ms, last.end_ms
     now_ms = int(around.now_seconds() * 1000)
     over_ms = now_ms - now_ms % _HOUR_MS
     if over_ms <= start_ms:

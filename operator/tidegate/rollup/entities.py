@@ -2,8 +2,9 @@
 
 Tiers change, and a bill of last month is about those of last month. Each run looks at the members
 as they are, and writes down what changed since the last one; the audit trail, where there is one,
-has the moment. Labels are in no trail: another label counts from the run on that saw it. The table is one Parquet file, which each write replaces whole: a client has a row
-for each membership, from `valid_from` to `valid_to`, null = still valid.
+has the moment. Labels are in no trail: another label counts from the run on that saw it. The table
+is one Parquet file, which each write replaces whole: a client has a row for each membership, from
+`valid_from` to `valid_to`, null = still valid.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

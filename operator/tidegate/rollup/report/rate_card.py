@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from pydantic.alias_generators import to_camel
 
 from tidegate.errors import InvalidResource
-from tidegate.rollup.schemas import HOUR_MS, Direction
+from tidegate.rollup.schemas import Direction
 
 GIB: Final = 2**30
 HUNDREDTH: Final = Decimal("0.01")
@@ -99,25 +99,6 @@ class RateCard:
 def midnight_ms(day: date, zone: tzinfo) -> int:
     """The begin of a day in a time zone."""
     return round(datetime(day.year, day.month, day.day, tzinfo=zone).timestamp() * 1000)
-
-
-def month_of(text: str, zone: tzinfo) -> tuple[int, int]:
-    """[start, end) of `2026-10` in a time zone, in ms. Raises InvalidResource.
-
-    It is as long as its hours are: a month in which clocks change has one more or one less.
-    """
-    try:
-        first = datetime.strptime(text, "%Y-%m").date()
-    except ValueError:
-        raise InvalidResource(f"{text!r} is no month. Write a year and a month: 2026-10.") from None
-    after = (first + timedelta(days=31)).replace(day=1)
-    span = midnight_ms(first, zone), midnight_ms(after, zone)
-    if any(at % HOUR_MS for at in span):
-        raise InvalidResource(
-            f"{text} does not begin on a whole hour of UTC in {zone}, and the tables have whole "
-            "hours. Take a time zone that is whole hours from UTC, or --from and --to."
-        )
-    return span
 
 
 def months_share(start_ms: int, end_ms: int, zone: tzinfo) -> Decimal:
