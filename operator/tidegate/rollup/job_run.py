@@ -45,7 +45,7 @@ def run_job(
         windows, empty = _publish(engine, span, window, now_ms=clock_ms())
         if windows:
             store = UsageStore.at(policy.spec.storage.url)
-            windows += _late(engine, store, span, tell=tell)
+            windows += _late(engine, store, span, now_ms=clock_ms(), tell=tell)
     record(policy, windows, empty=empty, now_ms=clock_ms())
     for one in empty:
         tell(
@@ -77,14 +77,14 @@ def _publish(
 
 
 def _late(
-    engine: Engine, store: UsageStore, span: Span, *, tell: Callable[[str], None]
+    engine: Engine, store: UsageStore, span: Span, *, now_ms: int, tell: Callable[[str], None]
 ) -> list[Window]:
-    """Compute again what samples came late for, in the day before the span.
+    """Compute again what samples came late for, of the last day before the span.
 
     Hours before that are left to `tidegate rollup backfill`, which names them.
     """
-    begin_ms = span.start_ms - DAY_MS
-    if not store.windows("usage_5m", begin_ms, span.start_ms):
+    begin_ms = now_ms - now_ms % HOUR_MS - DAY_MS
+    if begin_ms >= span.start_ms or not store.windows("usage_5m", begin_ms, span.start_ms):
         return []
     samples = engine.source(begin_ms, span.start_ms).samples
     changed = [one for one in changed_hours(store, samples, begin_ms, span.start_ms) if one.is_more]
