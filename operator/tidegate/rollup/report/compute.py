@@ -115,7 +115,8 @@ def figures_of(request: ReportRequest) -> ReportFigures:
         unusual_days=()
         if days is None
         else unusual_days(days.usage, days.published, request.start_ms, request.end_ms, directory),
-        days_compared=days is not None and len(days.published) >= 7 * FEWEST_WEEKS,
+        days_compared=days is not None
+        and sum(day < request.start_ms for day in days.published) >= 7 * FEWEST_WEEKS,
         contract_use=uses,
         talkers=tuple(_top_talkers(members)),
         brokers=brokers,

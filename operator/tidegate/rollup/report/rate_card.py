@@ -49,10 +49,6 @@ class Rates:
         """The price of a GiB of a level's members."""
         return self.of_level.get((level, direction), self.per_gib.get(direction))
 
-    @property
-    def has_prices(self) -> bool:
-        return bool(self.per_gib or self.of_level or self.cost_per_month is not None)
-
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -91,9 +87,6 @@ class RateCard:
             first, last = max(begin, start_ms), min(until, end_ms)
             if first < last:
                 yield first, last, one
-
-    def has_prices(self) -> bool:
-        return any(one.has_prices for one in self.rates)
 
 
 def midnight_ms(day: date, zone: tzinfo) -> int:

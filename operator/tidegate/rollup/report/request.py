@@ -268,9 +268,9 @@ def stored_before(store: UsageStore, start_ms: int, end_ms: int, *, grain_ms: in
     table = "usage_1h" if grain_ms == HOUR_MS else "usage_1d"
     windows = (end_ms - start_ms) // grain_ms
     is_complete = len(store.windows(table, start_ms, end_ms)) == windows
-    columns = ("window_start", "user", "client_id", "labels", "direction", "bytes")
+    keys = ("user", "client_id", "labels", "direction")
     return UsageBefore(
-        start_ms, end_ms, store.rows(table, start_ms, end_ms, columns=columns), is_complete
+        start_ms, end_ms, _bytes_by(store, table, start_ms, end_ms, keys), is_complete
     )
 
 
@@ -278,8 +278,22 @@ def stored_days(store: UsageStore, start_ms: int, end_ms: int, *, weeks: int) ->
     """Days of the period, and those of so many weeks before it."""
     first_ms = start_ms - start_ms % DAY_MS - weeks * 7 * DAY_MS
     published = frozenset(one.start_ms for one in store.windows("usage_1d", first_ms, end_ms))
-    columns = ("window_start", "user", "client_id", "tier", "bytes")
-    return UsageDays(store.rows("usage_1d", first_ms, end_ms, columns=columns), published)
+    keys = ("window_start", "user", "client_id", "tier")
+    return UsageDays(_bytes_by(store, "usage_1d", first_ms, end_ms, keys), published)
+
+
+def _bytes_by(
+    store: UsageStore, table: str, start_ms: int, end_ms: int, keys: Sequence[str]
+) -> pa.Table:
+    """Bytes added up file by file, so that months of a large cluster fit into memory."""
+    columns = [name for name in TABLES[table].schema.names if name in (*keys, "bytes")]
+    schema = pa.schema([TABLES[table].schema.field(name) for name in columns])
+    total = schema.empty_table()
+    for rows in store.tables(table, start_ms, end_ms, columns=columns):
+        both = pa.concat_tables([total, rows.select(columns).cast(schema)])
+        summed = both.group_by(list(keys)).aggregate([("bytes", "sum")])
+        total = summed.rename_columns({"bytes_sum": "bytes"}).select(columns).cast(schema)
+    return total
 
 
 def stored_provenance(
