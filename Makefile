@@ -90,6 +90,10 @@ test-argo: setup ## Run the health scripts and Applications through Argo CD's ow
 test-crds: setup ## Put the CRDs, every example and wrong objects to the admission code of Kubernetes 1.30, 1.32 and 1.34 (compiles it once, minutes)
 	$(PYTHON) -m pytest tests/integration/resources/with_admission_code.py $(PYTEST)
 
+.PHONY: test-focus
+test-focus: setup ## Put the FOCUS file of a usage report to the published validator (from PyPI, in an environment of its own)
+	UV="$(UV)" $(PYTHON) -m pytest tests/integration/rollup/with_focus_validator.py $(PYTEST)
+
 .PHONY: image-check
 image-check: setup ## Build the image twice from nothing, compare, and start what is in it (root)
 	$(PYTHON) -m image --twice

@@ -103,6 +103,8 @@ def found_command(words: list[str]) -> tuple[Any, list[str]]:
     found: Any = typer.main.get_command(app)
     rest = list(words)
     while hasattr(found, "commands"):
+        if found.name == "report" and rest[0] not in found.commands:
+            rest.insert(0, "write")  # `tidegate report --store ...` writes one
         found = found.commands[rest.pop(0)]
     return found, rest
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, tzinfo
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow.compute as pc
 import typer
@@ -20,13 +22,13 @@ from tidegate.control.connections import settings_of
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
-from tidegate.resources.fields import moment
-from tidegate.rollup.closing import closed_months_words
+from tidegate.resources.fields import is_ago, moment
+from tidegate.rollup.closing import Month, closed_months_words
 from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 from tidegate.rollup.member_usage import member_usage
+from tidegate.rollup.report.rate_card import RateCard, midnight_ms, read_rate_card
 from tidegate.rollup.report.request import (
     MemberTerms,
-    Prices,
     RecommendedContract,
     ReportRequest,
     SourceSeries,
@@ -34,6 +36,8 @@ from tidegate.rollup.report.request import (
     member_terms,
     recommendations,
     source_series,
+    stored_before,
+    stored_days,
     stored_provenance,
     stored_tables,
 )
@@ -95,35 +99,130 @@ def _settings(source: PolicySource) -> MetricsSettings:
 
 
 _HOUR_MS, _DAY_MS = 3_600_000, 86_400_000
+_LABEL = "label:"
+_PERIOD, _MONEY = "The period", "Money"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPeriod:
+    """[start, end) in ms, and the period before it. `month` is its name where it is one."""
+
+    start_ms: int
+    end_ms: int
+    before: tuple[int, int]
+    month: str = ""
 
 
 def report(
     context: typer.Context,
     *,
     store: Store,
-    since: Annotated[str, typer.Option("--from", metavar="TIME", help=f"The first hour. {TIME}")],
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="TIME", help=f"The first hour. {TIME}", rich_help_panel=_PERIOD
+        ),
+    ] = None,
     until: Annotated[
         str,
         typer.Option(
-            "--to", metavar="TIME", help="The end; an hour that is not over by then is left out."
+            "--to",
+            metavar="TIME",
+            help="The end; an hour that is not over by then is left out.",
+            rich_help_panel=_PERIOD,
         ),
     ] = "0s",
+    month: Annotated[
+        str | None,
+        typer.Option(
+            "--month",
+            metavar="YYYY-MM",
+            help="In place of --from and --to: a month, as far as it is over.",
+            rich_help_panel=_PERIOD,
+        ),
+    ] = None,
+    timezone: Annotated[
+        str,
+        typer.Option(
+            "--timezone",
+            metavar="NAME",
+            help="In which the month, the days of the rate card and times without an offset are, "
+            "such as Europe/Berlin.",
+            rich_help_panel=_PERIOD,
+        ),
+    ] = "UTC",
     out: Annotated[
         Path,
         typer.Option(
             "--out", metavar="DIR", help="Where report.html, report.json and the CSV files go."
         ),
     ] = Path("tidegate-report"),
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--by",
+            metavar="label:NAME",
+            help="Add up by a label of tiers and members, such as label:team. May be repeated.",
+        ),
+    ] = None,
+    labels_of_today: Annotated[
+        bool,
+        typer.Option(
+            "--labels-of-today",
+            help="Take labels from the policy's files in place of those that members had at the "
+            "time.",
+        ),
+    ] = False,
+    rate_card: Annotated[
+        Path | None,
+        typer.Option(
+            "--rate-card",
+            metavar="FILE",
+            help="Prices by day, level and direction, or a cost to share; and budgets of labels.",
+            rich_help_panel=_MONEY,
+        ),
+    ] = None,
     fetch_price: Annotated[
         str | None,
-        typer.Option("--fetch-price", metavar="AMOUNT", help="Of a GiB (2^30 bytes) read."),
+        typer.Option(
+            "--fetch-price",
+            metavar="AMOUNT",
+            help="Of a GiB (2^30 bytes) read.",
+            rich_help_panel=_MONEY,
+        ),
     ] = None,
     produce_price: Annotated[
-        str | None, typer.Option("--produce-price", metavar="AMOUNT", help="Of a GiB written.")
+        str | None,
+        typer.Option(
+            "--produce-price",
+            metavar="AMOUNT",
+            help="Of a GiB written.",
+            rich_help_panel=_MONEY,
+        ),
     ] = None,
     currency: Annotated[
-        str, typer.Option("--currency", metavar="TEXT", help="Shown beside amounts.")
+        str,
+        typer.Option(
+            "--currency", metavar="TEXT", help="Shown beside amounts.", rich_help_panel=_MONEY
+        ),
     ] = "",
+    focus: Annotated[
+        bool,
+        typer.Option(
+            "--focus",
+            help="Write the bill as focus.parquet and focus.csv, too, for cost tools (FOCUS 1.2).",
+            rich_help_panel=_MONEY,
+        ),
+    ] = False,
+    metrics_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--metrics-file",
+            metavar="FILE",
+            help="Write amounts and budgets of labels in Prometheus' text format, too.",
+            rich_help_panel=_MONEY,
+        ),
+    ] = None,
     audit_file: Annotated[
         Path | None,
         typer.Option(
@@ -144,14 +243,21 @@ def report(
     around = command_context(context, debug=debug)
     require_extra()
     from tidegate.rollup.report.compute import figures_of
-    from tidegate.rollup.report.page import write_report
+    from tidegate.rollup.report.focus import focus_files, focus_table
+    from tidegate.rollup.report.page import metrics_text, write_files, write_report
+    from tidegate.rollup.report.trends import WEEKS_COMPARED
 
+    zone = _zone(timezone)
+    names = _label_names(by or ())
+    period = _period(around, since, until, month, zone)
     given: Mapping[Direction, Decimal | None] = {
         "fetch": _amount(fetch_price),
         "produce": _amount(produce_price),
     }
-    start_ms, end_ms = (_hour(around, text) for text in (since, until))
-    grain_ms = _HOUR_MS if start_ms % _DAY_MS or end_ms % _DAY_MS else _DAY_MS
+    prices = {way: amount for way, amount in given.items() if amount is not None}
+    card = _card(rate_card, prices, currency)
+    start_ms, end_ms = period.start_ms, period.end_ms
+    grain_ms = _grain_ms(period, card, zone)
     found = UsageStore.at(store_address(store))
     tables = stored_tables(found, start_ms, end_ms, grain_ms=grain_ms)
     if not tables.published:
@@ -164,10 +270,6 @@ def report(
             f"{nothing} Check the address, and run `tidegate rollup run` for that time.",
         )
     parts = policy_parts(policy_of(around, file), found, tables, start_ms, end_ms)
-    prices = {
-        **parts.per_gib,
-        **{way: amount for way, amount in given.items() if amount is not None},
-    }
     request = ReportRequest(
         policy=parts.key,
         start_ms=start_ms,
@@ -175,23 +277,120 @@ def report(
         made_at_ms=int(around.now_seconds() * 1000),
         tables=tables,
         members=parts.members,
-        prices=Prices(per_gib=prices, currency=currency),
+        rate_card=card or RateCard.flat({**parts.per_gib, **prices}, currency),
+        by_labels=names,
+        labels_of_today=labels_of_today,
+        month=period.month,
+        zone=zone,
+        before=stored_before(found, *period.before, grain_ms=grain_ms),
+        days=stored_days(found, start_ms, end_ms, weeks=WEEKS_COMPARED),
         recommendations=parts.recommendations,
         trail=None if audit_file is None else lines_in(audit_file),
         bounds=parts.bounds,
-        provenance=replace(stored_provenance(found, start_ms, end_ms), series=parts.series),
+        provenance=replace(
+            stored_provenance(found, start_ms, end_ms, grain_ms=grain_ms), series=parts.series
+        ),
     )
     for words in closed_months_words(found, start_ms, end_ms):
         Page(around.err).warn(words)
-    page = write_report(figures_of(request), out)
+    figures = figures_of(request)
+    dataset = focus_table(figures, issuer=request.rate_card.issuer) if focus else None
+    page = write_report(figures, out)
+    if dataset is not None:
+        write_files(focus_files(dataset), out)
+    if metrics_file is not None:
+        write_files({metrics_file.name: metrics_text(figures)}, metrics_file.parent)
     Page(around.out).say(
         f"The report is {page}; the same figures are in {page.with_name('report.json')} and the "
         f"CSV files beside it."
     )
 
 
-def _hour(around: CommandContext, text: str) -> int:
-    at_ms = int(moment(text, now_seconds=around.now_seconds()) * 1000)
+def _zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidResource(
+            f"{name!r} is no time zone. Write its name in the tz database, such as Europe/Berlin."
+        ) from None
+
+
+def _label_names(by: Sequence[str]) -> Sequence[str]:
+    for text in by:
+        if not text.startswith(_LABEL) or text == _LABEL:
+            raise InvalidResource(
+                f"--by {text!r} is not known: write label: and the name of a label, such as "
+                "label:team."
+            )
+    return tuple(dict.fromkeys(text.removeprefix(_LABEL) for text in by))
+
+
+def _period(
+    around: CommandContext, since: str | None, until: str, month: str | None, zone: tzinfo
+) -> ReportPeriod:
+    """A month not over is cut to its whole hours, and compared with as much of the one before."""
+    if (since is None) == (month is None):
+        raise InvalidResource("Give the period: either --month 2026-10, or --from and --to.")
+    if month is None:
+        start_ms, end_ms = (_hour(around, text, zone) for text in (since or "", until))
+        return ReportPeriod(start_ms, end_ms, (2 * start_ms - end_ms, start_ms))
+    found = Month.named(month, zone)
+    start_ms, end_ms = found.start_ms, found.end_ms
+    last = Month.named(f"{datetime.fromtimestamp(start_ms / 1000 - 1, zone):%Y-%m}", zone)
+    before = last.start_ms, last.end_ms
+    now_ms = int(around.now_seconds() * 1000)
+    over_ms = now_ms - now_ms % _HOUR_MS
+    if over_ms <= start_ms:
+        raise InvalidResource(f"No hour of {month} is over yet, so there is nothing to report.")
+    if over_ms < end_ms:
+        end_ms = over_ms
+        before = before[0], min(before[1], before[0] + end_ms - start_ms)
+    return ReportPeriod(start_ms, end_ms, before, month)
+
+
+def _card(path: Path | None, prices: Mapping[Direction, Decimal], currency: str) -> RateCard | None:
+    if path is None:
+        return None
+    if prices or currency:
+        raise InvalidResource(
+            "--rate-card has prices and currency: leave out --fetch-price, --produce-price and "
+            "--currency."
+        )
+    return read_rate_card(path)
+
+
+def _grain_ms(period: ReportPeriod, card: RateCard | None, zone: tzinfo) -> int:
+    """Days where the period and all rates begin with a day of UTC, else hours."""
+    changes = [
+        midnight_ms(one.since, zone)
+        for one in (card.rates if card is not None else ())
+        if one.since is not None
+    ]
+    edges = [
+        period.start_ms,
+        period.end_ms,
+        *(at for at in changes if period.start_ms < at < period.end_ms),
+    ]
+    return _HOUR_MS if any(at % _DAY_MS for at in edges) else _DAY_MS
+
+
+def _hour(around: CommandContext, text: str, zone: tzinfo) -> int:
+    """The whole hour of UTC. Raises InvalidResource where a whole hour of the zone is none."""
+    written = text
+    if not is_ago(text):
+        try:
+            local = datetime.fromisoformat(text)
+            written = (local if local.tzinfo else local.replace(tzinfo=zone)).isoformat()
+            utc = datetime.fromisoformat(written).astimezone(UTC)
+        except ValueError:
+            pass  # `moment` has the words
+        else:
+            if not local.minute and not local.second and utc.minute:
+                raise InvalidResource(
+                    f"{text} is no whole hour of UTC, and the tables have whole hours. Take a time "
+                    "that is one, such as half an hour earlier."
+                )
+    at_ms = int(moment(written, now_seconds=around.now_seconds()) * 1000)
     return at_ms - at_ms % _HOUR_MS
 
 

@@ -382,17 +382,18 @@ def verify(
     debug: options.Debug = False,
 ) -> None:
     """Read everything that is published, compare it with the sums from when it was published, and
-    each table with the finer ones.
+    each table with the finer ones. An empty store has exit code 1: nothing was verified.
     """
     around = command_context(context, debug=debug)
     require_extra()
-    from tidegate.commands.rollup_page import show_verdict
+    from tidegate.commands.rollup_page import is_empty, show_verdict
     from tidegate.rollup.tables.store import UsageStore
     from tidegate.rollup.tables.verify import verify as verified
 
     verdict = verified(UsageStore.at(store_address(store)))
     publish(around.out, output, verdict.document(), show=partial(show_verdict, verdict))
-    around.exit_code = ExitCode.OK if verdict.is_sound else ExitCode.ERROR
+    is_proven = verdict.is_sound and not is_empty(verdict)
+    around.exit_code = ExitCode.OK if is_proven else ExitCode.ERROR
 
 
 def _exit_code_of(error: Exception) -> int:

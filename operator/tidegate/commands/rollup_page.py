@@ -7,6 +7,7 @@ from rich import progress as rich_progress
 
 from tidegate.commands.output import Column, Page, Sheet
 from tidegate.controller_logic.quota_values import rate_words
+from tidegate.rollup.labels import NO_LABELS
 from tidegate.rollup.samples import Progress, Step, unwatched
 from tidegate.rollup.schemas import TableKind
 from tidegate.rollup.show import Answer, key_columns, ranked_columns
@@ -89,20 +90,23 @@ def _top_sheet(kind: TableKind, rows: Sequence[Mapping[str, object]]) -> Sheet:
     names = [
         name
         for name in (*key_columns(kind), *ranked_columns(kind.name))
-        if any(row.get(name) is not None for row in rows)
+        if any(row.get(name) not in (None, NO_LABELS) for row in rows)
     ]
     if any("mean_rate" in row for row in rows):
         names.insert(names.index("bytes") + 1, "mean_rate")
     if "coverage" in kind.schema.names and rows:
         names.append("coverage")
     columns = tuple(
-        Column(_title(name), right=name not in kind.key, fold=name in {"user", "client_id"})
+        Column(_title(name, kind), right=name not in kind.key, fold=name in {"user", "client_id"})
         for name in names
     )
     return Sheet(columns, [[_cell(name, row.get(name)) for name in names] for row in rows])
 
 
-def _title(name: str) -> str:
+def _title(name: str, kind: TableKind) -> str:
+    # percentiles of a tier are of all brokers together, and may be above any peak
+    if name == "peak_rate" and kind.name.startswith("tier"):
+        return "Peak, one broker"
     return _TITLES.get(
         name, name.removeprefix("seconds_").replace("_rate", "").replace("_", " ").capitalize()
     )
@@ -152,9 +156,14 @@ def show_verdict(verdict: Verdict, page: Page) -> None:
     page.say(_conclusion(verdict))
 
 
+def is_empty(verdict: Verdict) -> bool:
+    """Whether there is nothing to verify, which is no proof of anything."""
+    return verdict.is_whole and not any(tally.windows for tally in verdict.tables.values())
+
+
 def _conclusion(verdict: Verdict) -> str:
-    if verdict.is_whole and not any(tally.files for tally in verdict.tables.values()):
-        return "Nothing is published here. Check the address."
+    if is_empty(verdict):
+        return "Nothing is published here, so nothing was verified. Check the address."
     if verdict.is_whole:
         return (
             "The store is whole: every file holds what was published, and all sums agree to "

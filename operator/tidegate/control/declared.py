@@ -192,17 +192,19 @@ def tier_from(raw: Mapping[str, Any], spec: TierSpec) -> Tier:
     return Tier(
         object_key(raw),
         Level(spec.level),
-        tuple(_member(member) for member in spec.members),
+        tuple(_member(member, spec.labels or {}) for member in spec.members),
         throttled,
     )
 
 
-def _member(member: TierMember) -> Member:
+def _member(member: TierMember, tier_labels: Mapping[str, str]) -> Member:
+    """A member's own label goes before its tier's."""
     return Member(
         name=member.name,
         entity=Entity(user=member.user, client_id=member.client_id),
         topics=tuple(member.topics or ()),
         contract=None if member.contract is None else _contract(member.contract),
+        labels=tuple(sorted({**tier_labels, **(member.labels or {})}.items())),
     )
 
 

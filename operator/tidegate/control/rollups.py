@@ -58,8 +58,14 @@ def pod_of(spec: Rollup, offer: RollupOffer, bounds: PolicyBounds = UNBOUNDED) -
         mount=None if claim is None or mount_path is None else (claim, mount_path),
         pull_secrets=offer.pull_secrets,
         has_executors=spec.executors.instances > 0,
+        placement=spec.pod.placement,
+        labels=spec.pod.labels or {},
+        annotations=spec.pod.annotations or {},
+        ephemeral_storage=spec.pod.ephemeral_storage,
+        suspend=spec.suspend,
         # executors are Pods of the same image, and no Pod can read its own
         environment={
+            **{one.name: one.value for one in spec.pod.env or ()},
             "TIDEGATE_IMAGE": offer.image,
             "TIDEGATE_PULL_SECRETS": ",".join(offer.pull_secrets),
             # the claim whose label was looked at: the policy may be edited before the Job reads it

@@ -280,7 +280,7 @@ class Usage:
     `days` is how long the window was, `until_seconds` when it ended.
     """
 
-    days: int
+    days: float
     until_seconds: float
     figures: Mapping[tuple[Entity, QuotaKey], DirectionUsage] = field(default_factory=dict)
 
@@ -363,7 +363,7 @@ class Member:
     """One entity of a tier. `topics` are names, or prefixes ending in `*`; no contract = unlimited.
 
     `override` is the key of the override that is laid over the contract, None = none; whoever is
-    `exempt` is never throttled.
+    `exempt` is never throttled. `labels` are for bills, and no decision uses them.
     """
 
     name: str
@@ -372,6 +372,7 @@ class Member:
     contract: Contract | None = None
     exempt: bool = False
     override: str | None = None
+    labels: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,7 @@ def _usage(document: Mapping[str, Any]) -> Usage:
         for way, key in BYTE_RATE_OF.items()
         if way in row
     }
-    return Usage(int(document["days"]), document["untilMs"] / 1000, figures)
+    return Usage(float(document["days"]), document["untilMs"] / 1000, figures)
 
 
 def _figures(values: Any) -> DirectionUsage:
@@ -194,7 +194,8 @@ _SCRATCH = "/tmp"  # noqa: S108  (the only place of a read-only file system that
 class JobPod:
     """The settings of the Job's Pod, from the policy and the operator.
 
-    `mount` is a claim and its path; None = no volume.
+    `mount` is a claim and its path; None = no volume. `placement` are fields of the Pod's spec,
+    `labels` are of Job and Pod. A Job that is made with `suspend` waits for a queueing system.
     """
 
     image: str
@@ -207,6 +208,11 @@ class JobPod:
     pull_secrets: tuple[str, ...] = ()
     has_executors: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    placement: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    ephemeral_storage: str | None = None
+    suspend: bool = False
 
 
 def selector(policy_name: str) -> str:
@@ -252,7 +258,7 @@ def job_body(policy: Mapping[str, Any], pod: JobPod, *, start_ms: int, end_ms: i
         "metadata": {
             "name": job_name(name, start_ms, end_ms),
             "namespace": namespace,
-            "labels": labels(name),
+            "labels": {**pod.labels, **labels(name)},
             "annotations": {**window, GENERATION: str(metadata.get("generation", 0))},
             "ownerReferences": [owner(policy)],
         },
@@ -261,9 +267,13 @@ def job_body(policy: Mapping[str, Any], pod: JobPod, *, start_ms: int, end_ms: i
             "activeDeadlineSeconds": pod.deadline_seconds,
             "ttlSecondsAfterFinished": _KEPT_SECONDS,
             "podReplacementPolicy": "Failed",
+            **({"suspend": True} if pod.suspend else {}),
             "podFailurePolicy": {"rules": _failure_rules()},
             "template": {
-                "metadata": {"labels": labels(name), "annotations": window},
+                "metadata": {
+                    "labels": {**pod.labels, **labels(name)},
+                    "annotations": {**pod.annotations, **window},
+                },
                 "spec": _pod(f"{namespace}/{name}", pod, window),
             },
         },
@@ -309,6 +319,7 @@ def _pod(policy_key: str, pod: JobPod, window: Mapping[str, str]) -> JsonObject:
         else [{"name": "tables", "persistentVolumeClaim": {"claimName": pod.mount[0]}}]
     )
     return {
+        **pod.placement,
         "restartPolicy": "Never",
         "serviceAccountName": pod.service_account,
         "automountServiceAccountToken": True,
@@ -326,8 +337,13 @@ def _pod(policy_key: str, pod: JobPod, window: Mapping[str, str]) -> JsonObject:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [_container(policy_key, pod, window)],
-        "volumes": [{"name": "scratch", "emptyDir": {}}, *claims],
+        "volumes": [{"name": "scratch", "emptyDir": scratch(pod.ephemeral_storage)}, *claims],
     }
+
+
+def scratch(ephemeral_storage: str | None) -> JsonObject:
+    """The emptyDir for what Spark spills."""
+    return {} if ephemeral_storage is None else {"sizeLimit": ephemeral_storage}
 
 
 def _container(policy_key: str, pod: JobPod, window: Mapping[str, str]) -> JsonObject:
@@ -352,8 +368,16 @@ def _container(policy_key: str, pod: JobPod, window: Mapping[str, str]) -> JsonO
         ],
         "ports": [{"name": name, "containerPort": port} for name, port in ports],
         "resources": {
-            "requests": {"cpu": f"{pod.requested_millicores}m", "memory": pod.memory},
-            "limits": {"cpu": str(pod.cores), "memory": pod.memory},
+            "requests": {
+                "cpu": f"{pod.requested_millicores}m",
+                "memory": pod.memory,
+                **space_on_node(pod.ephemeral_storage),
+            },
+            "limits": {
+                "cpu": str(pod.cores),
+                "memory": pod.memory,
+                **space_on_node(pod.ephemeral_storage),
+            },
         },
         "securityContext": {
             "allowPrivilegeEscalation": False,
@@ -363,6 +387,11 @@ def _container(policy_key: str, pod: JobPod, window: Mapping[str, str]) -> JsonO
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
     }
+
+
+def space_on_node(ephemeral_storage: str | None) -> JsonObject:
+    """The same as a container's request and limit."""
+    return {} if ephemeral_storage is None else {"ephemeral-storage": ephemeral_storage}
 
 
 def _own_fields() -> list[JsonObject]:

@@ -175,6 +175,41 @@ Sentence = Annotated[str, Field(min_length=1, max_length=512), _sentence_check, 
 """A sentence that a person writes for other people, on one line."""
 
 
+MAX_LABELS = 8
+_LABEL_NAME = r"[A-Za-z](?:[A-Za-z0-9._/-]{0,61}[A-Za-z0-9])?"
+_LABEL_VALUE = r"""[^"\\\x00-\x1f\x7f]*"""
+_label_check, _label_schema = ruled(
+    Rule(
+        cel="",
+        message="must not contain quotation marks, backslashes or control characters",
+        holds=lambda text: re.fullmatch(_LABEL_VALUE, text) is not None,
+    )
+)
+_labels_check, _labels_schema = ruled(
+    Rule(
+        cel="",  # a map's keys have no bound that the API server could estimate a cost from
+        message="must have names such as team or costCenter: at most 63 letters, digits, '.', '_', "
+        "'/' and '-', the first one a letter, the last one a letter or digit",
+        holds=lambda labels: all(re.fullmatch(_LABEL_NAME, name) for name in labels),
+    )
+)
+Labels = Annotated[
+    dict[
+        str,
+        Annotated[
+            str,
+            Field(min_length=1, max_length=63, json_schema_extra={"pattern": f"^{_LABEL_VALUE}$"}),
+            _label_check,
+            _label_schema,
+        ],
+    ],
+    Field(min_length=1, max_length=MAX_LABELS),
+    _labels_check,
+    _labels_schema,
+]
+"""Labels for bills, such as `{team: shop, costCenter: "4711"}`."""
+
+
 class PolicyRef(SchemaModel):
     """A policy in the same namespace."""
 
@@ -205,6 +240,11 @@ _YEAR = "int(self.substring(0, 4))"
 def parse_moment(written: str) -> float:
     """Seconds since the epoch of a moment that its model has accepted."""
     return datetime.fromisoformat(written).timestamp()
+
+
+def is_ago(text: str) -> bool:
+    """Whether a text is how long ago it was, such as `2h`."""
+    return _AGO.fullmatch(text) is not None
 
 
 def moment(text: str, *, now_seconds: float) -> float:

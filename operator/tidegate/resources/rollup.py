@@ -5,7 +5,9 @@ can be written or nodes have the memory is found out by the Job, and reported in
 condition RollupsCurrent.
 """
 
-from typing import Annotated, Literal
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -257,6 +259,273 @@ class Recommend(SchemaModel):
     )
 
 
+# The Pods of a Job, driver and executors alike. Whoever writes a policy need not be somebody who
+# may create Pods: nothing here reads a Secret, mounts a volume, or puts other code into a Pod.
+
+MAX_PAIRS, MAX_ITEMS, MAX_ENVIRONMENT = 16, 16, 32
+_KEY = (
+    r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
+)
+_OWN_KEY = (
+    r"(?:[^/]*[.])?(?:tidegate[.]io|app[.]kubernetes[.]io)/.*|spark-.*|batch[.]kubernetes[.]io/.*"
+)
+_LABEL_VALUE = r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
+
+_pod_key_check, _pod_key_schema = ruled(
+    matching(_KEY, "must be a key of Kubernetes, such as pool or example.com/pool")
+)
+PodKey = Annotated[str, Field(min_length=1, max_length=317), _pod_key_check, _pod_key_schema]
+_pod_value_check, _pod_value_schema = ruled(
+    matching(_LABEL_VALUE, "must be a label's value: letters, digits, '.', '_' and '-'")
+)
+PodLabelValue = Annotated[str, Field(max_length=63), _pod_value_check, _pod_value_schema]
+
+
+def _keys(expression: str, message: str, *, refused: str = "") -> tuple[Any, Any]:
+    """The rule of a map's keys: what they match, and what they must not.
+
+    The operator checks it, and makes no Job otherwise: keys have no bound from which the API server
+    could estimate the cost of a rule.
+    """
+    wanted, unwanted = re.compile(expression), re.compile(refused)
+
+    def holds(pairs: Mapping[str, str]) -> bool:
+        return all(
+            wanted.fullmatch(key) and not (refused and unwanted.fullmatch(key)) for key in pairs
+        )
+
+    return ruled(Rule(cel="", message=message, holds=holds))
+
+
+_selector_check, _selector_schema = _keys(_KEY, "must have keys of Kubernetes' labels")
+_pairs_check, _pairs_schema = _keys(
+    _KEY,
+    "must have keys of Kubernetes, and none of tidegate.io, app.kubernetes.io, batch.kubernetes.io "
+    "and spark-, by which the operator and Spark find their Pods",
+    refused=_OWN_KEY,
+)
+_conf_check, _conf_schema = _keys(
+    r"spark[.](?:sql|memory|shuffle|io|network|rpc|task|locality|cleaner|scheduler|broadcast|"
+    r"reducer|storage|python|executor[.]heartbeatInterval|excludeOnFailure|default[.]parallelism)"
+    r"(?:[.][A-Za-z0-9.]+)?",
+    "must be settings of spark.sql, memory, shuffle, io, network, rpc, task, locality, cleaner, "
+    "scheduler, broadcast, reducer, storage, python, excludeOnFailure, default.parallelism or "
+    "executor.heartbeatInterval, without those that are Tidegate's own or load code",
+    refused=r"spark[.](?:network[.]crypto|sql[.]extensions|sql[.]catalog|sql[.]hive|python[.]daemon|"
+    r"python[.]worker[.]module|python[.]use|sql[.]session[.]timeZone|shuffle[.]manager|"
+    r"shuffle[.]sort[.]io|sql[.]queryExecutionListeners|sql[.]streaming|io[.]encryption|"
+    r"storage[.]replication|scheduler[.]allocation|sql[.]cache[.]serializer|sql[.]warehouse|"
+    r"sql[.]sources[.]commitProtocolClass|sql[.]artifact).*",
+)
+_ENV_NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_OWN_ENV = (
+    r"(?:TIDEGATE|POD|SPARK|PYSPARK|PYTHON|JAVA|JDK|LD|KUBERNETES|HADOOP|_).*|NODE|"
+    r"SERVICE_ACCOUNT|MEMORY_LIMIT_MIB|PATH|HOME|CLASSPATH"
+)
+_env_check, _env_schema = ruled(
+    matching(_ENV_NAME, "must be a variable's name: letters, digits and '_'"),
+    Rule(
+        cel=f"!self.matches(r'^(?:{_OWN_ENV})$')",
+        message="must not be a variable of the Job itself or of Java, Python, Spark, Kubernetes or "
+        "the loader",
+        holds=lambda name: re.fullmatch(_OWN_ENV, name) is None,
+    ),
+)
+
+
+class Toleration(SchemaModel):
+    """A taint that the Pods tolerate, as Kubernetes has it."""
+
+    key: PodKey | None = Field(default=None, description="The taint's key. Unset: every key.")
+    operator: Literal["Exists", "Equal"] = Field(
+        default="Equal", description="How key and value are compared. Unset means Equal."
+    )
+    value: PodLabelValue | None = Field(
+        default=None, description="The taint's value, with operator Equal."
+    )
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = Field(
+        default=None, description="The taint's effect. Unset: every effect."
+    )
+    toleration_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = Field(
+        default=None, description="With NoExecute: for how long. Unset: for ever."
+    )
+
+    rules = (
+        Rule(
+            cel="has(self.key) || (has(self.operator) && self.operator == 'Exists')",
+            message="key is required unless operator is Exists",
+            field_path=".key",
+            reason="FieldValueRequired",
+            holds=lambda one: one.key is not None or one.operator == "Exists",
+        ),
+    )
+
+
+class NodeRequirement(SchemaModel):
+    """A requirement of a node's label."""
+
+    key: PodKey = Field(description="The label's name.")
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"] = Field(
+        description="How it is compared with values."
+    )
+    values: tuple[PodLabelValue, ...] | None = Field(
+        default=None,
+        max_length=MAX_ITEMS,
+        description="Values; none with Exists and DoesNotExist, one with Gt and Lt.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+
+
+class NodeTerm(SchemaModel):
+    """Requirements that must all hold."""
+
+    match_expressions: tuple[NodeRequirement, ...] = Field(
+        min_length=1,
+        max_length=MAX_ITEMS,
+        description="Requirements of labels.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+
+
+class RequiredNodes(SchemaModel):
+    """Nodes that meet at least one term."""
+
+    node_selector_terms: tuple[NodeTerm, ...] = Field(
+        min_length=1,
+        max_length=8,
+        description="Terms, of which one must hold.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+
+
+class PreferredNodes(SchemaModel):
+    """Nodes that are better than others."""
+
+    weight: Annotated[int, Field(ge=1, le=100)] = Field(description="How much better.")
+    preference: NodeTerm = Field(description="Which nodes.")
+
+
+class NodeAffinity(SchemaModel):
+    """On which nodes the Pods run."""
+
+    required_during_scheduling_ignored_during_execution: RequiredNodes | None = Field(
+        default=None, description="Only on these."
+    )
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredNodes, ...] | None = Field(
+        default=None,
+        max_length=8,
+        description="Rather on these.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+
+
+class PodAffinity(SchemaModel):
+    """Affinity to nodes, as Kubernetes has it."""
+
+    node_affinity: NodeAffinity | None = Field(default=None, description="Affinity to nodes.")
+
+
+class EnvironmentVariable(SchemaModel):
+    """A variable of the Pods' environment. Its value is no secret."""
+
+    name: Annotated[str, Field(min_length=1, max_length=128), _env_check, _env_schema] = Field(
+        description="Its name; those of Tidegate, Spark, Java and Python are refused."
+    )
+    value: Annotated[str, Field(max_length=1024)] = Field(
+        description="Its value, which everybody may read who may read the policy or the Pods."
+    )
+
+
+_priority_check, _priority_schema = ruled(
+    Rule(
+        cel="!self.startsWith('system-')",
+        message="must not begin with system-: a rollup is less important than Kubernetes",
+        holds=lambda name: not name.startswith("system-"),
+    )
+)
+
+
+class RollupPod(SchemaModel):
+    """Where a Job's Pods run, and what they have beside the image: driver and executors alike."""
+
+    node_selector: (
+        Annotated[
+            dict[str, PodLabelValue],
+            Field(max_length=MAX_PAIRS),
+            _selector_check,
+            _selector_schema,
+        ]
+        | None
+    ) = Field(default=None, description="Labels that a node must have.")
+    tolerations: tuple[Toleration, ...] | None = Field(
+        default=None,
+        max_length=MAX_ITEMS,
+        description="Taints that the Pods tolerate.",
+        json_schema_extra={"x-kubernetes-list-type": "atomic"},
+    )
+    affinity: PodAffinity | None = Field(default=None, description="Affinity of the Pods.")
+    priority_class_name: Annotated[ObjectName, _priority_check, _priority_schema] | None = Field(
+        default=None, description="PriorityClass of the Pods."
+    )
+    labels: (
+        Annotated[
+            dict[str, PodLabelValue], Field(max_length=MAX_PAIRS), _pairs_check, _pairs_schema
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="Labels of Job and Pods, such as a queue's, or a cloud's for its workload "
+        "identity.",
+    )
+    annotations: (
+        Annotated[
+            dict[str, Annotated[str, Field(max_length=1024)]],
+            Field(max_length=MAX_PAIRS),
+            _pairs_check,
+            _pairs_schema,
+        ]
+        | None
+    ) = Field(default=None, description="Annotations of the Pods.")
+    env: tuple[EnvironmentVariable, ...] | None = Field(
+        default=None,
+        max_length=MAX_ENVIRONMENT,
+        description="Variables of the Pods' environment, such as a proxy.",
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    ephemeral_storage: Memory | None = Field(
+        default=None,
+        description="Space on the node for what Spark spills, asked for and not exceeded. Unset: "
+        "not bounded.",
+    )
+
+    rules = (
+        Rule(
+            cel="",
+            message="every variable may appear once only",
+            field_path=".env",
+            holds=lambda pod: len({one.name for one in pod.env or ()}) == len(pod.env or ()),
+        ),
+    )
+
+    @property
+    def placement(self) -> dict[str, Any]:
+        """The fields of a Pod's spec that say where it runs."""
+        return self.model_dump(
+            mode="json",
+            by_alias=True,
+            exclude_none=True,
+            include={"node_selector", "tolerations", "affinity", "priority_class_name"},
+        )
+
+
+class EventLog(SchemaModel):
+    """Spark's event logs, which its History Server shows."""
+
+    keep: Annotated[int, Field(ge=1, le=1000)] = Field(
+        default=48, description="Logs of how many Jobs are kept. Unset means 48."
+    )
+
+
 class Rollup(SchemaModel):
     """Usage tables, reports and recommended contracts, made by Jobs that the operator starts."""
 
@@ -294,6 +563,43 @@ class Rollup(SchemaModel):
         default=Recommend(),
         description="How contracts are recommended from usage. Unset means the defaults of its "
         "fields.",
+    )
+    pod: RollupPod = Field(
+        default=RollupPod(),
+        description="Where a Job's Pods run, and what they have beside the image. Unset means "
+        "the defaults of its fields.",
+    )
+    spark_conf: (
+        Annotated[
+            dict[str, Annotated[str, Field(max_length=256)]],
+            Field(max_length=32),
+            _conf_check,
+            _conf_schema,
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="Settings of Spark in place of Tidegate's, such as "
+        'spark.sql.shuffle.partitions: "64". Settings of Pods, logins and code are refused.',
+    )
+    event_log: EventLog | None = Field(
+        default=None,
+        description="Keep Spark's event logs on the claim, in its folder _spark-events. Unset: "
+        "none are written.",
+    )
+    suspend: bool = Field(
+        default=False,
+        description="Make Jobs suspended, for a queueing system such as Kueue that starts them. "
+        "Unset means false.",
+    )
+
+    rules = (
+        Rule(
+            cel="!has(self.eventLog) || has(self.storage.claimName)",
+            message="eventLog needs a claim (storage.claimName): Spark writes its logs as files",
+            field_path=".eventLog",
+            holds=lambda rollup: rollup.event_log is None or rollup.storage.claim_name is not None,
+        ),
     )
 
     @property

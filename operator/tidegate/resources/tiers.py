@@ -12,6 +12,7 @@ from pydantic import Field
 from tidegate.resources.access import NamespaceName
 from tidegate.resources.fields import (
     KafkaName,
+    Labels,
     MemberName,
     Moment,
     ObjectName,
@@ -63,6 +64,11 @@ class TierMember(SchemaModel):
         default=None,
         description="What the member is promised. Unset means unlimited until the tier is "
         "throttled, and unlimited again after.",
+    )
+    labels: Labels | None = Field(
+        default=None,
+        description="Whom to bill, such as team or costCenter, in usage tables and reports. A "
+        "label goes before the tier's of the same name.",
     )
 
     rules = (
@@ -164,6 +170,11 @@ class TierSpec(SchemaModel):
         description="Who belongs to the tier. A user and client id may appear once in all tiers "
         "of a policy.",
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]},
+    )
+    labels: Labels | None = Field(
+        default=None,
+        description="Whom to bill for all members, such as team or costCenter, in usage tables "
+        "and reports. They change no quota.",
     )
 
     rules = (

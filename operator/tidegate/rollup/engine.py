@@ -5,6 +5,7 @@ A person's machine and a policy's Job take the same road; what differs is where 
 """
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -249,7 +250,7 @@ def policy_engine(
         bounds=FactorBounds(*policy.spec.factor_bounds),
         parallel_requests=max(1, min(_PARALLEL_OF_ONE, parallel)),
     )
-    place = _spark_place(policy.spec, pod, executors, folder)
+    place = spark_place(policy.spec, pod, executors, folder)
     if executors is not None:
         tell(
             f"{executors.instances} executors are Pods named "
@@ -258,19 +259,43 @@ def policy_engine(
     return Engine(request, place, clock_ms=clock_ms, tell=tell)
 
 
-def _spark_place(
+def spark_place(
     spec: Rollup, pod: Pod | None, executors: Executors | None, folder: Path
 ) -> SparkPlace:
+    """Where a policy's Spark runs and with which settings; makes room for an event log."""
     memory_mib = mebibytes(spec.driver.memory) if pod is None else pod.memory_mib
     memory = f"{heap_mib(memory_mib)}m"
+    further = {**(spec.spark_conf or {}), **_event_log(spec)}
     if executors is None or pod is None:
-        return SparkPlace(f"local[{spec.driver.cores},{_ATTEMPTS}]", memory)
+        return SparkPlace(f"local[{spec.driver.cores},{_ATTEMPTS}]", memory, further)
     template = folder / "executor.json"
     template.write_text(pod_template(executors))
     ports = (DRIVER_PORT, BLOCK_MANAGER_PORT)
-    return SparkPlace(
-        master(os.environ), memory, spark_settings(pod, executors, template=template, ports=ports)
-    )
+    settings = spark_settings(pod, executors, template=template, ports=ports)
+    return SparkPlace(master(os.environ), memory, {**further, **settings})
+
+
+EVENTS_FOLDER = "_spark-events"
+
+
+def _event_log(spec: Rollup) -> Mapping[str, str]:
+    """Settings of Spark's event log on the claim, where older logs make room for a new one."""
+    path = spec.storage.mount_path
+    if spec.event_log is None or path is None:
+        return {}
+    folder = Path(path) / EVENTS_FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    logs = sorted(folder.iterdir(), key=lambda log: log.stat().st_mtime, reverse=True)
+    for old in logs[spec.event_log.keep - 1 :]:
+        if old.is_dir():
+            shutil.rmtree(old, ignore_errors=True)
+        else:
+            old.unlink(missing_ok=True)
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.as_uri(),
+        "spark.eventLog.compress": "true",
+    }
 
 
 def _executors(policy: RollupPolicy, pod: Pod | None) -> Executors | None:
@@ -284,14 +309,21 @@ def _executors(policy: RollupPolicy, pod: Pod | None) -> Executors | None:
             "the operator's own Jobs."
         )
     pod.refuse_other_claim(policy.spec.storage.claim_name)
+    pods = policy.spec.pod
     return Executors(
         wanted.instances,
         wanted.cores,
         wanted.requested_millicores,
         mebibytes(wanted.memory),
-        labels(policy.name),
+        {**(pods.labels or {}), **labels(policy.name)},
         tuple(_mounts(policy)),
-        () if policy.spec.storage.claim_name else bucket_environment(policy.name),
+        (
+            *(() if policy.spec.storage.claim_name else bucket_environment(policy.name)),
+            *({"name": one.name, "value": one.value} for one in pods.env or ()),
+        ),
+        pods.placement,
+        pods.annotations or {},
+        pods.ephemeral_storage,
     )
 
 

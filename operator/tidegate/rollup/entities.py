@@ -2,8 +2,9 @@
 
 Tiers change, and a bill of last month is about those of last month. Each run looks at the members
 as they are, and writes down what changed since the last one; the audit trail, where there is one,
-has the moment. The table is one Parquet file, which each write replaces whole: a client has a row
-for each membership, from `valid_from` to `valid_to`, null = still valid.
+has the moment. Labels are in no trail: another label counts from the run on that saw it. The table
+is one Parquet file, which each write replaces whole: a client has a row for each membership, from
+`valid_from` to `valid_to`, null = still valid.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from tidegate.controller_logic.model import Entity, Level, Member, Tier
 from tidegate.rollup.fold.clients import Client
+from tidegate.rollup.labels import NO_LABELS, labels_of, labels_text
 from tidegate.rollup.schemas import OWNER
 from tidegate.rollup.tables.format import Owner, UsageDamaged, decode, encode, with_owner
 from tidegate.rollup.tables.store import UsageStore
@@ -26,7 +28,7 @@ ENTITIES: Final = pa.schema(
         *OWNER,
         *(
             pa.field(name, pa.string(), nullable=False)
-            for name in ("user", "client_id", "tier", "member", "level")
+            for name in ("user", "client_id", "tier", "member", "level", "labels")
         ),
         pa.field("valid_from", _TIME, nullable=False),
         pa.field("valid_to", _TIME),
@@ -36,7 +38,7 @@ ENTITIES: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A client in a tier in [from_ms, to_ms); `to_ms` None = still."""
+    """A client in a tier in [from_ms, to_ms); `to_ms` None = still. `labels` as in the tables."""
 
     client: Client
     tier: str
@@ -44,10 +46,11 @@ class Membership:
     level: str
     from_ms: int
     to_ms: int | None = None
+    labels: str = NO_LABELS
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """What makes another membership of it."""
+        """What makes another membership of it, beside its labels."""
         return self.tier, self.member, self.level
 
     def is_valid_at(self, at_ms: int) -> bool:
@@ -75,30 +78,33 @@ class Entities:
         at_ms = max(end_ms - 1, self.since_ms)
         same = {(one.client, one.tier.key, one.member.name): one for one in now}
         return [
-            same.get((one.client, one.tier, one.member)) or _gone(one)
+            _labelled(same.get((one.client, one.tier, one.member)) or _gone(one), one.labels)
             for one in self.memberships
             if one.is_valid_at(at_ms)
         ]
 
     def seen(self, now: Sequence[PolicyMember], at_ms: int, trail: Trail) -> "Entities":
         """What is known once the members were looked at. Nothing is forgotten."""
-        known = self if self.memberships else Entities(tuple(_of_trail(trail)))
         present = {one.client: one for one in now}
+        known = self if self.memberships else Entities(tuple(_of_trail(trail, present)))
         found: list[Membership] = []
         for one in known.memberships:
             member = present.get(one.client)
             if one.to_ms is not None:
                 found.append(one)
             elif member is not None and _place(member) == one.place:
-                found.append(one)
-                del present[one.client]
+                if _labels(member) == one.labels:
+                    found.append(one)
+                    del present[one.client]
+                else:
+                    found.append(replace(one, to_ms=at_ms))
             else:
                 changed_ms = _changed_ms(trail, one, member, at_ms)
                 found.append(replace(one, to_ms=changed_ms))
         ended = {one.client: one.to_ms for one in found if one.to_ms is not None}
         for client, member in present.items():
             from_ms = _begun_ms(trail, member, ended.get(client), at_ms)
-            found.append(Membership(client, *_place(member), from_ms))
+            found.append(Membership(client, *_place(member), from_ms, labels=_labels(member)))
         return Entities(tuple(sorted(found, key=lambda one: (one.client, one.from_ms))))
 
 
@@ -111,14 +117,29 @@ def _place(member: PolicyMember) -> tuple[str, str, str]:
     return member.tier.key, member.member.name, member.tier.level.value
 
 
+def _labels(member: PolicyMember) -> str:
+    return labels_text(member.member.labels)
+
+
+def _labelled(one: PolicyMember, labels: str) -> PolicyMember:
+    """The member with the labels that it had then."""
+    if _labels(one) == labels:
+        return one
+    pairs = tuple(sorted(labels_of(labels).items()))
+    return replace(one, member=replace(one.member, labels=pairs))
+
+
 def _gone(one: Membership) -> PolicyMember:
     user, client_id = one.client
     member = Member(one.member, Entity(user or None, client_id or None))
     return PolicyMember(Tier(one.tier, Level(one.level), (member,)), member, one.client)
 
 
-def _of_trail(trail: Trail) -> Iterator[Membership]:
-    """The memberships that quotas were written for, each from its first write on."""
+def _of_trail(trail: Trail, present: Mapping[Client, PolicyMember]) -> Iterator[Membership]:
+    """The memberships that quotas were written for, each from its first write on.
+
+    Those that still are have the labels of now, as a trail has none.
+    """
     by_client: dict[Client, list[Written]] = {}
     for one in trail.written:
         client = client_of_entity(one.entity)
@@ -132,7 +153,10 @@ def _of_trail(trail: Trail) -> Iterator[Membership]:
         ]
         for number, write in enumerate(begun):
             ends_ms = begun[number + 1].at_ms if number + 1 < len(begun) else None
-            yield Membership(client, *_written_place(write), write.at_ms, ends_ms)
+            now = present.get(client)
+            is_now = now is not None and _place(now) == _written_place(write)
+            labels = _labels(now) if now is not None and is_now else NO_LABELS
+            yield Membership(client, *_written_place(write), write.at_ms, ends_ms, labels)
 
 
 def _written_place(write: Written) -> tuple[str, str, str]:
@@ -175,6 +199,7 @@ def entities_table(entities: Entities, owner: Owner) -> pa.Table:
             "tier": one.tier,
             "member": one.member,
             "level": one.level,
+            "labels": one.labels,
             "valid_from": one.from_ms,
             "valid_to": one.to_ms,
         }
@@ -204,10 +229,10 @@ def _memberships(rows: Iterable[Mapping[str, object]]) -> Iterator[Membership]:
         from_ms, to_ms = row["valid_from"], row["valid_to"]
         if not isinstance(from_ms, int) or not isinstance(to_ms, int | None):
             raise UsageDamaged(f"{PATH} has a row without the time from which it is valid.")
-        user, client_id, tier, member, level = (
-            str(row[name]) for name in ("user", "client_id", "tier", "member", "level")
+        user, client_id, tier, member, level, labels = (
+            str(row[name]) for name in ("user", "client_id", "tier", "member", "level", "labels")
         )
-        yield Membership((user, client_id), tier, member, level, from_ms, to_ms)
+        yield Membership((user, client_id), tier, member, level, from_ms, to_ms, labels)
 
 
 def write_entities(store: UsageStore, entities: Entities, owner: Owner) -> None:

@@ -7,12 +7,13 @@ and Pods are the only thing that the Job needs rights for.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from tidegate.errors import InvalidResource
+from tidegate.kube.rollup_jobs import scratch, space_on_node
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS
 
 # A Job's run computes the hours of its window, and again those that late samples may have changed.
@@ -147,7 +148,8 @@ class Mount:
 class Executors:
     """How many executors a policy asks for, and their size; `labels` are those of the Job's Pod.
 
-    `environment` is what they have beside Spark's, as a manifest writes it.
+    `environment` is what they have beside Spark's, as a manifest writes it, `placement` are fields
+    of a Pod's spec.
     """
 
     instances: int
@@ -157,6 +159,9 @@ class Executors:
     labels: Mapping[str, str]
     mounts: Sequence[Mount] = ()
     environment: Sequence[Mapping[str, Any]] = ()
+    placement: Mapping[str, Any] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    ephemeral_storage: str | None = None
 
 
 def spark_settings(
@@ -224,7 +229,11 @@ def pod_template(executors: Executors) -> str:
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{"name": "scratch", "mountPath": _SCRATCH}, *mounts],
     }
+    if executors.ephemeral_storage is not None:
+        space = space_on_node(executors.ephemeral_storage)
+        container["resources"] = {"requests": space, "limits": space}
     spec = {
+        **executors.placement,
         "automountServiceAccountToken": False,
         "securityContext": {
             "runAsNonRoot": True,
@@ -235,9 +244,13 @@ def pod_template(executors: Executors) -> str:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [container],
-        "volumes": [{"name": "scratch", "emptyDir": {}}, *volumes],
+        "volumes": [
+            {"name": "scratch", "emptyDir": scratch(executors.ephemeral_storage)},
+            *volumes,
+        ],
     }
-    return json.dumps({"apiVersion": "v1", "kind": "Pod", "spec": spec})
+    metadata = {"annotations": dict(executors.annotations)}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 
 
 def _volume(number: int, mount: Mount) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def member_usage(store: UsageStore, tiers: Iterable[Tier], start_ms: int, end_ms
 
     Of members that overlap the first counts. Raises what reading the store raises.
     """
-    days = max(1, round((end_ms - start_ms) / DAY_MS))
+    days = (end_ms - start_ms) / DAY_MS
     tier_of = _tier_of(tiers)
     windows, coverage = _published(store, start_ms, end_ms)
     if not windows or not tier_of:

@@ -5,9 +5,10 @@ Every table has the columns of `OWNER` in front: Kafka's cluster id and the poli
 them out, and `tables/` adds them.
 
 Rates are in bytes/s, byte counts whole bytes, times UTC. A user or client id that Kafka does not
-report is "" and never null, and so is the tier of a member of none. Null is allowed only where "not
-known" is an answer: no limit, no factor, no rate to take a percentile of. How tables lie in a store
-is `tables/`'s business; what the columns mean to a reader is in docs/usage-tables.md.
+report is "" and never null, and so is the tier of a member of none; its labels are "{}". Null is
+allowed only where "not known" is an answer: no limit, no factor, no rate to take a percentile of.
+How tables lie in a store is `tables/`'s business; what the columns mean to a reader is in
+docs/usage-tables.md.
 """
 
 from collections.abc import Mapping
@@ -42,6 +43,7 @@ _WINDOW = _column("window_start", pa.timestamp("ms", tz="UTC"))
 _BROKER = _column("broker", pa.int32())
 _CLIENT = [_column("user", pa.string()), _column("client_id", pa.string())]
 _TIER = _column("tier", pa.string())
+_LABELS = _column("labels", pa.string())  # see `labels.py`
 _DIRECTION = _column("direction", pa.string())
 _SUMS = [
     *_integers("bytes"),
@@ -69,6 +71,7 @@ USAGE = pa.schema(
         _BROKER,
         *_CLIENT,
         _TIER,
+        _LABELS,
         _DIRECTION,
         *_SUMS,
         *_MEASURED,
@@ -117,7 +120,7 @@ class TableKind:
 
 
 def _kind(name: str, schema: pa.Schema, *, window_ms: int, published_ms: int) -> TableKind:
-    named = ("broker", "user", "client_id", "tier", "direction", "window_start")
+    named = ("broker", "user", "client_id", "tier", "labels", "direction", "window_start")
     return TableKind(
         name,
         pa.schema([*OWNER, *schema]),

@@ -19,7 +19,7 @@ from tests.unit.rollup.report.small_request import small_request, write_line
 from tidegate.rollup.report.compute import figures_of
 from tidegate.rollup.report.figures import ReportFigures
 from tidegate.rollup.report.page import write_report
-from tidegate.rollup.report.request import GIB
+from tidegate.rollup.report.rate_card import GIB
 from tidegate.rollup.schemas import HOUR_MS
 
 pytestmark = pytest.mark.integration

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,18 +12,24 @@ import pytest
 
 from tests.contract.kubernetes_contract import POD, POLICY, rollup_job
 from tests.doubles.kubernetes import InMemoryKubernetes
+from tests.unit.resources.documents import policy as policy_document
+from tidegate.control.rollups import pod_of
 from tidegate.controller_logic.model import DirectionUsage, Entity, QuotaKey, Usage
 from tidegate.controller_logic.rollup_schedule import Window
 from tidegate.errors import Conflict
 from tidegate.kube.api import JsonObject
 from tidegate.kube.rollup_jobs import (
     LONGEST_NAME,
+    POLICY_LABEL,
     RollupResult,
     job_body,
     job_name,
+    labels,
     read_result,
     record_result,
 )
+from tidegate.resources.rollup import Rollup
+from tidegate.settings import RollupOffer
 
 # --- the manifest ---------------------------------------------------------------------------------
 # The manifest of a rollup Job: a name that always fits, a Pod that a restricted namespace admits,
@@ -219,3 +226,48 @@ def test_the_result_goes_with_its_policy(golden: Callable[[str], None]) -> None:
     result, why = read_result(kubernetes, other)
     assert result is None
     golden(why or "")
+
+
+# --- what a policy says of its Pods ---------------------------------------------------------------
+
+
+def pod_spec() -> Rollup:
+    document = policy_document()["spec"]["rollup"]
+    return Rollup.model_validate_json(json.dumps({**document, "suspend": True}))
+
+
+def test_the_jobs_pod_is_where_the_policy_wants_it_and_has_what_it_gives() -> None:
+    spec = pod_spec()
+    pod = pod_of(spec, RollupOffer(image="tidegate:1", service_account="rollup"))
+    job = job_body(OURS, pod, start_ms=0, end_ms=300_000)
+    template = job["spec"]["template"]
+    made = template["spec"]
+    assert job["spec"]["suspend"] is True
+    given = policy_document()["spec"]["rollup"]["pod"]
+    for name in ("nodeSelector", "tolerations", "affinity", "priorityClassName"):
+        assert made[name] == given[name]
+    for metadata in (job["metadata"], template["metadata"]):
+        assert metadata["labels"].items() >= {**given["labels"], **labels("orders")}.items()
+    assert template["metadata"]["annotations"].items() >= given["annotations"].items()
+    (container,) = made["containers"]
+    variables = {one["name"]: one.get("value") for one in container["env"]}
+    assert variables["HTTPS_PROXY"] == "http://proxy:3128"
+    assert container["resources"]["requests"]["ephemeral-storage"] == "10Gi"
+    assert made["volumes"][0] == {"name": "scratch", "emptyDir": {"sizeLimit": "10Gi"}}
+
+
+def test_a_policy_without_wishes_has_the_job_that_it_always_had() -> None:
+    spec = Rollup.model_validate({"storage": {"url": "s3://usage/shop"}})
+    pod = pod_of(spec, RollupOffer(image="tidegate:1", service_account="rollup"))
+    job = job_body(OURS, pod, start_ms=0, end_ms=300_000)
+    assert "suspend" not in job["spec"]
+    assert job["metadata"]["labels"] == labels("orders")
+    made = job["spec"]["template"]["spec"]
+    assert not {"nodeSelector", "tolerations", "affinity", "priorityClassName"} & made.keys()
+    assert made["volumes"][0]["emptyDir"] == {}
+
+
+def test_labels_of_the_operator_go_before_those_of_the_policy() -> None:
+    pod = replace(POD, labels={POLICY_LABEL: "another", "queue": "night"})
+    job = job_body(OURS, pod, start_ms=0, end_ms=300_000)
+    assert job["metadata"]["labels"] == {**labels("orders"), "queue": "night"}

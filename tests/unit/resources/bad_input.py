@@ -823,6 +823,43 @@ BAD_POLICIES = (
 
 BAD_ROLLUPS = (
     BadInput(
+        "a toleration of nothing",
+        policy({"rollup.pod.tolerations": [{"effect": "NoSchedule"}]}),
+        "spec.rollup.pod.tolerations[0].key",
+    ),
+    BadInput(
+        "an effect that Kubernetes does not know",
+        policy({"rollup.pod.tolerations.0.effect": "Never"}),
+        "spec.rollup.pod.tolerations[0].effect",
+        server_says="Unsupported value",
+    ),
+    BadInput(
+        "a Job more important than Kubernetes",
+        policy({"rollup.pod.priorityClassName": "system-node-critical"}),
+        "spec.rollup.pod.priorityClassName",
+    ),
+    BadInput(
+        "code for the loader",
+        policy({"rollup.pod.env.0.name": "LD_PRELOAD"}),
+        "spec.rollup.pod.env[0].name",
+    ),
+    BadInput(
+        "another image by the environment",
+        policy({"rollup.pod.env.0.name": "TIDEGATE_IMAGE"}),
+        "spec.rollup.pod.env[0].name",
+    ),
+    BadInput(
+        "event logs without a volume",
+        policy({"rollup.storage": {"url": "s3://usage/shop"}}),
+        "spec.rollup.eventLog",
+    ),
+    BadInput(
+        "no event log is kept",
+        policy({"rollup.eventLog.keep": 0}),
+        "spec.rollup.eventLog.keep",
+        server_says="greater than or equal to 1",
+    ),
+    BadInput(
         "windows that do not divide a day",
         policy({"rollup.intervalSeconds": 1500}),
         "spec.rollup.intervalSeconds",

@@ -121,6 +121,41 @@ _POLICY: Document = {
             "retentionDays": {"fiveMinutes": 30, "hours": 400},
             "pricePerGiB": {"fetch": "0.02", "produce": "0.01"},
             "recommend": {"headroomPercent": 30, "apply": "WithinPercent", "maxChangePercent": 20},
+            "pod": {
+                "nodeSelector": {"pool": "batch"},
+                "tolerations": [
+                    {"key": "batch", "operator": "Equal", "value": "yes", "effect": "NoSchedule"}
+                ],
+                "affinity": {
+                    "nodeAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [
+                                {
+                                    "matchExpressions": [
+                                        {"key": "disk", "operator": "In", "values": ["ssd"]}
+                                    ]
+                                }
+                            ]
+                        },
+                        "preferredDuringSchedulingIgnoredDuringExecution": [
+                            {
+                                "weight": 10,
+                                "preference": {
+                                    "matchExpressions": [{"key": "spot", "operator": "Exists"}]
+                                },
+                            }
+                        ],
+                    }
+                },
+                "priorityClassName": "batch",
+                "labels": {"azure.workload.identity/use": "true"},
+                "annotations": {"sidecar.istio.io/inject": "false"},
+                "env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+                "ephemeralStorage": "10Gi",
+            },
+            "sparkConf": {"spark.sql.shuffle.partitions": "64"},
+            "eventLog": {"keep": 48},
+            "suspend": False,
         },
     },
 }
@@ -133,6 +168,7 @@ _TIER: Document = {
         "policyRef": {"name": "orders", "namespace": "streaming"},
         "level": "L3",
         "throttledRates": {"perPartition": {"fetch": "1Mi", "produce": "1Mi"}},
+        "labels": {"team": "reporting", "costCenter": "4711"},
         "members": [
             {
                 "name": "nightly-reports",
@@ -144,6 +180,7 @@ _TIER: Document = {
                     "requestPercentage": 200,
                     "controllerMutationsPerSecond": 10,
                 },
+                "labels": {"team": "finance"},
             }
         ],
     },

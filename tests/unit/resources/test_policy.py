@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 import pytest
+from pydantic import ValidationError
 
 from tidegate.resources import KINDS
 from tidegate.resources.policy import (
@@ -16,7 +17,9 @@ from tidegate.resources.policy import (
     Prometheus,
     ZooKeeperConnection,
 )
+from tidegate.resources.rollup import Rollup
 from tidegate.resources.schema import SchemaModel
+from tidegate.resources.tiers import TierMember
 
 # --- defaults -------------------------------------------------------------------------------------
 # What "Unset means" promises in a description is what the model answers for a field that was left
@@ -144,3 +147,76 @@ def test_an_override_replaces_only_what_it_names(
 
 def rates(limits: NicLimits | None) -> Rates:
     return (None, None) if limits is None else (limits.limit, limits.capacity)
+
+
+# --- keys of maps, which the API server cannot check -----------------------------------------------
+
+
+def rollup_of(**changes: object) -> Rollup:
+    return Rollup.model_validate({"storage": {"url": "s3://usage/shop"}, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pod": {"labels": {"tidegate.io/policy": "another"}}},
+        {"pod": {"labels": {"app.kubernetes.io/component": "broker"}}},
+        {"pod": {"labels": {"spark-role": "driver"}}},
+        {"pod": {"annotations": {"batch.kubernetes.io/job-name": "x"}}},
+        {"pod": {"nodeSelector": {"two words": "x"}}},
+        {"sparkConf": {"spark.kubernetes.container.image": "evil:1"}},
+        {"sparkConf": {"spark.kubernetes.executor.volumes.hostPath.x.mount.path": "/"}},
+        {"sparkConf": {"spark.driver.extraJavaOptions": "-agentlib:jdwp"}},
+        {"sparkConf": {"spark.executor.extraJavaOptions": "-agentlib:jdwp"}},
+        {"sparkConf": {"spark.jars.packages": "a:b:1"}},
+        {"sparkConf": {"spark.authenticate": "false"}},
+        {"sparkConf": {"spark.network.crypto.enabled": "false"}},
+        {"sparkConf": {"spark.sql.extensions": "a.B"}},
+        {"sparkConf": {"spark.sql.catalog.x": "a.B"}},
+        {"sparkConf": {"spark.sql.session.timeZone": "Asia/Tokyo"}},
+        {"sparkConf": {"spark.shuffle.manager": "a.B"}},
+        {"sparkConf": {"spark.io.encryption.keySizeBits": "8"}},
+        {"sparkConf": {"spark.python.worker.module": "evil"}},
+    ],
+    ids=str,
+)
+def test_a_job_keeps_its_own_labels_image_logins_and_code(changes: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        rollup_of(**changes)
+
+
+def test_settings_that_tune_a_run_are_taken() -> None:
+    conf = {
+        "spark.sql.shuffle.partitions": "64",
+        "spark.memory.fraction": "0.7",
+        "spark.task.maxFailures": "8",
+        "spark.default.parallelism": "32",
+    }
+    assert rollup_of(sparkConf=conf).spark_conf == conf
+
+
+@pytest.mark.parametrize(
+    ("labels", "is_taken"),
+    [
+        ({"team": "shop", "costCenter": "4711"}, True),
+        ({"example.com/owner": "Müller & Söhne, Köln"}, True),
+        ({}, False),
+        ({"": "x"}, False),
+        ({"4711": "x"}, False),
+        ({"team": ""}, False),
+        ({"team": 'a"b'}, False),
+        ({"team": "a\nb"}, False),
+        ({"team": "x" * 64}, False),
+        ({f"label{number}": "x" for number in range(9)}, False),
+    ],
+    ids=str,
+)
+def test_labels_have_names_and_values_that_a_bill_can_show(
+    labels: dict[str, str], is_taken: bool
+) -> None:
+    member = {"name": "a", "user": "a", "labels": labels}
+    if is_taken:
+        assert TierMember.model_validate(member).labels == labels
+    else:
+        with pytest.raises(ValidationError):
+            TierMember.model_validate(member)

@@ -1,5 +1,6 @@
 """An engine asks Prometheus before it starts Spark, and a span has a readable form."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ from pyspark.sql import SparkSession
 from tests.unit.rollup.transport.posting import PostRequest, answering
 from tidegate.errors import Unauthorized
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
-from tidegate.rollup.engine import Engine, RollupRequest, Span
+from tidegate.resources.rollup import Rollup
+from tidegate.rollup.engine import EVENTS_FOLDER, Engine, RollupRequest, Span, spark_place
 from tidegate.rollup.schemas import HOUR_MS
 
 SPAN = Span(490_000 * HOUR_MS, 490_003 * HOUR_MS)
@@ -31,3 +33,35 @@ def test_a_server_that_wants_a_login_is_reported_before_spark_is_started(tmp_pat
 
 def test_a_span_reads_as_its_two_ends_and_its_hours() -> None:
     assert str(SPAN) == "2025-11-24T16:00:00Z to 2025-11-24T19:00:00Z (3 h)"
+
+
+def test_a_policys_settings_of_spark_are_those_of_its_session(tmp_path: Path) -> None:
+    spec = Rollup.model_validate(
+        {
+            "storage": {"url": "s3://usage/shop"},
+            "sparkConf": {"spark.sql.shuffle.partitions": "64"},
+        }
+    )
+    place = spark_place(spec, None, None, tmp_path)
+    assert place.further == {"spark.sql.shuffle.partitions": "64"}
+
+
+def test_event_logs_are_on_the_claim_and_the_oldest_make_room(tmp_path: Path) -> None:
+    spec = Rollup.model_validate(
+        {
+            "storage": {"url": f"file://{tmp_path}", "claimName": "usage"},
+            "eventLog": {"keep": 3},
+        }
+    )
+    folder = tmp_path / EVENTS_FOLDER
+    for age in range(5):
+        log = folder / f"eventlog_v2_local-{age}"
+        log.mkdir(parents=True)
+        (log / "events_1").write_text("{}")
+        os.utime(log, (1_000_000 - age, 1_000_000 - age))
+    place = spark_place(spec, None, None, tmp_path)
+    assert place.further["spark.eventLog.dir"] == folder.as_uri()
+    assert sorted(one.name for one in folder.iterdir()) == [
+        "eventlog_v2_local-0",
+        "eventlog_v2_local-1",
+    ]

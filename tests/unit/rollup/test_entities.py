@@ -171,3 +171,38 @@ def test_a_client_is_read_from_what_audit_lines_name_it(entity: Entity) -> None:
 
 def test_what_is_no_entity_is_no_client() -> None:
     assert client_of_entity("topic=a") is None
+
+
+def labelled(**teams: str) -> Sequence[PolicyMember]:
+    """Users of one tier with a label."""
+    found = tuple(
+        Member(f"member-{user}", Entity(user), labels=(("team", team),))
+        for user, team in teams.items()
+    )
+    return PolicyTerms.of(Policy("ns/shop", "uid"), [Tier("ns/gold", Level.L2, found)]).members
+
+
+def teams_at_end_of(entities: Entities, end_ms: int, now: Sequence[PolicyMember]) -> dict[str, str]:
+    return {
+        one.client[0]: dict(one.member.labels)["team"] for one in entities.at_end_of(end_ms, now)
+    }
+
+
+def test_an_hour_has_the_labels_that_were_known_at_its_end() -> None:
+    before, after = labelled(alice="shop", bob="ops"), labelled(alice="search", bob="ops")
+    seen_ms = NOON + 3 * HOUR_MS + 3 * MINUTE
+    entities = Entities().seen(before, NOON, NO_TRAIL).seen(after, seen_ms, NO_TRAIL)
+    assert teams_at_end_of(entities, NOON - HOUR_MS, after) == {"alice": "shop", "bob": "ops"}
+    assert teams_at_end_of(entities, NOON + 3 * HOUR_MS, after) == {"alice": "shop", "bob": "ops"}
+    assert teams_at_end_of(entities, NOON + 4 * HOUR_MS, after) == {"alice": "search", "bob": "ops"}
+    assert entities.seen(after, seen_ms + HOUR_MS, NO_TRAIL) == entities
+
+
+def test_labels_are_kept_in_the_table() -> None:
+    store = store_in(Bucket())
+    entities = Entities().seen(labelled(alice="shop"), NOON, NO_TRAIL)
+    write_entities(store, entities, Owner())
+    assert read_entities(store) == entities
+    assert decode(store.storage.read(PATH) or b"", where=PATH)["labels"].to_pylist() == [
+        '{"team":"shop"}'
+    ]

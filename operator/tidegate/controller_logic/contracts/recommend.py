@@ -434,31 +434,41 @@ def _rates(contract: Contract) -> Iterator[tuple[QuotaKey, int]]:
             yield key, rate
 
 
-def _unusable(figures: DirectionUsage | None, *, days: int) -> tuple[Reason, str] | None:
+def _unusable(figures: DirectionUsage | None, *, days: float) -> tuple[Reason, str] | None:
     """Why nothing can be recommended on these figures."""
     if figures is None:
-        return Reason.USAGE_UNKNOWN, f"the usage tables of the last {days} days do not name it"
+        return (
+            Reason.USAGE_UNKNOWN,
+            f"the usage tables of the last {time_words(days)} do not name it",
+        )
     if figures.coverage < MIN_COVERAGE:
         measured_text = (
-            f"samples cover {figures.coverage:.0%} of the last {days} days, and less "
+            f"samples cover {figures.coverage:.0%} of the last {time_words(days)}, and less "
             f"than {MIN_COVERAGE:.0%} is too little"
         )
         return Reason.USAGE_INCOMPLETE, measured_text
     if figures.throttled_share > MOST_THROTTLED:
         measured_text = (
             f"it was below its contract for {figures.throttled_share:.0%} of the last "
-            f"{days} days, so what it moved is not what it needs"
+            f"{time_words(days)}, so what it moved is not what it needs"
         )
         return Reason.USAGE_THROTTLED, measured_text
     if figures.p99_total <= 0:
         return (
             Reason.UNUSED,
             (
-                f"it moved nothing in 99 % of five minutes of the last {days} days, which says "
-                f"nothing of what it needs"
+                f"it moved nothing in 99 % of five minutes of the last {time_words(days)}, which "
+                f"says nothing of what it needs"
             ),
         )
     return None
+
+
+def time_words(days: float) -> str:
+    """`7 days`, or `4 hours` where that is less than two days."""
+    hours = max(1, round(days * 24))
+    count, unit = (hours, "hour") if hours < 48 else (round(days), "day")
+    return f"{count} {unit}s" if count > 1 else unit
 
 
 def _is_worth_it(rate: int, than: int) -> bool:
@@ -479,7 +489,7 @@ def _most(limit: int, form: RateForm, basis: RateBasis, *, live_brokers: int) ->
     return limit * live_brokers // (basis.times if form is RateForm.PER_PARTITION else 1)
 
 
-def _words(usage: DirectionUsage, *, days: int, headroom_percent: int) -> str:
+def _words(usage: DirectionUsage, *, days: float, headroom_percent: int) -> str:
     moved = f"{rate_words(round(usage.p99_total))} on one broker"
     if usage.brokers > 1:
         moved = (
@@ -487,7 +497,7 @@ def _words(usage: DirectionUsage, *, days: int, headroom_percent: int) -> str:
             f"{rate_words(round(usage.p99_busiest))} on the busiest"
         )
     return (
-        f"99 % of five minutes of the last {days} days stayed under {moved}; with "
+        f"99 % of five minutes of the last {time_words(days)} stayed under {moved}; with "
         f"{headroom_percent} % headroom"
     )
 

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import accumulate
 from math import ceil
 from typing import Any, Final
@@ -11,9 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from tidegate import __version__
+from tidegate.rollup.labels import labels_of
+from tidegate.rollup.report.charges import amounts_by, charges_of, unattributed_amounts
 from tidegate.rollup.report.evidence import calibrations, doubtful_members, recipes_of
 from tidegate.rollup.report.figures import (
     BrokerFigures,
+    Charge,
     ContractUse,
     LoadPoint,
     MemberFigures,
@@ -45,12 +50,18 @@ from tidegate.rollup.report.period import (
 from tidegate.rollup.report.request import (
     GRAINS,
     MemberDirectory,
-    Prices,
     Provenance,
     RecommendedContract,
     ReportRequest,
     iso_time,
     total_of,
+)
+from tidegate.rollup.report.trends import (
+    FEWEST_WEEKS,
+    bytes_before,
+    change_of,
+    label_figures,
+    unusual_days,
 )
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, Direction
 from tidegate.rollup.terms.sources import read_trail
@@ -71,25 +82,41 @@ def figures_of(request: ReportRequest) -> ReportFigures:
     Raises InvalidResource if the period is empty or cuts a window in two.
     """
     tables, directory = period_tables(request), MemberDirectory(request.members)
-    members = _member_figures(tables.usage, directory, request.prices)
+    card = request.rate_card
+    charges = charges_of(tables, directory, card, request.zone)
+    before, unattributed = (
+        bytes_before(request.before),
+        unattributed_amounts(tables, card, request.zone),
+    )
+    members = _member_figures(tables, directory, charges, before)
     brokers = _broker_figures(tables)
     uses = _contract_use(tables, directory)
+    days = request.days
     trail = read_trail(request.trail or (), request.policy, end_ms=request.end_ms)
     return ReportFigures(
         policy=request.policy,
         made_at=iso_time(request.made_at_ms),
-        period=_period(tables, request.tables.published),
-        currency=request.prices.currency,
-        prices=tuple(
-            Price(direction, request.prices.per_gib.get(direction)) for direction in _DIRECTIONS
-        ),
+        made_by=__version__,
+        period=_period(tables, request),
+        currency=card.currency,
+        prices=tuple(_prices(request)),
+        charges=charges,
         total_bytes=sum(one.bytes for one in members),
-        total_amount=total_of(one.amount for one in members),
+        total_amount=total_of(one.amount for one in charges),
         totals=tuple(
-            _total(direction, members, brokers, request.prices) for direction in _DIRECTIONS
+            _total(direction, members, brokers, before, unattributed.get(direction))
+            for direction in _DIRECTIONS
         ),
-        tiers=_tier_figures(tables.tiers, members),
+        tiers=_tier_figures(tables.tiers, members, uses),
         members=members,
+        labels=label_figures(
+            request.by_labels, tables, charges, request.before, card.budgets, request.zone
+        ),
+        unusual_days=()
+        if days is None
+        else unusual_days(days.usage, days.published, request.start_ms, request.end_ms, directory),
+        days_compared=days is not None
+        and sum(day < request.start_ms for day in days.published) >= 7 * FEWEST_WEEKS,
         contract_use=uses,
         talkers=tuple(_top_talkers(members)),
         brokers=brokers,
@@ -101,18 +128,24 @@ def figures_of(request: ReportRequest) -> ReportFigures:
         throttled_windows=_throttled_windows(tables, directory),
         recommendations=tuple(_recommendation(one, directory) for one in request.recommendations),
         five_minutes=tables.usage_5m is not None,
+        tierless_windows=len(request.provenance.tierless) if request.members else 0,
         least_factor=request.bounds.least,
         most_factor=request.bounds.most,
         calibration=calibrations(tables.usage_5m, brokers, request.bounds),
         doubtful=doubtful_members(tables, members, request.bounds),
-        recipes=recipes_of(request, members, brokers, uses),
+        recipes=recipes_of(request, members, brokers, uses, charges),
         origin=_origin(request.provenance),
     )
 
 
-def _period(tables: PeriodTables, published: int | None) -> Period:
+def _period(tables: PeriodTables, request: ReportRequest) -> Period:
     length_ms = tables.end_ms - tables.start_ms
+    published, before = request.tables.published, request.before
     return Period(
+        name=request.month,
+        timezone=str(request.zone),
+        before="" if before is None else f"{iso_time(before.start_ms)}/{iso_time(before.end_ms)}",
+        before_is_complete=before is not None and before.is_complete,
         start=iso_time(tables.start_ms),
         end=iso_time(tables.end_ms),
         seconds=length_ms / 1000,
@@ -134,10 +167,36 @@ def _origin(provenance: Provenance) -> Origin:
 # Members, tiers and totals
 
 
+def _prices(request: ReportRequest) -> Iterator[Price]:
+    """What the card charges in the period. A direction without a price is named, too."""
+    card = request.rate_card
+    for start_ms, end_ms, rates in card.spans(request.start_ms, request.end_ms, request.zone):
+        span = iso_time(start_ms), iso_time(end_ms)
+        if rates.cost_per_month is not None:
+            shared_by = f"cost shared by {rates.share_by.lower()}"
+            yield Price(*span, shared_by, rates.cost_per_month, "month")
+            continue
+        for direction in _DIRECTIONS:
+            yield Price(*span, direction, rates.per_gib.get(direction), "GiB")
+        for (level, direction), amount in sorted(rates.of_level.items()):
+            yield Price(*span, f"{direction} of {level}", amount, "GiB")
+        if rates.replication_per_gib is not None:
+            yield Price(*span, "replication", rates.replication_per_gib, "GiB")
+
+
 def _member_figures(
-    usage: pa.Table, directory: MemberDirectory, prices: Prices
+    tables: PeriodTables,
+    directory: MemberDirectory,
+    charges: Sequence[Charge],
+    before: Mapping[tuple[str, str, str], int],
 ) -> tuple[MemberFigures, ...]:
-    """A line for each member and direction, most bytes first; `share` is of the direction's."""
+    """A line for each member and direction, most bytes first; `share` is of the direction's.
+
+    Whoever moved nothing has a line where it pays for its contract.
+    """
+    usage = tables.usage
+    published_ms = tables.grain_ms * len(usage["window_start"].unique())
+    amounts, labels = dict(amounts_by(charges)), _labels(usage)
     rows = list(
         grouped(
             usage,
@@ -152,13 +211,26 @@ def _member_figures(
         MemberFigures(
             member=directory.name(client_of(row)),
             level=directory.level(row["tier"]),
+            labels=labels[row["tier"], row["user"], row["client_id"]],
             share=share_of(row["bytes"], totals[row["direction"]]),
-            amount=prices.amount(row["direction"], row["bytes"]),
+            change=change_of(
+                row["bytes"], before.get((row["user"], row["client_id"], row["direction"]))
+            ),
+            amount=amounts.pop(
+                (row["tier"], row["user"], row["client_id"], row["direction"]), None
+            ),
+            over_contract_share=share_of(
+                row["over_contract_seconds"], row["broker"] * published_ms / 1000
+            ),
             brokers=row.pop("broker"),
             **row,
         )
         for row in rows
     ]
+    idle = {
+        (one.tier, one.user, one.client_id, one.direction): one for one in charges if one.member
+    }
+    figures += [_idle_member(idle[key], amount) for key, amount in sorted(amounts.items())]
     return tuple(
         sorted(
             figures, key=lambda one: (-one.bytes, one.tier, one.user, one.client_id, one.direction)
@@ -166,28 +238,69 @@ def _member_figures(
     )
 
 
-def _tier_figures(tiers: pa.Table, members: Sequence[MemberFigures]) -> tuple[TierFigures, ...]:
+def _labels(usage: pa.Table) -> Mapping[tuple[str, str, str], Mapping[str, str]]:
+    """The labels of each client in its last window."""
+    last: dict[tuple[str, str, str], tuple[int, str]] = {}
+    for row in grouped(usage, (*CLIENT, "labels"), max=("window_start",)):
+        key = row["tier"], row["user"], row["client_id"]
+        last[key] = max(last.get(key, (-1, "")), (row["window_start"], row["labels"]))
+    return {key: labels_of(text) for key, (_, text) in last.items()}
+
+
+def _idle_member(charge: Charge, amount: Decimal) -> MemberFigures:
+    return MemberFigures(
+        member=charge.member,
+        tier=charge.tier,
+        level=charge.level,
+        user=charge.user,
+        client_id=charge.client_id,
+        direction=charge.direction,
+        labels=charge.labels,
+        brokers=0,
+        bytes=0,
+        share=0.0,
+        change=None,
+        amount=amount,
+        throttled_seconds=0.0,
+        over_contract_seconds=0.0,
+        over_contract_share=None,
+        deferred_bytes=0,
+        coverage=None,
+    )
+
+
+def _tier_figures(
+    tiers: pa.Table, members: Sequence[MemberFigures], uses: Sequence[ContractUse]
+) -> tuple[TierFigures, ...]:
     """A line for each tier and direction with a member that was seen, most important level first.
 
-    Bytes and amounts are sums of the members' lines. Peaks and states come from the tier table,
-    None without a row.
+    Bytes and amounts are sums of the members' lines, rates the highest of theirs. States come from
+    the tier table, None without a row.
     """
     groups: defaultdict[tuple[str, str], list[MemberFigures]] = defaultdict(list)
     for one in members:
         groups[one.tier, one.direction].append(one)
     totals = _bytes_by_direction((one.direction, one.bytes) for one in members)
-    rows = grouped(
-        tiers, ("tier", "direction"), sum=("throttle_episodes", *_STATES), max=("peak_rate", "p95")
-    )
+    rows = grouped(tiers, ("tier", "direction"), sum=("throttle_episodes", *_STATES))
     by_key = {(row["tier"], row["direction"]): row for row in rows}
+    rates: defaultdict[tuple[str, str], list[ContractUse]] = defaultdict(list)
+    for use in uses:
+        rates[use.tier, use.direction].append(use)
     figures = [
-        _tier(ours, totals[direction], by_key.get((tier, direction), {}))
+        _tier(
+            ours,
+            totals[direction],
+            by_key.get((tier, direction), {}),
+            rates[tier, direction],
+        )
         for (tier, direction), ours in groups.items()
     ]
     return tuple(sorted(figures, key=lambda one: (one.level or "~", one.tier, one.direction)))
 
 
-def _tier(members: Sequence[MemberFigures], total_bytes: int, row: Row) -> TierFigures:
+def _tier(
+    members: Sequence[MemberFigures], total_bytes: int, row: Row, uses: Sequence[ContractUse]
+) -> TierFigures:
     moved = sum(one.bytes for one in members)
     return TierFigures(
         tier=members[0].tier,
@@ -199,8 +312,10 @@ def _tier(members: Sequence[MemberFigures], total_bytes: int, row: Row) -> TierF
         amount=total_of(one.amount for one in members),
         throttled_seconds=sum(one.throttled_seconds for one in members),
         deferred_bytes=sum(one.deferred_bytes for one in members),
-        peak_rate=row.get("peak_rate"),
-        highest_p95_rate=row.get("p95"),
+        peak_rate=max((use.peak_rate for use in uses), default=None),
+        highest_p95_rate=max(
+            (use.p95_rate for use in uses if use.p95_rate is not None), default=None
+        ),
         throttle_episodes=row.get("throttle_episodes"),
         **{state: row.get(state) for state in _STATES},
     )
@@ -210,18 +325,22 @@ def _total(
     direction: Direction,
     members: Sequence[MemberFigures],
     brokers: Sequence[BrokerFigures],
-    prices: Prices,
+    before: Mapping[tuple[str, str, str], int],
+    unattributed_amount: Decimal | None,
 ) -> Total:
     ours = [one for one in members if one.direction == direction]
     nics = [nic for nic in brokers if nic.direction == direction]
-    unattributed = sum(nic.unattributed_bytes for nic in nics)
+    moved = sum(one.bytes for one in ours)
     return Total(
         direction=direction,
-        bytes=sum(one.bytes for one in ours),
+        bytes=moved,
+        change=change_of(
+            moved, sum(count for (_, _, way), count in before.items() if way == direction)
+        ),
         amount=total_of(one.amount for one in ours),
         counted_bytes=sum(nic.client_bytes for nic in nics),
-        unattributed_bytes=unattributed,
-        unattributed_amount=prices.amount(direction, unattributed),
+        unattributed_bytes=sum(nic.unattributed_bytes for nic in nics),
+        unattributed_amount=unattributed_amount,
         throttled_seconds=sum(one.throttled_seconds for one in ours),
         deferred_bytes=sum(one.deferred_bytes for one in ours),
     )
@@ -265,17 +384,18 @@ def _contract_use(tables: PeriodTables, directory: MemberDirectory) -> tuple[Con
 
     p95 is exact: by nearest rank over the 5-minute rates of the windows in which a broker saw the
     member. Without those rows it is the highest p95 of any hour or day, an upper bound of the true
-    one.
+    one. A gauge may read less than the bytes that were scaled to the broker's count, so the peak is
+    no lower than the busiest five minutes, or than the highest percentile of an hour or day.
     """
     exact = None if tables.usage_5m is None else _p95_rates(tables.usage_5m)
+    busiest = None if tables.usage_5m is None else _busiest_rates(tables.usage_5m)
     found = []
-    for row in grouped(tables.usage, (*CLIENT, "direction"), max=("peak_rate", "p95")):
+    for row in grouped(tables.usage, (*CLIENT, "direction"), max=("peak_rate", "p95", "p99")):
+        who = (row["user"], row["client_id"], row["direction"])
+        mean_rate = (row["p99"] or 0.0) if busiest is None else busiest.get(who, 0.0)
+        peak_rate = max(row["peak_rate"], mean_rate)
         contract = directory.contract(client_of(row), row["direction"])
-        p95_rate = (
-            row["p95"]
-            if exact is None
-            else exact.get((row["user"], row["client_id"], row["direction"]))
-        )
+        p95_rate = row["p95"] if exact is None else exact.get(who)
         found.append(
             ContractUse(
                 member=directory.name(client_of(row)),
@@ -286,8 +406,8 @@ def _contract_use(tables: PeriodTables, directory: MemberDirectory) -> tuple[Con
                 contract=contract,
                 p95_rate=p95_rate,
                 p95_share=None if p95_rate is None else share_of(p95_rate, contract),
-                peak_rate=row["peak_rate"],
-                peak_share=share_of(row["peak_rate"], contract),
+                peak_rate=peak_rate,
+                peak_share=share_of(peak_rate, contract),
                 p95_is_bound=exact is None,
             )
         )
@@ -303,6 +423,15 @@ def _contract_use(tables: PeriodTables, directory: MemberDirectory) -> tuple[Con
             ),
         )
     )
+
+
+def _busiest_rates(usage_5m: pa.Table) -> Mapping[tuple[str, str, str], float]:
+    """By user, client id and direction the rate of the busiest five minutes on a broker."""
+    rows = grouped(usage_5m, ("user", "client_id", "direction"), max=("bytes",))
+    return {
+        (row["user"], row["client_id"], row["direction"]): row["bytes"] / (FIVE_MINUTES_MS / 1000)
+        for row in rows
+    }
 
 
 def _p95_rates(usage_5m: pa.Table) -> Mapping[tuple[str, str, str], float]:

@@ -12,6 +12,7 @@ from tidegate.rollup.fold.broker import FactorBounds
 from tidegate.rollup.report.figures import (
     BrokerFigures,
     Calibration,
+    Charge,
     ContractUse,
     DoubtfulMember,
     MemberFigures,
@@ -26,7 +27,8 @@ from tidegate.rollup.report.period import (
     nic_of,
     share_of,
 )
-from tidegate.rollup.report.request import GIB, ClientKey, ReportRequest, iso_time
+from tidegate.rollup.report.rate_card import GIB
+from tidegate.rollup.report.request import ClientKey, ReportRequest, iso_time
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
 
 ENOUGH_COVERAGE = 0.95
@@ -73,6 +75,8 @@ def doubtful_members(
     factors, outside = _factors(tables.usage_5m, bounds)
     found = []
     for one in members:
+        if one.coverage is None:
+            continue  # it moved nothing, and pays for its contract
         key = (one.user, one.client_id, one.direction)
         coverage = coverages[ClientKey(one.tier, one.user, one.client_id), one.direction]
         lowest, highest = factors.get(key, (None, None))
@@ -138,13 +142,14 @@ def recipes_of(
     members: Sequence[MemberFigures],
     brokers: Sequence[BrokerFigures],
     uses: Sequence[ContractUse],
+    charges: Sequence[Charge],
 ) -> tuple[Recipe, ...]:
     """One for each kind of number, about the largest of its kind."""
     exact = [use for use in uses if not use.p95_is_bound and use.p95_rate is not None]
     fullest = sorted(brokers, key=lambda nic: -nic.nic_bytes)
     return (
         *(_member_recipe(request, one) for one in members[:1]),
-        *(price for one in members[:1] for price in _price_recipe(request, one)),
+        *(_price_recipe(one) for one in _largest(charges)),
         *(_nic_recipe(request, nic) for nic in fullest[:1]),
         *(_p95_recipe(request, use) for use in exact[:1]),
         Recipe("a member's bytes in a 5-minute window", "", _CALIBRATED),
@@ -164,11 +169,16 @@ def _member_recipe(request: ReportRequest, one: MemberFigures) -> Recipe:
     return Recipe(f"bytes of {one.member}, {one.direction}", str(one.bytes), query)
 
 
-def _price_recipe(request: ReportRequest, one: MemberFigures) -> Iterator[Recipe]:
-    for direction, price in request.prices.per_gib.items():
-        if direction == one.direction:
-            how = f"{one.bytes} / {GIB} x {price}, rounded half up to hundredths"
-            yield Recipe(f"price of {one.member}, {direction}", str(one.amount), how)
+def _largest(charges: Sequence[Charge]) -> Sequence[Charge]:
+    """The largest line with a price of a GiB; none where every line is a share of a cost."""
+    priced = [one for one in charges if one.kind == "Usage" and one.per_gib is not None]
+    return sorted(priced, key=lambda one: -one.amount)[:1]
+
+
+def _price_recipe(one: Charge) -> Recipe:
+    how = f"{one.bytes} / {GIB} x {one.per_gib:f}, rounded half up to hundredths"
+    what = f"price of {one.member}, {one.direction}, from {one.start} to {one.end}"
+    return Recipe(what, str(one.amount), how)
 
 
 def _nic_recipe(request: ReportRequest, nic: BrokerFigures) -> Recipe:

@@ -5,6 +5,7 @@ of one, amounts of money are exact decimals. None means "unknown" or "does not a
 rate is on one broker, as contracts are: each broker applies a quota to its own traffic alone.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -13,11 +14,17 @@ from decimal import Decimal
 class Period:
     """[start, end) with `windows` of the grain; `published_windows` of them are in the tables.
 
-    A published window may have no usage.
+    A published window may have no usage. `name` is a month's, "" for other periods; `timezone` the
+    one in which it begins and ends. `before` is the period before it, "" = none was compared, and
+    `before_is_complete` whether all of that one is published.
     """
 
+    name: str
+    timezone: str
     start: str
     end: str
+    before: str
+    before_is_complete: bool
     seconds: float
     grain: str
     windows: int
@@ -26,10 +33,77 @@ class Period:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Price of a GiB; None = none is set."""
+    """What is charged from `start` to `end`: `amount` for each `unit`.
 
+    `what` is a direction, a direction of a level, or what else has a price. `amount` None = it is
+    not charged.
+    """
+
+    start: str
+    end: str
+    what: str
+    amount: Decimal | None
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """A line of the bill: what was charged for [start, end), rounded to hundredths.
+
+    `kind` is Usage, Unattributed or Replication; Unshared is a cost for which nobody had a share.
+    A line of no member has "" in place of its names. `per_gib` None = a share of a cost.
+    """
+
+    start: str
+    end: str
+    kind: str
+    member: str
+    tier: str
+    level: str
+    user: str
+    client_id: str
+    labels: Mapping[str, str]
     direction: str
+    bytes: int
     per_gib: Decimal | None
+    amount: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class LabelFigures:
+    """Members with one value of a label, in both directions; `value` "" = those without the label.
+
+    Amounts of lines of no member are with those without the label. `change` is against the period
+    before, None where that is not known. `budget` is for the length of the period.
+    """
+
+    label: str
+    value: str
+    members: int
+    fetch_bytes: int
+    produce_bytes: int
+    bytes: int
+    share: float | None
+    change: float | None
+    amount: Decimal | None
+    budget: Decimal | None
+    budget_share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnusualDay:
+    """A day of UTC unlike the same weekday before: `score` standard deviations from their mean."""
+
+    day: str
+    weekday: str
+    member: str
+    tier: str
+    user: str
+    client_id: str
+    bytes: int
+    usual_bytes: int
+    score: float
+    weeks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +116,7 @@ class Total:
 
     direction: str
     bytes: int
+    change: float | None
     amount: Decimal | None
     counted_bytes: int
     unattributed_bytes: int
@@ -52,9 +127,9 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class TierFigures:
-    """A tier in one direction; `highest_p95_rate` is the highest of its windows' p95.
+    """A tier in one direction; `throttled_seconds` add up members and brokers.
 
-    Percentiles of hours do not add up to one of the period.
+    `peak_rate` and `highest_p95_rate` are the highest of any of its members on any broker.
     """
 
     tier: str
@@ -77,7 +152,11 @@ class TierFigures:
 
 @dataclass(frozen=True, slots=True)
 class MemberFigures:
-    """A member in one direction, over all brokers: seconds add up, `coverage` is the rows' mean."""
+    """A member in one direction, over all brokers: seconds add up, `coverage` is the rows' mean.
+
+    `over_contract_share` is of the published time on the brokers where it was seen. Without a
+    `coverage` it moved nothing, and pays for its contract alone.
+    """
 
     member: str
     tier: str
@@ -85,20 +164,24 @@ class MemberFigures:
     user: str
     client_id: str
     direction: str
+    labels: Mapping[str, str]
     brokers: int
     bytes: int
     share: float | None
+    change: float | None
     amount: Decimal | None
     throttled_seconds: float
     over_contract_seconds: float
+    over_contract_share: float | None
     deferred_bytes: int
-    coverage: float
+    coverage: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class ContractUse:
     """A member's highest rates on a broker against its contract there (None = unlimited).
 
+    `peak_rate` is the gauge's highest reading, or the busiest five minutes if these were busier.
     `p95_is_bound`: the 5-minute rows are gone, and the true p95 is this or less.
     """
 
@@ -324,19 +407,26 @@ class Origin:
 class ReportFigures:
     """One report. Unknown are episodes without `trail_given`, tiers' states without `states_known`.
 
-    `five_minutes` False: calibration is unknown, and every p95 is a bound.
+    `five_minutes` False: calibration is unknown, and every p95 is a bound. `made_by` is Tidegate's
+    version. In `tierless_windows` the rollup had no policy: tiers there are those of the files that
+    were given to the report. `days_compared`: the tables have days with enough weeks before them.
     """
 
     policy: str
     made_at: str
+    made_by: str
     period: Period
     currency: str
     prices: tuple[Price, ...]
+    charges: tuple[Charge, ...]
     total_bytes: int
     total_amount: Decimal | None
     totals: tuple[Total, ...]
     tiers: tuple[TierFigures, ...]
     members: tuple[MemberFigures, ...]
+    labels: tuple[LabelFigures, ...]
+    unusual_days: tuple[UnusualDay, ...]
+    days_compared: bool
     contract_use: tuple[ContractUse, ...]
     talkers: tuple[Talker, ...]
     brokers: tuple[BrokerFigures, ...]
@@ -348,6 +438,7 @@ class ReportFigures:
     throttled_windows: tuple[ThrottledWindow, ...]
     recommendations: tuple[Recommendation, ...]
     five_minutes: bool
+    tierless_windows: int
     least_factor: float
     most_factor: float
     calibration: tuple[Calibration, ...]

@@ -14,6 +14,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -25,7 +26,7 @@ from markupsafe import Markup
 from tidegate.rollup.report import plots
 from tidegate.rollup.report.evidence import ENOUGH_COVERAGE
 from tidegate.rollup.report.figures import ReportFigures
-from tidegate.rollup.report.request import GIB
+from tidegate.rollup.report.rate_card import GIB
 from tidegate.rollup.report.sheets import (
     COLUMNS,
     ROWS_SHOWN,
@@ -38,6 +39,7 @@ from tidegate.rollup.report.sheets import (
     duration,
     embedded_json,
     json_text,
+    labels_words,
     plain,
     sheets_of,
     text_with_unit,
@@ -51,10 +53,15 @@ _LONG_CHARACTERS = 40
 
 def write_report(figures: ReportFigures, folder: Path) -> Path:
     """Write all files over those of an earlier report; the page's path. Raises OSError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in report_files(figures).items():
-        _replace(folder / name, text)
+    write_files(report_files(figures), folder)
     return folder / _PAGE_FILE
+
+
+def write_files(files: Mapping[str, str | bytes], folder: Path) -> None:
+    """Write files over those of the same names; a reader sees the old or the new one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        _replace(folder / name, content.encode() if isinstance(content, str) else content)
 
 
 def report_files(figures: ReportFigures) -> Mapping[str, str]:
@@ -63,12 +70,12 @@ def report_files(figures: ReportFigures) -> Mapping[str, str]:
     return {_PAGE_FILE: page_html(figures), _JSON_FILE: json_text(figures), **tables}
 
 
-def _replace(path: Path, text: str) -> None:
+def _replace(path: Path, content: bytes) -> None:
     """Rename a temporary file of the same folder, so that a reader never sees a part."""
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with open(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with open(descriptor, "wb") as file:
+            file.write(content)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException:
@@ -101,7 +108,10 @@ def page_html(figures: ReportFigures) -> str:
             is_drawn_finer=min(drawn, default=period.seconds) < period.seconds / period.windows,
             traffic_directions=sorted({point.direction for point in figures.traffic}),
             load_directions=sorted({point.direction for point in figures.load}),
-            free_directions=[price.direction for price in figures.prices if price.per_gib is None],
+            free_directions=sorted(
+                {price.what for price in figures.prices if price.amount is None}
+            ),
+            doubted=[one for one in figures.calibration if one.bounded_windows],
             plots=plots,
             pivot=pivot,
             factor_bounds=(figures.least_factor, figures.most_factor),
@@ -127,6 +137,9 @@ def templates(package: str | None = None) -> Environment:
         "volume": lambda count: text_with_unit(Kind.VOLUME, count),
         "money": lambda amount: cell_text(Kind.MONEY, amount),
         "seconds": duration,
+        "factor": lambda factor: cell_text(Kind.FACTOR, factor),
+        "broker_hours": lambda seconds: text_with_unit(Kind.BROKER_HOURS, seconds),
+        "change": lambda change: cell_text(Kind.CHANGE, change),
         "clock": clock,
     }
     environment.filters |= filters
@@ -193,9 +206,52 @@ def _csv_cell(value: Any) -> str | int | float:
         return "true" if value else "false"
     if isinstance(value, str):
         return harmless(value)
+    if isinstance(value, Mapping):
+        return harmless(labels_words(value))
     return "" if value is None else plain(value)
 
 
 def harmless(text: str) -> str:
     """Put a quote before a text that a spreadsheet would take for a formula."""
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA_SIGNS) else text
+
+
+# Prometheus' text format, for a textfile collector: amounts and budgets of labels.
+
+
+def metrics_text(figures: ReportFigures) -> str:
+    """Gauges by label and value, of the report's period. A value without a budget has no such."""
+    lines = []
+    for name, meaning, field in (
+        ("bytes", "Bytes that members with the label moved in the period.", "bytes"),
+        ("amount", "What they were charged, in the rate card's currency.", "amount"),
+        ("budget", "Their budget for the length of the period.", "budget"),
+        ("budget_ratio", "The amount as a part of the budget.", "budget_share"),
+    ):
+        known = [one for one in figures.labels if getattr(one, field) is not None]
+        if known:
+            lines += [
+                f"# HELP tidegate_label_{name} {meaning}",
+                f"# TYPE tidegate_label_{name} gauge",
+            ]
+        for one in known:
+            labels = {
+                "policy": figures.policy,
+                "label": one.label,
+                "value": one.value,
+                "currency": figures.currency,
+            }
+            inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+            lines.append(f"tidegate_label_{name}{{{inside}}} {plain(getattr(one, field))}")
+    if figures.labels:
+        lines += [
+            "# HELP tidegate_label_period_end_timestamp_seconds The end of the period.",
+            "# TYPE tidegate_label_period_end_timestamp_seconds gauge",
+            f'tidegate_label_period_end_timestamp_seconds{{policy="{_escaped(figures.policy)}"}} '
+            f"{datetime.fromisoformat(figures.period.end).timestamp():.0f}",
+        ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -76,6 +76,7 @@ def period_tables(request: ReportRequest) -> PeriodTables:
     usage, brokers, tiers = (
         _within(table, start_ms, end_ms) for table in (tables.usage, tables.brokers, tables.tiers)
     )
+    usage = _with_terms_of_today(usage, request)
     return PeriodTables(
         *(start_ms, end_ms, tables.grain_ms, usage, brokers, tiers),
         usage_5m=_if_complete(tables.usage_5m, usage, request),
@@ -104,6 +105,41 @@ def _within(table: pa.Table, start_ms: int, end_ms: int) -> pa.Table:
     return table.filter(
         pc.and_(pc.greater_equal(table[_WINDOW], start_ms), pc.less(table[_WINDOW], end_ms))
     )
+
+
+def _with_terms_of_today(usage: pa.Table, request: ReportRequest) -> pa.Table:
+    """The rows with tiers and labels of the given policy where the rollup had none.
+
+    Elsewhere a client without a tier was in none at that time.
+    """
+    names = pa.schema([(name, pa.string()) for name in ("user", "client_id", "own", "own_labels")])
+    tierless = pa.array(sorted(request.provenance.tierless), pa.int64())
+    if not (usage.num_rows and request.members and (len(tierless) or request.labels_of_today)):
+        return usage
+    rows = [
+        {
+            "user": one.client.user,
+            "client_id": one.client.client_id,
+            "own": one.client.tier,
+            "own_labels": one.labels,
+        }
+        for one in request.members
+    ]
+    found = usage.join(pa.Table.from_pylist(rows, names), keys=["user", "client_id"])
+    unknown = pc.and_(pc.equal(found["tier"], ""), pc.is_in(found[_WINDOW], value_set=tierless))
+    known = pc.is_valid(found["own"])
+    relabelled = pc.and_(known, pc.or_(unknown, request.labels_of_today))
+    return _replaced(
+        found,
+        tier=pc.if_else(pc.and_(known, unknown), found["own"], found["tier"]),
+        labels=pc.if_else(relabelled, found["own_labels"], found["labels"]),
+    ).select(usage.column_names)
+
+
+def _replaced(table: pa.Table, **columns: pa.ChunkedArray) -> pa.Table:
+    for name, values in columns.items():
+        table = table.set_column(table.schema.get_field_index(name), name, values)
+    return table
 
 
 def _if_complete(

@@ -17,7 +17,7 @@ from tidegate.rollup.report.figures import (
     ThrottledWindow,
     TrafficPoint,
 )
-from tidegate.rollup.report.request import GIB
+from tidegate.rollup.report.rate_card import GIB
 from tidegate.rollup.report.sheets import Kind, clock, duration, readable, text_with_unit
 from tidegate.rollup.report.svg import (
     WIDTH,
@@ -109,22 +109,22 @@ def throttled_members_plot(members: Sequence[MemberFigures]) -> Plot | None:
     bars = [
         (
             f"{one.member}, {one.direction}",
-            ((one.direction, one.throttled_seconds / 60),),
+            ((one.direction, one.throttled_seconds / 3600),),
             _throttled_tip(one),
         )
         for one in held
     ]
-    parts, height = stacked_bars(Rows(24, top=4), bars, axis="minutes")
-    description = "Minutes in which brokers delayed a member, added up over brokers."
+    parts, height = stacked_bars(Rows(24, top=4), bars, axis="broker-hours")
+    description = "Hours in which a broker delayed a member, added up over brokers."
     return plot(
         "throttled", "Time throttled.", description, parts, height=height, legend=_DIRECTION_LEGEND
     )
 
 
 def _throttled_tip(one: MemberFigures) -> str:
-    seconds = text_with_unit(Kind.SECONDS, one.throttled_seconds)
+    hours = text_with_unit(Kind.BROKER_HOURS, one.throttled_seconds)
     return (
-        f"{one.member}, {one.direction}\nthrottled {seconds} on {one.brokers} "
+        f"{one.member}, {one.direction}\nthrottled for {hours} on {one.brokers} "
         f"brokers\ndeferred about {_volume(one.deferred_bytes)}"
     )
 

@@ -6,8 +6,8 @@ tables and from a policy; none of them asks a cluster or the clock.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from decimal import ROUND_HALF_UP, Decimal, localcontext
+from datetime import UTC, datetime, tzinfo
+from decimal import Decimal
 from typing import Final
 
 import pyarrow as pa
@@ -17,17 +17,16 @@ from tidegate.controller_logic.model import Advice, Policy, RateForm, Topology, 
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 from tidegate.rollup.ingest import catalogue
+from tidegate.rollup.labels import NO_LABELS, labels_text
+from tidegate.rollup.report.rate_card import RateCard
 from tidegate.rollup.samples import selector_text
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES, Direction
-from tidegate.rollup.tables.format import VERSION
+from tidegate.rollup.tables.format import VERSION, Manifest
 from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.terms.reader import WITHOUT_POLICY
 from tidegate.rollup.terms.sources import DIRECTION_OF_KEY, AuditLine, PolicyMember, PolicyTerms
 
 GRAINS: Mapping[int, str] = {FIVE_MINUTES_MS: "5 minutes", HOUR_MS: "hour", DAY_MS: "day"}
-GIB = 2**30
-
-_HUNDREDTH = Decimal("0.01")
-_DIGITS = 60  # 2^63 bytes times any price are exact before they are rounded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +48,24 @@ class UsageTables:
 
 
 @dataclass(frozen=True, slots=True)
+class UsageBefore:
+    """Usage of the period before, as long as the report's or the month before it."""
+
+    start_ms: int
+    end_ms: int
+    usage: pa.Table
+    is_complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UsageDays:
+    """Rows of `usage_1d` of the period and of some weeks before it; the days that are published."""
+
+    usage: pa.Table
+    published: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class ClientKey:
     """A user, a client id or both ("" = Kafka reports none), in a tier ("" = in none)."""
 
@@ -66,11 +83,15 @@ class ClientKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberTerms:
-    """A member's name, level and contracts in bytes per second on each broker, None = unlimited."""
+    """A member's name, level and contracts in bytes per second on each broker, None = unlimited.
+
+    `labels` are a text as in the tables.
+    """
 
     client: ClientKey
     name: str
     level: str
+    labels: str = NO_LABELS
     contracts: Mapping[Direction, int | None] = field(default_factory=dict)
 
 
@@ -79,6 +100,7 @@ class MemberDirectory:
 
     def __init__(self, members: Iterable[MemberTerms]) -> None:
         self._members = {terms.client: terms for terms in members}
+        self.members = tuple(self._members.values())
         self._levels = {terms.client.tier: terms.level for terms in self._members.values()}
 
     def name(self, client: ClientKey) -> str:
@@ -93,26 +115,6 @@ class MemberDirectory:
         """Bytes per second on each broker; None = unlimited, or unknown."""
         terms = self._members.get(client)
         return None if terms is None else terms.contracts.get(direction)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prices:
-    """The price of a GiB (2^30 bytes) by direction; a direction without one is not priced.
-
-    `currency` is only shown.
-    """
-
-    per_gib: Mapping[Direction, Decimal] = field(default_factory=dict)
-    currency: str = ""
-
-    def amount(self, direction: Direction, count_bytes: int) -> Decimal | None:
-        """The price, rounded half up to hundredths; None if the direction has no price."""
-        price = self.per_gib.get(direction)
-        if price is None:
-            return None
-        with localcontext() as context:
-            context.prec = _DIGITS
-            return (Decimal(count_bytes) * price / GIB).quantize(_HUNDREDTH, ROUND_HALF_UP)
 
 
 def total_of(amounts: Iterable[Decimal | None]) -> Decimal | None:
@@ -151,12 +153,16 @@ class SourceSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where the tables came from; every text is shown as it is."""
+    """Where the tables came from; every text is shown as it is.
+
+    `tierless` are the windows that were rolled up without a policy.
+    """
 
     store_url: str
     schema_version: int
     transports: Sequence[str] = ()
     run_ids: Sequence[str] = ()
+    tierless: frozenset[int] = frozenset()
     series: Sequence[SourceSeries] = ()
 
 
@@ -165,6 +171,9 @@ class ReportRequest:
     """One report of one policy (`namespace/name`, or "" without a cluster) over [start_ms, end_ms).
 
     `trail` is None without an audit trail, which is not the same as a trail without throttling.
+    `by_labels` are the labels by which the report adds up, `month` names the period where it is
+    one, and days of the rate card begin in `zone`. With `labels_of_today` the members' labels
+    replace those of the tables.
     """
 
     policy: str
@@ -173,7 +182,13 @@ class ReportRequest:
     made_at_ms: int
     tables: UsageTables
     members: Sequence[MemberTerms] = ()
-    prices: Prices = field(default_factory=Prices)
+    rate_card: RateCard = field(default_factory=RateCard)
+    by_labels: Sequence[str] = ()
+    labels_of_today: bool = False
+    month: str = ""
+    zone: tzinfo = UTC
+    before: UsageBefore | None = None
+    days: UsageDays | None = None
     recommendations: Sequence[RecommendedContract] = ()
     trail: Sequence[AuditLine] | None = None
     bounds: FactorBounds = BOUNDS
@@ -248,7 +263,42 @@ def _rows(store: UsageStore, table: str, start_ms: int, end_ms: int) -> pa.Table
     )
 
 
-def stored_provenance(store: UsageStore, start_ms: int, end_ms: int) -> Provenance:
+def stored_before(store: UsageStore, start_ms: int, end_ms: int, *, grain_ms: int) -> UsageBefore:
+    """The usage of another period, for comparison."""
+    table = "usage_1h" if grain_ms == HOUR_MS else "usage_1d"
+    windows = (end_ms - start_ms) // grain_ms
+    is_complete = len(store.windows(table, start_ms, end_ms)) == windows
+    keys = ("user", "client_id", "labels", "direction")
+    return UsageBefore(
+        start_ms, end_ms, _bytes_by(store, table, start_ms, end_ms, keys), is_complete
+    )
+
+
+def stored_days(store: UsageStore, start_ms: int, end_ms: int, *, weeks: int) -> UsageDays:
+    """Days of the period, and those of so many weeks before it."""
+    first_ms = start_ms - start_ms % DAY_MS - weeks * 7 * DAY_MS
+    published = frozenset(one.start_ms for one in store.windows("usage_1d", first_ms, end_ms))
+    keys = ("window_start", "user", "client_id", "tier")
+    return UsageDays(_bytes_by(store, "usage_1d", first_ms, end_ms, keys), published)
+
+
+def _bytes_by(
+    store: UsageStore, table: str, start_ms: int, end_ms: int, keys: Sequence[str]
+) -> pa.Table:
+    """Bytes added up file by file, so that months of a large cluster fit into memory."""
+    columns = [name for name in TABLES[table].schema.names if name in (*keys, "bytes")]
+    schema = pa.schema([TABLES[table].schema.field(name) for name in columns])
+    total = schema.empty_table()
+    for rows in store.tables(table, start_ms, end_ms, columns=columns):
+        both = pa.concat_tables([total, rows.select(columns).cast(schema)])
+        summed = both.group_by(list(keys)).aggregate([("bytes", "sum")])
+        total = summed.rename_columns({"bytes_sum": "bytes"}).select(columns).cast(schema)
+    return total
+
+
+def stored_provenance(
+    store: UsageStore, start_ms: int, end_ms: int, *, grain_ms: int
+) -> Provenance:
     """The runs behind the period's usage, by compacted files too, and how they read samples."""
     tables = ("usage_5m", "usage_1h", "usage_1d")
     manifests = [
@@ -262,7 +312,19 @@ def stored_provenance(store: UsageStore, start_ms: int, end_ms: int) -> Provenan
         schema_version=VERSION,
         transports=sorted({one.source for one in manifests if one.source}),
         run_ids=sorted({one.run_id for one in manifests}),
+        tierless=_tierless([one for one in manifests if one.table == "usage_5m"], grain_ms),
     )
+
+
+def _tierless(hours: Sequence[Manifest], grain_ms: int) -> frozenset[int]:
+    """The windows of which every known hour was rolled up without a policy."""
+    with_policy: dict[int, bool] = {}
+    for one in hours:
+        if one.source and not one.combines:
+            at_ms = one.window.start_ms - one.window.start_ms % grain_ms
+            known = not one.source.endswith(WITHOUT_POLICY)
+            with_policy[at_ms] = with_policy.get(at_ms, False) or known
+    return frozenset(at_ms for at_ms, known in with_policy.items() if not known)
 
 
 def source_series(settings: MetricsSettings) -> Iterator[SourceSeries]:
@@ -286,6 +348,7 @@ def member_terms(terms: PolicyTerms, *, brokers: int) -> Sequence[MemberTerms]:
             client=_client(one),
             name=one.member.name,
             level=one.tier.level.value,
+            labels=labels_text(one.member.labels),
             contracts={
                 direction: round(rate)
                 for direction, rate in terms.promised(one, brokers=brokers).items()

@@ -12,14 +12,17 @@ from enum import Enum, auto
 from typing import Any
 
 from tidegate.rollup.report.figures import ReportFigures
-from tidegate.rollup.report.request import GIB
+from tidegate.rollup.report.rate_card import GIB
 
 UNKNOWN = "–"
 ROWS_SHOWN = 150
 
 _KIND, _VERSION = "TidegateUsageReport", 1
 _SHORTENED = frozenset(
-    {"members", "contractUse", "brokers", "recommendations", "calibration", "doubtful"}
+    {
+        *("members", "charges", "labels", "unusualDays", "contractUse", "brokers"),
+        *("recommendations", "calibration", "doubtful"),
+    }
 )
 
 
@@ -35,15 +38,24 @@ class Kind(Enum):
     VOLUME = auto()
     RATE = auto()
     SECONDS = auto()
+    BROKER_HOURS = auto()
     SHARE = auto()
     CHANGE = auto()
     FACTOR = auto()
     MONEY = auto()
     MOMENT = auto()
     FLAG = auto()
+    LABELS = auto()
+    PRICE = auto()
+    SCORE = auto()
+    DAY = auto()
 
 
-UNITS: Mapping[Kind, str] = {Kind.VOLUME: "GiB", Kind.RATE: "MB/s"}
+UNITS: Mapping[Kind, str] = {
+    Kind.VOLUME: "GiB",
+    Kind.RATE: "MB/s",
+    Kind.BROKER_HOURS: "broker-hours",
+}
 """Units that are in a column's title, so that its cells are numbers alone."""
 
 
@@ -96,6 +108,11 @@ def clock(text: str) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}" if at.second or at.microsecond else f"{at:%Y-%m-%d %H:%M}"
 
 
+def labels_words(labels: Mapping[str, str]) -> str:
+    """`costCenter=4711, team=shop`."""
+    return ", ".join(f"{name}={value}" for name, value in sorted(labels.items()))
+
+
 def _percent(share: float) -> str:
     return (
         "0 %"
@@ -116,17 +133,23 @@ _FORMATS: Mapping[Kind, Callable[[Any], str]] = {
     Kind.VOLUME: lambda count: readable(count / GIB),
     Kind.RATE: lambda rate: readable(rate / 1e6),
     Kind.SECONDS: duration,
+    Kind.BROKER_HOURS: lambda seconds: readable(seconds / 3600),
     Kind.SHARE: _percent,
     Kind.CHANGE: lambda change: f"{change * 100:+.1f} %".replace("-", "−"),
     Kind.FACTOR: "{:.3f}".format,
     Kind.MONEY: lambda amount: f"{amount:,.2f}",
     Kind.MOMENT: clock,
     Kind.FLAG: lambda flag: "yes" if flag else "no",
+    Kind.LABELS: labels_words,
+    Kind.PRICE: lambda price: format(price, "f"),
+    Kind.SCORE: lambda score: f"{score:+.1f}".replace("-", "−"),
+    Kind.DAY: lambda text: f"{datetime.fromisoformat(text):%Y-%m-%d}",
 }
 _EXACT_FORMATS: Mapping[Kind, Callable[[Any], str]] = {
     Kind.VOLUME: _digits("bytes"),
     Kind.RATE: _digits("bytes/s"),
     Kind.SECONDS: _digits("s"),
+    Kind.BROKER_HOURS: _digits("s"),
     Kind.SHARE: "{:.6f}".format,
     Kind.CHANGE: "{:.6f}".format,
     Kind.FACTOR: "{:.6f}".format,
@@ -160,11 +183,16 @@ class Column:
     @property
     def is_left(self) -> bool:
         """Whether its cells are aligned to the left, as text is."""
-        return self.kind in (Kind.TEXT, Kind.FLAG, Kind.MOMENT)
+        return self.kind in (Kind.TEXT, Kind.FLAG, Kind.MOMENT, Kind.LABELS, Kind.DAY)
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether its cells may have several lines."""
+        return self.kind is Kind.LABELS
 
     def text(self, row: Any) -> str:
         value = getattr(row, self.name)
-        return self.absent if value is None or value == "" else cell_text(self.kind, value)
+        return self.absent if value is None or value in ("", {}) else cell_text(self.kind, value)
 
     def exact(self, row: Any) -> str:
         return exact_text(self.kind, getattr(row, self.name))
@@ -191,7 +219,7 @@ class Sheet:
 
     def _is_informative(self, column: Column) -> bool:
         cells = [(getattr(row, column.name), getattr(row, "member", None)) for _, row in self.rows]
-        is_empty = all(value is None or value == "" or value is False for value, _ in cells)
+        is_empty = all(value is None or value in ("", {}) or value is False for value, _ in cells)
         repeats_names = column.name != "member" and all(value == name for value, name in cells)
         return not is_empty and not repeats_names
 
@@ -212,11 +240,19 @@ _SHARE = Column("share", "Share", Kind.SHARE, meaning="Of all members' bytes in 
 _AMOUNT = Column(
     "amount", "Price", Kind.MONEY, meaning="Rounded to hundredths; totals are sums of these"
 )
+_CHANGE = Column(
+    "change",
+    "Change",
+    Kind.CHANGE,
+    meaning="Of the volume, against the period before; a dash where that is not known",
+)
+_LABELS = Column("labels", "Labels", Kind.LABELS)
 _THROTTLED = Column(
     "throttled_seconds",
     "Throttled",
-    Kind.SECONDS,
-    meaning="Time in which brokers delayed it, by their own gauge; several brokers add up",
+    Kind.BROKER_HOURS,
+    meaning="Hours in which a broker delayed it, by its own gauge, added up over brokers: four "
+    "hours on six brokers are at most 24",
 )
 _DEFERRED = Column(
     "deferred_bytes",
@@ -233,7 +269,8 @@ _UNATTRIBUTED = Column(
 _CONTRACT = Column("contract", "Contract", Kind.RATE, absent="unlimited", meaning="On each broker")
 _START = Column("start", "From", Kind.MOMENT)
 _LENGTH = Column("seconds", "Length", Kind.SECONDS)
-_BEGIN, _END = Column("begin", "From", Kind.MOMENT), Column("end", "Until", Kind.MOMENT)
+_BEGIN, _END = Column("start", "From", Kind.MOMENT), Column("end", "Until", Kind.MOMENT)
+_BEGUN = Column("begin", "From", Kind.MOMENT)
 _EPISODES = Column("throttle_episodes", "Episodes", Kind.COUNT, meaning="Episodes that began in it")
 _BELOW = Column("seconds_throttled", "Below contract", Kind.SECONDS)
 _RELAXING = Column(
@@ -246,6 +283,7 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
     "totals": (
         _DIRECTION,
         _BYTES,
+        _CHANGE,
         _AMOUNT,
         Column(
             "counted_bytes",
@@ -274,13 +312,13 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
             _AMOUNT,
         ),
         Column(
-            "peak_rate", "Peak", Kind.RATE, meaning="Highest rate of the tier table in one window"
+            "peak_rate", "Highest peak", Kind.RATE, meaning="Of any of its members on one broker"
         ),
         Column(
             "highest_p95_rate",
             "Highest p95",
             Kind.RATE,
-            meaning="The highest of the windows' p95: p95 of hours do not add up to one",
+            meaning="Of any of its members on one broker",
         ),
         _EPISODES,
         Column("seconds_contract", "At contract", Kind.SECONDS),
@@ -293,23 +331,63 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
             _TIER,
             _LEVEL,
             *_CLIENT,
+            _LABELS,
             _DIRECTION,
             Column("brokers", "Brokers", Kind.COUNT),
             _BYTES,
             _SHARE,
+            _CHANGE,
             _AMOUNT,
         ),
         _THROTTLED,
         Column(
             "over_contract_seconds",
             "Over contract",
-            Kind.SECONDS,
-            meaning="Time above its contract; several brokers add up",
+            Kind.BROKER_HOURS,
+            meaning="Hours above its contract on a broker, added up over brokers",
+        ),
+        Column(
+            "over_contract_share",
+            "Of the time",
+            Kind.SHARE,
+            meaning="Above its contract, of the time on all brokers where it was seen",
         ),
         _DEFERRED,
         Column(
             "coverage", "Coverage", Kind.SHARE, meaning="Mean part of the time that has samples"
         ),
+    ),
+    "prices": (
+        *(_BEGIN, _END, Column("what", "What")),
+        Column("amount", "Price", Kind.PRICE, absent="not charged"),
+        Column("unit", "For a"),
+    ),
+    "labels": (
+        Column("label", "Label"),
+        Column("value", "Value", absent="without it"),
+        Column("members", "Members", Kind.COUNT),
+        Column("fetch_bytes", "Fetched", Kind.VOLUME),
+        Column("produce_bytes", "Produced", Kind.VOLUME),
+        _BYTES,
+        Column("share", "Share", Kind.SHARE, meaning="Of all members' bytes"),
+        *(_CHANGE, _AMOUNT),
+        Column("budget", "Budget", Kind.MONEY, absent="none", meaning="For the period's length"),
+        Column("budget_share", "Of budget", Kind.SHARE),
+    ),
+    "unusual_days": (
+        *(Column("day", "Day", Kind.DAY), Column("weekday", "Weekday"), _MEMBER, _TIER, *_CLIENT),
+        _BYTES,
+        Column(
+            "usual_bytes", "Usual", Kind.VOLUME, meaning="Mean of the same weekday of weeks before"
+        ),
+        Column("score", "Deviations", Kind.SCORE, meaning="Standard deviations from the mean"),
+        Column("weeks", "Weeks compared", Kind.COUNT),
+    ),
+    "charges": (
+        *(_BEGIN, _END, Column("kind", "Charged for"), _MEMBER, _TIER, _LEVEL, *_CLIENT, _LABELS),
+        *(_DIRECTION, _BYTES),
+        Column("per_gib", "Price of a GiB", Kind.PRICE, absent="share of a cost"),
+        _AMOUNT,
     ),
     "contract_use": (
         *(_MEMBER, _TIER, *_CLIENT, _DIRECTION, _CONTRACT),
@@ -320,7 +398,12 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
             meaning="Of 5-minute rates, on the broker where it is highest",
         ),
         Column("p95_share", "p95 of contract", Kind.SHARE),
-        Column("peak_rate", "Peak", Kind.RATE, meaning="Highest gauge reading on one broker"),
+        Column(
+            "peak_rate",
+            "Peak",
+            Kind.RATE,
+            meaning="Highest gauge reading on one broker, or its busiest five minutes if busier",
+        ),
         Column("peak_share", "Peak of contract", Kind.SHARE),
         Column(
             "p95_is_bound",
@@ -379,7 +462,7 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         *(
             Column("number", "Episode", Kind.COUNT),
             _DIRECTION,
-            _BEGIN,
+            _BEGUN,
             _END,
             Column("seconds", "Lasted", Kind.SECONDS),
         ),
@@ -470,7 +553,7 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
             _LEVEL,
         ),
         *(
-            _BEGIN,
+            _BEGUN,
             _END,
             Column("quota", "Quota", Kind.RATE),
             _CONTRACT,
@@ -538,6 +621,8 @@ def plain(value: Any) -> Any:
         return {camel(field.name): plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, tuple):
         return [plain(part) for part in value]
+    if isinstance(value, Mapping):
+        return dict(value)
     if isinstance(value, Decimal):
         return format(value, "f")
     return round(value, 6) if isinstance(value, float) else value

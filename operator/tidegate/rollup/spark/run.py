@@ -17,6 +17,7 @@ from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound
 from tidegate.rollup.entities import read_entities, tiers_of, write_entities
 from tidegate.rollup.ingest import IngestOrder, Source, WorkItem, read_source
+from tidegate.rollup.labels import labels_text
 from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.spark.stages import (
@@ -42,7 +43,7 @@ from tidegate.rollup.terms.sources import AuditLine, PolicyMember, PolicyTerms, 
 # hours' states.
 
 
-_MEMBERS = "hour timestamp, user string, client_id string, tier string"
+_MEMBERS = "hour timestamp, user string, client_id string, tier string, labels string"
 _STATES = (
     "window_start timestamp, tier string, direction string, throttle_episodes int, "
     "seconds_contract double, seconds_stepping double, seconds_throttled double, "
@@ -88,7 +89,11 @@ class Coarser:
     def _members(self, hours: range) -> DataFrame:
         """Without the hour where members are the same throughout, as nearly always."""
         members = [
-            [(*one.client, one.tier.key) for one in self.members.get(at, ())] for at in hours
+            [
+                (*one.client, one.tier.key, labels_text(one.member.labels))
+                for one in self.members.get(at, ())
+            ]
+            for at in hours
         ]
         if all(each == members[0] for each in members):
             return self.spark.createDataFrame(members[0], _MEMBERS.partition(", ")[2])

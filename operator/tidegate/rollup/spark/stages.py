@@ -31,6 +31,7 @@ from tidegate.errors import (
     Unauthorized,
 )
 from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest
+from tidegate.rollup.labels import NO_LABELS
 from tidegate.rollup.samples import Progress, Step, unwatched
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES
 from tidegate.rollup.tables.format import (
@@ -130,7 +131,7 @@ def usage_sums(fine: DataFrame, tiers: DataFrame, *, window_ms: int) -> DataFram
     windows = window_ms // FIVE_MINUTES_MS
     named = in_tiers(fine, tiers)
     grouped = named.groupBy(
-        _start(window_ms), "broker", "user", "client_id", "tier", "direction"
+        _start(window_ms), "broker", "user", "client_id", "tier", "labels", "direction"
     ).agg(
         *_summed(),
         columns.sum("samples").cast("int").alias("samples"),
@@ -181,21 +182,23 @@ def tier_sums(fine: DataFrame, tiers: DataFrame, states: DataFrame, *, window_ms
 
 
 def in_tiers(fine: DataFrame, tiers: DataFrame) -> DataFrame:
-    """Rows of 5 minutes with their tier, "" for clients of none.
+    """Rows of 5 minutes with their tier and labels, "" and "{}" for clients of none.
 
-    `tiers` has user, client_id, tier, and `hour` where that may change.
+    `tiers` has user, client_id, tier, labels, and `hour` where these may change.
     """
     keys = ["user", "client_id"]
     if "hour" in tiers.columns:
         keys.append("hour")
         fine = fine.withColumn("hour", columns.date_trunc("HOUR", "window_start"))
-    return fine.join(columns.broadcast(tiers), keys, "left").fillna("", ["tier"])
+    return fine.join(columns.broadcast(tiers), keys, "left").fillna(
+        {"tier": "", "labels": NO_LABELS}
+    )
 
 
 def tiers_by_hour(usage: DataFrame) -> DataFrame:
-    """`usage_1h` -> who was a member of which tier in each hour."""
+    """`usage_1h` -> who was a member of which tier in each hour, with which labels."""
     return usage.select(
-        columns.col("window_start").alias("hour"), "user", "client_id", "tier"
+        columns.col("window_start").alias("hour"), "user", "client_id", "tier", "labels"
     ).distinct()
 
 

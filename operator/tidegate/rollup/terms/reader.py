@@ -84,11 +84,12 @@ class TierStates:
 BrokerTerms = Mapping[Direction, DirectionTerms]
 Episodes = Mapping[tuple[int, Direction], Sequence[Episode]]  # by broker
 Source = Literal["metrics", "trail", "declared", "none"]
+WITHOUT_POLICY: Final = "contracts and limits not known"
 _WORDS: Mapping[Source, str] = {
     "metrics": "contracts and limits by the operator's metrics",
     "trail": "contracts by the audit trail, limits as declared at the time of the run",
     "declared": "contracts and limits as declared at the time of the run",
-    "none": "contracts and limits not known",
+    "none": WITHOUT_POLICY,
 }
 _REMEMBERED = LOOKED_BACK_MS // HOUR_MS + 2
 

@@ -175,3 +175,21 @@ def test_half_an_environment_reads_like_this(golden: Callable[[str], None]) -> N
     with pytest.raises(InvalidResource) as refused:
         pod_of({name: value for name, value in ENVIRONMENT.items() if name != "POD_IP"})
     golden(refused.value.message)
+
+
+def test_executors_are_where_the_policy_wants_the_job() -> None:
+    wished = replace(
+        EXECUTORS,
+        placement={"nodeSelector": {"pool": "batch"}, "priorityClassName": "batch"},
+        annotations={"sidecar.istio.io/inject": "false"},
+        environment=[{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+        ephemeral_storage="10Gi",
+    )
+    pod = json.loads(pod_template(wished))
+    assert pod["metadata"]["annotations"] == {"sidecar.istio.io/inject": "false"}
+    assert pod["spec"]["nodeSelector"] == {"pool": "batch"}
+    assert pod["spec"]["priorityClassName"] == "batch"
+    (container,) = pod["spec"]["containers"]
+    assert container["env"] == [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]
+    assert container["resources"]["limits"] == {"ephemeral-storage": "10Gi"}
+    assert pod["spec"]["volumes"][0]["emptyDir"] == {"sizeLimit": "10Gi"}

@@ -18,12 +18,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tidegate.control.audit.trail import EVENT, utc
+from tidegate.rollup.labels import labels_text
 from tidegate.rollup.report.compute import figures_of
 from tidegate.rollup.report.figures import ReportFigures
+from tidegate.rollup.report.rate_card import RateCard
 from tidegate.rollup.report.request import (
     ClientKey,
     MemberTerms,
-    Prices,
     Provenance,
     RecommendedContract,
     ReportRequest,
@@ -65,6 +66,11 @@ class Member:
 _SALES, _LOGISTICS, _SEARCH, _ANALYTICS = (
     f"streaming/{name}" for name in ("sales", "logistics", "search", "analytics")
 )
+LABELS = {
+    _SALES: labels_text([("team", "shop"), ("costCenter", "4711")]),
+    _LOGISTICS: labels_text([("team", "fulfilment"), ("costCenter", "4712")]),
+    _SEARCH: labels_text([("team", "shop"), ("costCenter", "4713")]),
+}
 MEMBERS = (
     Member(_SALES, "L0", "checkout", 9e6, 5e6, 6),
     Member(_SALES, "L0", "payments", 4e6, 3.5e6, 6),
@@ -201,13 +207,15 @@ END_MS = START_MS + 2 * DAY_MS
 BROKERS = (1, 2, 3, 4, 5, 6)
 LIMIT = 150_000_000
 HOT_BROKER, HOT_FROM, HOT_UNTIL = 4, 36, 40  # the five-minute windows before the episode
-PRICES = Prices(per_gib={"fetch": Decimal("0.02"), "produce": Decimal("0.01")}, currency="EUR")
+PRICES = RateCard.flat({"fetch": Decimal("0.02"), "produce": Decimal("0.01")}, currency="EUR")
 _WINDOWS = (END_MS - START_MS) // FIVE_MINUTES_MS
 _SECONDS = FIVE_MINUTES_MS / 1000
 _DIRECTIONS: tuple[Direction, ...] = ("fetch", "produce")
 
 
-def sample_request(*, with_five_minutes: bool = True, prices: Prices = PRICES) -> ReportRequest:
+def sample_request(
+    *, with_five_minutes: bool = True, rate_card: RateCard = PRICES
+) -> ReportRequest:
     """The report that most tests are about."""
     return ReportRequest(
         policy="streaming/main",
@@ -216,7 +224,8 @@ def sample_request(*, with_five_minutes: bool = True, prices: Prices = PRICES) -
         made_at_ms=END_MS + HOUR_MS,
         tables=sample_tables(with_five_minutes=with_five_minutes),
         members=[_terms(member) for member in MEMBERS],
-        prices=prices,
+        rate_card=rate_card,
+        by_labels=("team",),
         recommendations=recommendations(),
         trail=trail_lines(START_MS),
         provenance=Provenance(
@@ -400,14 +409,15 @@ def _throttled(
 
 
 def _hours(fine: Fine) -> pa.Table:
+    members = [MEMBERS[place] for place in fine.members]
     table = _floored(
-        fine.table().append_column(
-            "tier", pa.array([MEMBERS[place].tier for place in fine.members])
-        )
+        fine.table()
+        .append_column("tier", pa.array([one.tier for one in members]))
+        .append_column("labels", pa.array([LABELS.get(one.tier, "{}") for one in members]))
     )
     rates = pa.array(np.asarray(table["bytes"]) / _SECONDS)
     sums = ("bytes", "throttled_seconds", "over_contract_seconds", "deferred_bytes", "samples")
-    keys = ["window_start", "broker", "user", "client_id", "tier", "direction"]
+    keys = ["window_start", "broker", "user", "client_id", "tier", "labels", "direction"]
     made = (
         table.append_column("rate", rates)
         .group_by(keys)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidegate.rollup.report.rate_card import RateCard
 from tidegate.rollup.report.request import (
     ClientKey,
     MemberTerms,
-    Prices,
     Provenance,
     ReportRequest,
     UsageTables,
@@ -19,7 +19,7 @@ from tidegate.rollup.terms.sources import AuditLine
 
 START_MS = 1_795_132_800_000  # 2026-11-20T00:00:00Z
 END_MS = START_MS + 2 * HOUR_MS
-PRICES = Prices(per_gib={"fetch": Decimal("0.02"), "produce": Decimal("0.01")})
+PRICES = RateCard.flat({"fetch": Decimal("0.02"), "produce": Decimal("0.01")})
 _ZEROS: Mapping[str, object] = {
     **dict.fromkeys(
         ("bytes", "throttled_seconds", "over_contract_seconds", "deferred_bytes", "peak_rate"), 0
@@ -45,6 +45,7 @@ _ZEROS: Mapping[str, object] = {
         0,
     ),
     **dict.fromkeys(("user", "client_id", "tier"), ""),
+    "labels": "{}",
     "window_start": START_MS,
     "broker": 1,
     "direction": "fetch",

@@ -23,12 +23,14 @@ from tests.unit.rollup.report.sample_report import (
     sample_tables,
 )
 from tests.unit.rollup.report.small_request import END_MS, PRICES, START_MS, small_request, terms
+from tidegate import __version__
 from tidegate.errors import InvalidResource
 from tidegate.rollup.report import period
 from tidegate.rollup.report.compute import figures_of, nearest_ranks
 from tidegate.rollup.report.figures import ContractUse, ReportFigures, ThrottledWindow, TrafficPoint
 from tidegate.rollup.report.page import csv_text, page_html
-from tidegate.rollup.report.request import GIB, Prices
+from tidegate.rollup.report.rate_card import GIB, RateCard
+from tidegate.rollup.report.request import Provenance
 from tidegate.rollup.report.sheets import sheets_of
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
 
@@ -66,7 +68,7 @@ def test_a_total_price_is_the_sum_of_its_rounded_lines() -> None:
 
 
 def test_without_a_price_nothing_is_charged_and_nothing_said_to_cost_zero() -> None:
-    figures = figures_of(small_request([{"user": "etl", "bytes": 5}], prices=Prices()))
+    figures = figures_of(small_request([{"user": "etl", "bytes": 5}], rate_card=RateCard()))
     assert figures.total_amount is None
     assert figures.members[0].amount is None
 
@@ -74,7 +76,7 @@ def test_without_a_price_nothing_is_charged_and_nothing_said_to_cost_zero() -> N
 def test_a_direction_without_a_price_leaves_the_other_one_priced() -> None:
     request = small_request(
         [{"user": "etl", "bytes": 2**30}, {"user": "etl", "direction": "produce", "bytes": 2**30}],
-        prices=Prices(per_gib={"fetch": Decimal("0.02")}),
+        rate_card=RateCard.flat({"fetch": Decimal("0.02")}),
     )
     assert {total.direction: total.amount for total in figures_of(request).totals} == {
         "fetch": Decimal("0.02"),
@@ -232,7 +234,12 @@ def test_a_factor_at_its_bound_is_counted() -> None:
         )
     )
     found = figures.calibration[0]
-    assert (found.windows, found.unscaled_windows, found.bounded_windows, found.highest_factor) == (
+    assert (
+        found.windows,
+        found.unscaled_windows,
+        found.bounded_windows,
+        found.highest_factor,
+    ) == (
         3,
         1,
         1,
@@ -270,11 +277,16 @@ def test_a_recommendation_has_how_far_it_is_from_the_contract() -> None:
 
 
 def test_prices_are_listed_with_the_directions_that_have_none() -> None:
-    assert [price.per_gib for price in figures_of(small_request(prices=PRICES)).prices] == [
-        Decimal("0.02"),
-        Decimal("0.01"),
-    ]
-    assert [price.per_gib for price in figures_of(small_request()).prices] == [None, None]
+    fetch_only = RateCard.flat({"fetch": Decimal("0.02")})
+    for card, amounts in (
+        (PRICES, [Decimal("0.02"), Decimal("0.01")]),
+        (fetch_only, [Decimal("0.02"), None]),
+    ):
+        prices = figures_of(small_request(rate_card=card)).prices
+        assert [(price.what, price.amount) for price in prices] == list(
+            zip(("fetch", "produce"), amounts, strict=True)
+        )
+    assert figures_of(small_request()).prices == ()
 
 
 def test_the_same_request_makes_the_same_figures() -> None:
@@ -556,6 +568,110 @@ def test_the_csv_files_have_every_point() -> None:
     assert {row["seconds"] for row in rows} == {"300.0"}
 
 
+# Rates of one row are of one broker; what adds up brokers says so.
+
+
+def test_no_row_has_a_p95_above_its_peak() -> None:
+    """A tier's percentiles are of all brokers together: the page has those of one broker."""
+    fine = [
+        {"user": "etl", "broker": broker, "bytes": 300 * 100, "peak_rate": 90.0}
+        for broker in (1, 2, 3)
+    ]
+    usage = [{**row, "tier": "t", "p95": 100.0, "p99": 100.0} for row in fine]
+    tiers = [{"tier": "t", "peak_rate": 90.0, "p95": 300.0}]
+    for usage_5m in (fine, None):
+        figures = figures_of(small_request(usage, tiers=tiers, usage_5m=usage_5m))
+        for peak, p95 in (
+            *((one.peak_rate, one.highest_p95_rate) for one in figures.tiers),
+            *((one.peak_rate, one.p95_rate) for one in figures.contract_use),
+        ):
+            assert (peak, p95) == (100.0, 100.0)
+    for one in (*sample_figures().contract_use,):
+        assert one.p95_rate is None or one.p95_rate <= one.peak_rate
+
+
+def test_time_that_adds_up_brokers_is_in_broker_hours_and_a_share_of_all_of_them() -> None:
+    usage = [
+        {
+            "user": "etl",
+            "broker": broker,
+            "window_start": at,
+            "over_contract_seconds": 3000,
+            "throttled_seconds": 1800,
+        }
+        for broker in (1, 2, 3, 4)
+        for at in (START_MS, HOUR_2)
+    ]
+    figures = figures_of(small_request(usage))
+    (member,) = figures.members
+    assert (member.over_contract_seconds, member.over_contract_share) == (24_000, 24_000 / 28_800)
+    columns = {column.name: column for column in sheets_of(figures)["members"].columns}
+    assert columns["over_contract_seconds"].title_with_unit == "Over contract, broker-hours"
+    assert columns["over_contract_seconds"].text(member) == "6.67"
+    assert "throttled for 4.00 broker-hours" in page_html(figures)
+
+
+def test_a_factor_far_from_one_is_a_warning_and_doubts_whoever_it_was_applied_to() -> None:
+    fine = [
+        {"user": "etl", "bytes": 1, "calibration": 1.42},
+        {"user": "etl", "bytes": 1, "calibration": 1.0, "window_start": START_MS + 300_000},
+        {"user": "app", "broker": 2, "bytes": 1, "calibration": 1.14},
+        {"user": "app", "broker": 2, "bytes": 1, "calibration": 1.0, "window_start": HOUR_2},
+    ]
+    usage = [{"user": row["user"], "broker": row.get("broker", 1), "bytes": 2} for row in fine[1:3]]
+    nics = [{"client_bytes": 3}, {"client_bytes": 2, "broker": 2}]
+    figures = figures_of(
+        small_request([*usage, {**usage[1], "window_start": HOUR_2}], nics, usage_5m=fine)
+    )
+    assert [(one.broker, one.bounded_windows) for one in figures.calibration] == [(1, 1), (2, 0)]
+    assert [(one.member, one.highest_factor) for one in figures.doubtful] == [("user=etl", 1.42)]
+    page = page_html(figures)
+    assert "Bills of this period are doubtful: on 1 of 2" in page
+    assert "1.420" in page
+    calm = page_html(figures_of(small_request(usage, nics, usage_5m=fine[2:])))
+    assert "Bills of this period are doubtful" not in calm
+
+
+def test_the_page_bills_nobody_a_promise_that_is_true_of_brokers_only() -> None:
+    page = page_html(sample_figures())
+    assert "No member is ever billed for more" not in page
+    assert "a single one may be" in page
+
+
+def test_the_head_has_when_the_figures_were_made_and_by_which_version() -> None:
+    page = page_html(sample_figures())
+    head = page[page.index("<header>") : page.index("</header>")]
+    assert f"As of 2026-11-22 01:00 UTC, by Tidegate {__version__}" in head
+
+
+def test_windows_without_a_policy_have_the_tiers_of_the_files_and_the_page_says_so() -> None:
+    usage = [
+        {"user": "etl", "bytes": 1},
+        {"user": "etl", "bytes": 2, "window_start": HOUR_2},
+        {"user": "other", "bytes": 4},
+    ]
+    members = [replace(terms("etl", name="loads", tier="gold"), labels='{"team":"shop"}')]
+    provenance = Provenance(
+        store_url="file:///usage", schema_version=1, tierless=frozenset({START_MS})
+    )
+    figures = figures_of(
+        small_request(usage, members=members, provenance=provenance, by_labels=("team",))
+    )
+    assert {(one.tier, one.bytes) for one in figures.tiers} == {("gold", 1), ("", 6)}
+    assert {(one.value, one.bytes) for one in figures.labels} == {("shop", 1), ("", 6)}
+    assert "1 of 2 windows were rolled up without a policy" in page_html(figures)
+
+
+def test_labels_of_today_replace_those_of_the_time_only_where_they_are_asked_for() -> None:
+    usage = [{"user": "etl", "tier": "gold", "bytes": 1, "labels": '{"team":"old"}'}]
+    members = [replace(terms("etl", tier="gold"), labels='{"team":"new"}')]
+    for labels_of_today, team in ((False, "old"), (True, "new")):
+        request = small_request(
+            usage, members=members, by_labels=("team",), labels_of_today=labels_of_today
+        )
+        assert [one.value for one in figures_of(request).labels] == [team]
+
+
 def test_every_factor_outside_its_bounds_is_named_and_what_is_nobodys_is_priced_apart() -> None:
     windows = [
         {
@@ -590,7 +706,7 @@ def test_every_factor_outside_its_bounds_is_named_and_what_is_nobodys_is_priced_
             brokers,
             usage_5m=windows,
             members=[terms("mixed"), terms("even")],
-            prices=Prices(per_gib={"fetch": Decimal("0.02")}),
+            rate_card=RateCard.flat({"fetch": Decimal("0.02")}),
         )
     )
     (doubtful,) = figures.doubtful

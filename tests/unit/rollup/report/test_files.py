@@ -16,7 +16,7 @@ from tests.unit.rollup.report.small_request import small_request
 from tidegate.rollup.report import page as writing
 from tidegate.rollup.report.compute import figures_of
 from tidegate.rollup.report.page import csv_text, harmless, write_report
-from tidegate.rollup.report.sheets import document_of, sheets_of
+from tidegate.rollup.report.sheets import document_of, labels_words, sheets_of
 
 
 def test_a_report_is_a_page_a_json_file_and_a_csv_file_for_each_table(tmp_path: Path) -> None:
@@ -96,6 +96,8 @@ def value_at(document: object, pointer: str) -> dict[str, object]:
 def as_csv(value: object) -> str:
     if value is None:
         return ""
+    if isinstance(value, dict):
+        return harmless(labels_words(value))
     return (
         str(value).lower()
         if isinstance(value, bool)

@@ -84,7 +84,7 @@ def test_every_cell_points_to_its_number_in_the_json() -> None:
         value: object = document
         for name in str(pointer).split("/")[1:]:
             value = value[int(name)] if isinstance(value, list) else value[name]  # type: ignore[index]
-        assert not isinstance(value, (list, dict))
+        assert not isinstance(value, (list, dict)) or str(pointer).endswith("/labels")
 
 
 def test_the_embedded_json_is_the_json() -> None:
@@ -216,7 +216,7 @@ def large_request() -> ReportRequest:
     fine = [row | {"coverage": 0.5} for row in usage]
     members = [terms(str(row["user"]), tier=str(row["tier"]), fetch=100) for row in usage]
     return small_request(
-        usage, brokers, usage_5m=fine, members=members, prices=PRICES, end_ms=hours[-1] + HOUR_MS
+        usage, brokers, usage_5m=fine, members=members, rate_card=PRICES, end_ms=hours[-1] + HOUR_MS
     )
 
 

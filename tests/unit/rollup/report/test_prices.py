@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.rollup.report.request import GIB, Prices, total_of
+from tidegate.rollup.report.rate_card import GIB, amount_of
+from tidegate.rollup.report.request import total_of
 
 
 @pytest.mark.parametrize(
@@ -21,20 +22,20 @@ from tidegate.rollup.report.request import GIB, Prices, total_of
     ],
 )
 def test_an_amount_is_rounded_half_up_to_hundredths(count: int, price: str, amount: str) -> None:
-    assert Prices(per_gib={"fetch": Decimal(price)}).amount("fetch", count) == Decimal(amount)
+    assert amount_of(count, Decimal(price)) == Decimal(amount)
 
 
 @given(st.integers(0, 2**63 - 1), st.decimals(0, 10**6, places=6))
 def test_no_amount_is_further_from_the_exact_one_than_half_a_hundredth(
     count: int, price: Decimal
 ) -> None:
-    amount = Prices(per_gib={"fetch": price}).amount("fetch", count)
+    amount = amount_of(count, price)
     assert amount is not None
     assert abs(Fraction(amount) - Fraction(count) * Fraction(price) / GIB) <= Fraction(1, 200)
 
 
 def test_a_direction_without_a_price_costs_nothing_known() -> None:
-    assert Prices(per_gib={"fetch": Decimal(1)}).amount("produce", GIB) is None
+    assert amount_of(GIB, None) is None
 
 
 def test_a_total_leaves_out_what_has_no_price_and_is_unknown_where_nothing_has_one() -> None:

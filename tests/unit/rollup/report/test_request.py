@@ -87,7 +87,8 @@ def report_of(
         made_at_ms=given.made_at_ms,
         tables=tables,
         members=given.members,
-        prices=given.prices,
+        rate_card=given.rate_card,
+        by_labels=given.by_labels,
         trail=given.trail,
         provenance=given.provenance,
     )
@@ -118,7 +119,7 @@ def test_more_rows_than_fit_are_left_out_and_said(
 
 
 def test_provenance_names_runs_and_transports(store: UsageStore) -> None:
-    provenance = stored_provenance(store, FROM_MS, UNTIL_MS)
+    provenance = stored_provenance(store, FROM_MS, UNTIL_MS, grain_ms=HOUR_MS)
     assert (provenance.run_ids, provenance.transports) == (["run-1"], ["remote read, chunks"])
 
 

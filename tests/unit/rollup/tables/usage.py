@@ -103,7 +103,7 @@ def _added(names: Iterable[str]) -> list[str]:
 
 
 NO_PERCENTILES: Mapping[str, Any] = {"p50": None, "p95": None, "p99": None, "sketch": None}
-IN_NO_TIER: Mapping[str, Any] = {"tier": "", **NO_PERCENTILES}
+IN_NO_TIER: Mapping[str, Any] = {"tier": "", "labels": "{}", **NO_PERCENTILES}
 
 
 def staged(

@@ -1,0 +1,253 @@
+"""A finance person's path: a month of a time zone, cost centres, a rate card, a FOCUS file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.unit.rollup.report.small_request import table
+from tidegate.cli import main
+from tidegate.commands.context import CommandContext
+from tidegate.rollup.report.rate_card import GIB
+from tidegate.rollup.schemas import BROKER, DAY_MS, HOUR_MS, USAGE
+from tidegate.rollup.tables.publication import Publication, publish, stage
+from tidegate.rollup.tables.store import UsageStore
+
+
+def ms(text: str) -> int:
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
+
+
+NOW = "2026-11-24T08:00:00+00:00"
+SHOP, OPS = '{"costCenter":"4711","team":"shop"}', '{"costCenter":"4712","team":"ops"}'
+# hours of October in Berlin, and their neighbours: the clocks go back on the 25th
+IN = (
+    "2026-09-30T22:00:00Z",
+    "2026-10-14T22:00:00Z",
+    "2026-10-25T00:00:00Z",
+    "2026-10-31T22:00:00Z",
+)
+OUT = ("2026-09-30T21:00:00Z", "2026-10-31T23:00:00Z")
+CARD = """
+currency: EUR
+issuer: Data platform
+rates:
+  - perGiB: {fetch: "1.00"}
+  - from: 2026-10-15
+    perGiB: {fetch: "2.00"}
+    levels: {L0: {fetch: "5.00"}}
+    unattributed: OwnLine
+budgets:
+  - {label: team, value: shop, amountPerMonth: "10.00"}
+"""
+TIER = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "BusinessTier",
+    "metadata": {"name": "gold", "namespace": "ns"},
+    "spec": {
+        "policyRef": {"name": "shop"},
+        "level": "L0",
+        "labels": {"team": "today"},
+        "members": [{"name": "checkout", "user": "a", "labels": {"costCenter": "9"}}],
+    },
+}
+POLICY = {
+    "apiVersion": "tidegate.io/v1alpha1",
+    "kind": "BrokerBandwidthPolicy",
+    "metadata": {"name": "shop", "namespace": "ns"},
+    "spec": {
+        "mode": "Observe",
+        "kafka": {
+            "bootstrapServers": "k:9092",
+            "quotaStore": "ZooKeeper",
+            "zookeeper": {"connect": "z:2181"},
+        },
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """In each hour a moves 2 GiB, b one, and the broker counts half a GiB more."""
+    folder = tmp_path_factory.mktemp("usage")
+    found = UsageStore.at(f"file://{folder}")
+    for at_ms in map(ms, (*IN, *OUT)):
+        usage = [
+            {"window_start": at_ms, "user": "a", "tier": "ns/gold", "labels": SHOP},
+            {"window_start": at_ms, "user": "b", "labels": OPS},
+        ]
+        counts = (2 * GIB, GIB)
+        rows = [{**row, "bytes": count} for row, count in zip(usage, counts, strict=True)]
+        nics = [
+            {
+                "window_start": at_ms,
+                "client_bytes": 3 * GIB + GIB // 2,
+                "unattributed_bytes": GIB // 2,
+            }
+        ]
+        for name, made in (("usage_1h", table(USAGE, rows)), ("broker_1h", table(BROKER, nics))):
+            staged = stage(found, "run-1", name, made, part=0)
+            publication = Publication(
+                table=name, window_start_ms=at_ms, run_id="run-1", staged=staged
+            )
+            publish(found, publication, now_ms=ms(NOW))
+    return folder
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    (tmp_path / "rates.yaml").write_text(CARD)
+    (tmp_path / "policy.yaml").write_text(f"{json.dumps(POLICY)}\n---\n{json.dumps(TIER)}\n")
+    return tmp_path
+
+
+def call(*arguments: str, now: str = NOW) -> tuple[int, str]:
+    out = io.StringIO()
+    context = CommandContext(out=out, err=out, now_seconds=lambda: ms(now) / 1000)
+    return main(arguments, context), out.getvalue()
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+
+
+def money(rows: Iterable[Mapping[str, str]], key: str) -> dict[str, Decimal]:
+    return {row[key]: Decimal(row["amount"]) for row in rows}
+
+
+def test_a_finance_persons_path(store: Path, files: Path) -> None:
+    out = files / "october"
+    code, said = call(
+        *("report", "--store", str(store), "--month", "2026-10", "--timezone", "Europe/Berlin"),
+        *("--by", "label:team", "--by", "label:costCenter"),
+        *("--rate-card", str(files / "rates.yaml"), "--file", str(files / "policy.yaml")),
+        *("--focus", "--metrics-file", str(files / "labels.prom"), "--out", str(out)),
+    )
+    assert code == 0, said
+    document = json.loads((out / "report.json").read_text())
+    period = document["period"]
+    assert (period["name"], period["timezone"]) == ("2026-10", "Europe/Berlin")
+    assert (period["start"], period["end"]) == ("2026-09-30T22:00:00Z", "2026-10-31T23:00:00Z")
+    assert (period["windows"], period["publishedWindows"]) == (745, 4)
+    assert document["totalBytes"] == 4 * 3 * GIB
+    # one hour at the first rates: 2 + 1; three at the second: 3 x (2 x 5 + 2 + 0.5 x 2)
+    assert document["totalAmount"] == "42.00"
+    labels = rows_of(out / "labels.csv")
+    assert money([row for row in labels if row["label"] == "team"], "value") == {
+        "shop": Decimal("32.00"),
+        "ops": Decimal("7.00"),
+        "": Decimal("3.00"),
+    }
+    assert money([row for row in labels if row["label"] == "costCenter"], "value") == {
+        "4711": Decimal("32.00"),
+        "4712": Decimal("7.00"),
+        "": Decimal("3.00"),
+    }
+    shop = next(row for row in labels if row["value"] == "shop")
+    assert (shop["budget"], shop["budgetShare"]) == ("10.00", "3.2")
+    metrics = (files / "labels.prom").read_text()
+    assert 'tidegate_label_budget_ratio{policy="ns/shop",label="team",value="shop",' in metrics
+    assert metrics.splitlines()[-1].endswith("1793487600")
+    dataset = pq.read_table(out / "focus.parquet").to_pylist()
+    assert sum(row["BilledCost"] for row in dataset) == Decimal(42)
+    assert {row["ProviderName"] for row in dataset} == {"Data platform"}
+    assert len(rows_of(out / "focus.csv")) == len(dataset) == 5
+    assert "the month 2026-10 in Europe/Berlin" in (out / "report.html").read_text()
+
+
+def test_labels_of_today_are_taken_where_they_are_asked_for(store: Path, files: Path) -> None:
+    code, said = call(
+        *("report", "--store", str(store), "--month", "2026-10", "--timezone", "Europe/Berlin"),
+        *("--by", "label:team", "--labels-of-today", "--file", str(files / "policy.yaml")),
+        *("--out", str(files / "out")),
+    )
+    assert code == 0, said
+    teams = {row["value"]: int(row["bytes"]) for row in rows_of(files / "out" / "labels.csv")}
+    assert teams == {"today": 8 * GIB, "ops": 4 * GIB}
+
+
+def test_a_month_under_way_is_reported_as_far_as_it_is(store: Path, files: Path) -> None:
+    code, said = call(
+        *("report", "--store", str(store), "--month", "2026-10", "--timezone", "Europe/Berlin"),
+        *("--out", str(files / "out")),
+        now="2026-10-15T00:30:00+00:00",
+    )
+    assert code == 0, said
+    period = json.loads((files / "out" / "report.json").read_text())["period"]
+    assert period["end"] == "2026-10-15T00:00:00Z"
+    assert period["before"] == "2026-08-31T22:00:00Z/2026-09-15T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "either --month 2026-10, or --from and --to"),
+        (("--month", "2026-10", "--from", "2d"), "either --month 2026-10, or --from and --to"),
+        (("--month", "October"), "is no month"),
+        (("--month", "2026-10", "--timezone", "Europe/Bonn"), "is no time zone"),
+        (("--month", "2026-10", "--timezone", "../etc/passwd"), "is no time zone"),
+        (("--month", "2026-10", "--timezone", "Asia/Kolkata"), "whole hour of UTC"),
+        (("--from", "2026-10-01T00:00:00+05:30"), "is no whole hour of UTC"),
+        (("--month", "2027-01"), "No hour of 2027-01 is over"),
+        (("--month", "2026-10", "--by", "team"), "label:team"),
+        (("--month", "2026-10", "--rate-card", "none.yaml"), "cannot be read"),
+        (("--month", "2026-10", "--timezone", "Europe/Berlin", "--focus"), "nothing is charged"),
+    ],
+)
+def test_what_cannot_be_reported_is_refused_with_what_to_do(
+    store: Path, files: Path, arguments: tuple[str, ...], words: str
+) -> None:
+    out = files / "out"
+    code, said = call("report", "--store", str(store), "--out", str(out), *arguments)
+    assert code == 1
+    assert words in " ".join(said.split())
+    assert not out.exists()
+
+
+def test_a_rate_card_and_prices_beside_it_are_refused(store: Path, files: Path) -> None:
+    code, said = call(
+        *("report", "--store", str(store), "--month", "2026-10", "--timezone", "Europe/Berlin"),
+        *("--rate-card", str(files / "rates.yaml"), "--fetch-price", "1"),
+    )
+    assert code == 1
+    assert "leave out --fetch-price" in " ".join(said.split())
+
+
+def test_times_without_an_offset_are_of_the_time_zone(store: Path, files: Path) -> None:
+    code, said = call(
+        *("report", "--store", str(store), "--from", "2026-10-25", "--to", "2026-10-26"),
+        *("--timezone", "Europe/Berlin", "--out", str(files / "out")),
+    )
+    assert code == 0, said
+    period = json.loads((files / "out" / "report.json").read_text())["period"]
+    assert (period["start"], period["end"]) == ("2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z")
+    assert period["windows"] == 25
+
+
+def test_a_store_without_anything_is_not_verified(tmp_path: Path, store: Path) -> None:
+    code, said = call("rollup", "verify", "--store", str(tmp_path))
+    assert code == 1
+    assert "nothing was verified" in said
+    assert call("rollup", "verify", "--store", str(store))[0] == 0
+
+
+def test_days_are_read_where_period_and_rates_begin_with_days_of_utc(
+    store: Path, files: Path
+) -> None:
+    """This store has no days, which the command says; with Berlin's midnight it takes hours."""
+    card = files / "rates.yaml"
+    arguments = ("report", "--store", str(store), "--from", "2026-10-01", "--to", "2026-11-01")
+    for zone, expected in (("UTC", 1), ("Europe/Berlin", 0)):
+        code, said = call(
+            *arguments, *("--timezone", zone, "--rate-card", str(card)), "--out", str(files / zone)
+        )
+        assert code == expected, said
+    assert DAY_MS == 24 * HOUR_MS
