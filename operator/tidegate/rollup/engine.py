@@ -32,7 +32,7 @@ from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import LOCAL, SparkSession, spark_session
 from tidegate.rollup.spark.stages import workers_errors
-from tidegate.rollup.tables.format import Manifest, new_run_id, time_words
+from tidegate.rollup.tables.format import NOBODY, Manifest, Owner, new_run_id, time_words
 from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.terms.sources import AuditLine, PolicyTerms
 from tidegate.rollup.transport.exchange import HistorySettings
@@ -66,7 +66,7 @@ class RollupRequest:
 
     Without `policy` nothing is known of tiers, contracts and limits; without `retention` nothing is
     let go. `trail` counts where Prometheus has none of the operator's metrics. `parallel_requests`
-    are those of one machine.
+    are those of one machine. Tables of another `owner` are refused.
     """
 
     metrics: MetricsSettings
@@ -74,6 +74,7 @@ class RollupRequest:
     policy: PolicyTerms | None = None
     retention: Retention | None = None
     trail: Sequence[AuditLine] = field(default=(), repr=False)
+    owner: Owner = NOBODY
     parallel_requests: int = _PARALLEL_OF_ONE
 
 
@@ -128,6 +129,7 @@ class Engine:
                     reader.name,
                     request.metrics,
                     self._history,
+                    owner=request.owner,
                 ),
                 span.start_ms,
                 span.end_ms,
@@ -190,6 +192,7 @@ class RollupPolicy:
     tier_statuses: Mapping[str, Mapping[str, Any]]
     spec: Rollup
     metrics: MetricsSettings
+    owner: Owner
 
     @property
     def name(self) -> str:
@@ -231,6 +234,7 @@ def policy_engine(
         policy.spec.storage.url,
         PolicyTerms.of(policy.policy, policy.tiers, policy.tier_statuses),
         Retention(retention.five_minutes, retention.hours),
+        owner=policy.owner,
         parallel_requests=max(1, min(_PARALLEL_OF_ONE, parallel)),
     )
     place = _spark_place(policy.spec, pod, executors, folder)

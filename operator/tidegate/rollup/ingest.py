@@ -25,6 +25,7 @@ from tidegate.rollup.fold.broker import (
 from tidegate.rollup.fold.windows import Reading, Windows, reading_of
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples, Transport, selection_of
 from tidegate.rollup.schemas import Direction
+from tidegate.rollup.tables.format import NOBODY, Owner
 from tidegate.rollup.tables.publication import StagedFile, stage
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import HistorySettings
@@ -129,6 +130,7 @@ class IngestOrder:
     metrics: MetricsSettings = field(repr=False)
     history: HistorySettings = field(repr=False)
     terms: Terms = field(default_factory=dict, repr=False)
+    owner: Owner = NOBODY
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,5 +270,5 @@ def ingest_by(transport: Transport, order: IngestOrder, item: WorkItem) -> list[
     return [
         file
         for table, rows in tables.items()
-        for file in stage(store, order.run_id, table, rows, part=item.part)
+        for file in stage(store, order.run_id, table, rows, part=item.part, owner=order.owner)
     ]

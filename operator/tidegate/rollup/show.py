@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.errors import InvalidResource
-from tidegate.rollup.schemas import TableKind
+from tidegate.rollup.schemas import OWNER, TableKind
 from tidegate.rollup.tables.format import time_words
 from tidegate.rollup.tables.store import UsageStore, kind_named
 
 _HIGHEST = ("peak_rate", "p50", "p95", "p99", "limit")
-_SILENT = ("window_start", "samples", "coverage", "calibration", "sketch")
+_SILENT = ("window_start", *OWNER.names, "samples", "coverage", "calibration", "sketch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ def _added_up(store: UsageStore, kind: TableKind, question: Question) -> pa.Tabl
     columns = [
         name
         for name in kind.schema.names
-        if name not in {"window_start", "samples", "calibration", "sketch"}
+        if name not in {"window_start", "samples", "calibration", "sketch", *OWNER.names}
     ]
     empty = _reduced(kind, _counted(kind.schema.empty_table().select(columns)))
     pieces = (

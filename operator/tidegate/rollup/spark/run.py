@@ -142,7 +142,7 @@ def run_rollup(spark: SparkSession, run: RollupRun, transport: Transport) -> lis
     Raises tidegate.errors; a repeated run goes on.
     """
     store = UsageStore.at(run.order.store_url)
-    store.require_version()
+    store.require_writable(run.order.owner)
     published = _Rollup(spark, run, store, (run.hours, run.days)).publish_all(transport)
     discard_staging(store, run.order.run_id)
     if run.retention is not None:
@@ -267,7 +267,9 @@ class _Rollup:
             self.windows.left_out(len(starts) - len(known))
             if known:
                 self.run.tell(f"adding up {table}")
-                staged = stage_frame(rows(), order.store_url, order.run_id, table)
+                staged = stage_frame(
+                    rows(), order.store_url, order.run_id, table, owner=order.owner
+                )
                 published += [
                     self._published(staged, table=table, start_ms=at, made_from=sources[at])
                     for at in known
@@ -291,6 +293,7 @@ class _Rollup:
             window_start_ms=start_ms,
             run_id=self.run.order.run_id,
             staged=of_window,
+            owner=self.run.order.owner,
             source=source,
             made_from=made_from or {},
         )

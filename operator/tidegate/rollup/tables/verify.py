@@ -13,6 +13,7 @@ from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, TableKind
 from tidegate.rollup.tables.format import (
     Contents,
     Manifest,
+    Owner,
     PublishedFile,
     UsageDamaged,
     Window,
@@ -368,6 +369,27 @@ class Verdict:
         return {"broken": self.broken, "gaps": self.gaps, "outdated": self.outdated}
 
 
+def _two_owners(manifests: Sequence[Manifest]) -> Iterator[Finding]:
+    """A finding for each window of another policy or Kafka cluster than the newest one's."""
+    if not manifests:
+        return
+    newest = max(manifests, key=lambda one: one.published_at_ms).owner
+    for one in manifests:
+        clusters, policies = {newest.cluster, one.owner.cluster}, {newest.policy, one.owner.policy}
+        if len(clusters - {""}) > 1 or len(policies - {""}) > 1:
+            yield Finding(
+                one.table,
+                one.window.name,
+                f"is of {_owner_words(one.owner)}, newer windows are of {_owner_words(newest)}: "
+                f"two policies wrote to one storage, and each replaced hours of the other.",
+            )
+
+
+def _owner_words(owner: Owner) -> str:
+    cluster = f"Kafka cluster {owner.cluster}" if owner.cluster else "a Kafka cluster unknown"
+    return f"{cluster} and policy {owner.policy}" if owner.policy else cluster
+
+
 def verify(store: UsageStore, *, progress: Callable[[str], None] | None = None) -> Verdict:
     """Read everything. `progress` gets each day before it is read.
 
@@ -377,6 +399,7 @@ def verify(store: UsageStore, *, progress: Callable[[str], None] | None = None) 
     manifests = {
         name: found for name in TABLES if (found := _manifests(store, name, verdict)) is not None
     }
+    verdict.broken.extend(_two_owners([one for found in manifests.values() for one in found]))
     by_day = {name: _by_day(found) for name, found in manifests.items()}
     for day in sorted({day for days in by_day.values() for day in days}):
         if progress is not None:
