@@ -94,9 +94,7 @@ def gcs() -> Iterator[ObjectStore]:
         yield ObjectStore(
             "GCS",
             endpoint,
-            lambda prefix: (
-                f"gs://anonymous@{BUCKET}/{prefix}?scheme=http&endpoint_override={host}"
-            ),
+            lambda prefix: f"gs://anonymous@{BUCKET}/{prefix}?scheme=http&endpoint_override={host}",
         )
 
 
@@ -135,7 +133,7 @@ def azure() -> Iterator[ObjectStore]:
 def moto() -> Path:
     """The directory with moto and what it imports, downloaded when the cache has none."""
     pins = FILES / "moto.txt"
-    key = [pins.read_bytes(), sys.version]
+    key: list[str | bytes] = [pins.read_bytes(), sys.version]
     return cache.entry("moto", key, build=lambda content: _install_moto(pins, content))
 
 
@@ -199,21 +197,23 @@ def _running(
     port = free_port()
     endpoint = f"http://127.0.0.1:{port}"
     option = "-p" if name == "moto" else port_option
-    with RunDirectory() as run:
-        with process.start(
+    with (
+        RunDirectory() as run,
+        process.start(
             name,
             [*argv, option, str(port)],
             log_path=run.path / f"{name}.log",
             environment=environment or {},
             working_directory=run.path,
-        ) as server:
-            wait_until(
-                lambda: _answers(f"{endpoint}{probe}"),
-                f"{name} to answer",
-                timeout_seconds=_START_TIMEOUT_SECONDS,
-                processes=[server],
-            )
-            yield endpoint
+        ) as server,
+    ):
+        wait_until(
+            lambda: _answers(f"{endpoint}{probe}"),
+            f"{name} to answer",
+            timeout_seconds=_START_TIMEOUT_SECONDS,
+            processes=[server],
+        )
+        yield endpoint
 
 
 def _answers(url: str) -> bool:

@@ -5,7 +5,9 @@ can be written or nodes have the memory is found out by the Job, and reported in
 condition RollupsCurrent.
 """
 
+import re
 from typing import Annotated, Literal
+from urllib.parse import urlencode, urlsplit
 
 from pydantic import Field
 
@@ -43,6 +45,76 @@ _url_check, _url_schema = ruled(
 )
 StorageUrl = Annotated[str, Field(min_length=1, max_length=512), _url_check, _url_schema]
 
+_endpoint_check, _endpoint_schema = ruled(
+    matching(
+        r"https?://[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[1-9][0-9]{0,4})?",
+        "must be an address as https://minio.storage:9000: http or https, a host and perhaps a "
+        "port, without login or path",
+    )
+)
+StorageEndpoint = Annotated[
+    str, Field(min_length=1, max_length=256), _endpoint_check, _endpoint_schema
+]
+_region_check, _region_schema = ruled(
+    matching(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", "must be a region's name, such as eu-central-1")
+)
+Region = Annotated[str, Field(min_length=1, max_length=63), _region_check, _region_schema]
+
+CatalogType = Literal["sql", "rest", "glue", "hive"]
+_catalog_check, _catalog_schema = ruled(
+    matching(
+        r"[a-z][a-z0-9+]{0,31}://[A-Za-z0-9./:_-]*",
+        "must be an address as https://catalog:8181, thrift://metastore:9083 or "
+        "sqlite:////path/catalog.db, without login or query",
+    )
+)
+CatalogUri = Annotated[str, Field(min_length=1, max_length=512), _catalog_check, _catalog_schema]
+_namespace_check, _namespace_schema = ruled(
+    matching(r"[a-z][a-z0-9_]*", "must be small letters, digits and '_', a letter first")
+)
+CatalogNamespace = Annotated[
+    str, Field(min_length=1, max_length=63), _namespace_check, _namespace_schema
+]
+
+_OWN_PREFIXES = ("app.kubernetes.io/", "tidegate.io/", "batch.kubernetes.io/", "spark-")
+_pod_labels_check, _pod_labels_schema = ruled(
+    Rule(
+        cel="self.all(label, label.matches('^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]"
+        "([A-Za-z0-9_.-]*[A-Za-z0-9])?$') && label.size() <= 253)",
+        message="every key must be the name of a label, such as azure.workload.identity/use",
+        holds=lambda labels: all(
+            re.fullmatch(
+                r"([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?",
+                label,
+            )
+            and len(label) <= 253
+            for label in labels
+        ),
+    ),
+    Rule(
+        cel="self.all(label, !label.startsWith('app.kubernetes.io/') && "
+        "!label.startsWith('tidegate.io/') && !label.startsWith('batch.kubernetes.io/') && "
+        "!label.startsWith('spark-'))",
+        message="labels of app.kubernetes.io, tidegate.io, batch.kubernetes.io and Spark are set by "
+        "those who own them",
+        holds=lambda labels: not any(label.startswith(_OWN_PREFIXES) for label in labels),
+    ),
+    Rule(
+        cel="self.all(label, self[label].matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$'))",
+        message="every value must be a label's value: letters, digits, '-', '_' and '.'",
+        holds=lambda labels: all(
+            re.fullmatch(r"([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?", value)
+            for value in labels.values()
+        ),
+    ),
+)
+PodLabels = Annotated[
+    dict[str, Annotated[str, Field(max_length=63)]],
+    Field(min_length=1, max_length=20),
+    _pod_labels_check,
+    _pod_labels_schema,
+]
+
 _memory_check, _memory_schema = ruled(
     matching(r"[1-9][0-9]{0,6}(?:Mi|Gi)", "must be memory in Mi or Gi, such as 3Gi or 1536Mi"),
     Rule(
@@ -78,13 +150,91 @@ _requested = Rule(
 )
 
 
+def _of_s3(field: str, attribute: str) -> Rule:
+    return Rule(
+        cel=f"!has(self.{field}) || self.url.startsWith('s3://')",
+        message=f"{field} goes with an s3:// url only",
+        reason="FieldValueForbidden",
+        field_path=f".{field}",
+        holds=lambda storage: (
+            getattr(storage, attribute) is None or storage.url.startswith("s3://")
+        ),
+    )
+
+
+class StorageCredentials(SchemaModel):
+    """The Secret of a storage's login."""
+
+    name: ObjectName = Field(
+        description="Name of a Secret in the namespace of this object, with the label "
+        "tidegate.io/credentials. Its keys AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, "
+        "AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, ICEBERG_TOKEN and ICEBERG_CREDENTIAL are used, each "
+        "where it is there."
+    )
+
+
+class RollupCatalog(SchemaModel):
+    """The Iceberg catalog in which published tables are known, too."""
+
+    type: CatalogType = Field(
+        description="rest, glue or hive: a service of that kind. sql: a database, SQLite in a file "
+        "of the volume."
+    )
+    uri: CatalogUri | None = Field(
+        default=None,
+        description="Address of the catalog, such as https://catalog:8181, thrift://metastore:9083 "
+        "or sqlite:////var/lib/tidegate/usage/catalog.db. Unset means Glue's own for the region.",
+    )
+    namespace: CatalogNamespace = Field(
+        default="tidegate",
+        description="Namespace of the tables, one for each policy. Unset means tidegate.",
+    )
+
+    rules = (
+        Rule(
+            cel="self.type == 'glue' || has(self.uri)",
+            message="uri is required with every type but glue",
+            reason="FieldValueRequired",
+            field_path=".uri",
+            holds=lambda catalog: catalog.type == "glue" or catalog.uri is not None,
+        ),
+    )
+
+
 class RollupStorage(SchemaModel):
     """The storage of the tables."""
 
     url: StorageUrl = Field(
         description="Folder of the tables: file:///path on a volume (see claimName), or s3://, "
-        "gs://, abfs:// or abfss:// with the Job's identity. The Secret <policy>-bucket, where "
-        "there is one, gives an S3 bucket's endpoint and login."
+        "gs://, abfs:// or abfss:// with the Job's identity, or with the login of "
+        "credentialsSecretRef."
+    )
+    endpoint: StorageEndpoint | None = Field(
+        default=None,
+        description="Address of an S3 service that is not Amazon's, such as "
+        "https://minio.storage:9000. Unset means Amazon's, or AWS_ENDPOINT_URL of the Secret.",
+    )
+    region: Region | None = Field(
+        default=None,
+        description="Region of an S3 bucket. Unset means AWS_DEFAULT_REGION of the Secret, or what "
+        "S3 says.",
+    )
+    path_style: bool | None = Field(
+        default=None,
+        description="true: an S3 bucket is in the path of its address, as in "
+        "https://minio:9000/bucket. false: in its host. Unset means true with endpoint, and false "
+        "without.",
+    )
+    credentials_secret_ref: StorageCredentials | None = Field(
+        default=None,
+        description="Secret of the login at an S3 service, or at the catalog. Unset means the "
+        "Secret <policy>-bucket, where there is one and neither endpoint nor catalog is given, and "
+        "otherwise the Job's identity.",
+    )
+    catalog: RollupCatalog | None = Field(
+        default=None,
+        description="Iceberg catalog that is told of what is published, for engines such as Trino, "
+        "Spark and DuckDB. Unset means none.",
     )
     claim_name: ObjectName | None = Field(
         default=None,
@@ -112,12 +262,67 @@ class RollupStorage(SchemaModel):
             field_path=".claimName",
             holds=lambda storage: storage.url.startswith("file://") or storage.claim_name is None,
         ),
+        _of_s3("endpoint", "endpoint"),
+        _of_s3("region", "region"),
+        _of_s3("pathStyle", "path_style"),
+        Rule(
+            cel="!has(self.pathStyle) || !self.pathStyle || has(self.endpoint)",
+            message="pathStyle true needs an endpoint: Amazon's buckets are in the host",
+            reason="FieldValueRequired",
+            field_path=".endpoint",
+            holds=lambda storage: not storage.path_style or storage.endpoint is not None,
+        ),
+        Rule(
+            cel="!has(self.catalog) || self.catalog.type != 'sql' || has(self.claimName)",
+            message="a catalog of type sql is a file of the volume, so it needs claimName; take a "
+            "catalog of type rest, glue or hive with a bucket",
+            field_path=".catalog.type",
+            holds=lambda storage: (
+                storage.catalog is None
+                or storage.catalog.type != "sql"
+                or storage.claim_name is not None
+            ),
+        ),
     )
+
+    def login_secret(self, policy_name: str) -> str | None:
+        """The Secret with the login of the storage and of the catalog; None = there is none.
+
+        One that is not named is for the address that it brings itself, so it goes to no endpoint
+        and no catalog of the policy.
+        """
+        if self.credentials_secret_ref is not None:
+            return self.credentials_secret_ref.name
+        by_itself = self.claim_name is None and self.endpoint is None and self.catalog is None
+        return f"{policy_name}-bucket" if by_itself else None
+
+    @property
+    def address(self) -> str:
+        """`url` with the options by which the tables are opened."""
+        options: dict[str, str] = {}
+        if self.endpoint is not None:
+            parts = urlsplit(self.endpoint)
+            options |= {"scheme": parts.scheme, "endpoint_override": parts.netloc}
+        if self.region is not None:
+            options["region"] = self.region
+        if self.endpoint is not None and self.path_style is False:
+            options["path_style"] = "false"
+        return f"{self.url}?{urlencode(options)}" if options else self.url
 
     @property
     def mount_path(self) -> str | None:
         """The folder where the claim is mounted; None without one."""
         return self.url.removeprefix("file://").rstrip("/") if self.claim_name is not None else None
+
+
+class RollupPod(SchemaModel):
+    """What the Pods of Jobs, and their executors, have beside what they need."""
+
+    labels: PodLabels | None = Field(
+        default=None,
+        description="Further labels, such as azure.workload.identity/use: 'true' for Azure's "
+        "workload identity. Unset means none.",
+    )
 
 
 class RollupDriver(SchemaModel):
@@ -257,6 +462,11 @@ class Rollup(SchemaModel):
     executors: RollupExecutors = Field(
         default=RollupExecutors(),
         description="Further Pods that the Job starts, for clusters too large for one. Unset "
+        "means the defaults of its fields.",
+    )
+    pod: RollupPod = Field(
+        default=RollupPod(),
+        description="What the Pods of Jobs and their executors have beside what they need. Unset "
         "means the defaults of its fields.",
     )
     retention_days: RetentionDays = Field(

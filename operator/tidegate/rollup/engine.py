@@ -14,7 +14,12 @@ from typing import Any, Self
 from tidegate.controller_logic.model import Policy, Tier
 from tidegate.errors import InvalidResource
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, Kubernetes
-from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, bucket_environment, labels
+from tidegate.kube.rollup_jobs import (
+    BLOCK_MANAGER_PORT,
+    DRIVER_PORT,
+    labels,
+    login_environment,
+)
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.rollup import Rollup, mebibytes
 from tidegate.rollup.ingest import IngestOrder, brokers_between, catalogue
@@ -33,6 +38,7 @@ from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import LOCAL, SparkSession, spark_session
 from tidegate.rollup.spark.stages import workers_errors
 from tidegate.rollup.tables.format import NOBODY, Manifest, Owner, new_run_id, time_words
+from tidegate.rollup.tables.iceberg import CatalogSettings
 from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.terms.sources import AuditLine, PolicyTerms
 from tidegate.rollup.transport.exchange import HistorySettings
@@ -75,6 +81,7 @@ class RollupRequest:
     retention: Retention | None = None
     trail: Sequence[AuditLine] = field(default=(), repr=False)
     owner: Owner = NOBODY
+    catalog: CatalogSettings | None = None
     parallel_requests: int = _PARALLEL_OF_ONE
 
 
@@ -106,6 +113,7 @@ class Engine:
         self._progress = progress
         self._stack = ExitStack()
         self._spark: SparkSession | None = None
+        self.catalog_problem: str | None = None  # why it is behind what was published last
 
     def __enter__(self) -> Self:
         return self
@@ -136,14 +144,21 @@ class Engine:
                 request.policy,
                 request.retention,
                 request.trail,
+                request.catalog,
                 clock_ms=self._clock_ms,
                 tell=self._tell,
                 progress=self._progress,
+                catalog_problem=self._catalog_is_behind,
             )
+            self.catalog_problem = None
             with workers_errors():
                 return run_rollup(self._session(), run, reader)
         finally:
             reader.close()
+
+    def _catalog_is_behind(self, why: str) -> None:
+        self.catalog_problem = why
+        self._tell(f"catalog: {why}")
 
     def has_brokers(self, start_ms: int, end_ms: int) -> bool:
         """Whether Prometheus has any broker in [start_ms, end_ms), on edges or not.
@@ -231,10 +246,11 @@ def policy_engine(
     retention = policy.spec.retention_days
     request = RollupRequest(
         policy.metrics,
-        policy.spec.storage.url,
+        policy.spec.storage.address,
         PolicyTerms.of(policy.policy, policy.tiers, policy.tier_statuses),
         Retention(retention.five_minutes, retention.hours),
         owner=policy.owner,
+        catalog=_catalog(policy.spec),
         parallel_requests=max(1, min(_PARALLEL_OF_ONE, parallel)),
     )
     place = _spark_place(policy.spec, pod, executors, folder)
@@ -244,6 +260,11 @@ def policy_engine(
             f"{place.further['spark.kubernetes.executor.podNamePrefix']}-exec-..."
         )
     return Engine(request, place, clock_ms=clock_ms, tell=tell)
+
+
+def _catalog(spec: Rollup) -> CatalogSettings | None:
+    given = spec.storage.catalog
+    return None if given is None else CatalogSettings(given.type, given.uri, given.namespace)
 
 
 def _spark_place(
@@ -272,14 +293,15 @@ def _executors(policy: RollupPolicy, pod: Pod | None) -> Executors | None:
             "the operator's own Jobs."
         )
     pod.refuse_other_claim(policy.spec.storage.claim_name)
+    secret = policy.spec.storage.login_secret(policy.name)
     return Executors(
         wanted.instances,
         wanted.cores,
         wanted.requested_millicores,
         mebibytes(wanted.memory),
-        labels(policy.name),
+        {**(policy.spec.pod.labels or {}), **labels(policy.name)},
         tuple(_mounts(policy)),
-        () if policy.spec.storage.claim_name else bucket_environment(policy.name),
+        () if secret is None else login_environment(secret),
     )
 
 

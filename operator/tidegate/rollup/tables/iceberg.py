@@ -13,7 +13,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal
 
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, TidegateError, Unreachable
@@ -77,9 +78,7 @@ def open_catalog(settings: CatalogSettings, store: UsageStore) -> Catalog:
     """The catalog, for readers as well; its tables are `<namespace>.<table>`."""
     from pyiceberg.catalog import load_catalog
 
-    login = {
-        name: value for variable, name in LOGIN_VARIABLES.items() if (value := _env(variable))
-    }
+    login = {name: value for variable, name in LOGIN_VARIABLES.items() if (value := _env(variable))}
     uri = {} if settings.uri is None else {"uri": settings.uri}
     files = {"py-io-impl": "tidegate.rollup.tables.iceberg_files.StoreFiles"}
     return load_catalog(
@@ -187,21 +186,14 @@ def _commit(
             with transaction.update_snapshot(snapshot_properties=at).overwrite() as snapshot:
                 for file in gone:
                     snapshot.delete_data_file(file)
-                files = parquet_files_to_data_files(
-                    table.io, transaction.table_metadata, iter(new)
-                )
+                files = parquet_files_to_data_files(table.io, transaction.table_metadata, iter(new))
                 for file in files:
                     snapshot.append_data_file(file)
 
 
 def _files_between(table: Table, start_ms: int, end_ms: int) -> Iterator[tuple[str, DataFile]]:
     """The files of these days that the current snapshot names."""
-    from pyiceberg.expressions import And, GreaterThanOrEqual, LessThan
-
-    within = And(
-        GreaterThanOrEqual("window_start", _time(start_ms)),
-        LessThan("window_start", _time(end_ms)),
-    )
+    within = f"window_start >= '{_time(start_ms)}' and window_start < '{_time(end_ms)}'"
     for task in table.scan(row_filter=within).plan_files():
         yield task.file.file_path, task.file
 
@@ -209,11 +201,7 @@ def _files_between(table: Table, start_ms: int, end_ms: int) -> Iterator[tuple[s
 def _expire(table: Table, *, before_ms: int) -> None:
     """Let snapshots go that were replaced by then, with the files that only they name."""
     snapshots = sorted(table.metadata.snapshots, key=lambda one: one.timestamp_ms)
-    old = [
-        one
-        for one, following in zip(snapshots, snapshots[1:], strict=False)
-        if following.timestamp_ms < before_ms
-    ]
+    old = [one for one, following in pairwise(snapshots) if following.timestamp_ms < before_ms]
     if not old:
         return
     lists = {one.manifest_list for one in old}

@@ -21,9 +21,7 @@ class StoreFiles(PyArrowFileIO):  # type: ignore[misc, unused-ignore]
         return open_storage(self.properties["tidegate.store"]).filesystem
 
     @staticmethod
-    def parse_location(
-        location: str, properties: Properties = EMPTY_DICT
-    ) -> tuple[str, str, str]:
+    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
         """Of Azure's `abfss://container@host/path` the file system wants `container/path`."""
         scheme, netloc, path = PyArrowFileIO.parse_location(location, properties)
         if scheme.startswith("abfs"):

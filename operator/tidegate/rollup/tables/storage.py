@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
-from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, S3FileSystem
 
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, TidegateError, Unauthorized, Unreachable
@@ -275,7 +275,7 @@ def open_storage(url: str, *, parallel: int = 8) -> Storage:
     ):
         _refuse(shown)
     try:
-        filesystem, root = FileSystem.from_uri(url)
+        filesystem, root = _opened(url)
     except OSError as error:  # a bucket of S3 is asked where it is, unless an endpoint is given
         raise Unreachable(
             Reason.STORAGE_UNREACHABLE,
@@ -289,6 +289,17 @@ def open_storage(url: str, *, parallel: int = 8) -> Storage:
     if not root.strip("/"):
         _refuse(shown)
     return Storage(filesystem, root, shown=shown, url=url, parallel=parallel)
+
+
+def _opened(url: str) -> tuple[FileSystem, str]:
+    """As pyarrow opens it; `path_style=false` is our own option, for a bucket in the host."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    if parts.scheme != "s3" or options.pop("path_style", "true") != "false":
+        opened: tuple[FileSystem, str] = FileSystem.from_uri(url)
+        return opened
+    filesystem = S3FileSystem(**options, force_virtual_addressing=True)
+    return filesystem, f"{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 _FORMS = (
