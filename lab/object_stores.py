@@ -134,7 +134,7 @@ def moto() -> Path:
     """The directory with moto and what it imports, downloaded when the cache has none."""
     pins = FILES / "moto.txt"
     key: list[str | bytes] = [pins.read_bytes(), sys.version]
-    return cache.entry("moto", key, build=lambda content: _install_moto(pins, content))
+    return cache.entry("moto", key, build=lambda content: _install(pins, content))
 
 
 def azurite() -> Path:
@@ -156,8 +156,8 @@ def uv() -> Path:
     return place / "bin" / "uv"
 
 
-def _install_moto(pins: Path, content: Path) -> None:
-    say("moto", "downloading moto and what it imports, about 30 MB")
+def _install(pins: Path, content: Path) -> None:
+    say(pins.stem, f"downloading {pins.stem} and what it imports")
     target = ["--target", str(content), "--python", sys.executable, "--link-mode", "copy"]
     install = [str(uv()), "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
     process.output_of(
@@ -238,3 +238,12 @@ _MOTO_LOGIN = {
     "Authorization": "AWS4-HMAC-SHA256 Credential=tidegate/20260101/us-east-1/s3/aws4_request, "
     "SignedHeaders=host, Signature=00"
 }
+
+
+def iceberg_reader() -> tuple[Path, list[Path]]:
+    """A DuckDB of its own with its reader of Iceberg: its packages, and the extensions to load."""
+    pins = FILES / "duckdb.txt"
+    key: list[str | bytes] = [pins.read_bytes(), sys.version]
+    packages = cache.entry("duckdb-iceberg", key, build=lambda content: _install(pins, content))
+    names = ("avro", "iceberg")
+    return packages, [next(packages.rglob(f"{name}.duckdb_extension")) for name in names]

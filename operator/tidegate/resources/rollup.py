@@ -95,8 +95,8 @@ _pod_labels_check, _pod_labels_schema = ruled(
         cel="self.all(label, !label.startsWith('app.kubernetes.io/') && "
         "!label.startsWith('tidegate.io/') && !label.startsWith('batch.kubernetes.io/') && "
         "!label.startsWith('spark-'))",
-        message="labels of app.kubernetes.io, tidegate.io, batch.kubernetes.io and Spark are set by "
-        "those who own them",
+        message="labels of app.kubernetes.io, tidegate.io, batch.kubernetes.io and Spark are set "
+        "by those who own them",
         holds=lambda labels: not any(label.startswith(_OWN_PREFIXES) for label in labels),
     ),
     Rule(

@@ -176,6 +176,7 @@ class Engine:
         metrics = self._request.metrics
         return HistorySettings(
             metrics.server,
+            replica_labels=metrics.replica_labels,
             scrape_interval_ms=metrics.scrape_interval_seconds * 1000,
             parallel_requests=self._request.parallel_requests,
         )

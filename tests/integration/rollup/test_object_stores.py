@@ -10,7 +10,6 @@ import pytest
 from lab import object_stores
 from lab.object_stores import ObjectStore
 from tests.integration.rollup import store_life
-from tidegate.errors import Unreachable
 from tidegate.resources.rollup import RollupStorage
 from tidegate.rollup.tables.store import UsageStore
 
@@ -41,16 +40,6 @@ def test_the_fields_of_a_policy_reach_the_same_bucket_without_variables(
     )
     assert store_life.hour_in(UsageStore.at(given.address), 0) == store_life.hour_in(store, 0)
     assert UsageStore.at(given.address).storage.shown == "s3://usage/fields"
-
-
-def test_a_bucket_in_the_host_is_asked_for_there(s3: ObjectStore) -> None:
-    """`usage.127.0.0.1` is no name, so the request shows where it went by failing."""
-    given = RollupStorage.model_validate(
-        {"url": "s3://usage/x", "endpoint": s3.endpoint, "region": "x", "pathStyle": False}
-    )
-    with pytest.raises(Unreachable) as refused:
-        UsageStore.at(given.address).storage.read("any")
-    assert "s3://usage/x" in refused.value.message
 
 
 @pytest.mark.timeout(900)

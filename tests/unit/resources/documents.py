@@ -56,6 +56,8 @@ _POLICY: Document = {
             "prometheus": {
                 "url": "https://prometheus:9090",
                 "insecure": False,
+                "headers": {"X-Scope-OrgID": "orders"},
+                "replicaLabels": ["prometheus_replica"],
                 "tls": {
                     "trustedCertificates": [{"secretName": "authority", "certificate": "ca.crt"}]
                 },
@@ -106,7 +108,17 @@ _POLICY: Document = {
         "deletionPolicy": "Restore",
         "rollup": {
             "intervalSeconds": 3600,
-            "storage": {"url": "file:///var/lib/tidegate/usage", "claimName": "tidegate-usage"},
+            "storage": {
+                "url": "file:///var/lib/tidegate/usage",
+                "claimName": "tidegate-usage",
+                "credentialsSecretRef": {"name": "catalog"},
+                "catalog": {
+                    "type": "sql",
+                    "uri": "sqlite:////var/lib/tidegate/usage/catalog.db",
+                    "namespace": "orders",
+                },
+            },
+            "pod": {"labels": {"azure.workload.identity/use": "true"}},
             "driver": {"cores": 2, "requestMillicores": 500, "memory": "3Gi"},
             "executors": {"instances": 0, "cores": 2, "requestMillicores": 2000, "memory": "4Gi"},
             "retentionDays": {"fiveMinutes": 30, "hours": 400},

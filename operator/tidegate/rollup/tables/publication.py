@@ -73,7 +73,8 @@ def stage(
     """Write rows of any number of windows, a file a window; no rows, no file.
 
     `part` distinguishes tasks for people; every row gets the `owner`'s columns. Raises UsageDamaged
-    for rows that do not fit the table, Unreachable or Unauthorized where the storage does not take them.
+    for rows that do not fit the table, Unreachable or Unauthorized where the storage does not take
+    them.
     """
     kind = TABLES[table]
     conformed = conform(kind, owned(kind, rows, owner))

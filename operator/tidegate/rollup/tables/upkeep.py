@@ -353,8 +353,10 @@ def keep_up(
     """Do all of it, and drop what this run staged. Call it after the last publication of the run.
 
     `before_sweep` tells other readers where rows are now; where it gives False they may still read
-    what is named no more, and nothing is swept. Raises RetryLater where the storage does not answer,
-    UserActionRequired for tables that are damaged or of another version; what is published stays.
+    what is named no more, and nothing is swept.
+
+    Raises RetryLater where the storage does not answer, UserActionRequired for tables that are
+    damaged or of another version; what is published stays.
     """
     discard_staging(store, run_id)
     days = [
