@@ -4,7 +4,7 @@ import re
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from tidegate.errors import InvalidResource
 from tidegate.kube.rollup_jobs import EXIT_BAD_CONFIGURATION
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset, PrometheusServer
 from tidegate.resources.fields import moment
+
+if TYPE_CHECKING:
+    from tidegate.rollup.tables.iceberg import CatalogSettings
 
 app = typer.Typer(
     name="rollup", help="Usage tables: who used what.", no_args_is_help=True, rich_markup_mode=None
@@ -62,6 +65,16 @@ ClusterId = Annotated[
         "--cluster-id",
         metavar="ID",
         help="Kafka's cluster id, a column of every table; unset means the policy's.",
+    ),
+]
+
+Catalog = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog",
+        metavar="URL",
+        help="An Iceberg catalog that is told of the tables, in its namespace tidegate: http:// or "
+        "https:// of a REST service, or a database such as sqlite:///FILE.",
     ),
 ]
 
@@ -143,6 +156,7 @@ def run(
             "none of the operator's metrics.",
         ),
     ] = None,
+    catalog: Catalog = None,
     debug: options.Debug = False,
 ) -> None:
     """Fold the samples of whole hours into tables of 5 minutes, hours and days, on this machine,
@@ -182,7 +196,12 @@ def run(
             matchers=_matchers(matcher),
         )
         request = RollupRequest(
-            settings, store_address(out), policy, trail=trail, owner=owner_of(source, cluster_id)
+            settings,
+            store_address(out),
+            policy,
+            trail=trail,
+            owner=owner_of(source, cluster_id),
+            catalog=_catalog(catalog),
         )
         with Engine(request, clock_ms=around.now_ms, tell=page.say, progress=progress) as engine:
             published = engine.publish(Span(*span))
@@ -246,6 +265,7 @@ def backfill(
     ] = 15,
     matcher: Matchers = None,
     cluster_id: ClusterId = None,
+    catalog: Catalog = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say which hours are missing, and compute none.")
     ] = False,
@@ -296,7 +316,12 @@ def backfill(
             scrape_interval_seconds=scrape_interval_seconds,
             matchers=_matchers(matcher),
         )
-        request = RollupRequest(metrics, store_address(out or ""), owner=owner_of(None, cluster_id))
+        request = RollupRequest(
+            metrics,
+            store_address(out or ""),
+            owner=owner_of(None, cluster_id),
+            catalog=_catalog(catalog),
+        )
         lost = filling.on_this_machine(request)
     if lost:
         page.say(
@@ -382,6 +407,14 @@ def _matchers(given: list[str] | None) -> dict[str, str]:
             raise InvalidResource(f"--matcher {text} is not LABEL=VALUE, such as cluster=a.")
         found[name] = value
     return found
+
+
+def _catalog(uri: str | None) -> "CatalogSettings | None":
+    from tidegate.rollup.tables.iceberg import CatalogSettings
+
+    if uri is None:
+        return None
+    return CatalogSettings("rest" if uri.startswith(("http://", "https://")) else "sql", uri)
 
 
 def store_address(given: str) -> str:

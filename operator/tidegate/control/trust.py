@@ -151,7 +151,7 @@ def _addresses(spec: PolicySpec) -> Iterator[tuple[str, str, str]]:
         authority = urlsplit(spec.rollup.storage.endpoint).netloc
         yield "spec.rollup.storage.endpoint", *_host_and_port(authority)
     catalog = None if spec.rollup is None else spec.rollup.storage.catalog
-    if catalog is not None and catalog.uri is not None and catalog.type != "sql":
+    if catalog is not None:
         yield "spec.rollup.storage.catalog.uri", *_host_and_port(urlsplit(catalog.uri).netloc)
 
 

@@ -60,12 +60,11 @@ _region_check, _region_schema = ruled(
 )
 Region = Annotated[str, Field(min_length=1, max_length=63), _region_check, _region_schema]
 
-CatalogType = Literal["sql", "rest", "glue", "hive"]
+CatalogType = Literal["rest"]
 _catalog_check, _catalog_schema = ruled(
     matching(
-        r"[a-z][a-z0-9+]{0,31}://[A-Za-z0-9./:_-]*",
-        "must be an address as https://catalog:8181, thrift://metastore:9083 or "
-        "sqlite:////path/catalog.db, without login or query",
+        r"https?://[A-Za-z0-9][A-Za-z0-9.-]*(?::[1-9][0-9]{0,4})?(?:/[A-Za-z0-9._-]+)*/?",
+        "must be an address as https://catalog:8181/api, without login or query",
     )
 )
 CatalogUri = Annotated[str, Field(min_length=1, max_length=512), _catalog_check, _catalog_schema]
@@ -177,27 +176,13 @@ class RollupCatalog(SchemaModel):
     """The Iceberg catalog in which published tables are known, too."""
 
     type: CatalogType = Field(
-        description="rest, glue or hive: a service of that kind. sql: a database, SQLite in a file "
-        "of the volume."
+        description="rest: a service with Iceberg's REST API, such as Polaris, Lakekeeper, Nessie, "
+        "Unity Catalog or Gravitino."
     )
-    uri: CatalogUri | None = Field(
-        default=None,
-        description="Address of the catalog, such as https://catalog:8181, thrift://metastore:9083 "
-        "or sqlite:////var/lib/tidegate/usage/catalog.db. Unset means Glue's own for the region.",
-    )
+    uri: CatalogUri = Field(description="Address of the catalog, such as https://catalog:8181.")
     namespace: CatalogNamespace = Field(
         default="tidegate",
         description="Namespace of the tables, one for each policy. Unset means tidegate.",
-    )
-
-    rules = (
-        Rule(
-            cel="self.type == 'glue' || has(self.uri)",
-            message="uri is required with every type but glue",
-            reason="FieldValueRequired",
-            field_path=".uri",
-            holds=lambda catalog: catalog.type == "glue" or catalog.uri is not None,
-        ),
     )
 
 
@@ -271,17 +256,6 @@ class RollupStorage(SchemaModel):
             reason="FieldValueRequired",
             field_path=".endpoint",
             holds=lambda storage: not storage.path_style or storage.endpoint is not None,
-        ),
-        Rule(
-            cel="!has(self.catalog) || self.catalog.type != 'sql' || has(self.claimName)",
-            message="a catalog of type sql is a file of the volume, so it needs claimName; take a "
-            "catalog of type rest, glue or hive with a bucket",
-            field_path=".catalog.type",
-            holds=lambda storage: (
-                storage.catalog is None
-                or storage.catalog.type != "sql"
-                or storage.claim_name is not None
-            ),
         ),
     )
 

@@ -42,7 +42,7 @@ def test_the_fields_of_a_policy_reach_the_same_bucket_without_variables(
     assert UsageStore.at(given.address).storage.shown == "s3://usage/fields"
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(3600)  # make store-kills plays a hundred
 def test_killed_while_it_publishes_every_hour_is_whole(s3: ObjectStore) -> None:
     kills = int(os.environ.get("STORE_KILLS", "3"))
     seed = int(os.environ.get("STORE_KILLS_SEED") or "20261124")

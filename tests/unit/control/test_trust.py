@@ -9,6 +9,7 @@ import pytest
 
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.control.stage import Stage
+from tests.unit.resources.documents import ABSENT
 from tests.unit.resources.documents import policy as policy_document
 from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.controller_logic.reasons import Reason
@@ -90,7 +91,7 @@ def test_a_host_is_compared_with_the_list_whole(
 ) -> None:
     document = policy_document({"metrics.prometheus.url": url})
     spec = parse_policy(document, strict=True).spec
-    others = "kafka-1", "kafka-2", "zk-1", "zk-2"
+    others = "kafka-1", "kafka-2", "zk-1", "zk-2", "catalog"
     if allowed:
         refuse_other_hosts("streaming/orders", spec, _bounds(*others, *hosts))
         return
@@ -141,7 +142,7 @@ def test_a_buckets_endpoint_is_an_address_beside_the_bucket() -> None:
 
 
 def test_tables_in_a_volume_are_at_no_host() -> None:
-    spec = parse_policy(policy_document(), strict=True).spec
+    spec = parse_policy(policy_document({"rollup.storage.catalog": ABSENT}), strict=True).spec
     refuse_other_hosts("a/b", spec, _bounds("kafka-1", "kafka-2", "zk-1", "zk-2", "prometheus"))
 
 

@@ -870,20 +870,14 @@ BAD_ROLLUPS = (
     ),
     BadInput(
         "a catalog's password in its address",
-        policy({"rollup.storage.catalog": {"type": "hive", "uri": "thrift://me:pw@metastore"}}),
+        policy({"rollup.storage.catalog": {"type": "rest", "uri": "https://me:pw@catalog"}}),
         "spec.rollup.storage.catalog.uri",
     ),
     BadInput(
-        "a catalog in a file without a volume",
-        policy(
-            {
-                "rollup.storage": {
-                    "url": "s3://usage/x",
-                    "catalog": {"type": "sql", "uri": "sqlite:////tmp/catalog.db"},
-                }
-            }
-        ),
+        "a catalog of a kind that is not offered",
+        policy({"rollup.storage.catalog.type": "hive"}),
         "spec.rollup.storage.catalog.type",
+        server_says="Unsupported value",
     ),
     BadInput(
         "a label of ours",

@@ -113,8 +113,8 @@ _POLICY: Document = {
                 "claimName": "tidegate-usage",
                 "credentialsSecretRef": {"name": "catalog"},
                 "catalog": {
-                    "type": "sql",
-                    "uri": "sqlite:////var/lib/tidegate/usage/catalog.db",
+                    "type": "rest",
+                    "uri": "https://catalog:8181/api",
                     "namespace": "orders",
                 },
             },

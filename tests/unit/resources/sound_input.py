@@ -12,7 +12,7 @@ SOUND: dict[str, Document] = {
                 "region": "us-east-1",
                 "pathStyle": True,
                 "credentialsSecretRef": {"name": "minio"},
-                "catalog": {"type": "glue"},
+                "catalog": {"type": "rest", "uri": "http://catalog.lake.svc:8181/api/v1/"},
             }
         }
     ),

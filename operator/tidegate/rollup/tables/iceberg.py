@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
-CatalogType = Literal["sql", "rest", "glue", "hive"]
+CatalogType = Literal["rest", "sql"]
 
 # of the login at the catalog: the names that the Secret of the storage may have beside AWS' own
 LOGIN_VARIABLES: Mapping[str, str] = {"ICEBERG_TOKEN": "token", "ICEBERG_CREDENTIAL": "credential"}
@@ -42,10 +42,10 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class CatalogSettings:
-    """Where the Iceberg tables are known: `uri` None = what the type's own client takes."""
+    """Where the Iceberg tables are known: a REST service, or a database by SQLAlchemy."""
 
     type: CatalogType
-    uri: str | None = None
+    uri: str
     namespace: str = "tidegate"
 
 
@@ -79,10 +79,14 @@ def open_catalog(settings: CatalogSettings, store: UsageStore) -> Catalog:
     from pyiceberg.catalog import load_catalog
 
     login = {name: value for variable, name in LOGIN_VARIABLES.items() if (value := _env(variable))}
-    uri = {} if settings.uri is None else {"uri": settings.uri}
     files = {"py-io-impl": "tidegate.rollup.tables.iceberg_files.StoreFiles"}
     return load_catalog(
-        "tidegate", type=settings.type, **uri, **login, **files, **{_STORE: store.storage.url}
+        "tidegate",
+        type=settings.type,
+        uri=settings.uri,
+        **login,
+        **files,
+        **{_STORE: store.storage.url},
     )
 
 
