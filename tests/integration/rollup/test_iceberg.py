@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from tests.integration.rollup.iceberg_life import (
 )
 from tests.unit.rollup.tables.usage import DAY, as_set, usage_5m
 from tidegate.errors import InvalidResource, Unreachable
-from tidegate.rollup.schemas import DAY_MS, HOUR_MS
+from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.tables import iceberg
 from tidegate.rollup.tables.iceberg import CatalogSettings
 from tidegate.rollup.tables.store import UsageStore
@@ -224,6 +225,33 @@ def test_a_catalog_that_is_away_changes_nothing_and_keeps_old_files(
         before_sweep=lambda: False,
     )
     assert done.swept == Swept(0, 0, 0, 0)
+
+
+def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(
+    store: UsageStore, catalog: CatalogSettings
+) -> None:
+    kind, opened = TABLES["usage_5m"], iceberg.open_catalog(catalog, store)
+    opened.create_namespace(NAMESPACE)
+    older = replace(kind, schema=kind.schema.remove(kind.schema.get_field_index("coverage")))
+    iceberg._table(opened, store, older, NAMESPACE)
+    publish(store, 0, seed=0)
+    iceberg.update(store, catalog, now_ms=now_ms())
+    found = seen(catalog, store)
+    assert as_set(found.select(kind.schema.names)) == as_set(store.rows("usage_5m"))
+
+
+def test_time_that_was_let_go_while_no_catalog_was_told_goes_with_the_next_update(
+    store: UsageStore, catalog: CatalogSettings
+) -> None:
+    publish(store, 0, seed=0)
+    publish(store, 24 * 3, seed=0)
+    iceberg.update(store, catalog, now_ms=now_ms())
+    store.storage.delete_folder("_manifests/usage_5m")
+    assert iceberg.update(store, catalog, now_ms=now_ms()) == []  # an empty store says nothing
+    assert seen(catalog, store).num_rows == 2 * usage_5m(DAY).num_rows
+    publish(store, 24 * 3, seed=0)
+    assert iceberg.update(store, catalog, now_ms=now_ms()) == ["usage_5m"]
+    assert as_set(seen(catalog, store)) == as_set(usage_5m(DAY + 3 * DAY_MS))
 
 
 def test_two_stores_never_share_a_namespace(

@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
+
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, TidegateError, Unreachable
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, TableKind
@@ -143,21 +145,25 @@ def _table(catalog: Catalog, store: UsageStore, kind: TableKind, namespace: str)
             f"{store.storage.shown}; nothing of it is changed. Give another namespace."
         )
     known = {column.name for column in table.schema().columns}
-    if not set(kind.schema.names) <= known:
+    added = [column.with_nullable(True) for column in kind.schema if column.name not in known]
+    if added:
         with table.update_schema() as change:
-            change.union_by_name(kind.schema)
+            change.union_by_name(pa.schema(added))
     return table
 
 
 def _commit_changes(table: Table, store: UsageStore, kind: TableKind, *, now_ms: int) -> bool:
     """One snapshot in which the changed days are as the store has them."""
     listed = store.listed(kind.name)
+    if not listed:
+        return False  # never published, or not the place that it was: what is known stays
     seen_ms = int(table.properties.get(_SEEN, 0))
     changed = sorted({one.day for one, file in listed if file.modified_ms >= seen_ms - _MARGIN_MS})
     wanted: dict[str, None] = {}
     named: dict[str, DataFile] = {}
     left_ms: list[int] = []
-    for start_ms, end_ms in _in_runs(changed):
+    # before the oldest window there is nothing: it was let go while no catalog was told
+    for start_ms, end_ms in [(0, listed[0][0].day.start_ms), *_in_runs(changed)]:
         parts = store.parts(kind.name, start_ms, end_ms)
         # such a file has rows that count no more; the day is put together again, then it is taken
         stale = {part.windows[0].day for part in parts if part.superseded}
@@ -169,7 +175,7 @@ def _commit_changes(table: Table, store: UsageStore, kind: TableKind, *, now_ms:
             if _day_of(path) not in {day.name for day in stale}:
                 named[path] = file
     gone, new = [named[path] for path in named if path not in wanted], [*wanted.keys() - named]
-    newest_ms = max((file.modified_ms for _, file in listed), default=seen_ms)
+    newest_ms = max(file.modified_ms for _, file in listed)
     until_ms = min([newest_ms, *left_ms])
     if not gone and not new and until_ms == seen_ms:
         return False
@@ -205,7 +211,12 @@ def _files_between(table: Table, start_ms: int, end_ms: int) -> Iterator[tuple[s
 def _expire(table: Table, *, before_ms: int) -> None:
     """Let snapshots go that were replaced by then, with the files that only they name."""
     snapshots = sorted(table.metadata.snapshots, key=lambda one: one.timestamp_ms)
-    old = [one for one, following in pairwise(snapshots) if following.timestamp_ms < before_ms]
+    named = {ref.snapshot_id for ref in table.metadata.refs.values()}  # tags are others' wish
+    old = [
+        one
+        for one, following in pairwise(snapshots)
+        if following.timestamp_ms < before_ms and one.snapshot_id not in named
+    ]
     if not old:
         return
     lists = {one.manifest_list for one in old}
