@@ -46,6 +46,7 @@ from tidegate.settings import PolicyBounds
 
 if TYPE_CHECKING:
     from tidegate.kafka.adminapi.store import AdminQuotaStore
+    from tidegate.rollup.fold.broker import FactorBounds
     from tidegate.rollup.tables.format import Owner
     from tidegate.rollup.terms.sources import PolicyTerms
 
@@ -384,6 +385,14 @@ def owner_of(source: PolicySource | None, cluster_id: str | None = None) -> "Own
     known = cluster_id or source.kafka.cluster_id or source.status.get("clusterId") or ""
     policy, former = source.declared.policy, source.annotations.get(TAKE_OVER_ANNOTATION)
     return Owner(policy.uid, policy.key, str(known), (former,) if former else ())
+
+
+def bounds_of(source: PolicySource | None) -> "FactorBounds":
+    """How far gauges and counts may be apart, by the policy or by default."""
+    from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
+
+    rollup = None if source is None else source.declared.spec.rollup
+    return BOUNDS if rollup is None else FactorBounds(*rollup.factor_bounds)
 
 
 def _listed(kubernetes: Kubernetes, kind: ResourceKind, options: PolicyOptions) -> list[RawObject]:

@@ -11,7 +11,7 @@ import typer
 from tidegate.commands import options, rollup_job
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.credentials_file import read_credentials_file
-from tidegate.commands.inputs import owner_of, policy_of, terms_of
+from tidegate.commands.inputs import bounds_of, owner_of, policy_of, terms_of
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.commands.rollup_job import policy_options, require_extra, rollup_policy
 from tidegate.control.audit.lines import lines_in
@@ -202,6 +202,7 @@ def run(
             trail=trail,
             owner=owner_of(source, cluster_id),
             catalog=_catalog(catalog),
+            bounds=bounds_of(source),
         )
         with Engine(request, clock_ms=around.now_ms, tell=page.say, progress=progress) as engine:
             published = engine.publish(Span(*span))
@@ -266,8 +267,17 @@ def backfill(
     matcher: Matchers = None,
     cluster_id: ClusterId = None,
     catalog: Catalog = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="Compute every hour anew, published or not, such as after samples came late. "
+            "Hours of which Prometheus has fewer samples than then stay.",
+        ),
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say which hours are missing, and compute none.")
+        bool,
+        typer.Option("--dry-run", help="Say which hours are missing or changed, and compute none."),
     ] = False,
     kubeconfig: options.Kubeconfig = None,
     kube_context: options.KubeContext = None,
@@ -300,7 +310,13 @@ def backfill(
 
     page = Page(around.err)
     filling = Backfill(
-        start_ms, end_ms, dry_run=dry_run, clock_ms=around.now_ms, tell=page.say, warn=page.warn
+        start_ms,
+        end_ms,
+        dry_run=dry_run,
+        clock_ms=around.now_ms,
+        tell=page.say,
+        warn=page.warn,
+        again=again,
     )
     if policy is not None:
         with tempfile.TemporaryDirectory(prefix="tidegate-backfill-") as folder:

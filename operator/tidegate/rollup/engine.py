@@ -22,7 +22,8 @@ from tidegate.kube.rollup_jobs import (
 )
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.rollup import Rollup, mebibytes
-from tidegate.rollup.ingest import IngestOrder, brokers_between, catalogue
+from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
+from tidegate.rollup.ingest import IngestOrder, Source, catalogue, read_source
 from tidegate.rollup.job import (
     Executors,
     Mount,
@@ -82,6 +83,7 @@ class RollupRequest:
     trail: Sequence[AuditLine] = field(default=(), repr=False)
     owner: Owner = NOBODY
     catalog: CatalogSettings | None = None
+    bounds: FactorBounds = BOUNDS
     parallel_requests: int = _PARALLEL_OF_ONE
 
 
@@ -138,6 +140,7 @@ class Engine:
                     request.metrics,
                     self._history,
                     owner=request.owner,
+                    bounds=request.bounds,
                 ),
                 span.start_ms,
                 span.end_ms,
@@ -167,7 +170,15 @@ class Engine:
         """
         reader = self._reader(end_ms)
         try:
-            return bool(brokers_between(reader, self._request.metrics, start_ms, end_ms))
+            return bool(read_source(reader, self._request.metrics, start_ms, end_ms).brokers)
+        finally:
+            reader.close()
+
+    def source(self, start_ms: int, end_ms: int) -> Source:
+        """What Prometheus has of brokers in [start_ms, end_ms) now. Raises tidegate.errors."""
+        reader = self._reader(end_ms)
+        try:
+            return read_source(reader, self._request.metrics, start_ms, end_ms)
         finally:
             reader.close()
 
@@ -252,6 +263,7 @@ def policy_engine(
         Retention(retention.five_minutes, retention.hours),
         owner=policy.owner,
         catalog=_catalog(policy.spec),
+        bounds=FactorBounds(*policy.spec.factor_bounds),
         parallel_requests=max(1, min(_PARALLEL_OF_ONE, parallel)),
     )
     place = _spark_place(policy.spec, pod, executors, folder)

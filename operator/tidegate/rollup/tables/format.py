@@ -185,7 +185,7 @@ def require_owner(owner: Owner, found: Owner, *, where: str) -> None:
         )
 
 
-def owned(kind: TableKind, rows: pa.Table, owner: Owner) -> pa.Table:
+def with_owner(rows: pa.Table, owner: Owner) -> pa.Table:
     """The rows with the columns of their owner in place of whatever they have there."""
     own = [name for name in rows.schema.names if name in OWNER.names]
     found = rows.drop_columns(own)
@@ -367,8 +367,9 @@ class Manifest:
     """What a run published for a window.
 
     `made_from` has the stamp of each window that the rows were made from, by its name; `source`
-    says by which way samples came, "" for rows that were made from other tables; `coverage` is the
-    mean of the rows' (0..1), None where the table has none or there are no rows.
+    says by which way samples came, "" for rows that were made from other tables, and
+    `source_samples` how many there were of the brokers' own counters in the window; `coverage` is
+    the mean of the rows' (0..1), None where the table has none or there are no rows.
     """
 
     table: str
@@ -378,6 +379,7 @@ class Manifest:
     files: tuple[PublishedFile, ...]
     owner: Owner = NOBODY
     source: str = ""
+    source_samples: int | None = None
     coverage: float | None = None
     made_from: Mapping[str, str] = field(default_factory=dict)
     retired: bool = False
@@ -444,6 +446,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "runId": manifest.run_id,
         "publishedAt": time_words(manifest.published_at_ms),
         "source": manifest.source,
+        "sourceSamples": manifest.source_samples,
         "coverage": manifest.coverage,
         "rows": contents.rows,
         "sums": contents.sums,
@@ -477,6 +480,7 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
         files=tuple(PublishedFile(**file) for file in document["files"]),
         owner=_owner(document["owner"]),
         source=document["source"],
+        source_samples=document["sourceSamples"],
         coverage=document["coverage"],
         made_from=document["madeFrom"],
         retired=document["retired"],

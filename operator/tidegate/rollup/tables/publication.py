@@ -33,10 +33,10 @@ from tidegate.rollup.tables.format import (
     encode,
     encode_manifest,
     in_order,
-    owned,
     require_run_id,
     summed_columns,
     window_at,
+    with_owner,
 )
 from tidegate.rollup.tables.storage import Storage
 from tidegate.rollup.tables.store import UsageStore
@@ -72,12 +72,12 @@ def stage(
 ) -> list[StagedFile]:
     """Write rows of any number of windows, a file a window; no rows, no file.
 
-    `part` distinguishes tasks for people; every row gets the `owner`'s columns. Raises UsageDamaged
-    for rows that do not fit the table, Unreachable or Unauthorized where the storage does not take
-    them.
+    `part` distinguishes tasks for people; every row gets the `owner`'s columns. Raises
+    UsageDamaged for rows that do not fit the table, Unreachable or Unauthorized where the storage
+    does not take them.
     """
     kind = TABLES[table]
-    conformed = conform(kind, owned(kind, rows, owner))
+    conformed = conform(kind, with_owner(rows, owner))
     return [
         _stage_window(store.storage, require_run_id(run_id), kind, window, each, part=part)
         for window, each in _by_window(kind, conformed)
@@ -188,6 +188,7 @@ class Publication:
     staged: Sequence[StagedFile]
     owner: Owner = NOBODY
     source: str = ""
+    source_samples: int | None = None
     coverage: float | None = None
     made_from: Mapping[str, str] = field(default_factory=dict)
 
@@ -220,6 +221,7 @@ def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Mani
         files=files,
         owner=publication.owner,
         source=publication.source,
+        source_samples=publication.source_samples,
         coverage=coverage if publication.coverage is None else publication.coverage,
         made_from=publication.made_from,
     )

@@ -315,9 +315,11 @@ def _others(count: int) -> str:
 
 
 # Broken: tables contradict each other or themselves. Gap: never published, between windows that
-# are. Outdated: made from older rows. The next runs repair gaps and outdated tables.
+# are. Outdated: made from older rows. The next runs repair gaps and outdated tables. Unattributed:
+# a day with bytes on nobody's account, which is right and worth knowing.
 
 
+WORTH_TELLING = 0.01  # of the clients' bytes; clients that come and go leave less over
 _MOST_GAPS = 10_000  # of windows that are looked for between the first and the last
 
 
@@ -345,6 +347,7 @@ class Verdict:
     broken: list[Finding] = field(default_factory=list)
     gaps: list[Finding] = field(default_factory=list)
     outdated: list[Finding] = field(default_factory=list)
+    unattributed: list[Finding] = field(default_factory=list)
 
     @property
     def is_sound(self) -> bool:
@@ -366,7 +369,12 @@ class Verdict:
 
     def findings(self) -> Mapping[str, list[Finding]]:
         """By how bad they are, the worst first."""
-        return {"broken": self.broken, "gaps": self.gaps, "outdated": self.outdated}
+        return {
+            "broken": self.broken,
+            "gaps": self.gaps,
+            "outdated": self.outdated,
+            "unattributed": self.unattributed,
+        }
 
 
 def _two_owners(manifests: Sequence[Manifest]) -> Iterator[Finding]:
@@ -428,6 +436,26 @@ def _verify_day(
         verdict.tables[name].add(inspection)
         verdict.broken.extend(inspection.findings)
     verdict.broken.extend(disagreements(inspections))
+    verdict.unattributed.extend(_unattributed(inspections))
+
+
+def _unattributed(day: Mapping[str, Inspection]) -> Iterator[Finding]:
+    """The bytes of a day that brokers counted and no client was given, if they are worth it."""
+    for name in ("broker_1d", "broker_1h", "broker_5m"):
+        one = day.get(name)
+        if one is None or not one.windows:
+            continue
+        rest, total = (
+            pc.sum(one.sums[column]).as_py() or 0
+            for column in ("unattributed_bytes", "client_bytes")
+        )
+        if rest > WORTH_TELLING * total:
+            yield Finding(
+                name,
+                one.windows[0].day.name,
+                f"{rest / total:.1%} of the clients' bytes, {rest} of {total}, are unattributed.",
+            )
+        return
 
 
 def _manifests(store: UsageStore, table: str, verdict: Verdict) -> list[Manifest] | None:
@@ -493,6 +521,40 @@ def missing_hours(store: UsageStore, start_ms: int, end_ms: int) -> list[int]:
     days = {day for table in _BY_DAY for day in _lacking(store, table, whole_days)}
     last_hours = {day + DAY_MS - HOUR_MS for day in days} & set(hours)
     return sorted(missing | last_hours)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedHour:
+    """A published hour of which Prometheus has another number of samples than it had then."""
+
+    start_ms: int
+    then: int
+    now: int
+
+    @property
+    def is_more(self) -> bool:
+        """Samples came late. Otherwise the server let some go, and the tables know more."""
+        return self.now > self.then
+
+
+def changed_hours(
+    store: UsageStore, samples: Mapping[int, int], start_ms: int, end_ms: int
+) -> list[ChangedHour]:
+    """The published hours of [start_ms, end_ms) whose source is another one now, oldest first.
+
+    `samples` are those that there are, by the start of the hour.
+    """
+    return [
+        ChangedHour(hour_ms, one.source_samples, samples.get(hour_ms, 0))
+        for one in sorted(
+            filter(is_current, store.manifests("usage_5m", start_ms, end_ms)),
+            key=lambda one: one.window,
+        )
+        if one.source_samples is not None
+        and start_ms <= (hour_ms := one.window.start_ms)
+        and one.window.end_ms <= end_ms
+        and samples.get(hour_ms, 0) != one.source_samples
+    ]
 
 
 def in_runs(hours: Sequence[int]) -> Iterator[tuple[int, int]]:
