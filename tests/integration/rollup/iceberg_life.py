@@ -44,7 +44,7 @@ def sums(rows: pa.Table) -> Sums:
 def play_iceberg(store: UsageStore, catalog: CatalogSettings, *, hours: int) -> None:
     """Hourly publications, each of which publishes the two hours before anew, and their upkeep.
 
-    AssertionError where the catalog's tables are not the store's after any of them.
+    AssertionError where the catalog's tables are not the store's after each fourth of them.
     """
     for hour in range(hours):
         for late in range(max(0, hour - 2), hour + 1):
@@ -57,6 +57,8 @@ def play_iceberg(store: UsageStore, catalog: CatalogSettings, *, hours: int) -> 
             now_ms=now_ms,
             before_sweep=lambda: bool(iceberg.update(store, catalog, now_ms=_now_ms())),
         )
+        if hour % 4 != 3 and hour != hours - 1:
+            continue
         found = seen(catalog, store)
         assert found.num_rows == (hour + 1) * usage_5m(DAY).num_rows
         assert sums(found) == sums(store.rows("usage_5m")), f"after hour {hour}"
