@@ -68,7 +68,9 @@ def test_duckdbs_own_reader_of_iceberg_has_the_stores_sums(
         'select "user", direction, sum(bytes)::bigint from iceberg_scan(\''
         f"{table.metadata_location.removeprefix('file://')}') {{}} group by all order by all"
     )
-    at_one = "where window_start >= '2026-11-21 01:00:00Z' and window_start < '2026-11-21 02:00:00Z'"
+    at_one = (
+        "where window_start >= '2026-11-21 01:00:00Z' and window_start < '2026-11-21 02:00:00Z'"
+    )
     script = (
         "import duckdb, sys\n"
         "connection = duckdb.connect()\n"

@@ -187,6 +187,24 @@ def test_empty_time_adds_up_too() -> None:
     assert (result.published, result.empty) == ((), (Window(0, 200),))
 
 
+def test_why_the_catalog_is_behind_is_what_the_newest_job_says() -> None:
+    kubernetes = InMemoryKubernetes()
+    for why in ("it is away" * 1000, "it refuses", None):
+        result = record_result(
+            kubernetes,
+            OURS,
+            published=(),
+            usage=None,
+            catalog_problem=why,
+            now_ms=1000,
+            valid_until_ms=1500,
+        )
+        read, _ = read_result(kubernetes, OURS)
+        assert read is not None
+        assert read.catalog_problem == (None if why is None else why[:1000])
+    assert result.catalog_problem is None
+
+
 def test_the_slower_writer_reads_again_and_adds() -> None:
     class Raced(InMemoryKubernetes):
         raced = False
