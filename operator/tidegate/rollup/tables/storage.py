@@ -216,6 +216,10 @@ class Storage:
                 self.filesystem.delete_dir(self._full(folder))
             except FileNotFoundError:
                 return
+            except OSError:  # Google's store has no error of its own for a folder that is not there
+                left = self.filesystem.get_file_info(self._full(folder))
+                if left.type != FileType.NotFound:
+                    raise
 
     def delete_empty_folders(self, folder: str) -> None:
         """On a disk, remove the empty folders from here down; one filled meanwhile stays."""
