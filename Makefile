@@ -82,6 +82,15 @@ kraft-kills: setup ## Kill operator, broker, controller and ledger's leader on a
 	$(PYTHON) -m lab prepare
 	KRAFT_KILLS=$(or $(KILLS),50) KRAFT_KILLS_SEED=$(SEED) $(PYTHON) -m pytest tests/integration/operator/test_kraft_kills.py -s $(PYTEST)
 
+.PHONY: test-transports
+test-transports: setup ## Read history from Prometheus 3, and play a store's life in GCS and Azure emulators (compiles them once, minutes)
+	PROMETHEUS=3 $(PYTHON) -m pytest $(ROLLUP)/test_transports.py $(ROLLUP)/test_encrypted_history.py $(PATIENT) $(PYTEST)
+	$(PYTHON) -m pytest $(ROLLUP)/with_object_stores.py $(PYTEST)
+
+.PHONY: store-kills
+store-kills: setup ## Kill a process that publishes into S3, again and again (KILLS=100 SEED=<number>)
+	STORE_KILLS=$(or $(KILLS),100) STORE_KILLS_SEED=$(SEED) $(PYTHON) -m pytest $(ROLLUP)/test_object_stores.py -k killed --timeout=3600 -s $(PYTEST)
+
 .PHONY: test-argo
 test-argo: setup ## Run the health scripts and Applications through Argo CD's own code (compiles a part of it once, minutes)
 	$(PYTHON) -m pytest tests/integration/gitops/with_argo_cd.py $(PYTEST)

@@ -83,7 +83,9 @@ class Rollups:
         raw = dict(self._scene.read(f"bbp/{policy}"))
         spec = parse_policy(raw, strict=False).spec.rollup
         assert spec is not None
-        pod = pod_of(spec, RollupOffer(image=self._image, service_account=ACCOUNT))
+        pod = pod_of(
+            spec, RollupOffer(image=self._image, service_account=ACCOUNT), policy_name=policy
+        )
         body = job_body(
             raw, pod, start_ms=round(start.timestamp() * 1000), end_ms=round(end.timestamp() * 1000)
         )

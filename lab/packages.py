@@ -38,7 +38,7 @@ class GoModule:
     `title` is what a person calls it, `announcement` what to expect of its build,
     `packages_compiled` how many a fresh machine compiles, about, and `stamps` the variables set by
     the linker. `pins`, where it is not go.mod, is a file like it, with a .sum beside it: so one
-    source is built with several versions of a library.
+    source is built with several versions of a library. `tags` are those of its build.
     """
 
     program: str
@@ -49,6 +49,7 @@ class GoModule:
     packages_compiled: int
     stamps: Sequence[str] = ()
     pins: str = "go.mod"
+    tags: str = ""
 
     def binary(self) -> Path:
         """The path of the program, built first when the cache has none for these sources.
@@ -100,6 +101,7 @@ class GoModule:
         return [
             "-mod=readonly",
             *([] if self.pins == "go.mod" else [f"-modfile={self.pins}"]),
+            *([f"-tags={self.tags}"] if self.tags else []),
             "-buildvcs=false",
             "-trimpath",
             "-ldflags",

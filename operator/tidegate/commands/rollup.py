@@ -4,7 +4,7 @@ import re
 import tempfile
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from tidegate.errors import InvalidResource
 from tidegate.kube.rollup_jobs import EXIT_BAD_CONFIGURATION
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset, PrometheusServer
 from tidegate.resources.fields import moment
+
+if TYPE_CHECKING:
+    from tidegate.rollup.tables.iceberg import CatalogSettings
 
 app = typer.Typer(
     name="rollup", help="Usage tables: who used what.", no_args_is_help=True, rich_markup_mode=None
@@ -62,6 +65,16 @@ ClusterId = Annotated[
         "--cluster-id",
         metavar="ID",
         help="Kafka's cluster id, a column of every table; unset means the policy's.",
+    ),
+]
+
+Catalog = Annotated[
+    str | None,
+    typer.Option(
+        "--catalog",
+        metavar="URL",
+        help="An Iceberg catalog that is told of the tables, in its namespace tidegate: http:// or "
+        "https:// of a REST service, or a database such as sqlite:///FILE.",
     ),
 ]
 
@@ -143,6 +156,7 @@ def run(
             "none of the operator's metrics.",
         ),
     ] = None,
+    catalog: Catalog = None,
     debug: options.Debug = False,
 ) -> None:
     """Fold the samples of whole hours into tables of 5 minutes, hours and days, on this machine,
@@ -187,6 +201,7 @@ def run(
             policy,
             trail=trail,
             owner=owner_of(source, cluster_id),
+            catalog=_catalog(catalog),
             bounds=bounds_of(source),
         )
         with Engine(request, clock_ms=around.now_ms, tell=page.say, progress=progress) as engine:
@@ -252,6 +267,7 @@ def backfill(
     matcher: Matchers = None,
     cluster_id: ClusterId = None,
     file: PolicyFiles = None,
+    catalog: Catalog = None,
     again: Annotated[
         bool,
         typer.Option(
@@ -324,6 +340,7 @@ def backfill(
             terms_of(source),
             owner=owner_of(source, cluster_id),
             bounds=bounds_of(source),
+            catalog=_catalog(catalog),
         )
         lost = filling.on_this_machine(request)
     if lost:
@@ -411,6 +428,14 @@ def _matchers(given: list[str] | None) -> dict[str, str]:
             raise InvalidResource(f"--matcher {text} is not LABEL=VALUE, such as cluster=a.")
         found[name] = value
     return found
+
+
+def _catalog(uri: str | None) -> "CatalogSettings | None":
+    from tidegate.rollup.tables.iceberg import CatalogSettings
+
+    if uri is None:
+        return None
+    return CatalogSettings("rest" if uri.startswith(("http://", "https://")) else "sql", uri)
 
 
 def store_address(given: str) -> str:

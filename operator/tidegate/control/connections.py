@@ -7,7 +7,7 @@ so its health is not watched here.
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -189,11 +189,12 @@ def _is_plain(url: str) -> bool:
 def settings_of(spec: MetricsSource, server: PrometheusServer) -> MetricsSettings:
     """The settings as the policy declares them, with this server."""
     return MetricsSettings(
-        server,
+        replace(server, headers=dict(spec.prometheus.headers or {})),
         Preset(spec.preset),
         _queries(spec.queries),
         None if spec.broker_identity is None else _identity(spec.broker_identity),
         matchers=dict(spec.matchers or {}),
+        replica_labels=spec.prometheus.replica_labels or (),
         scrape_interval_seconds=spec.scrape_interval_seconds,
         stale_after_seconds=spec.stale_after_seconds,
     )

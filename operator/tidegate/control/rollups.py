@@ -13,6 +13,7 @@ from typing import Any
 
 import structlog
 
+from tidegate.control.trust import read_secrets
 from tidegate.controller_logic.model import Usage
 from tidegate.controller_logic.reasons import Reason
 from tidegate.controller_logic.rollup_schedule import Due, JobState, Wanted, Window, WindowJob, due
@@ -42,7 +43,9 @@ TABLES_LABEL = "tidegate.io/usage-tables"
 SHORTEST_DEADLINE_SECONDS, LONGEST_DEADLINE_SECONDS = 1800, 6 * 3600
 
 
-def pod_of(spec: Rollup, offer: RollupOffer, bounds: PolicyBounds = UNBOUNDED) -> JobPod:
+def pod_of(
+    spec: Rollup, offer: RollupOffer, bounds: PolicyBounds = UNBOUNDED, *, policy_name: str
+) -> JobPod:
     """The Pod of the policy's Jobs. Its deadline is the window's length, within 0.5 and 6 h."""
     driver, mount_path = spec.driver, spec.storage.mount_path
     claim = spec.storage.claim_name
@@ -58,6 +61,7 @@ def pod_of(spec: Rollup, offer: RollupOffer, bounds: PolicyBounds = UNBOUNDED) -
         mount=None if claim is None or mount_path is None else (claim, mount_path),
         pull_secrets=offer.pull_secrets,
         has_executors=spec.executors.instances > 0,
+        login_secret=spec.storage.login_secret(policy_name),
         placement=spec.pod.placement,
         labels=spec.pod.labels or {},
         annotations=spec.pod.annotations or {},
@@ -177,7 +181,7 @@ class RollupLook:
             now_seconds,
             due=found,
             usage=self.usage(now_seconds),
-            unusable=unusable or self._stale(now_seconds),
+            unusable=unusable or self._stale(now_seconds) or self._behind(spec),
         )
 
     def _read_result(self, policy: JsonObject) -> Problem | None:
@@ -231,9 +235,10 @@ class RollupLook:
         ):
             return
         self._refuse_other_claims(policy["metadata"]["namespace"], spec)
+        self._refuse_other_secrets(policy["metadata"]["namespace"], spec)
         body = job_body(
             policy,
-            pod_of(spec, self._offer, self._bounds),
+            pod_of(spec, self._offer, self._bounds, policy_name=policy["metadata"]["name"]),
             start_ms=found.start.start_ms,
             end_ms=found.start.end_ms,
         )
@@ -265,6 +270,19 @@ class RollupLook:
             "without which no Job mounts it: its files would change their owner. If it is for "
             f"usage tables: kubectl label pvc -n {namespace} {claim} {TABLES_LABEL}=true",
         )
+
+    def _refuse_other_secrets(self, namespace: str, spec: Rollup) -> None:
+        """Raise for a Secret that the policy names and that is not meant for policies."""
+        named = spec.storage.credentials_secret_ref
+        if named is not None:
+            read_secrets(self._kubernetes, namespace, [named.name], bounds=self._bounds)
+
+    def _behind(self, spec: Rollup) -> Problem | None:
+        """Why the catalog lacks what is published, by the newest Job."""
+        if spec.storage.catalog is None or self._result is None:
+            return None
+        why = self._result.catalog_problem
+        return None if why is None else (Reason.CATALOG_BEHIND, why)
 
     def usage(self, now_seconds: float) -> Usage | None:
         return (

@@ -147,6 +147,12 @@ def _addresses(spec: PolicySpec) -> Iterator[tuple[str, str, str]]:
         # a bucket, or a container at its account's host
         authority = urlsplit(spec.rollup.storage.url).netloc.rpartition("@")[2]
         yield "spec.rollup.storage.url", *_host_and_port(authority)
+    if spec.rollup is not None and spec.rollup.storage.endpoint is not None:
+        authority = urlsplit(spec.rollup.storage.endpoint).netloc
+        yield "spec.rollup.storage.endpoint", *_host_and_port(authority)
+    catalog = None if spec.rollup is None else spec.rollup.storage.catalog
+    if catalog is not None:
+        yield "spec.rollup.storage.catalog.uri", *_host_and_port(urlsplit(catalog.uri).netloc)
 
 
 def _host_and_port(authority: str) -> tuple[str, str]:

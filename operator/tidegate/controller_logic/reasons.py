@@ -376,6 +376,11 @@ class Reason(StrEnum):
         "What the rollup Jobs wrote down is too old; contracts are as declared.",
     )
 
+    CATALOG_BEHIND = (
+        "CatalogBehind",
+        "Usage is published, and the Iceberg catalog could not be brought up to it.",
+    )
+
     # one object or entity only
     POLICY_NOT_FOUND = "PolicyNotFound", "The policy this object refers to does not exist yet."
     TOPIC_NOT_FOUND = "TopicNotFound", "A topic of the member does not exist."

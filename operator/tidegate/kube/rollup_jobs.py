@@ -31,6 +31,7 @@ from tidegate.retry import retry
 SCHEMA_VERSION = 1
 RESULT_KEY = "result.json"
 MOST_BYTES = 900_000
+_LONGEST_PROBLEM = 1000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,8 @@ class RollupResult:
 
     Figures count until `valid_until_ms`; `usage` None = there are none yet. `empty` is time without
     samples in Prometheus, too old for samples to come. A part that is `published` later is not
-    empty any more.
+    empty any more. `catalog_problem` is why the newest Job could not bring the catalog up to the
+    tables.
     """
 
     policy_uid: str
@@ -48,6 +50,7 @@ class RollupResult:
     published: tuple[Window, ...] = ()
     usage: Usage | None = None
     empty: tuple[Window, ...] = ()
+    catalog_problem: str | None = None
 
 
 def result_name(policy_name: str) -> str:
@@ -65,6 +68,8 @@ def encode(result: RollupResult, *, most_bytes: int = MOST_BYTES) -> str:
         "publishedMs": _pairs(result.published),
         "emptyMs": _pairs(result.empty),
     }
+    if result.catalog_problem is not None:
+        document["catalogProblem"] = result.catalog_problem[:_LONGEST_PROBLEM]
     if result.usage is None:
         return _text(document)
     usage = {"days": result.usage.days, "untilMs": round(result.usage.until_seconds * 1000)}
@@ -96,6 +101,7 @@ def decode(text: str) -> RollupResult:
             published=merged(_window(*pair) for pair in document["publishedMs"]),
             usage=_usage(document["usage"]) if "usage" in document else None,
             empty=merged(_window(*pair) for pair in document.get("emptyMs", ())),
+            catalog_problem=document.get("catalogProblem"),
         )
     except KeyError as error:
         raise ValueError(f"its field {error} is missing") from None
@@ -194,8 +200,9 @@ _SCRATCH = "/tmp"  # noqa: S108  (the only place of a read-only file system that
 class JobPod:
     """The settings of the Job's Pod, from the policy and the operator.
 
-    `mount` is a claim and its path; None = no volume. `placement` are fields of the Pod's spec,
-    `labels` are of Job and Pod. A Job that is made with `suspend` waits for a queueing system.
+    `mount` is a claim and its path; None = no volume. `login_secret` has the login of the storage
+    and of its catalog; None = there is none. `placement` are fields of the Pod's spec, `labels` are
+    of Job and Pod, beside ours. A Job that is made with `suspend` waits for a queueing system.
     """
 
     image: str
@@ -207,6 +214,7 @@ class JobPod:
     mount: tuple[str, str] | None = None
     pull_secrets: tuple[str, ...] = ()
     has_executors: bool = False
+    login_secret: str | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     placement: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -363,7 +371,8 @@ def _container(policy_key: str, pod: JobPod, window: Mapping[str, str]) -> JsonO
         ],
         "env": [
             *_own_fields(),
-            *(bucket_environment(policy_key.partition("/")[2]) if pod.mount is None else ()),
+            *(() if pod.login_secret is None else login_environment(pod.login_secret)),
+            *(() if pod.login_secret is None else login_environment(pod.login_secret, _CATALOG)),
             *({"name": name, "value": value} for name, value in sorted(pod.environment.items())),
         ],
         "ports": [{"name": name, "containerPort": port} for name, port in ports],
@@ -411,13 +420,15 @@ def _own_fields() -> list[JsonObject]:
     return [*variables, {"name": "MEMORY_LIMIT_MIB", "valueFrom": {"resourceFieldRef": limit}}]
 
 
-def bucket_environment(policy_name: str) -> list[JsonObject]:
-    """Endpoint and login of an S3 bucket, from the Secret that is there for this policy alone."""
-    secret = {"name": f"{policy_name}-bucket", "optional": True}
-    names = ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "DEFAULT_REGION", "ENDPOINT_URL")
+_BUCKET = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL")
+_CATALOG = ("ICEBERG_TOKEN", "ICEBERG_CREDENTIAL")
+
+
+def login_environment(secret_name: str, names: Iterable[str] = _BUCKET) -> list[JsonObject]:
+    """Endpoint and login of an S3 bucket, or the login at a catalog, from the keys of a Secret."""
+    secret = {"name": secret_name, "optional": True}
     return [
-        {"name": f"AWS_{name}", "valueFrom": {"secretKeyRef": {**secret, "key": f"AWS_{name}"}}}
-        for name in names
+        {"name": name, "valueFrom": {"secretKeyRef": {**secret, "key": name}}} for name in names
     ]
 
 
@@ -450,6 +461,7 @@ def record_result(
     published: Iterable[Window],
     empty: Iterable[Window] = (),
     usage: Usage | None,
+    catalog_problem: str | None = None,
     now_ms: int,
     valid_until_ms: int,
 ) -> RollupResult:
@@ -460,7 +472,13 @@ def record_result(
     raises.
     """
     added = RollupResult(
-        policy["metadata"]["uid"], now_ms, valid_until_ms, tuple(published), usage, tuple(empty)
+        policy["metadata"]["uid"],
+        now_ms,
+        valid_until_ms,
+        tuple(published),
+        usage,
+        tuple(empty),
+        catalog_problem,
     )
     namespace, name = policy["metadata"]["namespace"], result_name(policy["metadata"]["name"])
 
@@ -503,6 +521,7 @@ def _with(before: RollupResult | None, added: RollupResult) -> RollupResult:
         figures,
         published=merged([*before.published, *added.published]),
         empty=merged([*before.empty, *added.empty]),
+        catalog_problem=added.catalog_problem,
     )
 
 

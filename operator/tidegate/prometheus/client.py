@@ -66,6 +66,7 @@ class Session(requests.Session):
         self.headers.update(
             {"Accept-Encoding": "identity", "User-Agent": f"tidegate/{__version__}"}
         )
+        self.headers.update(server.headers)
         self.auth = _authorization(server.login)
         self._remove_files: Callable[[], object] = lambda: None
         if server.tls is not None:

@@ -60,7 +60,8 @@ class PrometheusServer:
     question, repeats included; `connect_timeout_seconds` and `read_timeout_seconds` bound each
     connection and each wait for bytes, so a question may last one such wait longer.
     `answer_limit_bytes` bounds one answer; the default holds about 200,000 series with three
-    samples each. `proxy` is an address such as http://proxy:3128; None = none.
+    samples each. `headers` go with every request. `proxy` is an address such as http://proxy:3128;
+    None = none.
     """
 
     url: str = field(repr=False)  # may hold a password
@@ -71,6 +72,7 @@ class PrometheusServer:
     read_timeout_seconds: float = 5.0
     question_timeout_seconds: float = 10.0
     answer_limit_bytes: int = 64 * 1024 * 1024
+    headers: Mapping[str, str] = field(default_factory=dict)
     proxy: str | None = field(default_factory=lambda: os.environ.get(PROXY_VARIABLE) or None)
 
 
@@ -117,6 +119,7 @@ class MetricsSettings:
     preset. `matchers` are labels that every series must have; they are added to all queries,
     declared ones too.
 
+    `replica_labels` are those by which replicas differ that usage tables read as one.
     `history_seconds` is how far back NICs are read: the spans that a window of the control pass is
     made of.
     """
@@ -126,6 +129,7 @@ class MetricsSettings:
     queries: Queries = Queries()
     brokers: BrokerLabel | BrokerInstances | None = None
     matchers: Mapping[str, str] = field(default_factory=dict)
+    replica_labels: tuple[str, ...] = ()
     scrape_interval_seconds: int = 15
     stale_after_seconds: int = 45
     history_seconds: int = 60

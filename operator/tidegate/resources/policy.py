@@ -219,6 +219,44 @@ Matchers = Annotated[
 ]
 
 
+_NO_TENANTS = (
+    "authorization",
+    "cookie",
+    "host",
+    "connection",
+    "transfer-encoding",
+    "user-agent",
+    "proxy-authorization",
+)
+_HEADER = r"[A-Za-z0-9-]{1,64}"
+_headers_check, _headers_schema = ruled(
+    Rule(
+        cel=f"self.all(name, name.matches('^{_HEADER}$') && !(name.lowerAscii() in "
+        f"[{', '.join(repr(name) for name in _NO_TENANTS)}]) && "
+        "!name.lowerAscii().startsWith('content-') && !name.lowerAscii().startsWith('accept'))",
+        message="every key must be the name of a header such as X-Scope-OrgID: letters, digits and "
+        "'-', at most 64, and none of those that belong to the connection or to a login",
+        holds=lambda headers: all(
+            re.fullmatch(_HEADER, name, re.ASCII)
+            and name.lower() not in _NO_TENANTS
+            and not name.lower().startswith(("content-", "accept"))
+            for name in headers
+        ),
+    ),
+    Rule(
+        cel="self.all(name, self[name].matches('^[!-~]+$'))",
+        message="every value must be of signs that a header can carry, without spaces",
+        holds=lambda headers: all(re.fullmatch(r"[!-~]+", value) for value in headers.values()),
+    ),
+)
+Headers = Annotated[
+    dict[str, Annotated[str, Field(min_length=1, max_length=256)]],
+    Field(min_length=1, max_length=5),
+    _headers_check,
+    _headers_schema,
+]
+
+
 class Prometheus(SchemaModel):
     """A Prometheus server or anything that answers its query API."""
 
@@ -235,6 +273,20 @@ class Prometheus(SchemaModel):
         default=None,
         description="true: the login may go over plain http, where everybody on the way can read "
         "it. Unset: false, and a login needs an https:// address.",
+    )
+    headers: Headers | None = Field(
+        default=None,
+        description="Headers of every request, such as X-Scope-OrgID: orders for a tenant of Mimir "
+        "or Cortex. A login has its own field. Unset means none.",
+    )
+    replica_labels: tuple[LabelName, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=5,
+        description="Labels by which the replicas of a highly available pair of Prometheus differ, "
+        "such as prometheus_replica. Usage tables read the pair as one; a Thanos that puts it "
+        "together itself needs none. Unset means none.",
+        json_schema_extra={"x-kubernetes-list-type": "set"},
     )
 
     rules = (

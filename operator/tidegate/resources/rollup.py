@@ -8,6 +8,7 @@ condition RollupsCurrent.
 import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
+from urllib.parse import urlencode, urlsplit
 
 from pydantic import Field
 
@@ -45,6 +46,36 @@ _url_check, _url_schema = ruled(
 )
 StorageUrl = Annotated[str, Field(min_length=1, max_length=512), _url_check, _url_schema]
 
+_endpoint_check, _endpoint_schema = ruled(
+    matching(
+        r"https?://[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[1-9][0-9]{0,4})?",
+        "must be an address as https://minio.storage:9000: http or https, a host and perhaps a "
+        "port, without login or path",
+    )
+)
+StorageEndpoint = Annotated[
+    str, Field(min_length=1, max_length=256), _endpoint_check, _endpoint_schema
+]
+_region_check, _region_schema = ruled(
+    matching(r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?", "must be a region's name, such as eu-central-1")
+)
+Region = Annotated[str, Field(min_length=1, max_length=63), _region_check, _region_schema]
+
+CatalogType = Literal["rest"]
+_catalog_check, _catalog_schema = ruled(
+    matching(
+        r"https?://[A-Za-z0-9][A-Za-z0-9.-]*(?::[1-9][0-9]{0,4})?(?:/[A-Za-z0-9._-]+)*/?",
+        "must be an address as https://catalog:8181/api, without login or query",
+    )
+)
+CatalogUri = Annotated[str, Field(min_length=1, max_length=512), _catalog_check, _catalog_schema]
+_namespace_check, _namespace_schema = ruled(
+    matching(r"[a-z][a-z0-9_]*", "must be small letters, digits and '_', a letter first")
+)
+CatalogNamespace = Annotated[
+    str, Field(min_length=1, max_length=63), _namespace_check, _namespace_schema
+]
+
 _memory_check, _memory_schema = ruled(
     matching(r"[1-9][0-9]{0,6}(?:Mi|Gi)", "must be memory in Mi or Gi, such as 3Gi or 1536Mi"),
     Rule(
@@ -80,13 +111,77 @@ _requested = Rule(
 )
 
 
+def _of_s3(field: str, attribute: str) -> Rule:
+    return Rule(
+        cel=f"!has(self.{field}) || self.url.startsWith('s3://')",
+        message=f"{field} goes with an s3:// url only",
+        reason="FieldValueForbidden",
+        field_path=f".{field}",
+        holds=lambda storage: (
+            getattr(storage, attribute) is None or storage.url.startswith("s3://")
+        ),
+    )
+
+
+class StorageCredentials(SchemaModel):
+    """The Secret of a storage's login."""
+
+    name: ObjectName = Field(
+        description="Name of a Secret in the namespace of this object, with the label "
+        "tidegate.io/credentials. Its keys AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, "
+        "AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, ICEBERG_TOKEN and ICEBERG_CREDENTIAL are used, each "
+        "where it is there."
+    )
+
+
+class RollupCatalog(SchemaModel):
+    """The Iceberg catalog in which published tables are known, too."""
+
+    type: CatalogType = Field(
+        description="rest: a service with Iceberg's REST API, such as Polaris, Lakekeeper, Nessie, "
+        "Unity Catalog or Gravitino."
+    )
+    uri: CatalogUri = Field(description="Address of the catalog, such as https://catalog:8181.")
+    namespace: CatalogNamespace = Field(
+        default="tidegate",
+        description="Namespace of the tables, one for each policy. Unset means tidegate.",
+    )
+
+
 class RollupStorage(SchemaModel):
     """The storage of the tables."""
 
     url: StorageUrl = Field(
         description="Folder of the tables: file:///path on a volume (see claimName), or s3://, "
-        "gs://, abfs:// or abfss:// with the Job's identity. The Secret <policy>-bucket, where "
-        "there is one, gives an S3 bucket's endpoint and login."
+        "gs://, abfs:// or abfss:// with the Job's identity, or with the login of "
+        "credentialsSecretRef."
+    )
+    endpoint: StorageEndpoint | None = Field(
+        default=None,
+        description="Address of an S3 service that is not Amazon's, such as "
+        "https://minio.storage:9000. Unset means Amazon's, or AWS_ENDPOINT_URL of the Secret.",
+    )
+    region: Region | None = Field(
+        default=None,
+        description="Region of an S3 bucket. Unset means AWS_DEFAULT_REGION of the Secret, or what "
+        "S3 says.",
+    )
+    path_style: bool | None = Field(
+        default=None,
+        description="true: an S3 bucket is in the path of its address, as in "
+        "https://minio:9000/bucket. false: in its host. Unset means true with endpoint, and false "
+        "without.",
+    )
+    credentials_secret_ref: StorageCredentials | None = Field(
+        default=None,
+        description="Secret of the login at an S3 service, or at the catalog. Unset means the "
+        "Secret <policy>-bucket, where there is one and neither endpoint nor catalog is given, and "
+        "otherwise the Job's identity.",
+    )
+    catalog: RollupCatalog | None = Field(
+        default=None,
+        description="Iceberg catalog that is told of what is published, for engines such as Trino, "
+        "Spark and DuckDB. Unset means none.",
     )
     claim_name: ObjectName | None = Field(
         default=None,
@@ -114,7 +209,41 @@ class RollupStorage(SchemaModel):
             field_path=".claimName",
             holds=lambda storage: storage.url.startswith("file://") or storage.claim_name is None,
         ),
+        _of_s3("endpoint", "endpoint"),
+        _of_s3("region", "region"),
+        _of_s3("pathStyle", "path_style"),
+        Rule(
+            cel="!has(self.pathStyle) || !self.pathStyle || has(self.endpoint)",
+            message="pathStyle true needs an endpoint: Amazon's buckets are in the host",
+            reason="FieldValueRequired",
+            field_path=".endpoint",
+            holds=lambda storage: not storage.path_style or storage.endpoint is not None,
+        ),
     )
+
+    def login_secret(self, policy_name: str) -> str | None:
+        """The Secret with the login of the storage and of the catalog; None = there is none.
+
+        One that is not named is for the address that it brings itself, so it goes to no endpoint
+        and no catalog of the policy.
+        """
+        if self.credentials_secret_ref is not None:
+            return self.credentials_secret_ref.name
+        by_itself = self.claim_name is None and self.endpoint is None and self.catalog is None
+        return f"{policy_name}-bucket" if by_itself else None
+
+    @property
+    def address(self) -> str:
+        """`url` with the options by which the tables are opened."""
+        options: dict[str, str] = {}
+        if self.endpoint is not None:
+            parts = urlsplit(self.endpoint)
+            options |= {"scheme": parts.scheme, "endpoint_override": parts.netloc}
+        if self.region is not None:
+            options["region"] = self.region
+        if self.endpoint is not None and self.path_style is False:
+            options["path_style"] = "false"
+        return f"{self.url}?{urlencode(options)}" if options else self.url
 
     @property
     def mount_path(self) -> str | None:

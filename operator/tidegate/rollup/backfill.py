@@ -59,9 +59,14 @@ class Backfill:
             def publish(span: Span) -> None:
                 windows = published_windows(engine.publish(span), span)
                 if windows:
-                    record(policy, windows, now_ms=self.clock_ms())
+                    record(
+                        policy,
+                        windows,
+                        catalog_problem=engine.catalog_problem,
+                        now_ms=self.clock_ms(),
+                    )
 
-            return self.fill(policy.spec.storage.url, engine, publish)
+            return self.fill(policy.spec.storage.address, engine, publish)
 
     def on_this_machine(self, request: RollupRequest) -> list[Span]:
         """Fill tables without a cluster; the spans of which Prometheus has nothing.

@@ -15,7 +15,12 @@ from typing import Any, Self
 from tidegate.controller_logic.model import Policy, Tier
 from tidegate.errors import InvalidResource
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, Kubernetes
-from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, bucket_environment, labels
+from tidegate.kube.rollup_jobs import (
+    BLOCK_MANAGER_PORT,
+    DRIVER_PORT,
+    labels,
+    login_environment,
+)
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.rollup import Rollup, mebibytes
 from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
@@ -35,6 +40,7 @@ from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import LOCAL, SparkSession, spark_session
 from tidegate.rollup.spark.stages import workers_errors
 from tidegate.rollup.tables.format import NOBODY, Manifest, Owner, new_run_id, time_words
+from tidegate.rollup.tables.iceberg import CatalogSettings
 from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.terms.sources import AuditLine, PolicyTerms
 from tidegate.rollup.transport.exchange import HistorySettings
@@ -77,6 +83,7 @@ class RollupRequest:
     retention: Retention | None = None
     trail: Sequence[AuditLine] = field(default=(), repr=False)
     owner: Owner = NOBODY
+    catalog: CatalogSettings | None = None
     bounds: FactorBounds = BOUNDS
     parallel_requests: int = _PARALLEL_OF_ONE
 
@@ -109,6 +116,7 @@ class Engine:
         self._progress = progress
         self._stack = ExitStack()
         self._spark: SparkSession | None = None
+        self.catalog_problem: str | None = None  # why it is behind what was published last
 
     def __enter__(self) -> Self:
         return self
@@ -140,14 +148,21 @@ class Engine:
                 request.policy,
                 request.retention,
                 request.trail,
+                request.catalog,
                 clock_ms=self._clock_ms,
                 tell=self._tell,
                 progress=self._progress,
+                catalog_problem=self._catalog_is_behind,
             )
+            self.catalog_problem = None
             with workers_errors():
                 return run_rollup(self._session(), run, reader)
         finally:
             reader.close()
+
+    def _catalog_is_behind(self, why: str) -> None:
+        self.catalog_problem = why
+        self._tell(f"catalog: {why}")
 
     def has_brokers(self, start_ms: int, end_ms: int) -> bool:
         """Whether Prometheus has any broker in [start_ms, end_ms), on edges or not.
@@ -173,6 +188,7 @@ class Engine:
         metrics = self._request.metrics
         return HistorySettings(
             metrics.server,
+            replica_labels=metrics.replica_labels,
             scrape_interval_ms=metrics.scrape_interval_seconds * 1000,
             parallel_requests=self._request.parallel_requests,
         )
@@ -243,10 +259,11 @@ def policy_engine(
     retention = policy.spec.retention_days
     request = RollupRequest(
         policy.metrics,
-        policy.spec.storage.url,
+        policy.spec.storage.address,
         PolicyTerms.of(policy.policy, policy.tiers, policy.tier_statuses),
         Retention(retention.five_minutes, retention.hours),
         owner=policy.owner,
+        catalog=_catalog(policy.spec),
         bounds=FactorBounds(*policy.spec.factor_bounds),
         parallel_requests=max(1, min(_PARALLEL_OF_ONE, parallel)),
     )
@@ -257,6 +274,11 @@ def policy_engine(
             f"{place.further['spark.kubernetes.executor.podNamePrefix']}-exec-..."
         )
     return Engine(request, place, clock_ms=clock_ms, tell=tell)
+
+
+def _catalog(spec: Rollup) -> CatalogSettings | None:
+    given = spec.storage.catalog
+    return None if given is None else CatalogSettings(given.type, given.uri, given.namespace)
 
 
 def spark_place(
@@ -310,6 +332,7 @@ def _executors(policy: RollupPolicy, pod: Pod | None) -> Executors | None:
         )
     pod.refuse_other_claim(policy.spec.storage.claim_name)
     pods = policy.spec.pod
+    secret = policy.spec.storage.login_secret(policy.name)
     return Executors(
         wanted.instances,
         wanted.cores,
@@ -318,7 +341,7 @@ def _executors(policy: RollupPolicy, pod: Pod | None) -> Executors | None:
         {**(pods.labels or {}), **labels(policy.name)},
         tuple(_mounts(policy)),
         (
-            *(() if policy.spec.storage.claim_name else bucket_environment(policy.name)),
+            *(() if secret is None else login_environment(secret)),
             *({"name": one.name, "value": one.value} for one in pods.env or ()),
         ),
         pods.placement,

@@ -46,9 +46,10 @@ def run_job(
     with policy_engine(policy, pod_of(os.environ), folder, clock_ms=clock_ms, tell=tell) as engine:
         windows, empty = _publish(engine, span, window, now_ms=clock_ms())
         if windows:
-            store = UsageStore.at(policy.spec.storage.url)
+            store = UsageStore.at(policy.spec.storage.address)
             windows += late_windows(engine, store, span, now_ms=clock_ms(), tell=tell)
-    record(policy, windows, empty=empty, now_ms=clock_ms())
+        problem = engine.catalog_problem
+    record(policy, windows, empty=empty, catalog_problem=problem, now_ms=clock_ms())
     for one in empty:
         tell(
             f"Prometheus has nothing of any broker from {time_words(one.start_ms)} to "
@@ -118,7 +119,12 @@ def published_windows(published: Sequence[Manifest], span: Span) -> list[Window]
 
 
 def record(
-    policy: RollupPolicy, windows: Sequence[Window], *, empty: Sequence[Window] = (), now_ms: int
+    policy: RollupPolicy,
+    windows: Sequence[Window],
+    *,
+    empty: Sequence[Window] = (),
+    catalog_problem: str | None = None,
+    now_ms: int,
 ) -> None:
     """Report the published and the `empty` windows to the operator, and usage if not done lately.
 
@@ -130,6 +136,7 @@ def record(
         published=windows,
         empty=empty,
         usage=_usage(policy, max(window.end_ms for window in windows)) if windows else None,
+        catalog_problem=catalog_problem,
         now_ms=now_ms,
         valid_until_ms=now_ms + _FIGURES_COUNT_MS,
     )
@@ -145,7 +152,10 @@ def _usage(policy: RollupPolicy, end_ms: int) -> Usage | None:
     ):
         return None
     return member_usage(
-        UsageStore.at(policy.spec.storage.url), policy.tiers, end_ms - USAGE_DAYS * DAY_MS, end_ms
+        UsageStore.at(policy.spec.storage.address),
+        policy.tiers,
+        end_ms - USAGE_DAYS * DAY_MS,
+        end_ms,
     )
 
 

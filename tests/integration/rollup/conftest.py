@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -9,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lab.cache import RunDirectory
+from lab.prometheus import PROMETHEUS_3
 from tests.integration.rollup.history_server import HistoryServer
 from tests.integration.rollup.known_history import write_known_history
 from tidegate.rollup.spark.session import spark_session
@@ -43,5 +45,7 @@ def _server() -> Iterator[HistoryServer]:
     with RunDirectory() as run:
         directory = run.path / "history"
         directory.mkdir()
-        with HistoryServer(directory) as server:
+        # `make test-transports` runs the same tests on a newer one
+        newest = PROMETHEUS_3.binary() if os.environ.get("PROMETHEUS") == "3" else None
+        with HistoryServer(directory, binary=newest) as server:
             yield server

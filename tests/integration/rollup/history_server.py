@@ -26,10 +26,13 @@ Samples = Sequence[tuple[int, float]]
 
 class HistoryServer:
     """Serves at `host` while it is entered. Frames of remote read are small, so that series span
-    several.
+    several. `binary` is another Prometheus than the lab's.
     """
 
-    def __init__(self, directory: Path, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self, directory: Path, host: str = "127.0.0.1", *, binary: Path | None = None
+    ) -> None:
+        self._binary = binary
         self._directory = directory
         self._host = host
         self._port = free_port(host)
@@ -44,7 +47,7 @@ class HistoryServer:
         }
         (self._directory / "prometheus.yml").write_text(json.dumps(configuration))
         argv = [
-            str(unpacked(PROMETHEUS) / "usr/bin/prometheus"),
+            str(self._binary or unpacked(PROMETHEUS) / "usr/bin/prometheus"),
             f"--config.file={self._directory}/prometheus.yml",
             f"--storage.tsdb.path={self._directory}/data",
             "--storage.tsdb.retention.time=100y",

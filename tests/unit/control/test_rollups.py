@@ -523,3 +523,79 @@ def test_a_refused_volume_reads_like_this(golden: Callable[[str], None]) -> None
     desk = Desk(storage=VOLUME)
     desk.kubernetes.put_claim("streaming", "usage", {})
     golden(f"{(desk.look().trouble or ('', ''))[1]}")
+
+
+# --- the login of a bucket, and the catalog -------------------------------------------------------
+
+
+ELSEWHERE = {
+    "url": "s3://usage/orders",
+    "endpoint": "https://minio:9000",
+    "credentialsSecretRef": {"name": "minio"},
+}
+
+
+def secrets_of(job: JsonObject) -> set[str]:
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    return {
+        entry["valueFrom"]["secretKeyRef"]["name"]
+        for entry in container["env"]
+        if "secretKeyRef" in entry.get("valueFrom", {})
+    }
+
+
+def test_a_policy_uses_only_a_secret_that_is_labelled_for_policies() -> None:
+    desk = Desk(storage=ELSEWHERE)
+    desk.kubernetes.put_secret("streaming", "minio", {"AWS_ACCESS_KEY_ID": b"a"}, labels={})
+    trouble = desk.look().trouble
+    assert trouble is not None
+    assert trouble[0] is Reason.SECRET_NOT_ALLOWED
+    assert "streaming/minio" in trouble[1]
+    assert desk.jobs() == []
+    desk.kubernetes.put_secret("streaming", "minio", {"AWS_ACCESS_KEY_ID": b"a"})
+    assert desk.look().trouble is None
+    (job,) = desk.kubernetes.list_jobs("streaming", selector="app.kubernetes.io/component=rollup")
+    assert secrets_of(job) == {"minio"}
+
+
+@pytest.mark.parametrize(
+    ("storage", "secrets"),
+    [
+        ({"url": "s3://usage/orders"}, {"orders-bucket"}),
+        # its login is for an address of its own, not for one of the policy's
+        ({"url": "s3://usage/orders", "endpoint": "https://minio:9000"}, set()),
+        (
+            {"url": "s3://usage/orders", "catalog": {"type": "rest", "uri": "https://catalog"}},
+            set(),
+        ),
+    ],
+)
+def test_a_secret_that_no_policy_names_goes_to_no_address_of_a_policy(
+    storage: dict[str, Any], secrets: set[str]
+) -> None:
+    desk = Desk(storage=storage)
+    desk.look()
+    (job,) = desk.kubernetes.list_jobs("streaming", selector="app.kubernetes.io/component=rollup")
+    assert secrets_of(job) == secrets
+
+
+def test_a_catalog_that_could_not_be_told_is_a_condition_and_no_failed_job() -> None:
+    catalog = {"type": "rest", "uri": "https://catalog"}
+
+    def told(why: str | None, **storage: object) -> tuple[RollupProgress, Verdict]:
+        desk, window = Desk(storage={"url": "s3://usage/orders", **storage}), CREATED.timestamp()
+        start_ms, until_ms = round(window * 1000), round((NOW + HOUR) * 1000)
+        published = (Window(start_ms, start_ms + 3 * 3_600_000),)
+        result = RollupResult(desk.ref.uid, start_ms, until_ms, published, catalog_problem=why)
+        desk.write(encode(result))
+        progress = desk.look()
+        return progress, desk.verdict(progress)
+
+    progress, verdict = told("The catalog is away.", catalog=catalog)
+    assert (verdict.status, verdict.reason) == (Truth.FALSE, Reason.CATALOG_BEHIND)
+    assert "The catalog is away" in verdict.message
+    assert progress.trouble is None
+    assert told(None, catalog=catalog)[1].reason is Reason.ROLLUPS_PUBLISHED
+    assert (
+        told("The catalog is away.")[1].reason is Reason.ROLLUPS_PUBLISHED
+    )  # it has none any more

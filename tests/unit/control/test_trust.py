@@ -9,6 +9,7 @@ import pytest
 
 from tests.doubles.kubernetes import InMemoryKubernetes
 from tests.unit.control.stage import Stage
+from tests.unit.resources.documents import ABSENT
 from tests.unit.resources.documents import policy as policy_document
 from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.controller_logic.reasons import Reason
@@ -90,7 +91,7 @@ def test_a_host_is_compared_with_the_list_whole(
 ) -> None:
     document = policy_document({"metrics.prometheus.url": url})
     spec = parse_policy(document, strict=True).spec
-    others = "kafka-1", "kafka-2", "zk-1", "zk-2"
+    others = "kafka-1", "kafka-2", "zk-1", "zk-2", "catalog"
     if allowed:
         refuse_other_hosts("streaming/orders", spec, _bounds(*others, *hosts))
         return
@@ -115,20 +116,33 @@ def test_an_address_that_clients_read_in_two_ways_is_refused(url: str) -> None:
         ("zk-2", "spec.kafka.zookeeper.connect names the host zk-2"),
         ("prometheus", "spec.metrics.prometheus.url names the host prometheus"),
         ("usage.dfs.core.windows.net", "spec.rollup.storage.url names the host usage.dfs"),
+        ("catalog", "spec.rollup.storage.catalog.uri names the host catalog"),
     ],
 )
 def test_every_address_of_a_policy_is_looked_at(missing: str, field: str) -> None:
-    storage = {"url": "abfss://tables@usage.dfs.core.windows.net/x"}
+    catalog = {"type": "rest", "uri": "https://catalog:8181/x"}
+    storage = {"url": "abfss://tables@usage.dfs.core.windows.net/x", "catalog": catalog}
     spec = parse_policy(policy_document({"rollup.storage": storage}), strict=True).spec
-    hosts = {"kafka-1", "kafka-2", "zk-1", "zk-2", "prometheus", "usage.dfs.core.windows.net"}
+    hosts = {"kafka-1", "kafka-2", "zk-1", "zk-2", "prometheus"}
+    hosts |= {"usage.dfs.core.windows.net", "catalog"}
     refuse_other_hosts("streaming/orders", spec, _bounds(*hosts))
     with pytest.raises(InvalidResource) as refused:
         refuse_other_hosts("streaming/orders", spec, _bounds(*hosts - {missing}))
     assert field in refused.value.message
 
 
+def test_a_buckets_endpoint_is_an_address_beside_the_bucket() -> None:
+    storage = {"url": "s3://usage/orders", "endpoint": "https://minio.storage:9000"}
+    spec = parse_policy(policy_document({"rollup.storage": storage}), strict=True).spec
+    hosts = {"kafka-1", "kafka-2", "zk-1", "zk-2", "prometheus", "usage"}
+    refuse_other_hosts("streaming/orders", spec, _bounds(*hosts, "minio.storage:9000"))
+    with pytest.raises(InvalidResource) as refused:
+        refuse_other_hosts("streaming/orders", spec, _bounds(*hosts))
+    assert "spec.rollup.storage.endpoint names the host minio.storage" in refused.value.message
+
+
 def test_tables_in_a_volume_are_at_no_host() -> None:
-    spec = parse_policy(policy_document(), strict=True).spec
+    spec = parse_policy(policy_document({"rollup.storage.catalog": ABSENT}), strict=True).spec
     refuse_other_hosts("a/b", spec, _bounds("kafka-1", "kafka-2", "zk-1", "zk-2", "prometheus"))
 
 

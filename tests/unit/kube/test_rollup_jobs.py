@@ -103,11 +103,21 @@ def test_the_command_names_policy_and_window_and_the_pod_has_its_own_fields() ->
 def test_a_bucket_may_have_an_endpoint_and_a_login_from_the_policys_own_secret() -> None:
     (on_disk,) = rollup_job("streaming")["spec"]["template"]["spec"]["containers"]
     assert not [entry for entry in on_disk["env"] if entry["name"].startswith("AWS_")]
-    pod = replace(POD, mount=None)
+    pod = replace(
+        POD,
+        mount=None,
+        login_secret="orders-bucket",
+        labels={"azure.workload.identity/use": "true"},
+    )
     job = job_body(OURS, pod, start_ms=0, end_ms=300_000)
+    labels = job["spec"]["template"]["metadata"]["labels"]
+    assert labels["azure.workload.identity/use"] == "true"
+    assert labels["app.kubernetes.io/component"] == "rollup"
     (container,) = job["spec"]["template"]["spec"]["containers"]
     given = {
-        entry["name"]: entry["valueFrom"] for entry in container["env"] if "AWS" in entry["name"]
+        entry["name"]: entry["valueFrom"]
+        for entry in container["env"]
+        if entry["name"].startswith(("AWS", "ICEBERG"))
     }
     assert given == {
         name: {"secretKeyRef": {"name": "orders-bucket", "key": name, "optional": True}}
@@ -116,6 +126,8 @@ def test_a_bucket_may_have_an_endpoint_and_a_login_from_the_policys_own_secret()
             "AWS_SECRET_ACCESS_KEY",
             "AWS_DEFAULT_REGION",
             "AWS_ENDPOINT_URL",
+            "ICEBERG_TOKEN",
+            "ICEBERG_CREDENTIAL",
         )
     }
 
@@ -180,6 +192,24 @@ def test_empty_time_adds_up_too() -> None:
     result, _ = read_result(kubernetes, OURS)
     assert result is not None
     assert (result.published, result.empty) == ((), (Window(0, 200),))
+
+
+def test_why_the_catalog_is_behind_is_what_the_newest_job_says() -> None:
+    kubernetes = InMemoryKubernetes()
+    for why in ("it is away" * 1000, "it refuses", None):
+        result = record_result(
+            kubernetes,
+            OURS,
+            published=(),
+            usage=None,
+            catalog_problem=why,
+            now_ms=1000,
+            valid_until_ms=1500,
+        )
+        read, _ = read_result(kubernetes, OURS)
+        assert read is not None
+        assert read.catalog_problem == (None if why is None else why[:1000])
+    assert result.catalog_problem is None
 
 
 def test_the_slower_writer_reads_again_and_adds() -> None:

@@ -871,6 +871,21 @@ BAD_ROLLUPS = (
         server_says="greater than or equal to 300",
     ),
     BadInput(
+        "a password as a header",
+        policy({"metrics.prometheus.headers": {"Authorization": "Basic bWU6cHc="}}),
+        "spec.metrics.prometheus.headers",
+    ),
+    BadInput(
+        "a header of two lines",
+        policy({"metrics.prometheus.headers": {"X-Scope-OrgID": "a\nb: c"}}),
+        "spec.metrics.prometheus.headers",
+    ),
+    BadInput(
+        "a replica label that is none",
+        policy({"metrics.prometheus.replicaLabels": ["replica-1"]}),
+        "spec.metrics.prometheus.replicaLabels[0]",
+    ),
+    BadInput(
         "no storage",
         policy({"rollup.storage": ABSENT}),
         "spec.rollup.storage",
@@ -918,6 +933,42 @@ BAD_ROLLUPS = (
         "a volume beside a bucket",
         policy({"rollup.storage.url": "s3://usage/tidegate"}),
         "spec.rollup.storage.claimName",
+    ),
+    BadInput(
+        "an endpoint of Google's",
+        policy({"rollup.storage": {"url": "gs://usage/x", "endpoint": "https://minio:9000"}}),
+        "spec.rollup.storage.endpoint",
+    ),
+    BadInput(
+        "an endpoint with a login",
+        policy({"rollup.storage": {"url": "s3://usage/x", "endpoint": "https://me:pw@minio"}}),
+        "spec.rollup.storage.endpoint",
+    ),
+    BadInput(
+        "a region on a disk",
+        policy({"rollup.storage.region": "eu-central-1"}),
+        "spec.rollup.storage.region",
+    ),
+    BadInput(
+        "a path style of Amazon's",
+        policy({"rollup.storage": {"url": "s3://usage/x", "pathStyle": True}}),
+        "spec.rollup.storage.endpoint",
+    ),
+    BadInput(
+        "a catalog without an address",
+        policy({"rollup.storage.catalog": {"type": "rest"}}),
+        "spec.rollup.storage.catalog.uri",
+    ),
+    BadInput(
+        "a catalog's password in its address",
+        policy({"rollup.storage.catalog": {"type": "rest", "uri": "https://me:pw@catalog"}}),
+        "spec.rollup.storage.catalog.uri",
+    ),
+    BadInput(
+        "a catalog of a kind that is not offered",
+        policy({"rollup.storage.catalog.type": "hive"}),
+        "spec.rollup.storage.catalog.type",
+        server_says="Unsupported value",
     ),
     BadInput(
         "memory without a unit",

@@ -56,6 +56,8 @@ _POLICY: Document = {
             "prometheus": {
                 "url": "https://prometheus:9090",
                 "insecure": False,
+                "headers": {"X-Scope-OrgID": "orders"},
+                "replicaLabels": ["prometheus_replica"],
                 "tls": {
                     "trustedCertificates": [{"secretName": "authority", "certificate": "ca.crt"}]
                 },
@@ -115,7 +117,16 @@ _POLICY: Document = {
         },
         "rollup": {
             "intervalSeconds": 3600,
-            "storage": {"url": "file:///var/lib/tidegate/usage", "claimName": "tidegate-usage"},
+            "storage": {
+                "url": "file:///var/lib/tidegate/usage",
+                "claimName": "tidegate-usage",
+                "credentialsSecretRef": {"name": "catalog"},
+                "catalog": {
+                    "type": "rest",
+                    "uri": "https://catalog:8181/api",
+                    "namespace": "orders",
+                },
+            },
             "driver": {"cores": 2, "requestMillicores": 500, "memory": "3Gi"},
             "executors": {"instances": 0, "cores": 2, "requestMillicores": 2000, "memory": "4Gi"},
             "retentionDays": {"fiveMinutes": 30, "hours": 400},

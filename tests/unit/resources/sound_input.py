@@ -4,6 +4,18 @@ from tests.unit.resources.documents import ABSENT, Document, member, override, p
 
 SOUND: dict[str, Document] = {
     "a policy that uses every field": policy(),
+    "tables in a bucket that is not Amazon's": policy(
+        {
+            "rollup.storage": {
+                "url": "s3://usage/orders",
+                "endpoint": "https://minio.storage:9000",
+                "region": "us-east-1",
+                "pathStyle": True,
+                "credentialsSecretRef": {"name": "minio"},
+                "catalog": {"type": "rest", "uri": "http://catalog.lake.svc:8181/api/v1/"},
+            }
+        }
+    ),
     "a policy of only what has no default": {
         **policy(),
         "spec": {

@@ -14,7 +14,7 @@ from itertools import count
 from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.controller_logic.reasons import Reason
-from tidegate.errors import NotFound
+from tidegate.errors import NotFound, TidegateError
 from tidegate.rollup.entities import read_entities, tiers_of, write_entities
 from tidegate.rollup.ingest import IngestOrder, Source, WorkItem, read_source
 from tidegate.rollup.labels import labels_text
@@ -30,7 +30,9 @@ from tidegate.rollup.spark.stages import (
     tiers_by_hour,
     usage_sums,
 )
+from tidegate.rollup.tables import iceberg
 from tidegate.rollup.tables.format import Manifest
+from tidegate.rollup.tables.iceberg import CatalogSettings
 from tidegate.rollup.tables.publication import Publication, StagedFile, discard_staging, publish
 from tidegate.rollup.tables.store import UsageStore, stamps
 from tidegate.rollup.tables.upkeep import Retention, keep_up
@@ -132,6 +134,10 @@ _FINE = ("usage_5m", "broker_5m")
 _WINDOWS_AT_ONCE = 24
 
 
+def _nobody(_: str) -> None:
+    """Nobody wants to know."""
+
+
 @dataclass(frozen=True, slots=True)
 class RollupRun:
     """What to do: from a whole hour on as far as `end_ms`, which is on an edge of five minutes.
@@ -139,7 +145,8 @@ class RollupRun:
     An hour that is not over by then is published as far as it is, and again by a later run. Without
     `policy` nothing is known of tiers, contracts and limits; without `retention` nothing is let go.
     `trail` are lines of the audit trail, for who has none of the operator's metrics. `tell` gets a
-    sentence for each step, for logs; `progress` counts within them.
+    sentence for each step, for logs; `progress` counts within them; `catalog_problem` gets why the
+    `catalog` is behind the tables.
     """
 
     order: IngestOrder
@@ -148,9 +155,11 @@ class RollupRun:
     policy: PolicyTerms | None = None
     retention: Retention | None = None
     trail: Sequence[AuditLine] = field(default=(), repr=False)
+    catalog: CatalogSettings | None = None
     clock_ms: Callable[[], int] = field(kw_only=True)
     tell: Callable[[str], None] = field(kw_only=True)
     progress: Progress = field(default=unwatched, kw_only=True)
+    catalog_problem: Callable[[str], None] = field(default=_nobody, kw_only=True)
 
     @property
     def hours(self) -> range:
@@ -176,10 +185,34 @@ def run_rollup(spark: SparkSession, run: RollupRun, transport: Transport) -> lis
     store.require_writable(run.order.owner)
     published = _Rollup(spark, run, store, (run.hours, run.days)).publish_all(transport)
     discard_staging(store, run.order.run_id)
-    if run.retention is not None:
-        done = keep_up(store, run.retention, run_id=run.order.run_id, now_ms=run.clock_ms())
+    if run.retention is None:
+        _update_catalog(run, store)
+    else:
+        done = keep_up(
+            store,
+            run.retention,
+            run_id=run.order.run_id,
+            now_ms=run.clock_ms(),
+            before_sweep=lambda: _update_catalog(run, store),
+        )
         run.tell(f"upkeep: {done.days} days put together, {done.retired} windows out of retention")
     return published
+
+
+def _update_catalog(run: RollupRun, store: UsageStore) -> bool:
+    """Bring the catalog up to the tables, where there is one; False = it could not be.
+
+    What is published counts all the same, so a catalog that is away is told and fails no run.
+    """
+    if run.catalog is None:
+        return True
+    try:
+        changed = iceberg.update(store, run.catalog, now_ms=run.clock_ms())
+    except TidegateError as error:
+        run.catalog_problem(error.message)
+        return False
+    run.tell(f"catalog: {len(changed)} tables have a new snapshot")
+    return True
 
 
 @dataclass(frozen=True)

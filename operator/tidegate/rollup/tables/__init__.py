@@ -4,6 +4,7 @@
     format       windows and their folders, rows as file content with sums and checksum, manifests
     store        which files are valid for which windows, their rows, what those were made from
     publication  what workers stage is verified and written sorted, then the manifest swapped
+    iceberg      the same files as Iceberg tables, for engines that know no manifests
     upkeep       one sorted file a day instead of one an hour, retention, unnamed files removed
     verify       every file read anew, tables compared with each other, and hours that are missing
 

@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
-from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
+from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem, S3FileSystem
 
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, TidegateError, Unauthorized, Unreachable
@@ -126,14 +126,19 @@ class StoredFile:
 class Storage:
     """A folder of a disk or prefix of a bucket, `root`; `shown` is its address without secrets.
 
+    `url` is the address with them, by which `open_storage` opens it again.
+
     At most `parallel` requests are under way, in calls that take several paths.
     """
 
-    def __init__(self, filesystem: FileSystem, root: str, *, shown: str, parallel: int = 8) -> None:
-        self._filesystem = filesystem
+    def __init__(
+        self, filesystem: FileSystem, root: str, *, shown: str, url: str = "", parallel: int = 8
+    ) -> None:
+        self.filesystem = filesystem
         self._root = root.rstrip("/")
         self.parallel = parallel
         self.shown = shown
+        self.url = url or shown
 
     def address(self, path: str) -> str:
         """Where engines find it: a path of the disk, or `s3://bucket/…`."""
@@ -143,7 +148,7 @@ class Storage:
         """The whole content; None where there is no such file."""
         with self._as_our_errors("read", path):
             try:
-                with self._filesystem.open_input_file(self._full(path)) as stream:
+                with self.filesystem.open_input_file(self._full(path)) as stream:
                     content: bytes = stream.read()
                     return content
             except FileNotFoundError:
@@ -166,16 +171,16 @@ class Storage:
             if self._is_disk:
                 write_durably(self._full(path), content, outlives_power=outlives_power)
                 return
-            if self._filesystem.type_name not in _BUCKETS:
-                self._filesystem.create_dir(self._full(path).rpartition("/")[0], recursive=True)
-            stream = self._filesystem.open_output_stream(self._full(path))
+            if self.filesystem.type_name not in _BUCKETS:
+                self.filesystem.create_dir(self._full(path).rpartition("/")[0], recursive=True)
+            stream = self.filesystem.open_output_stream(self._full(path))
             stream.write(content)
             stream.close()  # not by `with`: an error above must not complete the object
 
     def size_bytes(self, path: str) -> int | None:
         """None where there is no such file."""
         with self._as_our_errors("look at", path):
-            found = self._filesystem.get_file_info(self._full(path))
+            found = self.filesystem.get_file_info(self._full(path))
             return found.size if found.type == FileType.File else None
 
     def files(self, folder: str) -> list[StoredFile]:
@@ -183,7 +188,7 @@ class Storage:
         selector = FileSelector(self._full(folder), recursive=True, allow_not_found=True)
         with self._as_our_errors("list", folder):
             found = [
-                one for one in self._filesystem.get_file_info(selector) if one.type == FileType.File
+                one for one in self.filesystem.get_file_info(selector) if one.type == FileType.File
             ]
         skipped = len(self._root) + 1
         timed = ((one, one.mtime_ns) for one in found)
@@ -200,7 +205,7 @@ class Storage:
         for path in paths:
             with self._as_our_errors("remove", path):
                 try:
-                    self._filesystem.delete_file(self._full(path))
+                    self.filesystem.delete_file(self._full(path))
                 except FileNotFoundError:
                     continue
 
@@ -208,9 +213,13 @@ class Storage:
         """Remove a folder without other writers and all in it; a bucket needs few requests."""
         with self._as_our_errors("remove", folder):
             try:
-                self._filesystem.delete_dir(self._full(folder))
+                self.filesystem.delete_dir(self._full(folder))
             except FileNotFoundError:
                 return
+            except OSError:  # Google's store has no error of its own for a folder that is not there
+                left = self.filesystem.get_file_info(self._full(folder))
+                if left.type != FileType.NotFound:
+                    raise
 
     def delete_empty_folders(self, folder: str) -> None:
         """On a disk, remove the empty folders from here down; one filled meanwhile stays."""
@@ -219,7 +228,7 @@ class Storage:
 
     @property
     def _is_disk(self) -> bool:
-        return isinstance(self._filesystem, LocalFileSystem)
+        return isinstance(self.filesystem, LocalFileSystem)
 
     def _full(self, path: str) -> str:
         return f"{self._root}/{path}"
@@ -270,7 +279,7 @@ def open_storage(url: str, *, parallel: int = 8) -> Storage:
     ):
         _refuse(shown)
     try:
-        filesystem, root = FileSystem.from_uri(url)
+        filesystem, root = _opened(url)
     except OSError as error:  # a bucket of S3 is asked where it is, unless an endpoint is given
         raise Unreachable(
             Reason.STORAGE_UNREACHABLE,
@@ -283,7 +292,18 @@ def open_storage(url: str, *, parallel: int = 8) -> Storage:
         ) from error
     if not root.strip("/"):
         _refuse(shown)
-    return Storage(filesystem, root, shown=shown, parallel=parallel)
+    return Storage(filesystem, root, shown=shown, url=url, parallel=parallel)
+
+
+def _opened(url: str) -> tuple[FileSystem, str]:
+    """As pyarrow opens it; `path_style=false` is our own option, for a bucket in the host."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    if parts.scheme != "s3" or options.pop("path_style", "true") != "false":
+        opened: tuple[FileSystem, str] = FileSystem.from_uri(url)
+        return opened
+    filesystem = S3FileSystem(**options, force_virtual_addressing=True)
+    return filesystem, f"{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 _FORMS = (
@@ -300,8 +320,9 @@ def _shown(url: str) -> str:
     """Without options, and without a key and secret before the host; a container's name stays."""
     parts = urlsplit(url)
     name, _, host = parts.netloc.rpartition("@")
-    is_container = parts.scheme.startswith("abfs") and name and ":" not in name
-    return f"{parts.scheme}://{parts.netloc if is_container else host}{parts.path.rstrip('/')}"
+    container = name.partition(":")[0] if parts.scheme.startswith("abfs") else ""
+    shown = f"{container}@{host}" if container else host
+    return f"{parts.scheme}://{shown}{parts.path.rstrip('/')}"
 
 
 def _plain(error: Exception) -> str:

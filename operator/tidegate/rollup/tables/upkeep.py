@@ -5,7 +5,7 @@ never what they say.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -221,6 +221,9 @@ class Swept:
     manifests: int
 
 
+NOTHING_SWEPT = Swept(0, 0, 0, 0)
+
+
 def sweep(store: UsageStore, *, now_ms: int, grace_ms: int = GRACE_MS) -> Swept:
     """Remove garbage that is older than the grace.
 
@@ -339,8 +342,18 @@ class Upkeep:
     swept: Swept
 
 
-def keep_up(store: UsageStore, retention: Retention, *, run_id: str, now_ms: int) -> Upkeep:
+def keep_up(
+    store: UsageStore,
+    retention: Retention,
+    *,
+    run_id: str,
+    now_ms: int,
+    before_sweep: Callable[[], bool] = lambda: True,
+) -> Upkeep:
     """Do all of it, and drop what this run staged. Call it after the last publication of the run.
+
+    `before_sweep` tells other readers where rows are now; where it gives False they may still read
+    what is named no more, and nothing is swept.
 
     Raises RetryLater where the storage does not answer, UserActionRequired for tables that are
     damaged or of another version; what is published stays.
@@ -354,4 +367,5 @@ def keep_up(store: UsageStore, retention: Retention, *, run_id: str, now_ms: int
         )
     ]
     retired = retire(store, retention, run_id=run_id, now_ms=now_ms)
-    return Upkeep(len(days), len(retired), sweep(store, now_ms=now_ms))
+    swept = sweep(store, now_ms=now_ms) if before_sweep() else NOTHING_SWEPT
+    return Upkeep(len(days), len(retired), swept)

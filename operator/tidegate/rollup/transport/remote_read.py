@@ -5,7 +5,6 @@ status 200.
 """
 
 import struct
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -98,6 +97,10 @@ class UnknownEncoding(ValueError):
     """Chunks of something else than floats; its text completes "The answer has chunks ..."."""
 
 
+class NewerEncoding(UnknownEncoding):
+    """Chunks of a kind that is not known here, perhaps floats, such as XOR2 (4)."""
+
+
 @dataclass(slots=True)
 class StoredChunks:
     """Series with chunks that lie, still packed, in `answer`; a series may come in pieces."""
@@ -113,7 +116,8 @@ def read_frames(answer: bytes) -> StoredChunks:
     """All series of a whole answer.
 
     Raises Malformed when it is damaged or ends early, UnknownEncoding for chunks of anything but
-    floats. Whether the chunks themselves are sound is found out by `decoded`.
+    floats, NewerEncoding for those that are not known. Whether the chunks themselves are sound is
+    found out by `decoded`.
     """
     found = StoredChunks(answer)
     for start, end in _messages(answer):
@@ -233,7 +237,9 @@ def _data(answer: bytes, start: int, end: int) -> tuple[int, int]:
         elif part.number == 4 and part.wire_type == BYTES:
             place = part.start, part.end
     if encoding != _XOR:
-        raise UnknownEncoding(_ENCODINGS.get(encoding, f"of the unknown kind {encoding}"))
+        if encoding in _ENCODINGS:
+            raise UnknownEncoding(_ENCODINGS[encoding])
+        raise NewerEncoding(f"of the unknown kind {encoding}")
     return place
 
 
@@ -405,44 +411,61 @@ _HEADERS = {
 Result = TypeVar("Result")
 
 
+_CONTENT_TYPES = {
+    AnswerKind.SAMPLES: "application/x-protobuf",
+    AnswerKind.STREAMED_XOR_CHUNKS: "application/x-streamed-protobuf",
+}
+
+
 class _RemoteRead(HistoryReader):
-    wanted: AnswerKind
-    content_type: str
+    def _ask(
+        self,
+        kind: AnswerKind,
+        asked: ReadRequest,
+        *,
+        read: Callable[[Answer], Result],
+        until: float,
+    ) -> Result:
+        question = Question(_PATH, read_request(*asked, kind=kind), _HEADERS)
+        return self._exchange.ask(
+            question, lambda answer: _checked(kind, answer, read), until=until
+        )
 
-    def _stored(
-        self, selection: Selection, start_ms: int, *, end_ms: int, until: float
-    ) -> StoredSeries:
-        return self._ask(ReadRequest(selection, start_ms, end_ms), self._read, until)
+    def _samples(self, asked: ReadRequest, until: float) -> StoredSeries:
+        return self._ask(AnswerKind.SAMPLES, asked, read=_samples_in, until=until)
 
-    def _ask(self, asked: ReadRequest, read: Callable[[Answer], Result], until: float) -> Result:
-        question = Question(_PATH, read_request(*asked, kind=self.wanted), _HEADERS)
-        return self._exchange.ask(question, lambda answer: self._checked(answer, read), until=until)
 
-    def _checked(self, answer: Answer, read: Callable[[Answer], Result]) -> Result:
-        if answer.kind.partition(";")[0].strip() != self.content_type:
-            raise answer.other_content(self.content_type)
-        try:
-            return read(answer)
-        except Malformed as error:
-            raise exchange.damaged(error, answer.address) from error
-        except (UnknownEncoding, Histograms) as error:
-            raise exchange.no_floats(error, answer.address) from error
-
-    @abstractmethod
-    def _read(self, answer: Answer) -> StoredSeries: ...
+def _checked(kind: AnswerKind, answer: Answer, read: Callable[[Answer], Result]) -> Result:
+    if answer.kind.partition(";")[0].strip() != _CONTENT_TYPES[kind]:
+        raise answer.other_content(_CONTENT_TYPES[kind])
+    try:
+        return read(answer)
+    except Malformed as error:
+        raise exchange.damaged(error, answer.address) from error
+    except (UnknownEncoding, Histograms) as error:
+        raise exchange.no_floats(error, answer.address) from error
 
 
 class RemoteReadChunks(_RemoteRead):
-    """Remote read, STREAMED_XOR_CHUNKS: least work for the server, fewest bytes, fastest here."""
+    """Remote read, STREAMED_XOR_CHUNKS: least work for the server, fewest bytes, fastest here.
+
+    What a server has in a newer encoding is asked for again as samples, that question alone: blocks
+    of several encodings lie side by side for as long as the server keeps history.
+    """
 
     name = "remote-read-chunks"
-    wanted = AnswerKind.STREAMED_XOR_CHUNKS
-    content_type = "application/x-streamed-protobuf"
 
     def _stored_all(self, asked: Sequence[ReadRequest]) -> Iterator[StoredSeries]:
         group: list[tuple[ReadRequest, StoredChunks]] = []
         for one in asked:
-            group.append((one, self._ask(one, _chunks, self._exchange.deadline())))
+            until = self._exchange.deadline()
+            chunks = self._chunks(one, until)
+            if chunks is None:
+                yield from self._together(group)
+                yield self._samples(one, until)
+                group = []
+                continue
+            group.append((one, chunks))
             if sum(len(chunks.answer) for _, chunks in group) > _TOGETHER_BYTES:
                 yield from self._together(group)
                 group = []
@@ -457,12 +480,28 @@ class RemoteReadChunks(_RemoteRead):
             # a chunk in a sound frame: by itself its request gets further attempts, or its error
             return list(super()._stored_all([one for one, _ in group]))
 
-    def _read(self, answer: Answer) -> StoredSeries:
-        return decoded([_chunks(answer)])[0]
+    def _chunks(self, asked: ReadRequest, until: float) -> StoredChunks | None:
+        """None where there are chunks of another encoding among them."""
+        kind = AnswerKind.STREAMED_XOR_CHUNKS
+        return self._ask(kind, asked, read=_chunks_in, until=until)
+
+    def _stored(
+        self, selection: Selection, start_ms: int, *, end_ms: int, until: float
+    ) -> StoredSeries:
+        def read(answer: Answer) -> StoredSeries | None:
+            chunks = _chunks_in(answer)
+            return None if chunks is None else decoded([chunks])[0]
+
+        asked = ReadRequest(selection, start_ms, end_ms)
+        found = self._ask(AnswerKind.STREAMED_XOR_CHUNKS, asked, read=read, until=until)
+        return self._samples(asked, until) if found is None else found
 
 
-def _chunks(answer: Answer) -> StoredChunks:
-    return read_frames(answer.whole())
+def _chunks_in(answer: Answer) -> StoredChunks | None:
+    try:
+        return read_frames(answer.whole())
+    except NewerEncoding:
+        return None
 
 
 class RemoteReadSamples(_RemoteRead):
@@ -472,11 +511,15 @@ class RemoteReadSamples(_RemoteRead):
     """
 
     name = "remote-read-samples"
-    wanted = AnswerKind.SAMPLES
-    content_type = "application/x-protobuf"
 
-    def _read(self, answer: Answer) -> StoredSeries:
-        block = answer.whole()
-        if unpacked_bytes(block) > answer.limit_bytes:
-            raise exchange.too_large(answer.limit_bytes, answer.address)
-        return read_samples(unpacked(block))
+    def _stored(
+        self, selection: Selection, start_ms: int, *, end_ms: int, until: float
+    ) -> StoredSeries:
+        return self._samples(ReadRequest(selection, start_ms, end_ms), until)
+
+
+def _samples_in(answer: Answer) -> StoredSeries:
+    block = answer.whole()
+    if unpacked_bytes(block) > answer.limit_bytes:
+        raise exchange.too_large(answer.limit_bytes, answer.address)
+    return read_samples(unpacked(block))

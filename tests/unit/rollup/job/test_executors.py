@@ -14,7 +14,7 @@ import pytest
 
 from tests.contract.kubernetes_contract import rollup_job
 from tidegate.errors import InvalidResource
-from tidegate.kube.rollup_jobs import bucket_environment, labels
+from tidegate.kube.rollup_jobs import labels, login_environment
 from tidegate.rollup.job import (
     Executors,
     Mount,
@@ -87,7 +87,7 @@ def test_an_executor_is_as_restricted_as_the_job() -> None:
 
 
 def test_an_executor_has_the_endpoint_and_the_login_of_the_bucket() -> None:
-    given = bucket_environment("orders")
+    given = login_environment("orders-bucket")
     pod = json.loads(pod_template(replace(EXECUTORS, environment=given)))["spec"]
     assert pod["containers"][0]["env"] == given
     assert {entry["valueFrom"]["secretKeyRef"]["name"] for entry in given} == {"orders-bucket"}

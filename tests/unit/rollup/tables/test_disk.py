@@ -13,9 +13,9 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -376,3 +376,48 @@ def test_a_bucket_is_asked_at_the_endpoint_and_with_the_login_of_the_environment
     assert "Credential=ours/" in login
     assert "/eu-lab-1/s3/" in login
     assert "hidden" not in login
+
+
+class _Bucket(BaseHTTPRequestHandler):
+    """Has nothing; `asked` are the hosts that it was asked by."""
+
+    asked: ClassVar[list[str]] = []
+
+    def do_HEAD(self) -> None:
+        self.asked.append(self.headers["Host"].partition(":")[0])
+        self.send_response(404)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_GET = do_HEAD  # noqa: N815 - the library's name for it
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(("path_style", "host"), [(True, "localhost"), (False, "usage.localhost")])
+def test_a_bucket_is_in_the_path_or_in_the_host_of_its_endpoint(
+    path_style: bool, host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "tidegate")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Bucket)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        given = RollupStorage.model_validate(
+            {
+                "url": "s3://usage/tables",
+                "endpoint": f"http://localhost:{server.server_address[1]}",
+                "region": "us-east-1",
+                "pathStyle": path_style,
+            }
+        )
+        _Bucket.asked.clear()
+        assert open_storage(given.address).read("any") is None
+        assert set(_Bucket.asked) == {host}
+        assert open_storage(given.address).shown == "s3://usage/tables"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.unit.rollup.transport.chunk_writer import (
+    XOR,
     chunked_series,
     frame,
     samples_answer,
@@ -24,12 +25,30 @@ _LOOKBACK_MS = 300_000
 Samples = Sequence[tuple[int, float]]
 
 
+def range_of(request: PostRequest) -> tuple[int, int]:
+    """What a question by remote read is about: milliseconds, both ends within."""
+    message = unpacked(request.body)
+    query = next(fields(message, 0, len(message)))
+    start_ms, end_ms = (
+        part.value for part in fields(message, query.start, query.end) if part.wire_type != BYTES
+    )
+    return start_ms, end_ms
+
+
+def kind_of(request: PostRequest) -> int:
+    """1 = it asks for chunks, 0 = for samples."""
+    message = unpacked(request.body)
+    _, kind = fields(message, 0, len(message))
+    return kind.value
+
+
 @dataclass(frozen=True)
 class FakePrometheus:
     """Answers as one would that has these series; what is selected is not looked at."""
 
     series: Sequence[tuple[Mapping[str, str], Samples]]
     left_open: bool = False
+    encoding: int = XOR
 
     def __call__(self, request: PostRequest) -> None:
         path = request.path
@@ -44,20 +63,18 @@ class FakePrometheus:
             )
 
     def _remote_read(self, request: PostRequest) -> None:
-        message = unpacked(request.body)
-        query, kind = fields(message, 0, len(message))
-        start_ms, end_ms = (
-            part.value
-            for part in fields(message, query.start, query.end)
-            if part.wire_type != BYTES
-        )
+        start_ms, end_ms = range_of(request)
         found = [
             (labels, within)
             for labels, samples in self.series
             if (within := [one for one in samples if start_ms <= one[0] <= end_ms])
         ]
-        if kind.value:
-            request.send(200, b"".join(frame(chunked_series(*one)) for one in found), STREAMED)
+        if kind_of(request):
+            request.send(
+                200,
+                b"".join(frame(chunked_series(*one, encoding=self.encoding)) for one in found),
+                STREAMED,
+            )
         else:
             headers = {"Content-Encoding": "snappy"}
             request.send(

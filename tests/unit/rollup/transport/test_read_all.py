@@ -5,6 +5,7 @@ attempts, time and errors.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.rollup.transport.chunk_writer import chunked_series, damaged_series, frame
-from tests.unit.rollup.transport.fake_prometheus import FakePrometheus
+from tests.unit.rollup.transport.fake_prometheus import FakePrometheus, kind_of, range_of
 from tests.unit.rollup.transport.histories import BASE_MS
 from tests.unit.rollup.transport.posting import (
     STREAMED,
@@ -22,7 +23,7 @@ from tests.unit.rollup.transport.posting import (
     asking,
     first_then,
 )
-from tidegate.errors import Incomplete
+from tidegate.errors import Incomplete, InvalidResource
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
 from tidegate.rollup.transport import remote_read
@@ -123,6 +124,35 @@ def test_a_chunk_that_stays_damaged_is_an_error_after_all_attempts_and_never_a_p
             way.read(*TWICE[0])
     assert together.value.message == alone.value.message
     assert asked == len(TWICE) + 3
+
+
+def test_newer_chunks_are_asked_for_as_samples_and_nothing_else_is() -> None:
+    """Blocks of XOR2 lie beside older ones: the second of three questions meets them."""
+    newer, asked = replace(good, encoding=4), TWICE[0]
+    later = ReadRequest(asked.selection, asked.start_ms + 1000, asked.end_ms)
+
+    def mixed(request: PostRequest) -> None:
+        of_newer = range_of(request)[0] == later.start_ms
+        kinds.append((of_newer, kind_of(request)))
+        (newer if of_newer else good)(request)
+
+    kinds: list[tuple[bool, int]] = []
+    with answering(mixed) as server, asking(RemoteReadChunks, server) as way:
+        together = way.read_all([asked, later, asked])
+        assert kinds == [(False, 1), (True, 1), (True, 0), (False, 1)]
+        assert [one.values.tolist() for (one,) in together] == [[1.0, 2.0], [2.0], [1.0, 2.0]]
+        assert plain(way.read(*later)) == plain(together[1])
+
+
+@pytest.mark.parametrize("encoding", [0, 2, 3])
+def test_chunks_that_are_no_floats_are_an_error_and_not_asked_for_again(encoding: int) -> None:
+    with (
+        answering(replace(good, encoding=encoding)) as server,
+        asking(RemoteReadChunks, server) as way,
+    ):
+        with pytest.raises(InvalidResource):
+            way.read_all(TWICE)
+        assert len(server.seen) == 1
 
 
 def test_a_damaged_frame_is_asked_for_again_before_the_next_question() -> None:

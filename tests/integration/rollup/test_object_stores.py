@@ -1,0 +1,50 @@
+"""A store's whole life in S3, as moto plays it; GCS and Azure are in `with_object_stores.py`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from lab import object_stores
+from lab.object_stores import ObjectStore
+from tests.integration.rollup import store_life
+from tidegate.resources.rollup import RollupStorage
+from tidegate.rollup.tables.store import UsageStore
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[ObjectStore]:
+    with object_stores.s3() as store, pytest.MonkeyPatch.context() as patch:
+        for name, value in store.environment.items():
+            patch.setenv(name, value)
+        yield store
+
+
+def test_a_stores_life(s3: ObjectStore) -> None:
+    store_life.play(UsageStore.at(s3.address("life")))
+
+
+def test_the_fields_of_a_policy_reach_the_same_bucket_without_variables(
+    s3: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = UsageStore.at(s3.address("fields"))
+    store_life.publish_hour(store, "first", 0, seed=0)
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    given = RollupStorage.model_validate(
+        {"url": "s3://usage/fields", "endpoint": s3.endpoint, "region": "eu-central-1"}
+    )
+    assert store_life.hour_in(UsageStore.at(given.address), 0) == store_life.hour_in(store, 0)
+    assert UsageStore.at(given.address).storage.shown == "s3://usage/fields"
+
+
+@pytest.mark.timeout(3600)  # make store-kills plays a hundred
+def test_killed_while_it_publishes_every_hour_is_whole(s3: ObjectStore) -> None:
+    kills = int(os.environ.get("STORE_KILLS", "3"))
+    seed = int(os.environ.get("STORE_KILLS_SEED") or "20261124")
+    print(f"{kills} kills, seed {seed}")
+    store_life.play_kills(s3.address("kills"), s3.environment, kills, seed=seed)
