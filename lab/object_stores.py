@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from lab import cache, process
 from lab.cache import RunDirectory
@@ -52,13 +53,14 @@ _AZURE_KEY = (
 class ObjectStore:
     """One that runs: the address of a new prefix for tables, and the variables that it needs.
 
-    `endpoint` is its own address.
+    `endpoint` is its own address; `files` is the opened file system where an address does not do.
     """
 
     name: str
     endpoint: str
     address: Callable[[str], str]
     environment: Mapping[str, str] = field(default_factory=dict)
+    files: Any = None
 
 
 @contextmanager
@@ -101,8 +103,6 @@ def gcs() -> Iterator[ObjectStore]:
 @contextmanager
 def azure() -> Iterator[ObjectStore]:
     """Azurite's blobs, with the container `usage`."""
-    from urllib.parse import quote
-
     import pyarrow.fs
 
     script = azurite() / "node_modules/azurite/dist/src/blob/main.js"
@@ -116,17 +116,12 @@ def azure() -> Iterator[ObjectStore]:
             "blob_storage_scheme": "http",
             "dfs_storage_scheme": "http",
         }
-        pyarrow.fs.AzureFileSystem(_AZURE_ACCOUNT, _AZURE_KEY, **options).create_dir(BUCKET)
-        login = f"{BUCKET}:{quote(_AZURE_KEY, safe='')}"
-        query = (
-            f"blob_storage_authority={authority}&dfs_storage_authority={authority}&enable_tls=false"
-        )
+        files = pyarrow.fs.AzureFileSystem(_AZURE_ACCOUNT, account_key=_AZURE_KEY, **options)
+        files.create_dir(BUCKET)
+        # pyarrow takes an account's key from no URL, so the file system comes opened
+        host = f"{_AZURE_ACCOUNT}.dfs.core.windows.net"
         yield ObjectStore(
-            "Azure",
-            endpoint,
-            lambda prefix: (
-                f"abfss://{login}@{_AZURE_ACCOUNT}.dfs.core.windows.net/{prefix}?{query}"
-            ),
+            "Azure", endpoint, lambda prefix: f"abfss://{BUCKET}@{host}/{prefix}", files=files
         )
 
 
