@@ -251,6 +251,7 @@ def backfill(
     ] = 15,
     matcher: Matchers = None,
     cluster_id: ClusterId = None,
+    file: PolicyFiles = None,
     again: Annotated[
         bool,
         typer.Option(
@@ -316,7 +317,14 @@ def backfill(
             scrape_interval_seconds=scrape_interval_seconds,
             matchers=_matchers(matcher),
         )
-        request = RollupRequest(metrics, store_address(out or ""), owner=owner_of(None, cluster_id))
+        source = policy_of(around, file)
+        request = RollupRequest(
+            metrics,
+            store_address(out or ""),
+            terms_of(source),
+            owner=owner_of(source, cluster_id),
+            bounds=bounds_of(source),
+        )
         lost = filling.on_this_machine(request)
     if lost:
         page.say(

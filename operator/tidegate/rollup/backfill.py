@@ -9,10 +9,12 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tidegate.controller_logic.reasons import Reason
-from tidegate.errors import InvalidResource, NotFound
+from tidegate.errors import InvalidResource, NotFound, TidegateError
 from tidegate.rollup.engine import Engine, RollupPolicy, RollupRequest, Span, policy_engine
+from tidegate.rollup.ingest import Source
 from tidegate.rollup.job import pod_of
 from tidegate.rollup.job_run import published_windows, record
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
@@ -21,6 +23,12 @@ from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.verify import ChangedHour, changed_hours, in_runs, missing_hours
 
 _MOST_NAMED = 5
+
+
+class KnowsSource(Protocol):
+    """What of an engine tells whether samples came late."""
+
+    def source(self, start_ms: int, end_ms: int) -> Source: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,7 @@ class Backfill:
                 if windows:
                     record(policy, windows, now_ms=self.clock_ms())
 
-            return self._fill(policy.spec.storage.url, engine, publish)
+            return self.fill(policy.spec.storage.url, engine, publish)
 
     def on_this_machine(self, request: RollupRequest) -> list[Span]:
         """Fill tables without a cluster; the spans of which Prometheus has nothing.
@@ -61,11 +69,12 @@ class Backfill:
         Raises tidegate.errors.
         """
         with Engine(request, clock_ms=self.clock_ms, tell=self.tell) as engine:
-            return self._fill(request.store_url, engine, engine.publish)
+            return self.fill(request.store_url, engine, engine.publish)
 
-    def _fill(
-        self, store_url: str, engine: Engine, publish: Callable[[Span], object]
+    def fill(
+        self, store_url: str, engine: KnowsSource, publish: Callable[[Span], object]
     ) -> list[Span]:
+        """Publish what is wanted of a store; the spans of which Prometheus has nothing."""
         spans, lost = self._spans(store_url, engine), list[Span]()
         for number, span in enumerate(spans, 1):
             self.tell(f"run {number} of {len(spans)}: {span}")
@@ -78,7 +87,7 @@ class Backfill:
                 lost.append(span)
         return lost
 
-    def _spans(self, store_url: str, engine: Engine) -> Sequence[Span]:
+    def _spans(self, store_url: str, engine: KnowsSource) -> Sequence[Span]:
         """List the hours for people; the spans to publish, none in a dry run."""
         store = UsageStore.at(store_url)
         changed = self._changed(store, engine)
@@ -115,14 +124,20 @@ class Backfill:
             self.tell(f"  {span}")
         return [] if self.dry_run else spans
 
-    def _changed(self, store: UsageStore, engine: Engine) -> list[ChangedHour]:
+    def _changed(self, store: UsageStore, engine: KnowsSource) -> list[ChangedHour]:
         """The published hours whose samples are others now, a day at a time."""
         if not store.windows("usage_5m", self.start_ms, self.end_ms):
             return []
         found = []
         for begin_ms in range(self.start_ms, self.end_ms, DAY_MS):
             end_ms = min(begin_ms + DAY_MS, self.end_ms)
-            samples = engine.source(begin_ms, end_ms).samples
+            try:
+                samples = engine.source(begin_ms, end_ms).samples
+            except TidegateError as error:
+                if not self.dry_run:
+                    raise
+                self.warn(f"Whether samples came late is not known: {error.message}")
+                return []
             found += changed_hours(store, samples, begin_ms, end_ms)
         return found
 

@@ -8,7 +8,7 @@ the adjustments.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, time, tzinfo
 from decimal import Decimal
@@ -313,6 +313,17 @@ def adjustments(store: UsageStore, closed: Closed) -> Adjustments:
             if before.get(key, 0) != after.get(key, 0)
         ),
     )
+
+
+def closed_months_words(store: UsageStore, start_ms: int, end_ms: int) -> Iterator[str]:
+    """A sentence for each closed month in the period, whose bill is no longer the tables'."""
+    for name in closed_months(store):
+        closed = read_closed(store, name)
+        if closed.month.start_ms < end_ms and start_ms < closed.month.end_ms:
+            yield (
+                f"{name} was closed at {closed.closed_at}: its figures are those of then, and "
+                f"`tidegate report adjustments {name}` has what the tables have more or less."
+            )
 
 
 def _amount(closed: Closed, direction: Direction, count: int) -> Decimal | None:

@@ -108,6 +108,11 @@ class Entities:
         return Entities(tuple(sorted(found, key=lambda one: (one.client, one.from_ms))))
 
 
+def tiers_of(members: Iterable[PolicyMember]) -> Mapping[Client, str]:
+    """The tier of each client."""
+    return {one.client: one.tier.key for one in members}
+
+
 def _place(member: PolicyMember) -> tuple[str, str, str]:
     return member.tier.key, member.member.name, member.tier.level.value
 

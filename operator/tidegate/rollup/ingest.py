@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tidegate.errors import InvalidResource
 from tidegate.prometheus.queries import (
     broker_matcher,
     broker_of,
@@ -25,6 +26,7 @@ from tidegate.rollup.fold.broker import (
     fold_broker,
     usage_table,
 )
+from tidegate.rollup.fold.counters import Contradiction
 from tidegate.rollup.fold.windows import Reading, Windows, reading_of
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples, Transport, selection_of
 from tidegate.rollup.schemas import HOUR_MS, Direction
@@ -119,13 +121,9 @@ def _counters(names: tuple[str, ...], direction: Direction, *, brokers: str) -> 
 # Plain values that travel to workers: the run once, then one broker's windows at a time.
 
 
-# by the start of a work item, in ms, and its broker
-Terms = Mapping[tuple[int, int], Mapping[Direction, DirectionTerms]]
-
-
 @dataclass(frozen=True, slots=True)
 class IngestOrder:
-    """One run. `transport` names the reader that was chosen; `terms` are contracts and limits.
+    """One run, as every task gets it. `transport` names the reader that was chosen.
 
     `metrics` and `history` hold logins: an order is never logged, and its `repr` shows none of
     them.
@@ -136,19 +134,23 @@ class IngestOrder:
     transport: str
     metrics: MetricsSettings = field(repr=False)
     history: HistorySettings = field(repr=False)
-    terms: Terms = field(default_factory=dict, repr=False)
     owner: Owner = NOBODY
     bounds: FactorBounds = BOUNDS
 
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """A task: one broker's windows of [start_ms, end_ms); `part` distinguishes tasks' files."""
+    """A task: one broker's windows of [start_ms, end_ms), with its contracts and limits then.
+
+    `part` distinguishes tasks' files. Terms are not in the order: those of a day are megabytes,
+    which every task would unpack.
+    """
 
     broker: int
     start_ms: int
     end_ms: int
     part: int
+    terms: Mapping[Direction, DirectionTerms] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +276,20 @@ def ingest(order: IngestOrder, item: WorkItem) -> list[StagedFile]:
         transport.close()
 
 
+def _two_brokers(broker: int, direction: Direction, found: Contradiction) -> InvalidResource:
+    """Two counters of one broker that grow differently are of two brokers with the same id."""
+    one, other = (
+        "{" + ", ".join(f'{name}="{value}"' for name, value in sorted(labels.items())) + "}"
+        for labels in found.labels
+    )
+    return InvalidResource(
+        f"Two exporters count broker {broker} at the same time and differ ({direction}: "
+        f"{found.counts[0]} bytes by {one}, {found.counts[1]} by {other}). They are of two Kafka "
+        f"clusters in one Prometheus, or one of them is stuck. Nothing of this time is published. "
+        f"Narrow the series to one cluster with metrics.matchers (--matcher on a laptop)."
+    )
+
+
 def ingest_by(transport: Transport, order: IngestOrder, item: WorkItem) -> list[StagedFile]:
     """Do the same through an open connection."""
     windows = Windows(item.start_ms, item.end_ms)
@@ -283,10 +299,13 @@ def ingest_by(transport: Transport, order: IngestOrder, item: WorkItem) -> list[
         item.broker,
         samples,
         windows,
-        terms=order.terms.get((item.start_ms, item.broker)),
+        terms=item.terms,
         interval_ms=interval_ms,
         bounds=order.bounds,
     )
+    for direction, one in fold.directions.items():
+        if one.contradiction is not None:
+            raise _two_brokers(item.broker, direction, one.contradiction)
     store = UsageStore.at(order.store_url)
     tables = {"usage_5m": usage_table(fold), "broker_5m": broker_table(fold)}
     return [

@@ -7,6 +7,7 @@ Jobs of one store are harmless.
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from tidegate.controller_logic.model import Usage
 from tidegate.controller_logic.reasons import Reason
@@ -14,6 +15,7 @@ from tidegate.controller_logic.rollup_schedule import Window
 from tidegate.errors import NotFound
 from tidegate.kube.rollup_jobs import read_result, record_result
 from tidegate.rollup.engine import Engine, RollupPolicy, Span, policy_engine
+from tidegate.rollup.ingest import Source
 from tidegate.rollup.job import LATE_MS, SETTLE_MS, pod_of, run_span
 from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
@@ -45,7 +47,7 @@ def run_job(
         windows, empty = _publish(engine, span, window, now_ms=clock_ms())
         if windows:
             store = UsageStore.at(policy.spec.storage.url)
-            windows += _late(engine, store, span, now_ms=clock_ms(), tell=tell)
+            windows += late_windows(engine, store, span, now_ms=clock_ms(), tell=tell)
     record(policy, windows, empty=empty, now_ms=clock_ms())
     for one in empty:
         tell(
@@ -76,8 +78,16 @@ def _publish(
     return windows, [own]
 
 
-def _late(
-    engine: Engine, store: UsageStore, span: Span, *, now_ms: int, tell: Callable[[str], None]
+class Reader(Protocol):
+    """What of an engine computes late hours."""
+
+    def source(self, start_ms: int, end_ms: int) -> Source: ...
+
+    def publish(self, span: Span) -> list[Manifest]: ...
+
+
+def late_windows(
+    engine: Reader, store: UsageStore, span: Span, *, now_ms: int, tell: Callable[[str], None]
 ) -> list[Window]:
     """Compute again what samples came late for, of the last day before the span.
 

@@ -228,7 +228,7 @@ def test_an_hour_without_samples_stays_open_while_there_are_no_later_samples(
 def test_tables_of_another_version_are_left_alone(commands: RollupCommands) -> None:
     empty = Publication(table="usage_5m", window_start_ms=START_MS, run_id="a", staged=[])
     path = Path(commands.store.storage.address(publish(commands.store, empty, now_ms=END_MS).path))
-    path.write_text(path.read_text().replace('"schemaVersion": 1', '"schemaVersion": 99'))
+    path.write_text(path.read_text().replace('"schemaVersion": 2', '"schemaVersion": 99'))
     code, output = commands.call("job", *LAST_HOUR)
     assert (code, 99 in numbers(output.splitlines()[-1])) == (65, True), output
 

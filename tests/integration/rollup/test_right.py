@@ -18,8 +18,16 @@ from lab.cache import RunDirectory
 from tests.integration.rollup.history_server import HistoryServer, Samples
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
+from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
+from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest_by, read_source
+from tidegate.rollup.samples import Selection
 from tidegate.rollup.schemas import HOUR_MS
+from tidegate.rollup.show import Question, top
+from tidegate.rollup.tables.format import Owner
+from tidegate.rollup.tables.publication import Publication, publish
 from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.transport.exchange import HistorySettings
+from tidegate.rollup.transport.readers import Probe, choose_reader
 
 pytestmark = pytest.mark.integration
 
@@ -89,73 +97,113 @@ def rolled_up(
 
 
 @pytest.fixture(scope="module")
-def stores(
-    two_clusters: HistoryServer, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Ran]:
+def ingested(
+    two_clusters: HistoryServer, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, UsageStore]:
+    """The rows of five minutes by cluster, as a run's tasks make them; no Spark is needed for it."""
     return {
-        cluster: rolled_up(two_clusters, tmp_path_factory.mktemp(cluster), cluster)
+        cluster: ingested_hours(two_clusters, tmp_path_factory.mktemp(cluster), cluster)
         for cluster in "abc"
     }
 
 
-def of_hour(ran: Ran, hour: int, user: str) -> int:
+def ingested_hours(server: HistoryServer, folder: Path, cluster: str) -> UsageStore:
+    metrics = MetricsSettings(PrometheusServer(server.url), matchers={"kafka_cluster": cluster})
+    history = HistorySettings(metrics.server, scrape_interval_ms=SCRAPE_MS)
+    probe = Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS)
+    reader = choose_reader(history, probe).reader
+    owner = Owner(cluster=f"kafka-{cluster}")
+    store = UsageStore.at(f"file://{folder}")
+    order = IngestOrder("run", f"file://{folder}", reader.name, metrics, history, owner=owner)
+    assert read_source(reader, metrics, START_MS, END_MS).brokers == (1,)
+    for start_ms in range(START_MS, END_MS, HOUR_MS):
+        files = ingest_by(reader, order, WorkItem(1, start_ms, start_ms + HOUR_MS, 0))
+        for table in ("usage_5m", "broker_5m"):
+            own = [file for file in files if file.table == table]
+            publication = Publication(
+                table=table, window_start_ms=start_ms, run_id="run", staged=own, owner=owner
+            )
+            publish(store, publication, now_ms=END_MS)
+    reader.close()
+    return store
+
+
+def of_hour(store: UsageStore, hour: int, user: str, table: str = "usage_5m") -> int:
     start_ms = START_MS + hour * HOUR_MS
-    rows = ran.store.rows("usage_1h", start_ms, start_ms + HOUR_MS).filter(pc.field("user") == user)
+    rows = store.rows(table, start_ms, start_ms + HOUR_MS).filter(pc.field("user") == user)
     return int(pc.sum(rows["bytes"]).as_py())
+
+
+def coverages(store: UsageStore, hour: int) -> list[float]:
+    start_ms = START_MS + hour * HOUR_MS
+    rows = store.rows("usage_5m", start_ms, start_ms + HOUR_MS).to_pylist()
+    by_window = {row["window_start"]: row["coverage"] for row in rows}
+    return [by_window[at] for at in sorted(by_window)]
 
 
 @pytest.mark.parametrize("cluster", ["a", "b"])
 def test_two_kafka_clusters_in_one_prometheus_never_mix(
-    stores: dict[str, Ran], cluster: str
+    ingested: dict[str, UsageStore], cluster: str
 ) -> None:
-    ran = stores[cluster]
-    assert ran.code == 0, ran.said
-    assert {user: of_hour(ran, 0, user) for user in RATES[cluster]} == {
+    store = ingested[cluster]
+    assert {user: of_hour(store, 0, user) for user in RATES[cluster]} == {
         user: rate * 3600 for user, rate in RATES[cluster].items()
     }
-    rows = ran.store.rows("broker_1h")
-    assert set(rows["cluster"].to_pylist()) == {f"kafka-{cluster}"}
+    assert set(store.rows("broker_5m")["cluster"].to_pylist()) == {f"kafka-{cluster}"}
 
 
 def test_a_pod_that_moved_loses_one_scrape_at_most_and_coverage_tells(
-    stores: dict[str, Ran],
+    ingested: dict[str, UsageStore],
 ) -> None:
     truth = 1_000_000 * (3600 - DOWN_MS // 1000)
-    found = sum(of_hour(stores["a"], 1, user) for user in RATES["a"])
+    found = sum(of_hour(ingested["a"], 1, user) for user in RATES["a"])
     assert truth - 1_000_000 * SCRAPE_MS // 1000 <= found <= truth
-    coverage = stores["a"].store.rows("usage_1h", START_MS + HOUR_MS)["coverage"].to_pylist()
-    assert coverage == pytest.approx([1 - 45 / 3600] * 2, abs=0.0001)
-    before = stores["a"].store.rows("usage_1h", None, START_MS + HOUR_MS)["coverage"].to_pylist()
-    assert before == [1.0, 1.0]
+    assert coverages(ingested["a"], 0) == [1.0] * 12
+    assert sum(coverages(ingested["a"], 1)) == pytest.approx(12 - 45_000 / 300_000, abs=0.001)
 
 
-def test_a_client_without_a_gauge_is_billed_to_nobody_and_the_run_says_so(
-    stores: dict[str, Ran],
+def test_a_client_without_a_gauge_is_billed_to_nobody_and_coverage_tells(
+    ingested: dict[str, UsageStore],
 ) -> None:
-    ran = stores["c"]
-    alice = of_hour(ran, 0, "alice")
+    alice = of_hour(ingested["c"], 0, "alice")
     assert alice == pytest.approx(700_000 * 3600 * 1.15, rel=1e-6)
-    brokers = ran.store.rows("broker_1h", None, START_MS + HOUR_MS)
+    brokers = ingested["c"].rows("broker_5m", None, START_MS + HOUR_MS)
     brokers = brokers.filter(pc.field("direction") == "fetch")
-    assert brokers["unattributed_bytes"].to_pylist() == [1_000_000 * 3600 - alice]
-    assert "19.5% of the clients' bytes are unattributed" in ran.said
-    assert ran.store.rows("usage_1h")["coverage"].to_pylist() == pytest.approx([0.805] * 2)
+    assert pc.sum(brokers["unattributed_bytes"]).as_py() == 1_000_000 * 3600 - alice
+    assert coverages(ingested["c"], 0) == pytest.approx([0.805] * 12)
+
+
+@pytest.fixture(scope="module")
+def of_cluster_c(
+    two_clusters: HistoryServer, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Ran:
+    return rolled_up(two_clusters, tmp_path_factory.mktemp("c"), "c")
+
+
+def test_the_run_and_show_say_what_is_on_nobodys_account(of_cluster_c: Ran) -> None:
+    assert of_cluster_c.code == 0, of_cluster_c.said
+    assert "19.5% of the clients' bytes are unattributed" in of_cluster_c.said
+    answer = top(of_cluster_c.store, Question(table="usage_1h"))
+    assert answer.unattributed["fetch"] == (
+        2 * (1_000_000 * 3600) - 2 * of_hour(of_cluster_c.store, 0, "alice", "usage_1h"),
+        2 * 1_000_000 * 3600,
+    )
 
 
 def test_another_clusters_run_into_the_same_tables_is_refused_with_64_and_changes_nothing(
-    stores: dict[str, Ran], two_clusters: HistoryServer
+    of_cluster_c: Ran, two_clusters: HistoryServer
 ) -> None:
-    store = stores["a"].store
+    store = of_cluster_c.store
     folder = Path(store.storage.address("").removeprefix("file://"))
     before: Sequence[object] = store.rows("usage_1h").to_pylist()
     ran = rolled_up(two_clusters, folder, "b")
     assert ran.code == 64
-    assert "kafka-a" in ran.said
+    assert "kafka-c" in ran.said
     assert store.rows("usage_1h").to_pylist() == before
 
 
 def test_samples_that_came_late_are_found_and_computed_again(
-    stores: dict[str, Ran], two_clusters: HistoryServer, tmp_path: Path
+    two_clusters: HistoryServer, spark: SparkSession, tmp_path: Path
 ) -> None:
     """An agent sends what it kept of another broker through an outage."""
     out = tmp_path / "usage"
@@ -173,7 +221,7 @@ def test_samples_that_came_late_are_found_and_computed_again(
     assert "--again" in told.said
     assert "None of 2 hours is missing" in told.said
     assert backfilled(two_clusters, out, "--again").code == 0
-    assert of_hour(first, 0, "carol") == 50_000 * 3600
+    assert of_hour(first.store, 0, "carol") == 50_000 * 3600
     assert "--again" not in backfilled(two_clusters, out, "--dry-run").said
 
 
@@ -237,3 +285,16 @@ def test_a_past_hour_that_is_computed_again_keeps_the_tiers_that_it_had(
         (row["window_start"].hour, row["tier"]) for row in again.store.rows("usage_1h").to_pylist()
     }
     assert tiers == {(10, "streaming/gold"), (11, "streaming/gold")}
+
+
+def test_two_clusters_that_nothing_keeps_apart_are_refused_and_nothing_is_published(
+    two_clusters: HistoryServer, spark: SparkSession, tmp_path: Path
+) -> None:
+    out = io.StringIO()
+    given = ["rollup", "run", "--prometheus", two_clusters.url, "--out", str(tmp_path / "usage")]
+    period = ["--from", "2026-01-01T10:00:00Z", "--to", "2026-01-01T12:00:00Z"]
+    context = CommandContext(out=out, err=out, now_seconds=lambda: END_MS / 1000)
+    assert main([*given, *period], context) == 1
+    assert "--matcher" in out.getvalue()
+    assert 'kafka_cluster="b"' in out.getvalue()
+    assert UsageStore.at(f"file://{tmp_path / 'usage'}").windows("usage_5m") == []

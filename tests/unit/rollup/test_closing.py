@@ -17,6 +17,7 @@ from tidegate.rollup.closing import (
     adjustments,
     close_month,
     closed_months,
+    closed_months_words,
     read_closed,
 )
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
@@ -165,3 +166,10 @@ def test_retention_is_no_correction_and_a_clean_up_leaves_what_is_closed(
     assert closed.usage
     with pytest.raises(NotFound, match="out of retention"):
         adjustments(store, closed)
+
+
+def test_a_report_of_a_closed_time_says_so(store: UsageStore) -> None:
+    (said,) = closed_months_words(store, DAY, DAY + DAY_MS)
+    assert "`tidegate report adjustments 2026-11`" in said
+    assert "2026-12-01T02:00:00Z" in said
+    assert list(closed_months_words(store, NOVEMBER.end_ms, NOVEMBER.end_ms + DAY_MS)) == []

@@ -15,6 +15,7 @@ from tidegate.rollup.entities import (
     Entities,
     client_of_entity,
     read_entities,
+    tiers_of,
     write_entities,
 )
 from tidegate.rollup.schemas import HOUR_MS
@@ -81,6 +82,13 @@ def test_who_left_all_tiers_was_in_one_before(entities: Entities) -> None:
     back = later.seen(members(alice="gold"), left_ms + HOUR_MS, NO_TRAIL)
     assert tiers_at_end_of(back, NOON + 12 * HOUR_MS, now)["alice"] == "gold"
     assert tiers_at_end_of(back, NOON + 9 * HOUR_MS, now)["alice"] == "bulk"
+
+
+def test_the_same_members_in_another_order_are_the_same_tiers() -> None:
+    now = members(zoe="bulk", alice="gold", bob="bulk")
+    first = Entities().seen(now, NOON, NO_TRAIL)
+    assert tiers_of(first.at_end_of(NOON + HOUR_MS, now)) == tiers_of(now)
+    assert tiers_of(first.at_end_of(NOON + HOUR_MS, now)) != tiers_of(members(zoe="gold"))
 
 
 def test_looking_again_changes_nothing(entities: Entities) -> None:

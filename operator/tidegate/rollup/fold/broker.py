@@ -26,7 +26,7 @@ from tidegate.rollup.fold.clients import (
     clients_of,
     gauges_of,
 )
-from tidegate.rollup.fold.counters import Counted, counted
+from tidegate.rollup.fold.counters import Contradiction, Counted, counted
 from tidegate.rollup.fold.windows import (
     WINDOW_MS,
     Rate,
@@ -225,6 +225,7 @@ class DirectionFold:
     nic: Counted
     replication: Counted
     limit: Rate | None
+    contradiction: Contradiction | None = None
 
     @property
     def coverage(self) -> Rates:
@@ -322,6 +323,7 @@ def fold_direction(
         nic=count(samples.nics, limit=terms.limit),
         replication=count(samples.replication_bytes, parts=()),
         limit=terms.limit,
+        contradiction=total.contradiction,
     )
 
 

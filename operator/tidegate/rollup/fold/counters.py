@@ -5,9 +5,9 @@ plain differences of samples; at an edge no byte is lost or doubled. What cannot
 counts as less: a byte that may not have moved is nobody's, and its time is not covered.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from tidegate.rollup.fold.clients import MOST_BYTES_PER_SECOND
 from tidegate.rollup.fold.windows import (
     BRIDGED_MS,
     RECENT_MS,
+    WINDOW_MS,
     Rate,
     Windows,
     interval_between,
@@ -38,6 +39,8 @@ _READ_LATE_SECONDS: Final = 5
 _BRIDGED_INTERVALS: Final = 2.5
 _SMALL_FALL: Final = 0.01  # of the count; another reader of it, whose clock or answer is late
 _DENIED_FALL: Final = 0.5  # likewise, where the process is known not to have restarted
+_ENOUGH_WINDOWS: Final = 6
+_SAME_GROWTH: Final = 0.1
 _TIMES_RECENT: Final = 4  # the rate that a new address may begin with, over the one seen around
 
 
@@ -122,7 +125,9 @@ def without_spikes(samples: Samples, most: float) -> Samples:
 def growth(samples: Samples, *, most: float = MOST_BYTES_PER_SECOND) -> Growth:
     """Return how the counter grew; a restarted one by what it shows, since it started.
 
-    More than `most` bytes per second is no growth.
+    More than `most` bytes per second is no growth. A process that started anew may be an exporter's
+    of its own, whose restart is none of the broker's: a count that did not fall began at 0 only
+    where the rate around explains it.
     """
     times, counts, started = samples
     if len(times) < 2:
@@ -131,15 +136,16 @@ def growth(samples: Samples, *, most: float = MOST_BYTES_PER_SECOND) -> Growth:
     most_bytes = most * (spans / 1000 + _READ_LATE_SECONDS)
     known = started[1:] != _UNKNOWN
     since = np.where(known, np.clip(started[1:], times[:-1], times[1:]), times[:-1])
-    restarted = (
-        (known & _differs(started[:-1], started[1:]) & (started[1:] > times[:-1]))
-        & (now <= most * ((times[1:] - since) / 1000 + _READ_LATE_SECONDS))
-    ) | ((grown < 0) & ~_small_falls(samples) & (now <= most_bytes))
-    amounts = np.where(restarted, now, grown)
-    plausible = restarted | ((grown >= 0) & (grown <= most_bytes))
-    plausible &= spans <= BRIDGED_MS
-    amounts = np.where(plausible, amounts, 0)
-    steady = Growth(times, amounts, np.where(plausible & ~restarted, spans, 0))
+    began = known & _differs(started[:-1], started[1:]) & (started[1:] > times[:-1])
+    restarted = (grown < 0) & (began | ~_small_falls(samples)) & (now <= most_bytes)
+    grew = (grown >= 0) & (grown <= most_bytes) & (spans <= BRIDGED_MS)
+    steady = Growth(times, np.where(grew, grown, 0), np.where(grew & ~began, spans, 0))
+    for place in np.flatnonzero(began & (grown >= 0)):
+        rate = _rate_around(steady, int(times[place]), int(times[place + 1]))
+        lived_ms = int(times[place + 1] - since[place])
+        restarted[place] = _began_at_zero(int(now[place]), lived_ms, rate, most)
+    plausible = (restarted | grew) & (spans <= BRIDGED_MS)
+    amounts = np.where(plausible, np.where(restarted, now, grown), 0)
     begins = np.where(known, since, times[:-1])
     for place in np.flatnonzero(restarted & ~known):
         rate = _rate_around(steady, int(times[place]), int(times[place + 1]))
@@ -152,6 +158,11 @@ def growth(samples: Samples, *, most: float = MOST_BYTES_PER_SECOND) -> Growth:
 def _differs(one: Whole, other: Whole) -> Flags:
     """Whether these are the starts of two processes; the exporter rounds them."""
     return np.asarray(np.abs(one - other) > 1000)
+
+
+def _began_at_zero(count: int, lived_ms: int, rate: float, most: float) -> bool:
+    """Whether a process of this age may have counted all of it, at a rate like the one around."""
+    return count <= min(most, _TIMES_RECENT * rate) * (lived_ms / 1000 + _READ_LATE_SECONDS)
 
 
 def _rate_around(grown: Growth, begin_ms: int, end_ms: int) -> float:
@@ -225,6 +236,17 @@ _Labels = frozenset[tuple[str, str]]
 _Part = tuple[str, ...]  # of a source: its values of `parts`
 
 
+@dataclass(frozen=True, slots=True)
+class Contradiction:
+    """Two sources that counted different bytes of one broker in the same time.
+
+    `labels` are those in which they differ, of the one and of the other.
+    """
+
+    labels: tuple[Mapping[str, str], Mapping[str, str]]
+    counts: tuple[int, int]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
     """Bytes, covered milliseconds and milliseconds over the limit (0 without one), by window."""
@@ -232,6 +254,7 @@ class Counted:
     counted_bytes: Whole
     covered_ms: Whole
     over_limit_ms: Whole
+    contradiction: Contradiction | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -257,6 +280,7 @@ class _ChainCounts:
     counted: Counted
     from_ms: Whole
     until_ms: Whole
+    labels: _Labels
 
 
 def counted(
@@ -291,7 +315,23 @@ def counted(
         counted_bytes=(np.stack([one.counted.counted_bytes for one in chains]) * taken).sum(axis=0),
         covered_ms=(np.stack([one.counted.covered_ms for one in chains]) * taken).sum(axis=0),
         over_limit_ms=(np.stack([one.counted.over_limit_ms for one in chains]) * taken).sum(axis=0),
+        contradiction=next(
+            (found for pair in combinations(chains, 2) if (found := _contradiction(*pair))), None
+        ),
     )
+
+
+def _contradiction(one: _ChainCounts, other: _ChainCounts) -> Contradiction | None:
+    """Return how two chains contradict each other over half an hour and more; readers of the same
+    counter see the same growth.
+    """
+    both = np.minimum(one.counted.covered_ms, other.counted.covered_ms) >= WINDOW_MS
+    counts = tuple(int(each.counted.counted_bytes[both].sum()) for each in (one, other))
+    most, least = max(counts), min(counts)
+    if both.sum() < _ENOUGH_WINDOWS or most - least <= _SAME_GROWTH * most:
+        return None
+    mine, its = dict(one.labels - other.labels), dict(other.labels - one.labels)
+    return Contradiction((mine, its), (counts[0], counts[1]))
 
 
 def _taken(chains: Sequence[_ChainCounts], window: int) -> list[bool]:
@@ -394,6 +434,7 @@ def _chain_counts(
         ),
         from_ms=np.clip(min(one.times_ms[0] for one in growths), edges[:-1], edges[1:]),
         until_ms=np.clip(max(one.times_ms[-1] for one in growths), edges[:-1], edges[1:]),
+        labels=chain[-1].labels,
     )
 
 
@@ -405,7 +446,7 @@ def _chain_growth(chain: Sequence[_Stretch], part: _Part, interval_ms: int, most
         if (samples := one.parts.get(part)) is not None
     ]
     first, grown = found[0]
-    pieces = [_since_start(first, most), grown]
+    pieces = [_since_start(first, grown, most), grown]
     for (before, earlier), (after, later) in pairwise(found):
         pieces += [_between(before, after, (earlier, later), interval_ms, most), later]
     return Growth(
@@ -415,11 +456,12 @@ def _chain_growth(chain: Sequence[_Stretch], part: _Part, interval_ms: int, most
     )
 
 
-def _since_start(samples: Samples, most: float) -> Growth:
+def _since_start(samples: Samples, grown: Growth, most: float) -> Growth:
     """Return what the first sample shows, where its process is known to have started lately."""
     at_ms, count, started_ms = (int(each[0]) for each in samples)
     is_known = started_ms != _UNKNOWN and at_ms - BRIDGED_MS <= started_ms < at_ms
-    if is_known and count <= most * ((at_ms - started_ms) / 1000 + _READ_LATE_SECONDS):
+    rate = _rate_around(grown, at_ms, at_ms)
+    if is_known and _began_at_zero(count, at_ms - started_ms, rate, most):
         return _piece(started_ms, at_ms, count, at_ms - started_ms)
     return Growth(np.array([at_ms]), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
@@ -442,12 +484,15 @@ def _between(
     span_ms, seconds = end_ms - begin_ms, (end_ms - begin_ms) / 1000
     known = started != _UNKNOWN
     same = known and started_before != _UNKNOWN and abs(started - started_before) <= 1000
-    if known and not same and started > begin_ms:
-        since_ms = min(started, end_ms)
-        if first <= most * ((end_ms - since_ms) / 1000 + _READ_LATE_SECONDS):
-            return _piece(begin_ms, end_ms, first, end_ms - since_ms)
+    lived_ms = end_ms - min(started, end_ms)
+    begun = known and not same and begin_ms < started and lived_ms <= BRIDGED_MS
     recent = max(_rate_around(one, begin_ms, end_ms) for one in around)
+    fell = first < last and first <= most * (lived_ms / 1000 + _READ_LATE_SECONDS)
+    if begun and (fell or _began_at_zero(first, lived_ms, recent, most)):
+        return _piece(begin_ms, end_ms, first, lived_ms)
     near = span_ms <= _BRIDGED_INTERVALS * interval_ms
+    if span_ms > BRIDGED_MS:
+        return _piece(begin_ms, end_ms, 0, 0)
     allowed = most if same else min(most, _TIMES_RECENT * recent)
     if first >= last and (same or near) and first - last <= allowed * seconds:
         return _piece(begin_ms, end_ms, first - last, span_ms)

@@ -6,7 +6,7 @@ when one of their hours is published again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import count
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound
-from tidegate.rollup.entities import read_entities, write_entities
+from tidegate.rollup.entities import read_entities, tiers_of, write_entities
 from tidegate.rollup.ingest import IngestOrder, Source, WorkItem, read_source
 from tidegate.rollup.labels import labels_text
 from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched
@@ -211,12 +211,7 @@ class _Rollup:
         terms = self._terms(transport, source.brokers, members)
         published = self._ingested(source, terms)
         states = {start_ms: one.tiers for start_ms, one in terms.items()}
-        coarser = Coarser(
-            self.spark,
-            self.run.order.store_url,
-            members,
-            states,
-        )
+        coarser = Coarser(self.spark, self.run.order.store_url, members, states)
         for starts in self.spans:
             for first in range(0, len(starts), _WINDOWS_AT_ONCE):
                 published += self._summed(coarser, starts[first : first + _WINDOWS_AT_ONCE])
@@ -253,7 +248,8 @@ class _Rollup:
         if entities != known:
             write_entities(self.store, entities, run.order.owner)
         members = {at: entities.at_end_of(self._end(at), now) for at in run.hours}
-        others = sum(each is not now and list(each) != list(now) for each in members.values())
+        own, each_hour = tiers_of(now), map(tiers_of, members.values())
+        others = sum(tiers != own for tiers in each_hour)
         if others:
             run.tell(f"{others} of {len(members)} hours had other members in tiers than now")
         return members
@@ -283,12 +279,8 @@ class _Rollup:
             for start_ms in run.hours
             for broker in source.brokers
         ]
-        promised = {
-            (start_ms, broker): rates
-            for start_ms, one in terms.items()
-            for broker, rates in one.brokers.items()
-        }
-        staged = ingest_all(self.spark, replace(run.order, terms=promised), items, run.progress)
+        promised = {start_ms: one.brokers for start_ms, one in terms.items()}
+        staged = ingest_all(self.spark, run.order, items, run.progress, terms=promised)
         known = sorted({file.window_start_ms for file in staged if file.table == "broker_5m"})
         left = len(run.hours) - len(known)
         self.windows.left_out(left * len(_FINE))

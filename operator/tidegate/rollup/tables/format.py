@@ -151,7 +151,7 @@ class Owner:
 
     def objection_to(self, found: "Owner") -> str | None:
         """Why tables of `found` are not ours to write, None if they are."""
-        if self.cluster and found.cluster and self.cluster != found.cluster:
+        if _differ(self.cluster, found.cluster):
             return f"are of Kafka cluster {found.cluster}, and this run is of {self.cluster}"
         if self.policy_uid and found.policy_uid:
             if found.policy_uid in (self.policy_uid, *self.former_uids):
@@ -176,13 +176,23 @@ class OtherOwner(InvalidResource):
 def require_owner(owner: Owner, found: Owner, *, where: str) -> None:
     """Raises OtherOwner, which says what to do, unless these tables are the owner's to write."""
     objection = owner.objection_to(found)
-    if objection is not None:
-        raise OtherOwner(
-            f"The tables at {where} {objection}. Nothing is read or written, as each would replace "
-            f"the other's hours. Give this policy a storage.url of its own. Is it the same policy, "
-            f"created anew, annotate it with {TAKE_OVER_ANNOTATION}: "
-            f"{found.policy_uid or '<the uid of before>'}."
-        )
+    if objection is None:
+        return
+    problem = (
+        f"The tables at {where} {objection}. Nothing is read or written, as each would replace the "
+        f"other's hours. Give this one a storage.url (--out on a laptop) of its own."
+    )
+    if not owner.policy_uid or not found.policy_uid or _differ(owner.cluster, found.cluster):
+        raise OtherOwner(problem)
+    raise OtherOwner(
+        f"{problem} Is it the same policy, created anew, annotate it with {TAKE_OVER_ANNOTATION}: "
+        f"{found.policy_uid}."
+    )
+
+
+def _differ(one: str, other: str) -> bool:
+    """Whether both are known and not the same."""
+    return bool(one and other and one != other)
 
 
 def with_owner(rows: pa.Table, owner: Owner) -> pa.Table:

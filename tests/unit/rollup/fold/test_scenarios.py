@@ -9,12 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
 from tidegate.rollup.fold.broker import DirectionSamples, broker_table, fold_broker, usage_table
-from tidegate.rollup.fold.windows import Windows
+from tidegate.rollup.fold.counters import counted
+from tidegate.rollup.fold.windows import Windows, reading_of
 from tidegate.rollup.samples import SeriesSamples
+from tidegate.rollup.schemas import FIVE_MINUTES_MS
 
 HOUR_MS = 3_600_000
 START_MS = 494_445 * HOUR_MS
@@ -213,6 +216,81 @@ def test_a_broker_is_counted_with_the_stated_error_and_no_client_gets_more(
     assert found.coverage >= least_coverage
 
 
+def cut(samples: DirectionSamples, windows: Windows) -> DirectionSamples:
+    """What a run reads of it that owns these windows only."""
+    reading = reading_of(windows, 15_000)
+
+    def within(found: Sequence[SeriesSamples], span: tuple[int, int]) -> list[SeriesSamples]:
+        kept = [(one, (one.times_ms >= span[0]) & (one.times_ms < span[1])) for one in found]
+        return [
+            SeriesSamples(one.labels, one.times_ms[times], one.values[times])
+            for one, times in kept
+            if times.any()
+        ]
+
+    return DirectionSamples(
+        client_bytes=within(samples.client_bytes, reading.counters),
+        rates=within(samples.rates, reading.gauges),
+        starts=within(samples.starts, reading.counters),
+    )
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        pytest.param(two_replicas_in_one_series(), id="replicas in a series"),
+        pytest.param(absurd_sample(), id="a count of no NIC"),
+        pytest.param(two_names(), id="two names"),
+        pytest.param(moved_pod(known=True), id="a moved Pod"),
+        pytest.param(moved_pod(known=False), id="a moved Pod, start unknown"),
+        pytest.param(restarted_in_place(), id="a restart"),
+        pytest.param(crash_loop(known=True), id="a crash loop"),
+        pytest.param(crash_loop(known=False), id="a crash loop, start unknown"),
+        pytest.param(relabelled(), id="a relabelled instance"),
+        pytest.param(replica_pair(), id="a pair of servers"),
+        pytest.param(late_by_an_hour(), id="a long gap"),
+    ],
+)
+def test_runs_of_single_windows_find_what_one_of_the_hour_does(samples: DirectionSamples) -> None:
+    def rows(windows: Windows) -> tuple[pa.Table, pa.Table]:
+        found = fold_broker(1, {"produce": cut(samples, windows)}, windows, interval_ms=15_000)
+        return usage_table(found), broker_table(found)
+
+    starts = range(START_MS, START_MS + HOUR_MS, FIVE_MINUTES_MS)
+    parts = [rows(Windows(start, start + FIVE_MINUTES_MS)) for start in starts]
+    whole = rows(Windows(START_MS, START_MS + HOUR_MS))
+    for number, keys in enumerate((("user", "window_start"), ("direction", "window_start"))):
+        order = [(key, "ascending") for key in keys]
+        together = pa.concat_tables([part[number] for part in parts]).sort_by(order)
+        assert together.equals(whole[number].sort_by(order))
+
+
+def test_a_two_kafka_clusters_that_nothing_keeps_apart_are_a_contradiction() -> None:
+    """The matchers of the policy keep them apart. Without any the run is refused."""
+    other = EVERY + 3000
+    both = [
+        counter(EVERY, kafka_cluster="a"),
+        series({"kafka_cluster": "b"}, other, total(other, rate=5 * RATE)),
+    ]
+    windows = Windows(START_MS, START_MS + HOUR_MS)
+    samples = {"produce": DirectionSamples(client_bytes=both, rates=gauges(EVERY))}
+    found = fold_broker(1, samples, windows, interval_ms=15_000).directions["produce"]
+    assert found.contradiction is not None
+    assert found.contradiction.labels == ({"kafka_cluster": "a"}, {"kafka_cluster": "b"})
+    assert found.contradiction.counts == (TRUTH, 5 * TRUTH)
+
+
+@pytest.mark.parametrize(
+    "samples", [two_names(), replica_pair(), relabelled(), moved_pod(known=False)]
+)
+def test_readers_of_the_same_counter_do_not_contradict_each_other(
+    samples: DirectionSamples,
+) -> None:
+    windows = Windows(START_MS, START_MS + HOUR_MS)
+    found = fold_broker(1, {"produce": samples}, windows, interval_ms=15_000)
+    assert found.directions["produce"].contradiction is None
+
+
 @pytest.mark.parametrize("known", [True, False])
 def test_a_moved_pod_lowers_the_coverage_by_the_time_whose_bytes_are_lost(known: bool) -> None:
     found = fold(moved_pod(known=known))
@@ -258,8 +336,9 @@ def test_k_a_longer_interval_than_declared_changes_no_byte_but_the_coverage(seco
     assert (found.coverage < 0.3) == (seconds == 90)
 
 
-def test_a_standalone_exporter_that_restarts_is_no_restart_of_the_broker() -> None:
-    """Its start time changes and the broker's count goes on."""
+@pytest.mark.parametrize("base", [BASE, 2 * 10**9 + 3600 * RATE])
+def test_a_standalone_exporter_that_restarts_is_no_restart_of_the_broker(base: int) -> None:
+    """Its start time changes and the broker's count goes on, also of a young broker."""
     old, new = at(end=1800), at(begin=1800)
     starts = series(
         {"__name__": "process_start_time_seconds"},
@@ -267,10 +346,22 @@ def test_a_standalone_exporter_that_restarts_is_no_restart_of_the_broker() -> No
         np.where(new[0] > EVERY, START_MS / 1000 - 9e6, START_MS / 1000 + 1795),
     )
     assert len(old) + len(new) == len(EVERY)
-    found = fold(
-        DirectionSamples(client_bytes=[counter(EVERY)], rates=gauges(EVERY), starts=[starts])
-    )
+    counts = series({}, EVERY, total(EVERY, base=base))
+    found = fold(DirectionSamples(client_bytes=[counts], rates=gauges(EVERY), starts=[starts]))
     assert found.counted == TRUTH
+
+
+def test_an_exporter_that_comes_first_for_a_broker_that_ran_before_adds_nothing() -> None:
+    """It started half a minute ago; the broker has counted for weeks."""
+    times = at(begin=1800)
+    counts = series({}, times, total(times, base=10**10))
+    found = counted(
+        [counts],
+        Windows(START_MS, START_MS + HOUR_MS),
+        interval_ms=15_000,
+        starts=[started(1770, times)],
+    )
+    assert found.counted_bytes.sum() == RATE * 1800
 
 
 def test_a_restart_too_quick_to_fall_counts_from_its_start() -> None:
