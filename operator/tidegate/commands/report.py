@@ -22,13 +22,8 @@ from tidegate.control.connections import settings_of
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
-<<<<<<< HEAD
 from tidegate.resources.fields import is_ago, moment
-from tidegate.rollup.closing import Month
-=======
-from tidegate.resources.fields import moment
-from tidegate.rollup.closing import closed_months_words
->>>>>>> usage
+from tidegate.rollup.closing import Month, closed_months_words
 from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.report.rate_card import RateCard, midnight_ms, read_rate_card
@@ -296,7 +291,8 @@ def report(
             stored_provenance(found, start_ms, end_ms, grain_ms=grain_ms), series=parts.series
         ),
     )
-<<<<<<< HEAD
+    for words in closed_months_words(found, start_ms, end_ms):
+        Page(around.err).warn(words)
     figures = figures_of(request)
     dataset = focus_table(figures, issuer=request.rate_card.issuer) if focus else None
     page = write_report(figures, out)
@@ -304,11 +300,6 @@ def report(
         write_files(focus_files(dataset), out)
     if metrics_file is not None:
         write_files({metrics_file.name: metrics_text(figures)}, metrics_file.parent)
-=======
-    for words in closed_months_words(found, start_ms, end_ms):
-        Page(around.err).warn(words)
-    page = write_report(figures_of(request), out)
->>>>>>> usage
     Page(around.out).say(
         f"The report is {page}; the same figures are in {page.with_name('report.json')} and the "
         f"CSV files beside it."
