@@ -68,6 +68,12 @@ def _audit() -> Callable[..., None]:
     return audit
 
 
+def _console() -> Callable[..., None]:
+    from tidegate.commands.console import console
+
+    return console
+
+
 def _doctor() -> Callable[..., None]:
     from tidegate.commands.doctor import doctor
 
@@ -211,6 +217,7 @@ _ENTRIES = {
     "simulate": _Entry("Show what would be throttled under a load.", _simulate),
     "explain": _Entry("Say which quota a client gets, and why.", _explain),
     "top": _Entry("Watch brokers, levels and members.", _top),
+    "console": _Entry("Show it all in a browser, and what would be if.", _console),
     "audit": _Entry("Show what the operator did, and why.", _audit),
     "import": _Entry("Print BusinessTiers for the quotas there are.", _import),
     "pause": _Entry("Freeze every quota as it is.", _pause),
