@@ -297,7 +297,7 @@ def audit_lines(count: int) -> Sequence[AuditLine]:
             "policy": "streaming/orders",
             "reason": "BrokersUnreachable",
             "message": f"line {number}",
-            "begins": True,
+            "state": "begins",
         }
         for number in range(count)
     ]

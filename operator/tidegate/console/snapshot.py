@@ -396,12 +396,18 @@ class _Joined:
                 nic.limit,
                 nic.capacity,
                 nic.bytes_per_second,
-                nic.at_seconds,
+                nic.at_seconds or self._sampled_at((broker, way)),
                 nic.why or self._measured.problem,
                 str(entry.get("since") or "") if pressure.value == entry.get("pressure") else "",
                 by_level,
                 foreign if measured else None,
             )
+
+    def _sampled_at(self, place: tuple[int, Direction]) -> float | None:
+        """When the newest sample was, however old it is."""
+        readings = self._measured.readings
+        spans = readings.nic.get(place) if readings is not None else None
+        return spans[-1].at_seconds if spans else None
 
     def _watched(self, brokers: Sequence[int]) -> Iterator[tuple[int, Direction, NicStatus, bool]]:
         """Every limited NIC as the operator would judge it; unknown without a reading."""

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import copy
 import re
+import time
 from collections.abc import Callable
 
 import pytest
 
 from tests.doubles import simulated_console as simulated
+from tests.doubles.large_console import large_measured, large_objects
 from tests.doubles.simulated_console import (
     HOSTILE,
     KafkaAsSimulated,
@@ -336,3 +338,30 @@ def test_every_answer_forbids_other_origins_and_other_hosts(shown: Shown) -> Non
     assert rebound.status_code == 400
     for method in ("POST", "PUT", "DELETE", "PATCH"):
         assert requests.request(method, shown.address, timeout=5).status_code == 405
+
+
+def test_fifty_brokers_and_a_thousand_members_are_shown_and_updated_in_time(
+    shown: Shown, watched: Watched
+) -> None:
+    """Half as fast again as the bounds of `make bench`, which measures alone: others test beside."""
+    source = shows(shown, 10.0)
+    now = source.now
+    source.objects_now = large_objects(50, 1000, now)
+    source.measured_now = large_measured(50, 1000, now)
+    watched.page.goto(shown.address)
+    watched.page.wait_for_selector(".page")  # scripts are in the browser's cache afterwards
+    begin = time.perf_counter()
+    watched.page.goto(shown.address)
+    watched.page.wait_for_selector(".heat .tile >> nth=49")
+    first_view = time.perf_counter() - begin
+    expect(watched.page.get_by_role("region", name="Members").get_by_role("row")).to_have_count(81)
+    begin = time.perf_counter()
+    source.objects_now = large_objects(50, 1000, now, throttled=7)
+    watched.page.wait_for_function(
+        "document.querySelectorAll('section[aria-labelledby=below] tbody tr').length === 14",
+        polling=20,
+    )
+    update = time.perf_counter() - begin
+    print(f"first view {first_view:.2f} s, update {update:.2f} s")
+    assert first_view < 6.0
+    assert update < 3.0
