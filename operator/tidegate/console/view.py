@@ -172,7 +172,7 @@ def _sentences(now: PolicyNow) -> Iterable[Markup]:
         yield (
             Markup("Everybody is at the contract.")
             if now.members
-            else Markup("No tier has a member.")
+            else Markup("No member is known.")
         )
     for level in sorted({one.level for one in below}, reverse=True):
         mine = [one for one in below if one.level is level]
@@ -199,7 +199,7 @@ def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
         throttling = now.condition("Throttling")
         said = str(throttling.get("message") or "")
         return Markup("It is <strong>not enough yet</strong>. {}").format(said)
-    if unknown:
+    if unknown or not now.nics:
         return Markup("Whether it is enough is {}: not every broker is measured.").format(UNKNOWN)
     if now.below:
         return Markup("It is <strong>enough</strong> now.")
@@ -421,7 +421,8 @@ def cannot_help(now: PolicyNow) -> Markup:
         '<section aria-labelledby="cannot"><h2 id="cannot">What no quota can help with</h2>'
         '<div class="scroll" tabindex="0" role="region" aria-labelledby="cannot"><table><thead><tr>'
         '<th scope="col">Broker</th><th scope="col">Way</th>'
-        '<th scope="col" class="right">L0</th><th scope="col" class="right">Clients in no tier</th>'
+        '<th scope="col" class="right">L0</th>'
+        '<th scope="col" class="right">Clients in no tier shown here</th>'
         '<th scope="col" class="right">Replication and other</th>'
         '<th scope="col" class="right">L1 to L3, which can give</th></tr></thead>'
         "<tbody>{}</tbody></table></div></section>"
@@ -583,7 +584,8 @@ def _member_chart(now: PolicyNow, one: MemberNow, history: History) -> Markup:
             width, y, y
         )
     return Markup(
-        '<figure><svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}">{}{}{}</svg>'
+        '<figure><svg class="chart" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img" '
+        'aria-label="{}">{}{}{}</svg>'
         "<figcaption>{} over the last {}, all brokers together: rate (solid), quota (dashed), "
         "contract (dotted); highest {}</figcaption></figure>"
     ).format(

@@ -236,12 +236,11 @@ def hostile(source: SimulatedSource) -> None:
             statuses = []
             for place, name in enumerate(HOSTILE):
                 one = copy.deepcopy(tier["spec"]["members"][0])  # type: ignore[index]
-                one |= {"name": name[:128], "user": f"{name[:200]}{number}"}
+                one |= {"name": f"m{number}-{place}", "user": name, "clientId": f"c{number}"}
                 members.append(one)
                 statuses.append(
-                    status | {"name": name[:128], "state": "Throttled", "message": name}
+                    status | {"name": f"m{number}-{place}", "state": "Throttled", "message": name}
                 )
-                del place
             tier["spec"]["members"] = members  # type: ignore[index]
             tier["status"]["members"] = statuses  # type: ignore[index]
 
