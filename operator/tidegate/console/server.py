@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
 COOKIE: Final = "tidegate-console"
-_UPDATE_SECONDS: Final = 0.25
+_UPDATE_SECONDS: Final = 0.1
 _AGES_SECONDS: Final = 2.0
 _NOTE_SECONDS: Final = 5.0
 _SHOWN_LINES: Final = 200

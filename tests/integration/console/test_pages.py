@@ -342,7 +342,7 @@ def test_every_answer_forbids_other_origins_and_other_hosts(shown: Shown) -> Non
 def test_fifty_brokers_and_a_thousand_members_are_shown_and_updated_in_time(
     shown: Shown, watched: Watched
 ) -> None:
-    """Half as fast again as the bounds of `make bench`, which measures alone: others test beside."""
+    """The bounds are 1.5 and 0.3 s alone; this many times over would be a fault, not a busy machine."""
     source = shows(shown, 10.0)
     now = source.now
     source.objects_now = large_objects(50, 1000, now)
@@ -354,8 +354,9 @@ def test_fifty_brokers_and_a_thousand_members_are_shown_and_updated_in_time(
     watched.page.wait_for_selector(".heat .tile >> nth=49")
     first_view = time.perf_counter() - begin
     expect(watched.page.get_by_role("region", name="Members").get_by_role("row")).to_have_count(81)
+    after = large_objects(50, 1000, now, throttled=7)
     begin = time.perf_counter()
-    source.objects_now = large_objects(50, 1000, now, throttled=7)
+    source.objects_now = after
     watched.page.wait_for_function(
         "document.querySelectorAll('section[aria-labelledby=below] tbody tr').length === 14",
         polling=20,
