@@ -420,7 +420,7 @@ class _Page:
             ui.select(
                 names, value=chosen, label="Member (type a part of its name)", with_input=True
             ).props("outlined dense").classes("w-full").on_value_change(go)
-        levels = {"markup": view.not_looked_at("nobody has asked yet.")}
+        levels = {"markup": view.not_looked_at("no one has asked yet.")}
 
         async def look() -> None:
             levels["markup"] = await asyncio.to_thread(self._quota_levels, chosen)

@@ -731,7 +731,7 @@ def what_if_page(result: Result, before: Result | None) -> Markup:
                 "</tr></thead><tbody>{}</tbody></table></div>"
             ).format(lowered)
             if lowered
-            else Markup("<p>Nobody is lowered.</p>"),
+            else Markup("<p>No one is lowered.</p>"),
             Markup('<ul class="problems" aria-label="Remarks">{}</ul>').format(remarks)
             if remarks
             else Markup(""),

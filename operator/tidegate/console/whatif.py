@@ -46,7 +46,7 @@ SECONDS: Final = 600
 _LARGE_PLACES: Final = 2000  # members on brokers; from here on Prometheus is asked less often
 _LARGE_STEP_SECONDS: Final = 30
 _MOST_PASSES_A_STEP: Final = 4
-_NEAR: Final = 0.9  # of its limit: nobody is lowered for a NIC that stays below
+_NEAR: Final = 0.9  # of its limit: no one is lowered for a NIC that stays below
 _NIC_SPANS: Final = 6
 _LAST_SECONDS: Final = 60  # what is looked at for "is it enough"
 
@@ -346,7 +346,7 @@ def play_what_if(situation: Situation, edits: Edits, *, seconds: int = SECONDS) 
     """What the operator would do from now on. Raises ValueError where no broker would live.
 
     It starts with everybody at the contract, as after a calm time. Only members that move bytes
-    through a NIC near its limit are decided on: nobody else is ever lowered for load.
+    through a NIC near its limit are decided on: no one else is ever lowered for load.
     """
     return _WhatIf(edited(situation, edits), seconds).played()
 
@@ -465,7 +465,7 @@ class _WhatIf:
         return self._result()
 
     def _is_settled(self) -> bool:
-        """Whether nothing will ever change: nobody is held, and no NIC is over its limit."""
+        """Whether nothing will ever change: no one is held, and no NIC is over its limit."""
         watched = self._last.watched or ()
         calm = all(one.pressure is Pressure.WITHIN for one in watched)
         return calm and not self._operator.holds_anybody and not self._last.deferred_writes

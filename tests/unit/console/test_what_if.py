@@ -72,7 +72,7 @@ def situation(wants_mb: float = 20.0, **changes: object) -> Situation:
     return replace(Situation(policy, tiers, topology, wants, other), **changes)
 
 
-def test_a_load_within_the_limits_lowers_nobody() -> None:
+def test_a_load_within_the_limits_lowers_no_one() -> None:
     result = play_what_if(situation(), Edits())
     assert result.lowered == ()
     assert result.is_enough
@@ -134,7 +134,7 @@ def test_a_tier_of_another_level_gives_in_its_turn() -> None:
     assert {one.tier_key for one in result.lowered} == {"streaming/l2"}
 
 
-def test_more_load_of_one_member_is_more_load_of_nobody_else() -> None:
+def test_more_load_of_one_member_is_more_load_of_no_one_else() -> None:
     after = edited(situation(), Edits(load_percent={("streaming/l3", "l3"): 150.0}))
     assert after.wants[(Entity("l3"), OUT), 1] == 30 * MB
     assert after.wants[(Entity("l2"), OUT), 1] == 20 * MB
@@ -182,7 +182,7 @@ def test_a_reading_gives_members_their_rates_and_others_the_rest() -> None:
         {(1, OUT): (NicSpan(1000.0, 15.0, 70.0 * MB),)},
         {
             (Entity("l3"), 1, OUT): ClientRate(1000.0, 20.0 * MB, 0.0),
-            (Entity("nobody"), 1, OUT): ClientRate(1000.0, 5.0 * MB, 0.0),
+            (Entity("no one"), 1, OUT): ClientRate(1000.0, 5.0 * MB, 0.0),
             (Entity("l2"), 1, OUT): ClientRate(1000.0, 4.0 * MB, 900.0),
         },
     )
