@@ -17,6 +17,7 @@ import yaml
 from tests.unit.simulation.loads import evening
 from tidegate.commands.audit import line_words
 from tidegate.commands.simulation_file import read_simulation
+from tidegate.console.history import Past
 from tidegate.console.server import Console
 from tidegate.console.snapshot import Measured, Objects
 from tidegate.console.source import Trail
@@ -68,6 +69,9 @@ class SimulatedSource:
 
     def measured(self, policy_key: str) -> Measured:
         return self.measured_now
+
+    def past(self, policy_key: str) -> Past | None:
+        return None
 
     def trail(self) -> Trail:
         return Trail(self.lines, self.trail_problem)

@@ -178,6 +178,7 @@ def _serve(
             "`pip install 'tidegate[console]'`.",
         ) from error
     from tidegate.kube.client import KubernetesClient, connect
+    from tidegate.prometheus.client import PrometheusClient
 
     api_client = connect(named.kubeconfig, named.context, named.as_user)
     kubernetes = KubernetesClient(api_client, identity="tidegate-console")
@@ -186,12 +187,17 @@ def _serve(
         settings = metrics_of(_source_of(declared, kubernetes, around), metrics_file)
         return None if settings is None else around.open_reader(settings)
 
+    def open_client(declared: Declared) -> PrometheusClient | None:
+        settings = metrics_of(_source_of(declared, kubernetes, around), metrics_file)
+        return None if settings is None else PrometheusClient(settings.server)
+
     source = LiveSource(
         kubernetes,
         api_client,
         namespaces,
         open_reader,
         cluster=_Looker(around, named, access, threading.Lock()),
+        open_client=open_client,
         trails=trails,
     )
     host, port, allowed_hosts = listen

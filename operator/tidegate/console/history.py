@@ -1,12 +1,13 @@
 """What the console remembers of the last hours: NICs, levels and members over time.
 
-It begins when the process begins, and is in memory only. A gap in what is known stays a gap.
+It is in memory only. NICs and levels begin with what Prometheus has of the operator's own metrics,
+members when the process begins. A gap in what is known stays a gap.
 """
 
 from array import array
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidegate.console.snapshot import PolicyNow
@@ -16,6 +17,7 @@ NIC_SECONDS: Final = 900.0
 MEMBER_SECONDS: Final = 6 * 3600.0
 _NIC_STEP_SECONDS: Final = 5.0
 _MEMBER_STEP_SECONDS: Final = 15.0
+_LONGEST_GAP_SECONDS: Final = 180.0
 _UNKNOWN: Final = float("nan")
 
 NicPlace = tuple[int, Direction]
@@ -30,6 +32,14 @@ class Span:
     begin: float
     end: float
     because: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What was before the process began: shares of limits, and states of levels, oldest first."""
+
+    nics: Mapping[NicPlace, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    levels: Mapping[Level, Sequence[tuple[float, str]]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -65,6 +75,21 @@ class History:
 
     def __init__(self) -> None:
         self._policies: dict[str, _OfPolicy] = {}
+
+    def begin(self, policy_key: str, past: Past) -> None:
+        """Put the past of a policy before what was noted of it since."""
+        mine = self._policies.setdefault(policy_key, _OfPolicy())
+        for place, shares in past.nics.items():
+            noted = mine.nics.setdefault(place, deque())
+            first = noted[0][0] if noted else float("inf")
+            noted.extendleft(reversed([(at, share) for at, share in shares if at < first]))
+        for level, states in past.levels.items():
+            spans = mine.levels.setdefault(level, deque())
+            first = spans[0].begin if spans else float("inf")
+            before = _spans([(at, state) for at, state in states if at < first])
+            if before and spans and before[-1].state == spans[0].state:
+                spans[0] = replace(spans[0], begin=before.pop().begin)
+            spans.extendleft(reversed(before))
 
     def note(self, now: PolicyNow) -> None:
         """Add this moment, unless the last one was just before."""
@@ -127,6 +152,18 @@ class History:
             list(series.times), list(series.rates), list(series.quotas), strict=False
         ):
             yield at, _known(rate), _known(quota)
+
+
+def _spans(states: Sequence[tuple[float, str]]) -> list[Span]:
+    """Runs of the same state; one ends where nothing is known for minutes."""
+    spans: list[Span] = []
+    for at, state in states:
+        last = spans[-1] if spans else None
+        if last is not None and last.state == state and at - last.end <= _LONGEST_GAP_SECONDS:
+            spans[-1] = replace(last, end=at)
+        else:
+            spans.append(Span(state, at, at))
+    return spans
 
 
 def _known(value: float) -> float | None:

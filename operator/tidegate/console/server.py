@@ -7,6 +7,7 @@ towards Kubernetes, Prometheus and Kafka the console only reads.
 
 import asyncio
 import secrets as random_names
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -80,6 +81,10 @@ _PAGES: Final = (
     ("/history", "History"),
 )
 _CSS: Final = Path(__file__).with_name("console.css")
+_POSTED_PATHS: Final = (
+    "/login",
+    "/_nicegui_ws/",
+)  # NiceGUI's channel where a proxy has no websockets
 _OPEN_PATHS: Final = ("/_nicegui", "/login", "/healthz")
 
 
@@ -105,6 +110,8 @@ class Console:
     audit_words: Callable[[AuditLine], str] = str
     settings: ConsoleSettings = field(default_factory=ConsoleSettings)
     history: History = field(default_factory=History)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _begun: set[str] = field(default_factory=set)
     _readers: dict[str, TierReader] = field(default_factory=dict)
     _known: dict[str, tuple[object, PolicyNow | None]] = field(default_factory=dict)
 
@@ -117,9 +124,10 @@ class Console:
         tick = self.tick()
         if self.access is None and known is not None and known[0] == tick:
             return known[1]
-        reader = self._readers.setdefault(key, TierReader())
         measured, seconds = self.source.measured(key), self.source.now_seconds()
-        now = policy_now(objects, key, measured, seconds, reader)
+        with self._lock:  # a reader of tiers has one caller at a time
+            reader = self._readers.setdefault(key, TierReader())
+            now = policy_now(objects, key, measured, seconds, reader)
         if self.access is None:
             self._known[key] = (tick, now)
         return now
@@ -133,6 +141,10 @@ class Console:
         objects = self.source.objects()
         for key in policy_keys(objects):
             now = self.policy(objects, key)
+            past = self.source.past(key)
+            if past is not None and key not in self._begun:
+                self._begun.add(key)
+                self.history.begin(key, past)
             if now is not None and now.input_of("Kubernetes").is_known(now.now_seconds):
                 self.history.note(now)
 
@@ -159,7 +171,7 @@ def make_app(console: Console) -> "FastAPI":
     @app.middleware("http")
     async def guard(request: Request, call_next: Callable[..., Any]) -> Response:
         path = request.url.path
-        if request.method not in ("GET", "HEAD") and path != "/login":
+        if request.method not in ("GET", "HEAD") and not path.startswith(_POSTED_PATHS):
             return PlainTextResponse("only GET", status_code=405, headers=_HEADERS)
         request.state.token = _token(request, sessions)
         if console.access is not None and not path.startswith(_OPEN_PATHS):
@@ -298,6 +310,7 @@ class _Page:
         self._console, self._path, self._policy = console, path, policy
         self._token: str | None = request.state.token
         self._shown = ""
+        self._logged_out = ""
 
     # What every page has
 
@@ -352,8 +365,11 @@ class _Page:
     def _objects(self) -> Objects:
         try:
             return self._console.seen_by(self._token)
-        except (Refused, TidegateError) as error:
-            return Objects(problem=str(error))
+        except Refused as refused:  # the token ended while the page was open
+            self._logged_out = str(refused)
+            return Objects()
+        except TidegateError as error:
+            return Objects(problem=error.message)
 
     def _now(self) -> tuple[Objects, PolicyNow | None]:
         objects = self._objects()
@@ -384,7 +400,9 @@ class _Page:
                 objects, now = self._now()
             seconds = self._console.source.now_seconds()
             text = (
-                str(view.no_policy(objects.problem, objects.heard_at_seconds, seconds))
+                str(view.logged_out(self._logged_out))
+                if self._logged_out
+                else str(view.no_policy(objects.problem, objects.heard_at_seconds, seconds))
                 if now is None
                 else body(now)
             )

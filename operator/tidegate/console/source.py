@@ -17,11 +17,12 @@ import structlog
 from kubernetes import client
 from urllib3.exceptions import HTTPError
 
+from tidegate.console.history import Past
 from tidegate.console.snapshot import Measured, Objects, RawObject
 from tidegate.control.audit.lines import AuditLine, Wanted, read_lines
 from tidegate.control.declared import Declared, declare, object_key
 from tidegate.control.metrics_watch import Reader
-from tidegate.controller_logic.model import Topology
+from tidegate.controller_logic.model import Direction, Level, Topology
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -30,6 +31,8 @@ from tidegate.kube.api import (
     Kubernetes,
     ResourceKind,
 )
+from tidegate.prometheus.client import PrometheusClient
+from tidegate.prometheus.series import Series
 
 log = structlog.get_logger(__name__)
 
@@ -37,6 +40,7 @@ KINDS: Final = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
 _WATCH_SECONDS: Final = 30  # then asked for anew, so that a silent server is noticed
 _AGAIN_SECONDS: Final = 2.0
 _SHORTEST_READING_SECONDS: Final = 5.0
+_PAST_SECONDS: Final = 10.0
 _TRAIL_BYTES: Final = 4 * 1024 * 1024  # of the end of each file
 
 
@@ -78,8 +82,13 @@ class Source(Protocol):
 
     def trail(self) -> Trail: ...
 
+    def past(self, policy_key: str) -> Past | None:
+        """What was before the process began; None = not known, or not asked for yet."""
+        ...
+
 
 OpenReader = Callable[[Declared], Reader | None]
+OpenClient = Callable[[Declared], PrometheusClient | None]
 
 
 @dataclass(slots=True)
@@ -104,12 +113,14 @@ class LiveSource:
         open_reader: OpenReader,
         *,
         cluster: Cluster | None = None,
+        open_client: OpenClient = lambda _: None,
         trails: Sequence[Path] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._kubernetes = kubernetes
         self._watches = client.CustomObjectsApi(api_client)
-        self._open_reader = open_reader
+        self._open_reader, self._open_client = open_reader, open_client
+        self._pasts: dict[str, Past] = {}
         self.cluster = cluster
         self._trails = trails
         self._clock = clock
@@ -164,6 +175,9 @@ class LiveSource:
 
     def trail(self) -> Trail:
         return read_trails(self._trails)
+
+    def past(self, policy_key: str) -> Past | None:
+        return self._pasts.get(policy_key)
 
     # Objects
 
@@ -248,6 +262,20 @@ class LiveSource:
                 except Exception:  # a reader's bug must not end the readings of others
                     log.exception("reading failed", policy=key)
                 self._changes += 1
+                if key not in self._pasts:
+                    self._pasts[key] = self._past(key, raw)
+
+    def _past(self, key: str, raw: RawObject) -> Past:
+        """Asked for once. A Prometheus that does not scrape the operator has nothing of it."""
+        try:
+            opened = self._open_client(declare(raw, ()))
+            if opened is None:
+                return Past()
+            with closing(opened) as prometheus:
+                return read_past(prometheus, key)
+        except TidegateError as error:
+            log.info("no history of a policy before this process", policy=key, why=error.message)
+            return Past()
 
     def _read(
         self, key: str, raw: RawObject, readers: dict[str, tuple[object, Reader | None, str]]
@@ -270,6 +298,32 @@ class LiveSource:
             # away: what was known before stays, with its age
             return Measured(self.measured(key).readings, readings.problems[0].message)
         return Measured(readings)
+
+
+def read_past(prometheus: PrometheusClient, policy_key: str) -> Past:
+    """The operator's own metrics of the last hours. Raises as `PrometheusClient.query` does."""
+    namespace, _, name = policy_key.partition("/")
+    policy = f'{{policy_namespace="{namespace}",policy="{name}"}}'
+    until = time.monotonic() + _PAST_SECONDS
+
+    def ask(inner: str, span: str) -> list[Series]:
+        return prometheus.query(
+            f"({inner})[{span}]", lambda one: one, until_monotonic_seconds=until
+        )
+
+    share = (
+        f"max by (broker, direction) (tidegate_broker_bytes_per_second{policy})"
+        f" / max by (broker, direction) (tidegate_broker_limit_bytes_per_second{policy} > 0)"
+    )
+    nics = {
+        (int(one.labels["broker"]), Direction(one.labels["direction"])): one.samples
+        for one in ask(share, "15m:15s")
+    }
+    states: dict[Level, list[tuple[float, str]]] = {}
+    for one in ask(f"max by (level, state) (tidegate_tier_state{policy} == 1)", "6h:30s"):
+        level = Level(one.labels["level"])
+        states.setdefault(level, []).extend((at, one.labels["state"]) for at, _ in one.samples)
+    return Past(nics, {level: sorted(found) for level, found in states.items()})
 
 
 def read_trails(trails: Sequence[Path]) -> Trail:

@@ -518,6 +518,10 @@ def no_policy(objects_problem: str, heard: float | None, now_seconds: float) -> 
     )
 
 
+def logged_out(why: str) -> Markup:
+    return Markup('<p role="alert">{} <a href="/login">Log in</a></p>').format(why)
+
+
 # The page Member
 
 

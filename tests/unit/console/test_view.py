@@ -1,17 +1,20 @@
 """Pages as text, without a browser: what is unknown, what is ours to say, and names that are none of it."""
 
 import re
+from typing import Any
 
 import pytest
 
 from tests.doubles import simulated_console as simulated
 from tests.doubles.simulated_console import EPOCH, HOSTILE, SimulatedSource, stopped_at
 from tidegate.console import view
-from tidegate.console.history import History
+from tidegate.console.history import History, Past
 from tidegate.console.server import Console
 from tidegate.console.snapshot import PolicyNow, assumed_topology, quotas_in_force
+from tidegate.console.source import read_past
 from tidegate.controller_logic.model import Direction, Level
 from tidegate.controller_logic.throttle.nic_status import Pressure
+from tidegate.prometheus.series import Series
 
 KEY = "streaming/orders"
 
@@ -144,3 +147,54 @@ def test_a_policy_that_does_not_read_is_shown_with_its_problem() -> None:
     assert any("spec.brokers.egress.limit" in one for one in now.problems)
     assert "No broker's load is known" in view.answer(now)
     assert "Nothing is to be done" not in view.answer(now)
+
+
+def test_the_past_is_put_before_what_was_noted() -> None:
+    console, _, now = at(640)
+    noted = console.history.levels(KEY)[Level.L3][0]
+    place = (1, Direction.EGRESS)
+    first = console.history.nic(KEY, place)[0][0]
+    past = Past(
+        {place: [(EPOCH - 60, 0.5), (EPOCH + 900, 9.0)]},
+        {
+            Level.L3: [
+                (EPOCH - 900, "Throttled"),
+                (EPOCH - 870, "Throttled"),
+                (EPOCH - 600, "Throttled"),  # minutes in between are not known
+                (EPOCH - 60, "Contract"),
+                (EPOCH - 30, "Contract"),
+            ]
+        },
+    )
+    console.history.begin(KEY, past)
+    assert console.history.nic(KEY, place)[:2] == (
+        (EPOCH - 60, 0.5),
+        (first, pytest.approx(0, abs=2)),
+    )
+    spans = console.history.levels(KEY)[Level.L3]
+    assert [(one.state, one.begin, one.end) for one in spans[:3]] == [
+        ("Throttled", EPOCH - 900, EPOCH - 870),
+        ("Throttled", EPOCH - 600, EPOCH - 600),
+        ("Contract", EPOCH - 60, noted.end),
+    ]
+    assert now.key == KEY
+
+
+def test_the_past_is_asked_for_by_policy_and_read_by_broker_and_level() -> None:
+    class Prometheus:
+        def __init__(self) -> None:
+            self.asked: list[str] = []
+
+        def query(self, promql: str, each: Any, **_: Any) -> list[Any]:
+            self.asked.append(promql)
+            if "tier_state" in promql:
+                contract = Series({"level": "L3", "state": "Contract"}, ((10.0, 1.0), (30.0, 1.0)))
+                throttled = Series({"level": "L3", "state": "Throttled"}, ((20.0, 1.0),))
+                return [each(contract), each(throttled)]
+            return [each(Series({"broker": "2", "direction": "egress"}, ((10.0, 0.5),)))]
+
+    prometheus = Prometheus()
+    past = read_past(prometheus, KEY)  # type: ignore[arg-type]
+    assert all('{policy_namespace="streaming",policy="orders"}' in one for one in prometheus.asked)
+    assert past.nics == {(2, Direction.EGRESS): ((10.0, 0.5),)}
+    assert past.levels == {Level.L3: [(10.0, "Contract"), (20.0, "Throttled"), (30.0, "Contract")]}
