@@ -266,7 +266,7 @@ def _nic(now: PolicyNow, nic: NicNow, history: History) -> Markup:
         state,
         nic.direction.value,
         f"{100 * nic.share:.0f}",
-        tone,
+        "above, for now" if tone == "near" and nic.share > 1 else tone,
         rate(nic.bytes_per_second),
         rate(nic.limit),
         f"{min(100.0, 100 * nic.share / _FULL):.0f}",
