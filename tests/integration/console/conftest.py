@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import threading
 import time
@@ -11,23 +10,11 @@ from dataclasses import dataclass
 
 import pytest
 import uvicorn
+from playwright.sync_api import Browser, Page, sync_playwright
 
+from lab.browser import chromium
 from tests.doubles.simulated_console import SimulatedSource, stopped_at
 from tidegate.console.server import Console, ConsoleSettings, make_app
-
-try:
-    from playwright.sync_api import Browser, Page, sync_playwright
-except ImportError:  # no extra `dev`
-    pytest.skip("playwright is not installed", allow_module_level=True)
-
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-
-
-def chromium() -> str:
-    found = next((path for name in _BROWSERS if (path := shutil.which(name)) is not None), None)
-    if found is None:
-        pytest.skip("no Chromium on this machine: install one to see the pages as people do")
-    return found
 
 
 @dataclass
@@ -46,7 +33,6 @@ class Shown:
 
 @pytest.fixture(scope="session")
 def shown() -> Iterator[Shown]:
-    chromium()
     console, _ = stopped_at(10)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -68,9 +54,8 @@ def shown() -> Iterator[Shown]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    path = chromium()
     with sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        opened = started.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         yield opened
         opened.close()
 
