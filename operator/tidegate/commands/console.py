@@ -196,7 +196,8 @@ def _serve(
         api_client,
         namespaces,
         open_reader,
-        cluster=_Looker(around, named, access, threading.Lock()),
+        # viewers who log in have rights of their own, and this process's login is not theirs
+        cluster=None if login else _Looker(around, named, access, threading.Lock()),
         open_client=open_client,
         trails=trails,
     )
