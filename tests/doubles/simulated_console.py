@@ -295,7 +295,7 @@ class KafkaAsSimulated:
 def audit_lines(count: int) -> Sequence[AuditLine]:
     return [
         {
-            "event": "audit",
+            "event": "Audit",
             "kind": "hold",
             "t": yaml_time(EPOCH + number),
             "policy": "streaming/orders",

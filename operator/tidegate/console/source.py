@@ -187,7 +187,10 @@ class LiveSource:
             try:
                 if not kept.version:
                     self._list(kind, place, kept)
+                begin = time.monotonic()
                 self._watch(kind, place, kept)
+                if time.monotonic() - begin < 1.0:  # a server that ends watches at once
+                    self._ended.wait(1.0)
             except (TidegateError, client.ApiException, HTTPError, OSError, ValueError) as error:
                 message = error.message if isinstance(error, TidegateError) else str(error)
                 is_old = isinstance(error, client.ApiException) and error.status == 410
