@@ -81,10 +81,8 @@ _PAGES: Final = (
     ("/history", "History"),
 )
 _CSS: Final = Path(__file__).with_name("console.css")
-_POSTED_PATHS: Final = (
-    "/login",
-    "/_nicegui_ws/",
-)  # NiceGUI's channel where a proxy has no websockets
+# the form, and NiceGUI's channel where a proxy has no websockets
+_POSTED_PATHS: Final = ("/login", "/_nicegui_ws/")
 _OPEN_PATHS: Final = ("/_nicegui", "/login", "/healthz")
 
 

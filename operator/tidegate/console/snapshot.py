@@ -110,7 +110,6 @@ class NicNow:
     direction: Direction
     pressure: Pressure
     limit: int | None
-    capacity: int | None
     bytes_per_second: float | None
     at_seconds: float | None
     why: str
@@ -166,7 +165,6 @@ class MemberNow:
     sends: float | None
     delayed_seconds: float | None
     quota: int | None
-    target: int | None
     contract: int | None
     permitted: int | None
     leaders: int | None
@@ -394,7 +392,6 @@ class _Joined:
                 way,
                 pressure,
                 nic.limit,
-                nic.capacity,
                 nic.bytes_per_second,
                 nic.at_seconds or self._sampled_at((broker, way)),
                 nic.why or self._measured.problem,
@@ -506,7 +503,6 @@ class _Joined:
                 else _nothing_or_unknown(self._flows, way),
                 max(delays) / 1000 if delays else None,
                 quota,
-                _number((status.get("target") or {}).get(name)),
                 contract,
                 _number((status.get("permittedTotal") or {}).get(name)),
                 status.get("leaders"),
