@@ -28,7 +28,7 @@ from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.kubernetes.tools import kube_binary
 from lab.network import free_port
-from lab.operator import LISTENS_ON, operator_command
+from lab.operator import LISTENS_ON, console_command, operator_command
 from lab.packages import KAFKA_3, KAFKA_4, kafka_jars
 from lab.process import Process
 from lab.prometheus import PrometheusLab, ScrapeTarget, monitoring
@@ -190,6 +190,7 @@ def _fill_in(spec: dict[str, Any], kafka: BrokersLab, prometheus: PrometheusLab)
 
 CRDS = Path(__file__).parent.parent / "crds"
 OPERATOR_LOG = "operator.log"
+CONSOLE_LOG = "console.log"
 AUDIT_TRAIL = "audit.jsonl"
 _BROKERS = 3
 
@@ -308,7 +309,11 @@ def _kubernetes(
     with ExitStack() as stack:
         kube = _open(stack, log, "Kubernetes API", KubeApi())
         log.timed("custom resource definitions", lambda: _install(kube))
-        yield kube, stack.enter_context(_start_operator(kube, output, metrics_port))
+        operator = stack.enter_context(_start_operator(kube, output, metrics_port))
+        port = free_port()
+        stack.enter_context(_start_console(kube, output, port))
+        log.report(f"  watch it in a browser: http://{LISTENS_ON}:{port}/")
+        yield kube, operator
 
 
 def describe(parts: Parts) -> dict[str, str]:
@@ -337,3 +342,8 @@ def _start_operator(kube: KubeApi, output: Path, metrics_port: int) -> Process:
     argv = operator_command(kube.kubeconfig, NAMESPACE, metrics_port=metrics_port)
     argv += ["--audit-file", str(output / AUDIT_TRAIL)]
     return process.start("operator", argv, log_path=output / OPERATOR_LOG)
+
+
+def _start_console(kube: KubeApi, output: Path, port: int) -> Process:
+    argv = console_command(kube.kubeconfig, NAMESPACE, port=port, audit_file=output / AUDIT_TRAIL)
+    return process.start("console", argv, log_path=output / CONSOLE_LOG)

@@ -8,6 +8,15 @@ from pathlib import Path
 LISTENS_ON = "127.0.0.1"
 
 
+def console_command(kubeconfig: Path, namespace: str, *, port: int, audit_file: Path) -> list[str]:
+    """`tidegate console` on one namespace, with the operator's audit trail."""
+    return [
+        *(sys.executable, "-m", "tidegate", "console", "--kubeconfig", str(kubeconfig)),
+        *("--namespace", namespace, "--host", LISTENS_ON, "--port", str(port)),
+        *("--audit-file", str(audit_file)),
+    ]
+
+
 def operator_command(
     kubeconfig: Path, namespace: str, *, lease_namespace: str = "", metrics_port: int = 0
 ) -> list[str]:

@@ -74,6 +74,12 @@ def _audit() -> Callable[..., None]:
     return audit
 
 
+def _console() -> Callable[..., None]:
+    from tidegate.commands.console import console
+
+    return console
+
+
 def _doctor() -> Callable[..., None]:
     from tidegate.commands.doctor import doctor
 
@@ -218,6 +224,7 @@ _ENTRIES = {
     "explain": _Entry("Say which quota a client gets, and why.", _explain),
     "top": _Entry("Watch brokers, levels and members.", _top),
     "reassignments": _Entry("Watch replicas being filled.", _reassignments),
+    "console": _Entry("Show it all in a browser, and what would be if.", _console),
     "audit": _Entry("Show what the operator did, and why.", _audit),
     "import": _Entry("Print BusinessTiers for the quotas there are.", _import),
     "pause": _Entry("Freeze every quota as it is.", _pause),

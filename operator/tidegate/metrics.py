@@ -23,10 +23,12 @@ from prometheus_client import (
     disable_created_metrics,
     start_http_server,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tidegate.controller_logic.model import QuotaKey
+from tidegate import __version__
+from tidegate.controller_logic.contracts.desired import MemberReport, MemberState
+from tidegate.controller_logic.model import BYTE_RATE_OF, DIRECTION_OF, QuotaKey
 from tidegate.controller_logic.reasons import Reason
 from tidegate.controller_logic.throttle.nic_status import Pressure
 from tidegate.errors import UserActionRequired
@@ -36,6 +38,9 @@ from tidegate.throttle_metrics import PolicyReading as PolicyReading
 
 _OURS = "tidegate"  # the logger above all of the program's own
 _MEMBER_LABELS = (*POLICY_LABELS, "tier", "member")
+_AT_CONTRACT = frozenset({MemberState.CONTRACT, MemberState.UNLIMITED})
+_MOST_MEMBERS = 500  # of a policy that have series because they are not at their contract
+_LONGEST_GAP_SECONDS = 60.0  # between two passes; over a longer one it is not known what was
 _PASS_BUCKETS_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -104,6 +109,12 @@ class Telemetry:
             "Lines of the audit trail: written, or lost because the sink did not take them.",
             "result",
         )
+        Gauge(
+            "tidegate_build_info",
+            "1; the version of the process.",
+            ("version",),
+            registry=self.registry,
+        ).labels(__version__).set(1)
         self.policies = Gauge(
             "tidegate_policies_known",
             "Policies in the namespaces that this replica watches, held by any replica or none.",
@@ -135,14 +146,27 @@ class _Readings(Collector):
         self._throttle = throttle
         self._lock = threading.Lock()
         self._by_policy: dict[str, PolicyReading] = {}
+        self._throttled_seconds: dict[str, dict[tuple[str, str], float]] = {}
 
     def put(self, policy_key: str, reading: PolicyReading) -> None:
         with self._lock:
-            self._by_policy[policy_key] = reading.after(self._by_policy.get(policy_key))
+            before = self._by_policy.get(policy_key)
+            self._by_policy[policy_key] = reading.after(before)
+            passed = 0.0
+            if before is not None:
+                passed = reading.finished_at_seconds - before.finished_at_seconds
+            counted = self._throttled_seconds.get(policy_key, {})
+            self._throttled_seconds[policy_key] = {
+                key: counted.get(key, 0.0) + (passed if 0 < passed <= _LONGEST_GAP_SECONDS else 0.0)
+                for one in _not_at_contract(reading)
+                if one.state is MemberState.THROTTLED
+                for key in ((one.tier_key, one.member_name),)
+            }
 
     def forget(self, policy_key: str) -> None:
         with self._lock:
             self._by_policy.pop(policy_key, None)
+            self._throttled_seconds.pop(policy_key, None)
         self._throttle.forget(policy_key)
 
     def describe(self) -> list[Metric]:
@@ -152,6 +176,8 @@ class _Readings(Collector):
     def collect(self) -> Iterator[Metric]:
         with self._lock:
             readings = dict(self._by_policy)
+            throttled_seconds = dict(self._throttled_seconds)
+        yield from _held_members(readings, throttled_seconds)
         yield from _policy_gauges(readings)
         yield from _member_gauges(readings)
         yield from _broker_gauges(readings)
@@ -321,6 +347,56 @@ def _member_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:
             if member.leader_skew is not None:
                 skew.add_metric(labels, member.leader_skew)
     yield from (*quota.families, *target.families, skew)
+
+
+def _not_at_contract(reading: PolicyReading) -> list[MemberReport]:
+    """Members that are not at their contract, so many at most: the most important ones."""
+    found = [one for one in reading.decision.members if one.state not in _AT_CONTRACT]
+    found.sort(key=lambda one: (one.level, one.tier_key, one.member_name))
+    return found[:_MOST_MEMBERS]
+
+
+def _held_members(
+    readings: Mapping[str, PolicyReading],
+    throttled_seconds: Mapping[str, Mapping[tuple[str, str], float]],
+) -> Iterator[Metric]:
+    """What members move that are not at their contract; at it they have no such series."""
+    rates = GaugeMetricFamily(
+        "tidegate_member_bytes_per_second",
+        "What a member that is not at its contract moves over all brokers, by the newest readings.",
+        labels=(*_MEMBER_LABELS, "direction"),
+    )
+    states = GaugeMetricFamily(
+        "tidegate_member_state",
+        "1 = the member is in this state; there is no series of a member at its contract.",
+        labels=(*_MEMBER_LABELS, "level", "state"),
+    )
+    seconds = CounterMetricFamily(
+        "tidegate_member_throttle_seconds",
+        "Seconds in which the member was throttled, from when it was last at its contract.",
+        labels=_MEMBER_LABELS,
+    )
+    ways = {key: word for word, key in BYTE_RATE_OF.items()}
+    for policy_key, reading in readings.items():
+        moved: dict[tuple[object, object], float] = {}
+        clients = reading.readings.clients if reading.readings is not None else {}
+        held = _not_at_contract(reading)
+        entities = {one.entity for one in held}
+        for (entity, _, way), rate in clients.items():
+            if entity in entities:
+                moved[entity, way] = moved.get((entity, way), 0.0) + rate.bytes_per_second
+        for one in held:
+            tier = tier_label(policy_key, one.tier_key)
+            labels = (*policy_labels(policy_key), tier, one.member_name)
+            states.add_metric((*labels, one.level.value, one.state.value), 1.0)
+            for key, word in ways.items():
+                value = moved.get((one.entity, DIRECTION_OF[key]))
+                if value is not None:
+                    rates.add_metric((*labels, word), value)
+            of = throttled_seconds.get(policy_key, {}).get((one.tier_key, one.member_name))
+            if of is not None:
+                seconds.add_metric(labels, of)
+    yield from (rates, states, seconds)
 
 
 def _broker_gauges(readings: Mapping[str, PolicyReading]) -> Iterator[Metric]:

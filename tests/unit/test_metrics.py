@@ -20,6 +20,7 @@ from tidegate.controller_logic.contracts.desired import MemberReport, MemberStat
 from tidegate.controller_logic.contracts.overrides import Overridden
 from tidegate.controller_logic.decision import Decision, LevelReport, LevelState
 from tidegate.controller_logic.model import (
+    ClientRate,
     Direction,
     Entity,
     Hold,
@@ -110,8 +111,8 @@ def _throttled(telemetry: Telemetry) -> None:
             Tier("streaming/batch", Level.L3, (member,)),
             member,
             None,
-            MemberState.CONTRACT,
-            Reason.CONTRACT,
+            MemberState.THROTTLED,
+            Reason.THROTTLED,
         ),
     )
     for _ in range(2):
@@ -373,3 +374,56 @@ def test_libraries_are_heard_from_warnings_on_because_at_debug_some_print_logins
     assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == [
         f"said at {logging.WARNING}"
     ]
+
+
+def held(name: str, state: MemberState, level: Level = Level.L3) -> MemberReport:
+    member = Member(name, Entity(name))
+    tier = Tier("streaming/reports", level, (member,))
+    return MemberReport(tier, member, None, state, Reason.THROTTLED)
+
+
+def member_series(telemetry: Telemetry) -> dict[str, float]:
+    text = generate_latest(telemetry.registry).decode()
+    rows = re.findall(r'^(tidegate_member_\w+)\{.*member="(\w+)".*\} (\S+)$', text, re.MULTILINE)
+    return {
+        f"{metric.removeprefix('tidegate_member_')} {member}": float(v)
+        for metric, member, v in rows
+    }
+
+
+def test_a_member_has_a_rate_a_state_and_seconds_only_while_it_is_not_at_its_contract() -> None:
+    telemetry = Telemetry()
+    rate = ClientRate(1000.0, 3e6)
+    readings = Readings(
+        1000.0,
+        15.0,
+        clients={
+            (Entity("etl"), 1, Direction.EGRESS): rate,
+            (Entity("etl"), 2, Direction.EGRESS): rate,
+            (Entity("calm"), 1, Direction.EGRESS): rate,
+        },
+    )
+    throttled = Decision(
+        members=(held("etl", MemberState.THROTTLED), held("calm", MemberState.CONTRACT))
+    )
+    for at_seconds in (1000.0, 1010.0, 1300.0, 1305.0):  # the gap of 290 s is not counted
+        one = PolicyReading(throttled, at_seconds, 0, 300, readings=readings)
+        telemetry.readings.put(POLICY, one)
+    assert member_series(telemetry) == {
+        "bytes_per_second etl": 6e6,
+        "state etl": 1.0,
+        "throttle_seconds_total etl": 15.0,
+    }
+    after = Decision(members=(held("etl", MemberState.CONTRACT),))
+    telemetry.readings.put(POLICY, PolicyReading(after, 1310.0, 0, 300, readings=readings))
+    assert member_series(telemetry) == {}
+
+
+def test_of_many_members_not_at_their_contract_the_most_important_have_series() -> None:
+    telemetry = Telemetry()
+    members = [held(f"m{number}", MemberState.HELD) for number in range(600)]
+    members.append(held("first", MemberState.HELD, Level.L0))
+    telemetry.readings.put(POLICY, reading(Decision(members=tuple(members))))
+    found = member_series(telemetry)
+    assert len(found) == 500
+    assert found["state first"] == 1.0

@@ -39,6 +39,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
 
+{{/* The console's Pod. */}}
+{{- define "tidegate.consoleLabels" -}}
+{{ include "tidegate.releaseLabels" . }}
+app.kubernetes.io/component: console
+{{- end }}
+
 {{/* Pods of rollup Jobs and of their executors; the operator makes them, so no release is named. */}}
 {{- define "tidegate.rollupLabels" -}}
 app.kubernetes.io/component: rollup

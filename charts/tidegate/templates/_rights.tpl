@@ -34,6 +34,23 @@
   verbs: [get, list, create, update, delete]
 {{- end }}
 
+{{/* What the console may read where it looks: no Secret, and nothing that it could change. */}}
+{{- define "tidegate.consoleRules" -}}
+- apiGroups: [tidegate.io]
+  resources: [brokerbandwidthpolicies, businesstiers, quotaoverrides]
+  verbs: [get, list, watch]
+{{- end }}
+
+{{/* Whose token a viewer sends, and what that viewer may list. */}}
+{{- define "tidegate.consoleReviewRules" -}}
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]
+- apiGroups: [authorization.k8s.io]
+  resources: [subjectaccessreviews]
+  verbs: [create]
+{{- end }}
+
 {{/* What it may do with Strimzi's KafkaUsers: the same as examples/strimzi/rights.yaml. */}}
 {{- define "tidegate.strimziRules" -}}
 # which quotas are Strimzi's

@@ -28,6 +28,7 @@ from tidegate.commands.inputs import (
 )
 from tidegate.commands.options import CommandOptions, takes_policy_and_cluster
 from tidegate.commands.output import (
+    Document,
     OutputFormat,
     Page,
     publish,
@@ -444,9 +445,26 @@ def _from_cluster(around: CommandContext, access: AccessOptions) -> Known:
         return Known(store.read_everything(), store.live_brokers())
 
 
+def explained(
+    around: CommandContext, source: PolicySource, access: AccessOptions, user: str, client_id: str
+) -> Document:
+    """The document of `tidegate explain` for one client of a policy, read now."""
+    known, subject = _of_policy(around, source, access), Subject(user, client_id)
+    return explain_document(
+        subject,
+        explain_client(known.quotas, subject, known.reports, known.overrides),
+        brokers=known.brokers,
+        warnings=(*known.warnings, *_general_warnings(known.quotas, subject)),
+        outlook=known.outlook,
+    )
+
+
 def _from_policy(around: CommandContext, asked: CommandOptions) -> Known:
-    source = find_policy(around, asked.policy)
-    with opened_cluster(around, source, asked.access) as cluster:
+    return _of_policy(around, find_policy(around, asked.policy), asked.access)
+
+
+def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptions) -> Known:
+    with opened_cluster(around, source, access) as cluster:
         seen = observed(around, source, cluster)
         decision, _ = decide(seen.observation, Memory())
         warnings = (

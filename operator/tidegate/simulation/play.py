@@ -6,7 +6,7 @@ write from the next second on. Before second 0 nothing is wanted for a while, so
 in force and every series is known.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
@@ -138,9 +138,15 @@ class Play:
     quotas: Mapping[RateKey, tuple[int | None, ...]]
 
 
-def play(scenario: Scenario) -> Play:
-    """Play it from before the load begins to its end."""
-    operator = _Operator(scenario)
+OnPass = Callable[[Observation, Decision], None]
+
+
+def play(scenario: Scenario, on_pass: OnPass | None = None) -> Play:
+    """Play it from before the load begins to its end.
+
+    `on_pass` gets every pass with what it was decided on, those before the load too.
+    """
+    operator = SimulatedOperator(scenario, on_pass)
     first = operator.decide(-float(_warm_up_seconds(scenario)), None)
     members = _members_of(first)
     cluster = SimulatedCluster(
@@ -184,7 +190,7 @@ class _Run:
     """The loop: a second of the cluster, the scrapes at its end, and the passes that are due."""
 
     scenario: Scenario
-    operator: "_Operator"
+    operator: "SimulatedOperator"
     cluster: SimulatedCluster
     members: Mapping[RateKey, Member]
     passes: list[Pass] = field(default_factory=list)
@@ -264,11 +270,11 @@ class _Run:
         return is_calm or quiet_for >= LONGEST_AFTERWARDS_SECONDS
 
 
-class _Operator:
+class SimulatedOperator:
     """Its memory and the quota store. `due` is when it decides again without a reading."""
 
-    def __init__(self, scenario: Scenario) -> None:
-        self._scenario = scenario
+    def __init__(self, scenario: Scenario, on_pass: OnPass | None = None) -> None:
+        self._scenario, self._on_pass = scenario, on_pass
         # what would be written is what this is about, whatever the policy does today
         self._policy = replace(scenario.policy, mode=Mode.ENFORCE, paused_by=())
         self._memory = Memory()
@@ -286,12 +292,18 @@ class _Operator:
         """Whether any rate is below its contract because of load, or about to be."""
         return bool(self._throttles)
 
-    def decide(self, at_seconds: float, readings: Readings | None) -> Decision:
-        """One pass with its writes, at so many seconds from the start of the play."""
+    def decide(
+        self, at_seconds: float, readings: Readings | None, *, is_unpaced: bool = False
+    ) -> Decision:
+        """One pass with its writes, at so many seconds from the start of the play.
+
+        `is_unpaced` = the write budget does not count: contracts that are in force already.
+        """
         now_seconds = self._scenario.epoch_seconds + at_seconds
+        policy = replace(self._policy, write_budget_changes=10**6) if is_unpaced else self._policy
         seen = Observation(
             now_seconds,
-            self._policy,
+            policy,
             self._scenario.tiers,
             replace(self._scenario.topology, read_at_seconds=now_seconds),
             dict(self._stored),
@@ -300,6 +312,8 @@ class _Operator:
             client_quotas_exist=False,
         )
         decision, memory = decide(seen, self._memory)
+        if self._on_pass is not None:
+            self._on_pass(seen, decision)
         for write in decision.writes:
             self._write(write)
         self._memory = settle(

@@ -569,6 +569,18 @@ def test_alerts_fire_when_something_is_wrong_and_not_before() -> None:
     assert "SUCCESS" in promtool("test", "rules", str(HERE / "alerts.test.yaml"))
 
 
+def test_every_alert_has_a_row_in_the_documentation_that_its_runbook_leads_to(helm: Helm) -> None:
+    page = (CHECKOUT / "docs" / "operations.md").read_text()
+    base = {"enabled": True, "runbookBase": "https://docs.example/tidegate/"}
+    spec = only(objects(rendered(helm, metrics={"prometheusRule": base})), "PrometheusRule")["spec"]
+    rules = [rule for group in spec["groups"] for rule in group["rules"]]
+    assert len(rules) == len(alert_queries())
+    for rule in rules:
+        address, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+        assert address == "https://docs.example/tidegate/operations/"
+        assert f'<a id="{anchor}"></a>`{rule["alert"]}`' in page
+
+
 def test_the_rules_of_a_release_are_the_alerts_with_its_own_job_and_labels(
     helm: Helm, tmp_path: Path
 ) -> None:

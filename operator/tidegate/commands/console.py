@@ -1,0 +1,216 @@
+"""`tidegate console`: pages that show what is throttled, why, and what would be, in a browser."""
+
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidegate.commands import options
+from tidegate.commands.audit import line_words
+from tidegate.commands.context import CommandContext, command_context
+from tidegate.commands.explain import explained
+from tidegate.commands.inputs import (
+    AccessOptions,
+    PolicyOptions,
+    PolicySource,
+    find_policy,
+    metrics_of,
+    observed,
+    opened_cluster,
+)
+from tidegate.commands.output import Page
+from tidegate.control.declared import Declared
+from tidegate.control.metrics_watch import Reader
+from tidegate.controller_logic.model import Topology
+from tidegate.controller_logic.reasons import Reason
+from tidegate.errors import UserActionRequired
+
+if TYPE_CHECKING:
+    from tidegate.kube.api import Kubernetes
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class _Looker:
+    """Looks at a policy's Kafka cluster as `tidegate explain` does, one look at a time."""
+
+    around: CommandContext
+    named: PolicyOptions
+    access: AccessOptions
+    lock: threading.Lock
+
+    def topology(self, policy_key: str) -> Topology:
+        source = self._source(policy_key)
+        with self.lock, opened_cluster(self.around, source, self.access) as cluster:
+            seen = observed(self.around, source, cluster).observation
+        if seen.topology is None:
+            words = seen.missing[0][1] if seen.missing else "the brokers did not answer"
+            raise UserActionRequired(Reason.BROKERS_UNREACHABLE, words)
+        return seen.topology
+
+    def explain(self, policy_key: str, user: str, client_id: str) -> Mapping[str, Any]:
+        with self.lock:
+            found: Mapping[str, Any] = explained(
+                self.around, self._source(policy_key), self.access, user, client_id
+            )
+        return found
+
+    def _source(self, policy_key: str) -> PolicySource:
+        namespace, _, name = policy_key.partition("/")
+        named = self.named
+        return find_policy(
+            self.around,
+            PolicyOptions(
+                policy=name,
+                kubeconfig=named.kubeconfig,
+                context=named.context,
+                as_user=named.as_user,
+                namespace=namespace,
+            ),
+        )
+
+
+def console(
+    context: typer.Context,
+    *,
+    namespace: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--namespace",
+            "-n",
+            metavar="NAME",
+            help="Show this namespace; may be repeated. Without it: every one.",
+        ),
+    ] = None,
+    kubeconfig: options.Kubeconfig = None,
+    kube_context: options.KubeContext = None,
+    as_user: options.AsUser = None,
+    host: Annotated[
+        str, typer.Option("--host", help="Where it listens; the default is for this machine only.")
+    ] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option("--port", min=1, max=65535, help="The port that it listens on.")
+    ] = 8090,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowed-host",
+            metavar="NAME",
+            help="A further name by which browsers may call it; may be repeated. Names of this "
+            "machine's loopback always may.",
+        ),
+    ] = None,
+    login: Annotated[
+        bool,
+        typer.Option(
+            "--login",
+            help="Ask everybody for a token of the Kubernetes cluster, and show each what their "
+            "own rights let them list. Needed with any --host that is not loopback.",
+        ),
+    ] = False,
+    audit_file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--audit-file",
+            metavar="FILE",
+            help="An audit trail for the page History; may be repeated, once for each replica.",
+        ),
+    ] = None,
+    metrics_credentials_file: options.MetricsCredentialsFile = None,
+    credentials_file: options.CredentialsFile = None,
+    client_credentials_file: options.ClientCredentialsFile = None,
+    debug: options.Debug = False,
+) -> None:
+    """Serve pages for a browser: what is throttled now and why, one member, what would be if, and
+    the audit trail.
+
+    Policies, tiers and overrides come from Kubernetes by watch, loads from each policy's
+    Prometheus. Nothing is written anywhere, and no page asks another origin. Kafka is asked only
+    when somebody wants to see quota levels or plays a what-if. It needs the extra
+    `tidegate[console]`.
+    """
+    around = command_context(context, debug=debug)
+    if host not in _LOOPBACK and not login:
+        raise UserActionRequired(
+            Reason.INVALID_SPEC,
+            f"--host {host} lets other machines in, and without --login everybody who reaches it "
+            "sees every policy and tier. Nothing was started. Add --login, or keep the default and "
+            "use kubectl port-forward.",
+        )
+    _serve(
+        around,
+        tuple(namespace or ()),
+        PolicyOptions(kubeconfig=kubeconfig, context=kube_context, as_user=as_user),
+        AccessOptions(
+            credentials_file=credentials_file, client_credentials_file=client_credentials_file
+        ),
+        metrics_file=metrics_credentials_file,
+        trails=tuple(audit_file or ()),
+        login=login,
+        listen=(host, port, tuple(allowed_host or ())),
+    )
+
+
+def _serve(
+    around: CommandContext,
+    namespaces: Sequence[str],
+    named: PolicyOptions,
+    access: AccessOptions,
+    *,
+    metrics_file: Path | None,
+    trails: Sequence[Path],
+    login: bool,
+    listen: tuple[str, int, tuple[str, ...]],
+) -> None:
+    try:
+        from tidegate.console.access import Access
+        from tidegate.console.server import Console, ConsoleSettings, serve
+        from tidegate.console.source import LiveSource
+    except ImportError as error:
+        raise UserActionRequired(
+            Reason.INVALID_SPEC,
+            f"The console's libraries are not installed ({error.name}). Install them with "
+            "`pip install 'tidegate[console]'`.",
+        ) from error
+    from tidegate.kube.client import KubernetesClient, connect
+    from tidegate.prometheus.client import PrometheusClient
+
+    api_client = connect(named.kubeconfig, named.context, named.as_user)
+    kubernetes = KubernetesClient(api_client, identity="tidegate-console")
+
+    def open_reader(declared: Declared) -> Reader | None:
+        settings = metrics_of(_source_of(declared, kubernetes, around), metrics_file)
+        return None if settings is None else around.open_reader(settings)
+
+    def open_client(declared: Declared) -> PrometheusClient | None:
+        settings = metrics_of(_source_of(declared, kubernetes, around), metrics_file)
+        return None if settings is None else PrometheusClient(settings.server)
+
+    source = LiveSource(
+        kubernetes,
+        api_client,
+        namespaces,
+        open_reader,
+        # viewers who log in have rights of their own, and this process's login is not theirs
+        cluster=None if login else _Looker(around, named, access, threading.Lock()),
+        open_client=open_client,
+        trails=trails,
+    )
+    host, port, allowed_hosts = listen
+    settings = ConsoleSettings(host, port, allowed_hosts)
+    access_of = Access(connect(named.kubeconfig, named.context)) if login else None
+    source.start()
+    with closing(source):
+        Page(around.err).say(f"The console is at http://{host}:{port}/ until Ctrl-C.")
+        serve(Console(source, access_of, line_words, settings))
+
+
+def _source_of(
+    declared: Declared, kubernetes: "Kubernetes", around: CommandContext
+) -> PolicySource:
+    return PolicySource(declared, kubernetes, bounds=around.bounds)

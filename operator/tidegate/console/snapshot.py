@@ -1,0 +1,598 @@
+"""What the pages show of one policy at one moment, put together from objects and readings.
+
+Pure. The operator's own words come from the statuses that it wrote; what brokers and members carry
+now comes from Prometheus, judged as the operator judges it. None is unknown, never zero.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
+
+from tidegate.control.declared import Declared, TierReader, belongs_to, declare, object_key
+from tidegate.controller_logic.model import (
+    Direction,
+    Entity,
+    Level,
+    Member,
+    Mode,
+    Observation,
+    Override,
+    RateKey,
+    Readings,
+    Tier,
+    TopicLeaders,
+    Topology,
+)
+from tidegate.controller_logic.readings import Flows, flows_of
+from tidegate.controller_logic.throttle.nic_status import (
+    NicStatus,
+    Pressure,
+    WatchedBroker,
+    watch,
+)
+from tidegate.errors import TidegateError
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    QUOTA_OVERRIDES,
+    ResourceKind,
+)
+
+RawObject = Mapping[str, Any]
+AT_CONTRACT: Final = frozenset({"Contract", "Unlimited"})
+_NOTHING: Final = 1.0  # bytes per second: what is left of a mean long after
+_WAY_NAMES: Final = {Direction.EGRESS: "fetch", Direction.INGRESS: "produce"}
+_LEVELS: Final = {level.value: level for level in Level}
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Policies, tiers and overrides as Kubernetes has them.
+
+    `heard_at_seconds` is when the API server was heard last, None = never; `problem` says why it is
+    not heard now, "" = it is.
+    """
+
+    policies: tuple[RawObject, ...] = ()
+    tiers: tuple[RawObject, ...] = ()
+    overrides: tuple[RawObject, ...] = ()
+    heard_at_seconds: float | None = None
+    problem: str = ""
+
+    def only(self, may_see: Callable[[ResourceKind, str], bool]) -> "Objects":
+        """Those of kinds and namespaces that a viewer may see."""
+
+        def seen(kind: ResourceKind, objects: Iterable[RawObject]) -> tuple[RawObject, ...]:
+            return tuple(one for one in objects if may_see(kind, one["metadata"]["namespace"]))
+
+        return replace(
+            self,
+            policies=seen(BROKER_BANDWIDTH_POLICIES, self.policies),
+            tiers=seen(BUSINESS_TIERS, self.tiers),
+            overrides=seen(QUOTA_OVERRIDES, self.overrides),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The newest reading of one policy's Prometheus. `problem` says why there is none now."""
+
+    readings: Readings | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InputNow:
+    """One input: when it was known last (None = never), how old that may be, and what is wrong."""
+
+    name: str
+    at_seconds: float | None
+    fresh_seconds: float
+    problem: str = ""
+
+    def is_known(self, now_seconds: float) -> bool:
+        if self.problem or self.at_seconds is None:
+            return False
+        return now_seconds - self.at_seconds <= self.fresh_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class NicNow:
+    """One broker's NIC one way, in bytes/s. `share` is of the limit.
+
+    What it carries is split into members by level, `foreign` clients that no tier names, and the
+    rest, which is replication for the most part; None where clients are not measured.
+    """
+
+    broker: int
+    direction: Direction
+    pressure: Pressure
+    limit: int | None
+    bytes_per_second: float | None
+    at_seconds: float | None
+    why: str
+    since: str
+    by_level: Mapping[Level, float] = field(default_factory=dict)
+    foreign: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        if not self.is_known or self.bytes_per_second is None or not self.limit:
+            return None
+        return self.bytes_per_second / self.limit
+
+    @property
+    def is_known(self) -> bool:
+        return self.pressure is not Pressure.UNKNOWN and self.bytes_per_second is not None
+
+    @property
+    def rest(self) -> float | None:
+        """What is neither a member's nor another client's; None = not known."""
+        if self.foreign is None or self.bytes_per_second is None:
+            return None
+        return max(0.0, self.bytes_per_second - self.foreign - sum(self.by_level.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class LevelNow:
+    """One level as the status has it; `members` and how many of them are below their contract."""
+
+    level: Level
+    state: str
+    since: str
+    because: str
+    members: int
+    below: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberNow:
+    """One member one way, in bytes/s. `sends` is over all brokers, `quota` on each of them.
+
+    `contract` is over all brokers. `quota` and `contract` None = none, or not known where
+    `state` is empty. `by_broker` has what it moves on each broker.
+    """
+
+    tier_key: str
+    name: str
+    level: Level
+    entity: Entity
+    direction: Direction
+    state: str
+    message: str
+    sends: float | None
+    delayed_seconds: float | None
+    quota: int | None
+    contract: int | None
+    permitted: int | None
+    leaders: int | None
+    skew: str
+    override: str
+    by_broker: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def is_below(self) -> bool:
+        has_quota = self.quota is not None or self.contract is not None
+        return has_quota and bool(self.state) and self.state not in AT_CONTRACT
+
+    @property
+    def key(self) -> str:
+        """What an address names it by."""
+        return f"{self.tier_key}/{self.name}"
+
+    @property
+    def way(self) -> str:
+        return _WAY_NAMES[self.direction]
+
+
+@dataclass(frozen=True, slots=True)
+class OverrideNow:
+    """One override: whom it is for, its state, and when it ends."""
+
+    key: str
+    target: str
+    action: str
+    state: str
+    until_seconds: float | None
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyNow:
+    """Everything that pages show of one policy."""
+
+    key: str
+    now_seconds: float
+    cluster_id: str
+    mode: str
+    paused_by: tuple[str, ...]
+    conditions: tuple[RawObject, ...]
+    inputs: tuple[InputNow, ...]
+    brokers: tuple[int, ...]
+    nics: tuple[NicNow, ...]
+    levels: tuple[LevelNow, ...]
+    members: tuple[MemberNow, ...]
+    overrides: tuple[OverrideNow, ...]
+    problems: tuple[str, ...]
+    raw_policy: RawObject
+    raw_tiers: tuple[RawObject, ...]
+    declared: Declared | None = None
+    readings: Readings | None = None
+
+    @property
+    def below(self) -> tuple[MemberNow, ...]:
+        """Who is not at the contract: the least important first, of these who sends most."""
+        found = [one for one in self.members if one.is_below]
+        return tuple(sorted(found, key=lambda one: (one.level, one.sends or 0.0), reverse=True))
+
+    @property
+    def over(self) -> tuple[NicNow, ...]:
+        return tuple(one for one in self.nics if one.pressure is Pressure.OVER)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the operator says that it lacks an input, so that nothing changes."""
+        return self.condition("Ready").get("status") == "Unknown"
+
+    def condition(self, kind: str) -> RawObject:
+        return next((one for one in self.conditions if one.get("type") == kind), {})
+
+    def input_of(self, name: str) -> InputNow:
+        return next(one for one in self.inputs if one.name == name)
+
+
+def policy_keys(objects: Objects) -> tuple[str, ...]:
+    """Every policy, as namespace/name."""
+    return tuple(sorted(object_key(raw) for raw in objects.policies))
+
+
+KUBERNETES, OPERATOR, PROMETHEUS, KAFKA = "Kubernetes", "Operator", "Prometheus", "Kafka"
+_KUBERNETES_FRESH_SECONDS: Final = 15.0
+
+
+def policy_now(
+    objects: Objects,
+    policy_key: str,
+    measured: Measured,
+    now_seconds: float,
+    reader: TierReader | None = None,
+) -> PolicyNow | None:
+    """The policy at this moment; None where there is no such policy.
+
+    A `reader` keeps tiers that it has read before.
+    """
+    raw = next((one for one in objects.policies if object_key(one) == policy_key), None)
+    if raw is None:
+        return None
+    tiers = tuple(one for one in objects.tiers if belongs_to(one, raw))
+    overrides = tuple(one for one in objects.overrides if belongs_to(one, raw))
+    return _Joined(raw, tiers, overrides, objects, measured, now_seconds, reader).policy()
+
+
+class _Joined:
+    """Puts together what objects and readings have of one policy."""
+
+    def __init__(
+        self,
+        raw: RawObject,
+        tiers: tuple[RawObject, ...],
+        overrides: tuple[RawObject, ...],
+        objects: Objects,
+        measured: Measured,
+        now_seconds: float,
+        reader: TierReader | None,
+    ) -> None:
+        self._reader = reader
+        self._raw, self._tiers, self._overrides = raw, tiers, overrides
+        self._objects, self._measured, self._now = objects, measured, now_seconds
+        self._status: RawObject = raw.get("status") or {}
+        self._problems: list[str] = []
+        self._declared = self._declare()
+        policy = None if self._declared is None else self._declared.policy
+        self._stale = 45.0 if policy is None else policy.stale_after_seconds
+        self._flows = flows_of(
+            measured.readings, now_seconds=now_seconds, stale_after_seconds=self._stale
+        )
+        tiers_read = () if self._declared is None else self._declared.tiers or ()
+        self._level_of = {
+            member.entity: tier.level for tier in reversed(tiers_read) for member in tier.members
+        }
+        self._by_nic: dict[tuple[int, Direction], list[tuple[Entity, float]]] = defaultdict(list)
+        for (entity, way), at in self._flows.by_key.items():
+            for broker, rate in at.items():
+                self._by_nic[broker, way].append((entity, rate.bytes_per_second))
+
+    def policy(self) -> PolicyNow:
+        raw, declared, status = self._raw, self._declared, self._status
+        members = tuple(self._members())
+        brokers = tuple(sorted(one["id"] for one in status.get("brokers") or ()))
+        mode = (raw.get("spec") or {}).get("mode") or Mode.ENFORCE.value
+        return PolicyNow(
+            object_key(raw),
+            self._now,
+            str(status.get("clusterId") or ""),
+            mode,
+            () if declared is None else declared.policy.paused_by,
+            tuple(status.get("conditions") or ()),
+            tuple(self._inputs()),
+            brokers,
+            tuple(self._nics(brokers)),
+            tuple(self._levels(members)),
+            members,
+            tuple(self._overrides_now()),
+            tuple(self._problems),
+            raw,
+            self._tiers,
+            declared,
+            self._measured.readings,
+        )
+
+    def _declare(self) -> Declared | None:
+        try:
+            declared = declare(self._raw, self._tiers, self._reader, overrides=self._overrides)
+        except TidegateError as error:
+            self._problems.append(error.message)
+            return None
+        self._problems += [f"{broken.key}: {broken.message}" for broken in declared.broken]
+        self._problems += [broken.message for broken in declared.broken_overrides]
+        return declared
+
+    def _inputs(self) -> Iterator[InputNow]:
+        objects, readings = self._objects, self._measured.readings
+        yield InputNow(
+            KUBERNETES, objects.heard_at_seconds, _KUBERNETES_FRESH_SECONDS, objects.problem
+        )
+        ready = self._condition("Ready")
+        said = "" if ready else "no status yet: no operator has seen this policy"
+        yield InputNow(OPERATOR, objects.heard_at_seconds, _KUBERNETES_FRESH_SECONDS, said)
+        reachable = self._condition("ClusterReachable")
+        away = (
+            str(reachable.get("message") or "not known")
+            if reachable.get("status") != "True"
+            else ""
+        )
+        at = objects.heard_at_seconds
+        if away:
+            at = _seconds(reachable.get("lastTransitionTime"))
+        yield InputNow(KAFKA, at, _KUBERNETES_FRESH_SECONDS, away)
+        spec = None if self._declared is None else self._declared.spec.metrics
+        if spec is None:
+            yield InputNow(PROMETHEUS, None, 0.0, "the policy names no metrics")
+            return
+        newest = max(
+            [
+                spans[-1].at_seconds
+                for spans in (readings.nic if readings else {}).values()
+                if spans
+            ],
+            default=None,
+        )
+        yield InputNow(PROMETHEUS, newest, self._stale, self._measured.problem)
+        if readings is not None:
+            self._problems += [one.message for one in readings.problems]
+
+    def _condition(self, kind: str) -> RawObject:
+        found = self._status.get("conditions") or ()
+        return next((one for one in found if one.get("type") == kind), {})
+
+    def _nics(self, brokers: Sequence[int]) -> Iterator[NicNow]:
+        said = {one["id"]: one for one in self._status.get("brokers") or ()}
+        for broker, way, nic, is_over in self._watched(brokers):
+            entry = said.get(broker, {})
+            # its load swings around the limit while it is throttled
+            swings = nic.pressure is not Pressure.UNKNOWN and is_over
+            pressure = Pressure.OVER if swings else nic.pressure
+            measured = self._flows.is_measured(broker, way)
+            by_level, foreign = self._split(broker, way)
+            yield NicNow(
+                broker,
+                way,
+                pressure,
+                nic.limit,
+                nic.bytes_per_second,
+                nic.at_seconds or self._sampled_at((broker, way)),
+                nic.why or self._measured.problem,
+                str(entry.get("since") or "") if pressure.value == entry.get("pressure") else "",
+                by_level,
+                foreign if measured else None,
+            )
+
+    def _sampled_at(self, place: tuple[int, Direction]) -> float | None:
+        """When the newest sample was, however old it is."""
+        readings = self._measured.readings
+        spans = readings.nic.get(place) if readings is not None else None
+        return spans[-1].at_seconds if spans else None
+
+    def _watched(self, brokers: Sequence[int]) -> Iterator[tuple[int, Direction, NicStatus, bool]]:
+        """Every limited NIC as the operator would judge it; unknown without a reading."""
+        if self._declared is None:
+            return
+        policy, topology = self._declared.policy, self.topology(brokers)
+        seen: dict[int, WatchedBroker] = {}
+        if self._measured.readings is not None and brokers:
+            observation = Observation(
+                self._now, policy, (), topology, None, readings=self._measured.readings
+            )
+            before = {
+                one["id"]: Pressure(one["pressure"])
+                for one in self._status.get("brokers") or ()
+                if one.get("pressure") in set(Pressure)
+            }
+            seen = {one.broker: one for one in watch(observation, self._flows, before) or ()}
+        for broker in brokers:
+            limits = policy.limits.of(broker)
+            for way in Direction:
+                if limits.limit(way) is None:
+                    continue
+                one = seen.get(broker)
+                nic = None if one is None else one.nics.get(way)
+                if nic is None:
+                    nic = NicStatus(
+                        broker, Pressure.UNKNOWN, limits.limit(way), limits.capacity(way)
+                    )
+                is_over = one is not None and one.pressure is Pressure.OVER
+                yield broker, way, nic, is_over and _is_fullest(one, nic)
+
+    def topology(self, brokers: Sequence[int]) -> Topology:
+        return Topology(self._now, frozenset(brokers), {})
+
+    def _split(self, broker: int, way: Direction) -> tuple[Mapping[Level, float], float]:
+        by_level: dict[Level, float] = defaultdict(float)
+        foreign = 0.0
+        for entity, rate in self._by_nic.get((broker, way), ()):
+            level = self._level_of.get(entity)
+            if level is None:
+                foreign += rate
+            else:
+                by_level[level] += rate
+        return by_level, foreign
+
+    def _levels(self, members: Sequence[MemberNow]) -> Iterator[LevelNow]:
+        for one in self._status.get("levels") or ():
+            level = _LEVELS.get(one.get("level"))
+            if level is None:
+                continue
+            mine = {(m.tier_key, m.name): m.is_below for m in members if m.level is level}
+            below = {(m.tier_key, m.name) for m in members if m.level is level and m.is_below}
+            yield LevelNow(
+                level,
+                str(one.get("state") or ""),
+                str(one.get("since") or ""),
+                str(one.get("because") or ""),
+                len(mine),
+                len(below),
+            )
+
+    def _members(self) -> Iterator[MemberNow]:
+        declared = self._declared
+        statuses = {
+            (object_key(raw), one["name"]): one
+            for raw in self._tiers
+            for one in (raw.get("status") or {}).get("members") or ()
+        }
+        for tier in () if declared is None else declared.tiers or ():
+            for member in tier.members:
+                yield from self._ways(tier, member, statuses.get((tier.key, member.name), {}))
+
+    def _ways(self, tier: Tier, member: Member, status: RawObject) -> Iterator[MemberNow]:
+        for way, name in _WAY_NAMES.items():
+            flows = self._flows.of((member.entity, way))
+            quota = _number((status.get("quota") or {}).get(name))
+            contract = _number((status.get("contractTotal") or {}).get(name))
+            moves = any(one.bytes_per_second >= _NOTHING for one in flows.values())
+            if quota is None and contract is None and not moves:
+                continue
+            delays = [
+                one.throttle_milliseconds
+                for one in flows.values()
+                if one.throttle_milliseconds is not None
+            ]
+            yield MemberNow(
+                tier.key,
+                member.name,
+                tier.level,
+                member.entity,
+                way,
+                str(status.get("state") or ""),
+                str(status.get("message") or ""),
+                sum(one.bytes_per_second for one in flows.values())
+                if flows
+                else _nothing_or_unknown(self._flows, way),
+                max(delays) / 1000 if delays else None,
+                quota,
+                contract,
+                _number((status.get("permittedTotal") or {}).get(name)),
+                status.get("leaders"),
+                str(status.get("leaderSkew") or ""),
+                str(status.get("override") or ""),
+                {broker: one.bytes_per_second for broker, one in sorted(flows.items())},
+            )
+
+    def _overrides_now(self) -> Iterator[OverrideNow]:
+        for raw in self._overrides:
+            status, spec = raw.get("status") or {}, raw.get("spec") or {}
+            conditions = status.get("conditions") or ()
+            ready: RawObject = next((c for c in conditions if c.get("type") == "Ready"), {})
+            target = (status.get("summary") or {}).get("target") or _target(spec)
+            yield OverrideNow(
+                object_key(raw),
+                str(target),
+                str(spec.get("action") or ""),
+                str(status.get("state") or "not seen yet"),
+                _seconds(status.get("until") or spec.get("expiresAt")),
+                str(spec.get("reason") or ""),
+                str(ready.get("message") or ""),
+            )
+
+
+def _is_fullest(one: WatchedBroker | None, nic: NicStatus) -> bool:
+    """Whether no other NIC of the broker carries a larger share of its limit."""
+    others = [] if one is None else one.nics.values()
+    return all(other.above(1.0) <= nic.above(1.0) for other in others)
+
+
+def _nothing_or_unknown(flows: Flows, way: Direction) -> float | None:
+    """A client without series: rate zero where brokers report others, unknown where they do not."""
+    return 0.0 if any(direction is way for _, direction in flows.totals) else None
+
+
+def _target(spec: RawObject) -> str:
+    target = spec.get("target") or {}
+    return ", ".join(f"{name}={value}" for name, value in target.items())
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _seconds(text: object) -> float | None:
+    """Seconds since the epoch of a time as Kubernetes writes it; None for anything else."""
+    try:
+        return datetime.fromisoformat(str(text)).timestamp() if text else None
+    except ValueError:
+        return None
+
+
+def seconds_of(text: str) -> float | None:
+    """The same for pages."""
+    return _seconds(text)
+
+
+# What "What if" needs besides
+
+
+def quotas_in_force(policy: PolicyNow) -> Mapping[RateKey, int]:
+    """Quotas below the contract, per broker, of whoever is throttled."""
+    return {
+        (one.entity, one.direction): one.quota
+        for one in policy.members
+        if one.quota is not None and one.is_below
+    }
+
+
+def assumed_topology(policy: PolicyNow, tiers: Iterable[Tier]) -> Topology:
+    """Brokers as the status has them, and each topic led evenly by those that its members move
+    bytes on; by all where none does.
+    """
+    counts = {(one.tier_key, one.name): (one.leaders or 0, one.by_broker) for one in policy.members}
+    topics: dict[str, TopicLeaders] = {}
+    for tier in tiers:
+        for member in tier.members:
+            leaders, at = counts.get((tier.key, member.name), (0, {}))
+            named = [topic for topic in member.topics if not topic.endswith("*")]
+            brokers = sorted(at) or list(policy.brokers)
+            for topic in named:
+                each, more = divmod(max(leaders // len(named), 1), len(brokers) or 1)
+                led = {b: each + (place < more) for place, b in enumerate(brokers)}
+                topics.setdefault(topic, TopicLeaders({b: n for b, n in led.items() if n}))
+            for topic in member.topics:
+                if topic.endswith("*"):
+                    topics.setdefault(topic[:-1] + "…", TopicLeaders(dict.fromkeys(brokers, 1)))
+    return Topology(policy.now_seconds, frozenset(policy.brokers), topics)
+
+
+def overrides_of(policy: PolicyNow) -> tuple[Override, ...]:
+    return () if policy.declared is None else policy.declared.overrides or ()

@@ -1,0 +1,357 @@
+"""Where the console takes everything from: objects by watch, readings from Prometheus, the trail.
+
+Only reads: lists and watches of Kubernetes, GET of Prometheus, files. Kafka is looked at on demand,
+where the process may: without that, leaders are assumed and quota levels are not shown.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import structlog
+from kubernetes import client
+from urllib3.exceptions import HTTPError
+
+from tidegate.console.history import Past
+from tidegate.console.snapshot import Measured, Objects, RawObject
+from tidegate.control.audit.lines import AuditLine, Wanted, read_lines
+from tidegate.control.declared import Declared, declare, object_key
+from tidegate.control.metrics_watch import Reader
+from tidegate.controller_logic.model import Direction, Level, Topology
+from tidegate.errors import TidegateError
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    QUOTA_OVERRIDES,
+    Kubernetes,
+    ResourceKind,
+)
+from tidegate.prometheus.client import PrometheusClient
+from tidegate.prometheus.series import Series
+
+log = structlog.get_logger(__name__)
+
+KINDS: Final = (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
+_WATCH_SECONDS: Final = 30  # then asked for anew, so that a silent server is noticed
+_AGAIN_SECONDS: Final = 2.0
+_SHORTEST_READING_SECONDS: Final = 5.0
+_PAST_SECONDS: Final = 10.0
+_TRAIL_BYTES: Final = 4 * 1024 * 1024  # of the end of each file
+
+
+class Cluster(Protocol):
+    """Looks at the Kafka cluster of a policy, on demand. Both raise TidegateError."""
+
+    def topology(self, policy_key: str) -> Topology:
+        """Brokers and leaders as they are now."""
+        ...
+
+    def explain(self, policy_key: str, user: str, client_id: str) -> Mapping[str, Any]:
+        """The document of `tidegate explain`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The newest audit lines, newest first; `problem` says why some or all are not known."""
+
+    lines: tuple[AuditLine, ...] = ()
+    problem: str = ""
+
+
+class Source(Protocol):
+    """Everything that pages show. All but `cluster` answer at once."""
+
+    @property
+    def cluster(self) -> Cluster | None: ...
+
+    def now_seconds(self) -> float: ...
+
+    def changes(self) -> object:
+        """Something that is another one when anything but the time has changed."""
+        ...
+
+    def objects(self) -> Objects: ...
+
+    def measured(self, policy_key: str) -> Measured: ...
+
+    def trail(self) -> Trail: ...
+
+    def past(self, policy_key: str) -> Past | None:
+        """What was before the process began; None = not known, or not asked for yet."""
+        ...
+
+
+OpenReader = Callable[[Declared], Reader | None]
+OpenClient = Callable[[Declared], PrometheusClient | None]
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The objects of one kind in one namespace ("" = in all)."""
+
+    items: dict[str, RawObject] = field(default_factory=dict)
+    version: str = ""
+    heard_at: float | None = None
+    problem: str = "not read yet"
+    is_open: bool = False  # a watch is, so silence means that nothing changes
+
+
+class LiveSource:
+    """A cluster's objects and readings, kept up by threads from `start` to `close`."""
+
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        api_client: client.ApiClient,
+        namespaces: Sequence[str],
+        open_reader: OpenReader,
+        *,
+        cluster: Cluster | None = None,
+        open_client: OpenClient = lambda _: None,
+        trails: Sequence[Path] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._kubernetes = kubernetes
+        self._watches = client.CustomObjectsApi(api_client)
+        self._open_reader, self._open_client = open_reader, open_client
+        self._pasts: dict[str, Past] = {}
+        self.cluster = cluster
+        self._trails = trails
+        self._clock = clock
+        self._kept = {(kind, place): _Kept() for kind in KINDS for place in namespaces or ("",)}
+        self._measured: dict[str, Measured] = {}
+        self._lock = threading.Lock()
+        self._changes = 0
+        self._ended = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Start to watch. Nothing is waited for: what is not known yet is shown as unknown."""
+        for kind, place in self._kept:
+            self._run(lambda kind=kind, place=place: self._keep(kind, place))  # type: ignore[misc]
+        self._run(self._measure)
+
+    def close(self) -> None:
+        """Let the threads end; a watch ends with its next line."""
+        self._ended.set()
+
+    def _run(self, loop: Callable[[], None]) -> None:
+        thread = threading.Thread(target=loop, daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def now_seconds(self) -> float:
+        return self._clock()
+
+    def changes(self) -> object:
+        return self._changes
+
+    def objects(self) -> Objects:
+        with self._lock:
+            found: dict[str, list[RawObject]] = {kind.kind: [] for kind in KINDS}
+            for (kind, _), kept in self._kept.items():
+                found[kind.kind] += kept.items.values()
+            now = self._clock()
+            heard = [now if one.is_open else one.heard_at for one in self._kept.values()]
+            problems = [kept.problem for kept in self._kept.values() if kept.problem]
+        known = [at for at in heard if at is not None]
+        policies, tiers, overrides = (tuple(found[kind.kind]) for kind in KINDS)
+        return Objects(
+            policies,
+            tiers,
+            overrides,
+            heard_at_seconds=min(known) if len(known) == len(heard) else None,
+            problem=problems[0] if problems else "",
+        )
+
+    def measured(self, policy_key: str) -> Measured:
+        return self._measured.get(policy_key, Measured(problem="not read yet"))
+
+    def trail(self) -> Trail:
+        return read_trails(self._trails)
+
+    def past(self, policy_key: str) -> Past | None:
+        return self._pasts.get(policy_key)
+
+    # Objects
+
+    def _keep(self, kind: ResourceKind, place: str) -> None:
+        kept = self._kept[kind, place]
+        while not self._ended.is_set():
+            try:
+                if not kept.version:
+                    self._list(kind, place, kept)
+                begin = time.monotonic()
+                self._watch(kind, place, kept)
+                if time.monotonic() - begin < 1.0:  # a server that ends watches at once
+                    self._ended.wait(1.0)
+            except (TidegateError, client.ApiException, HTTPError, OSError, ValueError) as error:
+                message = error.message if isinstance(error, TidegateError) else str(error)
+                is_old = isinstance(error, client.ApiException) and error.status == 410
+                with self._lock:
+                    kept.version = ""
+                    kept.problem = "" if is_old else _first_line(message)
+                    self._changes += 1
+                self._ended.wait(0 if is_old else _AGAIN_SECONDS)
+
+    def _list(self, kind: ResourceKind, place: str, kept: _Kept) -> None:
+        listing = self._kubernetes.list_all(kind, (place,) if place else ())
+        with self._lock:
+            kept.items = {_uid(one): one for one in listing}
+            kept.version, kept.problem = listing.resource_version, ""
+            self._changes += 1
+            kept.heard_at = self._clock()
+
+    def _watch(self, kind: ResourceKind, place: str, kept: _Kept) -> None:
+        address = (kind.group, kind.version)
+        options = {
+            "watch": True,
+            "resource_version": kept.version,
+            "timeout_seconds": _WATCH_SECONDS,
+            "allow_watch_bookmarks": True,
+            "_preload_content": False,
+            "_request_timeout": (3.0, _WATCH_SECONDS + 10.0),
+        }
+        answer = (
+            self._watches.list_namespaced_custom_object(*address, place, kind.plural, **options)
+            if place
+            else self._watches.list_cluster_custom_object(*address, kind.plural, **options)
+        )
+        with self._lock:
+            kept.heard_at, kept.problem, kept.is_open = self._clock(), "", True
+        try:
+            left = b""
+            for chunk in answer.stream(64 * 1024, decode_content=True):
+                *lines, left = (left + chunk).split(b"\n")
+                for line in lines:
+                    self._take(kept, json.loads(line))
+                if self._ended.is_set():
+                    return
+        finally:
+            with self._lock:
+                kept.heard_at, kept.is_open = self._clock(), False
+            answer.close()
+
+    def _take(self, kept: _Kept, event: Mapping[str, Any]) -> None:
+        body = event["object"]
+        if event["type"] == "ERROR":
+            raise client.ApiException(status=body.get("code"), reason=body.get("message"))
+        with self._lock:
+            kept.version = body["metadata"]["resourceVersion"]
+            kept.heard_at = self._clock()
+            if event["type"] == "DELETED":
+                kept.items.pop(_uid(body), None)
+            elif event["type"] != "BOOKMARK":
+                kept.items[_uid(body)] = body
+            self._changes += event["type"] != "BOOKMARK"
+
+    # Readings
+
+    def _measure(self) -> None:
+        readers: dict[str, tuple[object, Reader | None, str]] = {}
+        while not self._ended.wait(_SHORTEST_READING_SECONDS if self._measured else 0.5):
+            for raw in self.objects().policies:
+                key = object_key(raw)
+                try:
+                    self._measured[key] = self._read(key, raw, readers)
+                except TidegateError as error:
+                    self._measured[key] = replace(self.measured(key), problem=error.message)
+                except Exception:  # a reader's bug must not end the readings of others
+                    log.exception("reading failed", policy=key)
+                self._changes += 1
+                if key not in self._pasts:
+                    self._pasts[key] = self._past(key, raw)
+
+    def _past(self, key: str, raw: RawObject) -> Past:
+        """Asked for once. A Prometheus that does not scrape the operator has nothing of it."""
+        try:
+            opened = self._open_client(declare(raw, ()))
+            if opened is None:
+                return Past()
+            with closing(opened) as prometheus:
+                return read_past(prometheus, key)
+        except TidegateError as error:
+            log.info("no history of a policy before this process", policy=key, why=error.message)
+            return Past()
+
+    def _read(
+        self, key: str, raw: RawObject, readers: dict[str, tuple[object, Reader | None, str]]
+    ) -> Measured:
+        spec = (raw.get("spec") or {}).get("metrics")
+        known = readers.get(key)
+        if known is None or known[0] != spec or known[2]:
+            if known is not None and known[1] is not None:
+                known[1].close()
+            try:
+                readers[key] = (spec, self._open_reader(declare(raw, ())), "")
+            except TidegateError as error:
+                readers[key] = (spec, None, error.message)
+        _, reader, problem = readers[key]
+        if reader is None:
+            return Measured(self.measured(key).readings, problem)
+        brokers = [one["id"] for one in (raw.get("status") or {}).get("brokers") or ()]
+        readings = reader.read(brokers)
+        if not readings.nic and not readings.clients and readings.problems:
+            # away: what was known before stays, with its age
+            return Measured(self.measured(key).readings, readings.problems[0].message)
+        return Measured(readings)
+
+
+def read_past(prometheus: PrometheusClient, policy_key: str) -> Past:
+    """The operator's own metrics of the last hours. Raises as `PrometheusClient.query` does."""
+    namespace, _, name = policy_key.partition("/")
+    policy = f'{{policy_namespace="{namespace}",policy="{name}"}}'
+    until = time.monotonic() + _PAST_SECONDS
+
+    def ask(inner: str, span: str) -> list[Series]:
+        return prometheus.query(
+            f"({inner})[{span}]", lambda one: one, until_monotonic_seconds=until
+        )
+
+    share = (
+        f"max by (broker, direction) (tidegate_broker_bytes_per_second{policy})"
+        f" / max by (broker, direction) (tidegate_broker_limit_bytes_per_second{policy} > 0)"
+    )
+    nics = {
+        (int(one.labels["broker"]), Direction(one.labels["direction"])): one.samples
+        for one in ask(share, "15m:15s")
+    }
+    states: dict[Level, list[tuple[float, str]]] = {}
+    for one in ask(f"max by (level, state) (tidegate_tier_state{policy} == 1)", "6h:30s"):
+        level = Level(one.labels["level"])
+        states.setdefault(level, []).extend((at, one.labels["state"]) for at, _ in one.samples)
+    return Past(nics, {level: sorted(found) for level, found in states.items()})
+
+
+def read_trails(trails: Sequence[Path]) -> Trail:
+    """The newest lines of all files together: one for each replica."""
+    if not trails:
+        return Trail(problem="no audit trail was named (--audit-file)")
+    lines: list[AuditLine] = []
+    problems = []
+    for path in trails:
+        try:
+            with closing(path.open("rb")) as stream:
+                size = stream.seek(0, 2)
+                stream.seek(max(0, size - _TRAIL_BYTES))
+                texts = stream.read().decode("utf-8", errors="replace").splitlines(keepends=True)
+        except OSError as error:
+            problems.append(f"{path} cannot be read ({error.strerror})")
+            continue
+        lines += read_lines(texts[1:] if size > _TRAIL_BYTES else texts, Wanted()).lines
+    lines.sort(key=lambda line: str(line["t"]), reverse=True)
+    return Trail(tuple(lines), "; ".join(problems))
+
+
+def _uid(raw: RawObject) -> str:
+    return str(raw["metadata"]["uid"])
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0] if text.strip() else "it did not answer"

@@ -1,0 +1,125 @@
+"""A cluster of many brokers and members as the console sees it: objects with statuses, readings."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from tidegate.console.snapshot import Measured, Objects
+from tidegate.controller_logic.model import ClientRate, Direction, Entity, NicSpan, Readings
+
+MB = 1_000_000
+LEVELS = ("L0", "L1", "L2", "L3")
+
+
+def large_objects(brokers: int, members: int, now: float, *, throttled: int = 40) -> Objects:
+    """Ten tiers of all levels; the last members are throttled."""
+    policy: dict[str, Any] = {
+        "apiVersion": "tidegate.io/v1alpha1",
+        "kind": "BrokerBandwidthPolicy",
+        "metadata": _metadata("orders", "p"),
+        "spec": {
+            "mode": "Enforce",
+            "kafka": {"bootstrapServers": "kafka:9092", "quotaStore": "AdminApi"},
+            "metrics": {"prometheus": {"url": "http://prometheus:9090"}},
+            "brokers": {"egress": {"limit": "140M"}, "ingress": {"limit": "140M"}},
+        },
+        "status": {
+            "clusterId": "6n9yBVQpTmqxCpLQXWtDzw",
+            "conditions": [
+                _condition("Ready"),
+                _condition("ClusterReachable"),
+                _condition("Throttling"),
+            ],
+            "brokers": [{"id": broker, "pressure": "Within"} for broker in range(1, brokers + 1)],
+            "levels": [{"level": level, "state": "Contract"} for level in LEVELS],
+        },
+    }
+    tiers = []
+    each = members // 10
+    for number in range(10):
+        names = [f"member-{number}-{place}" for place in range(each)]
+        tiers.append(
+            {
+                "apiVersion": "tidegate.io/v1alpha1",
+                "kind": "BusinessTier",
+                "metadata": _metadata(f"tier-{number}", f"t{number}"),
+                "spec": {
+                    "policyRef": {"name": "orders"},
+                    "level": LEVELS[number % 4],
+                    **(
+                        {"throttledRates": {"perPartition": {"fetch": "500k", "produce": "500k"}}}
+                        if number % 4
+                        else {}
+                    ),
+                    "members": [
+                        {
+                            "name": name,
+                            "user": name,
+                            "topics": [f"topic-{name}"],
+                            "contract": {"perPartition": {"fetch": "2M", "produce": "2M"}},
+                        }
+                        for name in names
+                    ],
+                },
+                "status": {
+                    "members": [
+                        {
+                            "name": name,
+                            "leaders": 12,
+                            "leaderSkew": "1.00",
+                            "quota": {"fetch": 4 * MB, "produce": 4 * MB},
+                            "contractTotal": {"fetch": 24 * MB, "produce": 24 * MB},
+                            "permittedTotal": {"fetch": 24 * MB, "produce": 24 * MB},
+                            "state": "Throttled"
+                            if number == 3 and place < throttled
+                            else "Contract",
+                        }
+                        for place, name in enumerate(names)
+                    ]
+                },
+            }
+        )
+    return Objects((policy,), tuple(tiers), heard_at_seconds=now)
+
+
+def _metadata(name: str, uid: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "namespace": "streaming",
+        "uid": uid,
+        "generation": 1,
+        "creationTimestamp": "2026-01-01T00:00:00Z",
+    }
+
+
+def _condition(kind: str) -> dict[str, str]:
+    return {
+        "type": kind,
+        "status": "True",
+        "reason": "InSync",
+        "message": "as it should be",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+
+
+def large_measured(brokers: int, members: int, now: float, *, seed: int = 1) -> Measured:
+    """Each member on six brokers both ways; every NIC has a fresh reading."""
+    chance = random.Random(seed)
+    clients: dict[tuple[Entity, int, Direction], ClientRate] = {}
+    each = members // 10
+    for number in range(10):
+        for place in range(each):
+            entity = Entity(f"member-{number}-{place}")
+            for broker in chance.sample(range(1, brokers + 1), 6):
+                for way in Direction:
+                    rate = chance.paretovariate(1.3) * 0.2 * MB
+                    clients[entity, broker, way] = ClientRate(now, rate, 0.0)
+    nic = {
+        (broker, way): tuple(
+            NicSpan(now - 15.0 * back, 15.0, chance.uniform(20, 120) * MB) for back in (3, 2, 1, 0)
+        )
+        for broker in range(1, brokers + 1)
+        for way in Direction
+    }
+    return Measured(Readings(now, 15.0, nic, clients))

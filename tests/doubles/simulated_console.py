@@ -1,0 +1,307 @@
+"""What the console shows, from the simulated cluster with a clock that stands: no process, no socket.
+
+A load is played through the operator's own decisions; after each pass the statuses are made as the
+operator makes them. A test stops at a second, and bends what a state needs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import yaml
+
+from tests.unit.simulation.loads import evening
+from tidegate.commands.audit import line_words
+from tidegate.commands.simulation_file import read_simulation
+from tidegate.console.history import Past
+from tidegate.console.server import Console
+from tidegate.console.snapshot import Measured, Objects
+from tidegate.console.source import Trail
+from tidegate.control.audit.lines import AuditLine
+from tidegate.control.declared import declare
+from tidegate.control.observe import ObservationResult
+from tidegate.control.reconcile import PassResult
+from tidegate.control.report.status import policy_verdict, tier_verdict
+from tidegate.controller_logic.decision import Decision
+from tidegate.controller_logic.model import Mode, Observation, Topology
+from tidegate.controller_logic.reasons import Reason
+from tidegate.errors import Unreachable
+from tidegate.simulation.play import play
+
+EPOCH = 1_800_000_000.0
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One pass: when it was, what was seen, and the objects with their statuses after it."""
+
+    at_seconds: float
+    observation: Observation
+    decision: Decision
+    objects: Objects
+
+
+@dataclass
+class SimulatedSource:
+    """A source that stands still at `now`, until a test changes one of its fields."""
+
+    moment: Moment
+    measured_now: Measured
+    objects_now: Objects
+    now: float
+    lines: tuple[AuditLine, ...] = ()
+    trail_problem: str = ""
+    cluster: Any = None
+
+    def now_seconds(self) -> float:
+        return self.now
+
+    def changes(self) -> object:
+        return (id(self.objects_now), id(self.measured_now), self.now)
+
+    def objects(self) -> Objects:
+        return self.objects_now
+
+    def measured(self, policy_key: str) -> Measured:
+        return self.measured_now
+
+    def past(self, policy_key: str) -> Past | None:
+        return None
+
+    def trail(self) -> Trail:
+        return Trail(self.lines, self.trail_problem)
+
+
+@cache
+def moments(text: str) -> tuple[Moment, ...]:
+    """Every pass of the load in this text (policy, tiers and a Simulation, in YAML)."""
+    documents = [one for one in yaml.safe_load_all(text) if one]
+    policy, tiers = documents[0], [one for one in documents if one["kind"] == "BusinessTier"]
+    for number, one in enumerate((policy, *tiers)):
+        one["metadata"].setdefault("namespace", "default")
+        one["metadata"] |= {
+            "uid": f"uid-{number}",
+            "generation": 1,
+            "resourceVersion": "1",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+        }
+    given = read_simulation(["-"], policy=None, standard_input=_Text(text))
+    scenario = replace(given.scenario, epoch_seconds=EPOCH)
+    found: list[Moment] = []
+
+    def note(observation: Observation, decision: Decision) -> None:
+        facts = None
+        seen = ObservationResult(replace(observation, policy=scenario.policy), facts)
+        result = PassResult(seen, decision)
+        verdict = policy_verdict(
+            result, declare(policy, tiers).spec, previous=policy.get("status") or {}
+        )
+        policy["status"] = _status(verdict, observation.now_seconds, policy.get("status"))
+        policy["status"]["clusterId"] = "6n9yBVQpTmqxCpLQXWtDzw"
+        for tier in tiers:
+            key = f"{tier['metadata']['namespace']}/{tier['metadata']['name']}"
+            members = [one for one in decision.members if one.tier_key == key]
+            made = tier_verdict(members, decision, scenario.policy.mode)
+            tier["status"] = _status(made, observation.now_seconds, tier.get("status"))
+        found.append(
+            Moment(
+                observation.now_seconds - EPOCH,
+                observation,
+                decision,
+                Objects(
+                    (copy.deepcopy(policy),),
+                    tuple(copy.deepcopy(tiers)),
+                    heard_at_seconds=observation.now_seconds,
+                ),
+            )
+        )
+
+    play(scenario, note)
+    return tuple(found)
+
+
+class _Text:
+    """Standard input with this text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def read(self) -> str:
+        return self._text
+
+
+def _status(verdict: Any, now_seconds: float, before: Mapping[str, Any] | None) -> Document:
+    document: Document = verdict.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    known = {one["type"]: one for one in (before or {}).get("conditions") or ()}
+    at = yaml_time(now_seconds)
+    document["conditions"] = [
+        {
+            "type": one.type,
+            "status": one.status.value,
+            "reason": one.reason.value,
+            "message": one.message,
+            "lastTransitionTime": known[one.type]["lastTransitionTime"]
+            if known.get(one.type, {}).get("status") == one.status.value
+            else at,
+        }
+        for one in verdict.verdicts
+    ]
+    for one in document["conditions"]:
+        if one["type"] == "ClusterReachable":
+            one |= {"status": "True", "reason": "ClusterReachable", "message": "It answers"}
+    return document
+
+
+def yaml_time(seconds: float) -> str:
+    from tidegate.control.report.status import rfc3339
+
+    return rfc3339(seconds)
+
+
+def stopped_at(seconds: float, text: str | None = None) -> tuple[Console, SimulatedSource]:
+    """A console that has watched the load from its begin to this second."""
+    passes = moments(evening() if text is None else text)
+    console_source: SimulatedSource | None = None
+    console: Console | None = None
+    for one in passes:
+        if one.at_seconds > seconds:
+            break
+        measured = Measured(one.observation.readings)
+        now = one.observation.now_seconds
+        if console_source is None or console is None:
+            console_source = SimulatedSource(one, measured, one.objects, now)
+            console = Console(console_source, audit_words=line_words)
+        console_source.moment = one
+        console_source.measured_now = measured
+        console_source.objects_now = one.objects
+        console_source.now = now
+        if one.at_seconds >= 0:
+            console.note()
+    assert console is not None
+    assert console_source is not None
+    return console, console_source
+
+
+# States
+
+
+def bend(source: SimulatedSource, change: Callable[[Document, list[Document]], None]) -> None:
+    """Change the policy and its tiers as they are now."""
+    policy = copy.deepcopy(dict(source.objects_now.policies[0]))
+    tiers = [copy.deepcopy(dict(one)) for one in source.objects_now.tiers]
+    change(policy, tiers)
+    source.objects_now = replace(source.objects_now, policies=(policy,), tiers=tuple(tiers))
+
+
+def without_prometheus(source: SimulatedSource) -> None:
+    """Prometheus went away five minutes ago."""
+    source.measured_now = replace(
+        source.measured_now, problem="Prometheus at http://prometheus:9090 did not answer in time"
+    )
+    source.now += 300
+    source.objects_now = replace(source.objects_now, heard_at_seconds=source.now)
+
+
+def without_kubernetes(source: SimulatedSource) -> None:
+    """The API server went away two minutes ago."""
+    source.objects_now = replace(
+        source.objects_now, problem="Kubernetes did not answer within 10 s"
+    )
+    source.now += 120
+
+
+def without_kafka(source: SimulatedSource) -> None:
+    """No broker answers the operator, so it holds."""
+
+    def change(policy: Document, tiers: list[Document]) -> None:
+        for one in policy["status"]["conditions"]:
+            if one["type"] in ("Ready", "ClusterReachable"):
+                status = "Unknown" if one["type"] == "Ready" else "False"
+                one |= {
+                    "status": status,
+                    "reason": Reason.BROKERS_UNREACHABLE.value,
+                    "message": "No broker of kafka-1:9092 answered",
+                    "lastTransitionTime": yaml_time(source.now - 60),
+                }
+
+    bend(source, change)
+
+
+def observing(source: SimulatedSource) -> None:
+    bend(source, lambda policy, _: policy["spec"].update(mode=Mode.OBSERVE.value))
+
+
+def paused(source: SimulatedSource) -> None:
+    bend(source, lambda policy, _: policy["spec"].update(suspend=True))
+
+
+def no_policy(source: SimulatedSource) -> None:
+    source.objects_now = Objects(heard_at_seconds=source.now)
+
+
+def contended(source: SimulatedSource) -> None:
+    """Another writer keeps changing the first member of the last tier."""
+
+    def change(policy: Document, tiers: list[Document]) -> None:
+        tiers[-1]["status"]["members"][0] |= {
+            "state": "Contended",
+            "message": "another writer keeps changing its quota; left alone until 09:00",
+        }
+
+    bend(source, change)
+
+
+HOSTILE = (
+    "<img src=x onerror=\"document.title='taken'\">",
+    "</bdi></td><script>document.title='taken'</script>",
+    "\u202egnp.exe\u202c ‮reversed",
+    "x" * 256,
+    "🐙" * 20,
+    "`${alert(1)}` {{ 7*7 }}",
+)
+
+
+class KafkaThatIsAway:
+    """A cluster that does not answer."""
+
+    def topology(self, policy_key: str) -> Topology:
+        raise Unreachable(Reason.BROKERS_UNREACHABLE, "No broker of kafka-1:9092 answered.")
+
+    def explain(self, policy_key: str, user: str, client_id: str) -> Mapping[str, Any]:
+        raise Unreachable(Reason.BROKERS_UNREACHABLE, "No broker of kafka-1:9092 answered.")
+
+
+@dataclass
+class KafkaAsSimulated:
+    """The leaders of the simulated cluster, and a document like that of `tidegate explain`."""
+
+    source: SimulatedSource
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+    def topology(self, policy_key: str) -> Topology:
+        found = self.source.moment.observation.topology
+        assert found is not None
+        return found
+
+    def explain(self, policy_key: str, user: str, client_id: str) -> Mapping[str, Any]:
+        return self.document
+
+
+def audit_lines(count: int) -> Sequence[AuditLine]:
+    return [
+        {
+            "event": "Audit",
+            "kind": "hold",
+            "t": yaml_time(EPOCH + number),
+            "policy": "streaming/orders",
+            "reason": "BrokersUnreachable",
+            "message": f"line {number}",
+            "state": "begins",
+        }
+        for number in range(count)
+    ]

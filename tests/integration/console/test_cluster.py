@@ -1,0 +1,250 @@
+"""The console on a real API server, with the rights that the chart gives it: what it hears and when,
+and what each viewer is shown.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from kubernetes import client as kubernetes_client
+
+from lab.kubernetes.api import KubeApi, service_account_kubeconfig
+from lab.kubernetes.tools import Helm
+from lab.network import free_port
+from lab.process import wait_until
+from tests.integration.chart.rendering import objects, only, rendered
+from tests.integration.console.conftest import Shown
+from tests.unit.resources.documents import policy, tier
+from tidegate.console.access import Access, Refused
+from tidegate.console.server import Console
+from tidegate.console.source import LiveSource
+from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
+from tidegate.kube.client import KubernetesClient, connect
+from tidegate.kube.login import Login, Right
+
+pytestmark = pytest.mark.integration
+
+_CONSOLE = {"enabled": True, "image": "tidegate-console:test"}
+
+
+@pytest.fixture(scope="module")
+def rules(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Everything that the chart grants to the console."""
+    helm = Helm(tmp_path_factory.mktemp("helm"))
+    found = objects(rendered(helm, console=_CONSOLE, watch={"allNamespaces": True}))
+    reading = only(found, "ClusterRole", name="tidegate-console")["rules"]
+    reviews = only(found, "ClusterRole", name="platform-tidegate-console-reviews")["rules"]
+    return [*reading, *reviews]
+
+
+@dataclass
+class Live:
+    source: LiveSource
+    access: Access
+    kubeconfig: Path
+
+
+@pytest.fixture
+def live(crds: KubeApi, namespace: str, rules: list[dict[str, Any]]) -> Iterator[Live]:
+    """A live source and reviews, as the chart's ServiceAccount."""
+    kubeconfig = service_account_kubeconfig(crds, "console", namespace=namespace, rules=rules)
+    api_client = connect(kubeconfig)
+    source = LiveSource(KubernetesClient(api_client, "console"), api_client, (), lambda _: None)
+    source.start()
+    yield Live(source, Access(connect(kubeconfig)), kubeconfig)
+    source.close()
+
+
+@pytest.fixture
+def other(api_client: kubernetes_client.ApiClient, namespace: str) -> Iterator[str]:
+    """A second namespace."""
+    name = f"{namespace}-other"
+    namespaces = kubernetes_client.CoreV1Api(api_client)
+    namespaces.create_namespace({"metadata": {"name": name}}, _request_timeout=30)
+    yield name
+    with contextlib.suppress(kubernetes_client.ApiException):
+        namespaces.delete_namespace(name, _request_timeout=30)
+
+
+def create(
+    api_client: kubernetes_client.ApiClient,
+    kind: ResourceKind,
+    namespace: str,
+    name: str,
+    document: dict[str, Any],
+) -> None:
+    kubernetes_client.CustomObjectsApi(api_client).create_namespaced_custom_object(
+        kind.group,
+        kind.version,
+        namespace,
+        kind.plural,
+        {**document, "metadata": {"name": name}},
+        _request_timeout=30,
+    )
+
+
+def names(source: LiveSource, namespace: str) -> dict[str, Any]:
+    found = source.objects()
+    return {
+        raw["metadata"]["name"]: raw
+        for raw in (*found.policies, *found.tiers)
+        if raw["metadata"]["namespace"] == namespace
+    }
+
+
+def test_what_changes_is_heard_within_a_second(
+    live: Live, namespace: str, api_client: kubernetes_client.ApiClient
+) -> None:
+    wait_until(
+        lambda: live.source.objects().heard_at_seconds is not None,
+        "the first list",
+        timeout_seconds=50,
+    )
+    before = live.source.changes()
+    create(api_client, BROKER_BANDWIDTH_POLICIES, namespace, "orders", policy())
+    wait_until(lambda: "orders" in names(live.source, namespace), "it", timeout_seconds=5)
+    assert live.source.changes() != before
+    custom = kubernetes_client.CustomObjectsApi(api_client)
+    place = (BROKER_BANDWIDTH_POLICIES.group, BROKER_BANDWIDTH_POLICIES.version, namespace)
+    custom.patch_namespaced_custom_object_status(
+        *place,
+        BROKER_BANDWIDTH_POLICIES.plural,
+        "orders",
+        {"status": {"clusterId": "seen"}},
+        _request_timeout=30,
+    )
+    wait_until(
+        lambda: (
+            (names(live.source, namespace)["orders"].get("status") or {}).get("clusterId") == "seen"
+        ),
+        "its status",
+        timeout_seconds=5,
+    )
+    custom.delete_namespaced_custom_object(
+        *place, BROKER_BANDWIDTH_POLICIES.plural, "orders", _request_timeout=30
+    )
+    wait_until(lambda: "orders" not in names(live.source, namespace), "its end", timeout_seconds=5)
+    assert live.source.objects().problem == ""
+
+
+def test_an_api_server_that_is_away_is_said_and_what_was_known_keeps_its_age() -> None:
+    settings = kubernetes_client.Configuration()
+    settings.host = f"http://127.0.0.1:{free_port()}"
+    settings.retries = False
+    api_client = kubernetes_client.ApiClient(settings)
+    source = LiveSource(KubernetesClient(api_client, "console"), api_client, (), lambda _: None)
+    source.start()
+    wait_until(
+        lambda: source.objects().problem not in ("", "not read yet"),
+        "the problem",
+        timeout_seconds=50,
+    )
+    assert source.objects().heard_at_seconds is None
+    source.close()
+
+
+def test_the_consoles_account_reads_no_secret_and_changes_nothing(
+    live: Live, namespace: str
+) -> None:
+    login = Login(connect(live.kubeconfig))
+
+    def may(verb: str, resource: str, group: str = "tidegate.io") -> bool:
+        return login.may(Right(group, resource, verb, namespace))
+
+    assert may("watch", "businesstiers")
+    for verb, resource, group in (
+        ("get", "secrets", ""),
+        ("list", "secrets", ""),
+        ("patch", "businesstiers", "tidegate.io"),
+        ("update", "brokerbandwidthpolicies", "tidegate.io"),
+        ("create", "quotaoverrides", "tidegate.io"),
+        ("create", "events", "events.k8s.io"),
+    ):
+        assert not may(verb, resource, group), (verb, resource)
+
+
+def test_a_viewer_sees_only_the_kinds_and_namespaces_that_they_may_list(
+    live: Live,
+    namespace: str,
+    other: str,
+    crds: KubeApi,
+    api_client: kubernetes_client.ApiClient,
+    shown: Shown,
+) -> None:
+    for place in (namespace, other):
+        create(api_client, BROKER_BANDWIDTH_POLICIES, place, f"policy-of-{place}", policy())
+        create(api_client, BUSINESS_TIERS, place, f"tier-of-{place}", tier())
+    reading = {
+        "apiGroups": ["tidegate.io"],
+        "resources": ["brokerbandwidthpolicies", "businesstiers"],
+        "verbs": ["get", "list"],
+    }
+    tenant = _token(crds, "tenant", namespace, [reading], namespace)
+    owner = _token(
+        crds, "owner", namespace, [reading | {"resources": ["brokerbandwidthpolicies"]}], other
+    )
+    stranger = _token(crds, "stranger", namespace, [], namespace)
+    wait_until(
+        lambda: names(live.source, other).keys() >= {f"tier-of-{other}"}, "both", timeout_seconds=50
+    )
+    console = Console(live.source, live.access)
+
+    seen = console.seen_by(tenant)
+    assert [one["metadata"]["namespace"] for one in seen.policies] == [namespace]
+    assert [one["metadata"]["name"] for one in seen.tiers] == [f"tier-of-{namespace}"]
+    seen = console.seen_by(owner)
+    assert [one["metadata"]["namespace"] for one in seen.policies] == [other]
+    assert seen.tiers == ()
+    seen = console.seen_by(stranger)
+    assert (seen.policies, seen.tiers, seen.overrides) == ((), (), ())
+    for token in (None, "", "no-such-token", "x" * 20_000, "\u202e"):
+        with pytest.raises(Refused):
+            console.seen_by(token)
+
+    # the same through the pages
+    shown.console.source, shown.console.access = live.source, live.access
+    try:
+        bare = requests.get(shown.address, timeout=10, allow_redirects=False)
+        assert (bare.status_code, bare.headers["location"]) == (303, "/login")
+        wrong = requests.get(shown.address, headers=_bearer("no-such-token"), timeout=10)
+        assert wrong.status_code == 401
+        page = requests.get(shown.address, headers=_bearer(tenant), timeout=10)
+        assert page.status_code == 200
+        assert f"policy-of-{namespace}" in page.text
+        assert f"policy-of-{other}" not in page.text
+        asked = f"{shown.address}/?policy={other}/policy-of-{other}"
+        assert f"{other}" not in requests.get(asked, headers=_bearer(tenant), timeout=10).text
+        nothing = requests.get(shown.address, headers=_bearer(stranger), timeout=10)
+        assert "There is no BrokerBandwidthPolicy here" in nothing.text
+        person = requests.Session()
+        answer = person.post(f"{shown.address}/login", data={"token": tenant}, timeout=10)
+        assert f"policy-of-{namespace}" in answer.text
+        cookie = next(iter(person.cookies))
+        assert cookie.has_nonstandard_attr("HttpOnly")
+        assert tenant not in str(cookie.value)
+        refused = person.post(f"{shown.address}/login", data={"token": "nonsense"}, timeout=10)
+        assert refused.status_code == 401
+    finally:
+        shown.console.access = None
+
+
+def _token(
+    crds: KubeApi, name: str, home: str, rules: list[dict[str, Any]], granted_in: str
+) -> str:
+    import yaml
+
+    kubeconfig = service_account_kubeconfig(
+        crds, name, namespace=home, rules=rules, granted_in=[granted_in]
+    )
+    users = yaml.safe_load(kubeconfig.read_text())["users"]
+    return str(users[0]["user"]["token"])
+
+
+def _bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}

@@ -1,0 +1,367 @@
+"""The console's pages in a real browser, on the simulated cluster with a clock that stands: what is
+read in which state, by whom, how fast, and that no name is run as code.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.doubles import simulated_console as simulated
+from tests.doubles.large_console import large_measured, large_objects
+from tests.doubles.simulated_console import (
+    HOSTILE,
+    KafkaAsSimulated,
+    KafkaThatIsAway,
+    SimulatedSource,
+    stopped_at,
+)
+from tests.integration.console.conftest import Shown, Watched
+
+playwright = pytest.importorskip("playwright.sync_api")
+expect = playwright.expect
+
+pytestmark = pytest.mark.integration
+
+THROTTLED_AT = 640.0  # seconds: L3 and L2 give for brokers 1 to 3
+OVER_AT = 308.0  # the backfill has just begun
+
+
+def shows(shown: Shown, seconds: float = THROTTLED_AT) -> SimulatedSource:
+    console, source = stopped_at(seconds)
+    source.cluster = KafkaAsSimulated(source)
+    return shown.show(console, source)
+
+
+def opened(shown: Shown, watched: Watched, path: str = "/") -> str:
+    """The text of a page once it has its content."""
+    watched.page.goto(shown.address + path)
+    watched.page.wait_for_selector(".page")
+    return watched.page.inner_text("body")
+
+
+def test_now_answers_what_the_person_on_call_asks(shown: Shown, watched: Watched) -> None:
+    shows(shown)
+    opened(shown, watched)
+    page = watched.page
+    short = page.get_by_role("list", name="In short")
+    expect(short).to_contain_text("L3 gives: backfill, since 08:09:11")
+    expect(short).to_contain_text("L2 gives: indexer")
+    expect(short).to_contain_text("It is enough now")
+    expect(page.get_by_role("list", name="Brokers")).to_contain_text("broker 1")
+    row = page.get_by_role("row").filter(has_text="backfill")
+    expect(row.first).to_contain_text("fetch")
+    expect(row.first).to_contain_text("180.0 MB/s")
+    expect(page.locator('[data-input="Prometheus"]')).to_contain_text("old")
+    assert page.locator(".spark polyline").count() >= 3
+
+
+def test_now_names_the_broker_that_is_over(shown: Shown, watched: Watched) -> None:
+    shows(shown, OVER_AT)
+    text = opened(shown, watched)
+    assert re.search(r"Broker \d egress is over its limit: \d+\.\d MB/s of 80.0 MB/s", text)
+    assert "It is not enough yet" in text
+    assert "What no quota can help with" in text
+    assert watched.page.locator('[data-state="Over"]').count() >= 1
+
+
+def test_a_broker_whose_load_swings_around_its_limit_is_not_called_calm(
+    shown: Shown, watched: Watched
+) -> None:
+    shows(shown, 326.0)
+    text = opened(shown, watched)
+    assert re.search(r"Broker 1 egress swings over its limit: now \d+\.\d MB/s of 80.0 MB/s", text)
+    assert "Every broker is within its limits" not in text
+
+
+def test_a_pass_is_on_the_page_at_once(shown: Shown, watched: Watched) -> None:
+    source = shows(shown, 200.0)
+    assert "Everybody is at the contract" in opened(shown, watched)
+    _, later = stopped_at(THROTTLED_AT)
+    source.now, source.measured_now, source.objects_now = (
+        later.now,
+        later.measured_now,
+        later.objects_now,
+    )
+    expect(watched.page.get_by_role("list", name="In short")).to_contain_text("L3 gives: backfill")
+
+
+STATES: dict[str, tuple[Callable[[SimulatedSource], None], str, str]] = {
+    "Prometheus away": (
+        simulated.without_prometheus,
+        "Prometheus does not answer, last known 5 min ago",
+        "Whether it is enough is unknown",
+    ),
+    "Kafka away": (
+        simulated.without_kafka,
+        "Kafka does not answer, last known 60 s ago",
+        "Quotas stay as they are: No broker of kafka-1:9092 answered",
+    ),
+    "API server away": (
+        simulated.without_kubernetes,
+        "Kubernetes does not answer, last known",
+        "L3 gives",
+    ),
+    "no policy": (simulated.no_policy, "There is no BrokerBandwidthPolicy here", "as soon as"),
+    "Observe": (simulated.observing, "mode Observe", "Tidegate is only observing"),
+    "paused": (simulated.paused, "paused by", "Tidegate is paused: no quota changes"),
+    "contended": (simulated.contended, "Contended", "another writer keeps changing its quota"),
+}
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_each_state_reads_right(shown: Shown, watched: Watched, state: str) -> None:
+    bend, first, second = STATES[state]
+    bend(shows(shown))
+    text = opened(shown, watched)
+    assert first in text
+    assert second in text
+
+
+def test_what_is_unknown_is_hatched_and_never_zero(shown: Shown, watched: Watched) -> None:
+    simulated.without_prometheus(shows(shown))
+    opened(shown, watched)
+    tiles = watched.page.get_by_role("list", name="Brokers")
+    assert tiles.locator('.hatched[data-state="Unknown"]').count() == 3
+    assert tiles.locator(".within, .near, .over").count() == 0
+    text = tiles.inner_text()
+    assert "0 %" not in text
+    assert "0.0" not in text
+    assert "last 5 min ago" in text
+    row = watched.page.get_by_role("row").filter(has_text="backfill").first
+    assert row.get_by_role("cell").nth(3).inner_text() == "unknown"
+
+
+def test_an_exhausted_throttle_says_what_no_quota_can_help_with(
+    shown: Shown, watched: Watched
+) -> None:
+    source = shows(shown, OVER_AT)
+
+    def exhausted(policy: dict[str, object], tiers: list[dict[str, object]]) -> None:
+        for one in policy["status"]["conditions"]:  # type: ignore[index]
+            if one["type"] == "Throttling":
+                one |= {
+                    "reason": "ThrottlingExhausted",
+                    "message": "broker 1 egress: 13.8 MB/s too much with every tier at its target",
+                }
+
+    simulated.bend(source, exhausted)
+    text = opened(shown, watched)
+    assert "13.8 MB/s too much with every tier at its target" in text
+    cells = watched.page.locator("section", has=watched.page.locator("#cannot")).locator("td")
+    assert cells.count() >= 6
+    assert "Replication and other" in text
+
+
+def test_a_member_has_its_hours_its_brokers_and_its_quota_levels(
+    shown: Shown, watched: Watched
+) -> None:
+    source = shows(shown)
+    source.cluster.document = {
+        "keys": {
+            "consumer_byte_rate": {
+                "limited": True,
+                "level": 1,
+                "entity": {"user": "analytics", "clientId": "backfill"},
+                "value": "4300000",
+                "setByTidegate": True,
+                "shadows": [
+                    {
+                        "level": 3,
+                        "entity": {"user": "analytics"},
+                        "value": "9000000",
+                        "setByTidegate": False,
+                    }
+                ],
+            },
+            "producer_byte_rate": {"limited": False},
+        },
+        "warnings": [],
+    }
+    opened(
+        shown, watched, "/member?policy=streaming%2Forders&member=streaming%2Freports%2Fbackfill"
+    )
+    page = watched.page
+    expect(page.get_by_role("heading", name="backfill")).to_be_visible()
+    assert page.locator(".chart polyline.rate").count() >= 1
+    expect(page.get_by_role("list", name="fetch on each broker")).to_contain_text("broker 3")
+    assert "not known here" in page.inner_text("body")
+    page.get_by_role("button", name="Look at Kafka's quota levels").click()
+    levels = page.get_by_role("list", name="consumer_byte_rate")
+    expect(levels).to_contain_text("applies, set by Tidegate")
+    expect(levels).to_contain_text("shadowed, set by others")
+    assert levels.get_by_role("listitem").count() == 8
+    source.cluster = KafkaThatIsAway()
+    page.get_by_role("button", name="Look at Kafka's quota levels").click()
+    expect(page.locator(".page")).to_contain_text("No broker of kafka-1:9092 answered")
+
+
+def test_what_if_says_who_gives_and_prints_what_to_apply(shown: Shown, watched: Watched) -> None:
+    shows(shown)
+    opened(shown, watched, "/what-if")
+    page = watched.page
+    page.get_by_label("Egress limit of every broker").fill("40M")
+    page.get_by_role("button", name="Play ten minutes").click()
+    expect(page.get_by_role("status")).to_contain_text("enough")
+    expect(page.get_by_role("status")).to_contain_text("L3 gives")
+    expect(page.locator(".yaml")).to_contain_text("limit: 40M")
+    assert page.get_by_role("region", name="Who gives").get_by_role("row").count() >= 2
+    page.get_by_label("Egress limit of every broker").fill("much")
+    page.get_by_role("button", name="Play ten minutes").click()
+    expect(page.get_by_role("alert")).to_contain_text("egress limit 'much'")
+
+
+def test_history_shows_the_trail_and_filters_it(shown: Shown, watched: Watched) -> None:
+    source = shows(shown)
+    source.lines = tuple(simulated.audit_lines(30))
+    assert "30 of 30 lines" in opened(shown, watched, "/history")
+    watched.page.get_by_label("Filter").fill("line 7")
+    expect(watched.page.locator(".page")).to_contain_text("1 of 30 lines")
+    source.lines, source.trail_problem = (), "/audit cannot be read (Permission denied)"
+    source.now += 10
+    expect(watched.page.locator(".page")).to_contain_text("Not all is known: /audit cannot be read")
+
+
+def hostile(source: SimulatedSource) -> None:
+    """Every name that people choose becomes one that wants to be markup."""
+
+    def change(policy: dict[str, object], tiers: list[dict[str, object]]) -> None:
+        for number, tier in enumerate(tiers):
+            members = []
+            status = tier["status"]["members"][0]  # type: ignore[index]
+            statuses = []
+            for place, name in enumerate(HOSTILE):
+                one = copy.deepcopy(tier["spec"]["members"][0])  # type: ignore[index]
+                one |= {"name": f"m{number}-{place}", "user": name, "clientId": f"c{number}"}
+                members.append(one)
+                statuses.append(
+                    status | {"name": f"m{number}-{place}", "state": "Throttled", "message": name}
+                )
+            tier["spec"]["members"] = members  # type: ignore[index]
+            tier["status"]["members"] = statuses  # type: ignore[index]
+
+    simulated.bend(source, change)
+
+
+@pytest.mark.parametrize("path", ["/", "/member", "/what-if", "/history"])
+def test_no_name_is_more_than_text(shown: Shown, watched: Watched, path: str) -> None:
+    source = shows(shown)
+    hostile(source)
+    source.lines = tuple(
+        one | {"message": name, "policy": "streaming/orders"}
+        for one, name in zip(simulated.audit_lines(len(HOSTILE)), HOSTILE, strict=True)
+    )
+    text = opened(shown, watched, path)
+    page = watched.page
+    assert page.title().startswith("Tidegate")
+    assert page.locator("img[onerror], .page script").count() == 0
+    if path in ("/", "/history"):
+        assert "<img src=x onerror" in text
+        assert "{{ 7*7 }}" in text
+    if path == "/":
+        assert page.locator("bdi.name").first.evaluate("e => getComputedStyle(e).unicodeBidi") in (
+            "isolate",
+            "embed",
+        )
+        assert page.evaluate("document.body.scrollWidth <= window.innerWidth + 1")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("path", ["/", "/member", "/what-if", "/history"])
+def test_axe_finds_nothing_serious(shown: Shown, browser, path: str, scheme: str) -> None:  # type: ignore[no-untyped-def]
+    from axe_playwright_python.sync_playwright import Axe
+
+    source = shows(shown, OVER_AT)
+    source.lines = tuple(simulated.audit_lines(5))
+    context = browser.new_context(color_scheme=scheme, viewport={"width": 1200, "height": 900})
+    page = context.new_page()
+    page.goto(shown.address + path)
+    page.wait_for_selector(".page")
+    page.wait_for_timeout(200)
+    found = Axe().run(page).response["violations"]
+    context.close()
+    serious = [
+        (one["id"], [node["html"][:200] for node in one["nodes"][:3]])
+        for one in found
+        if one["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+
+
+def test_all_of_it_is_reached_by_keyboard(shown: Shown, watched: Watched) -> None:
+    shows(shown)
+    opened(shown, watched, "/what-if")
+    page = watched.page
+    reached = []
+    for _ in range(24):
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate(
+                "(document.activeElement.getAttribute('aria-label') || "
+                "document.activeElement.innerText || document.activeElement.tagName).trim()"
+            )
+        )
+    assert {"Now", "Member", "What if", "History"} <= set(reached)
+    assert "Egress limit of every broker, such as 40M" in reached
+    assert "Play ten minutes" in reached
+    page.get_by_role("link", name="Now", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("ul[aria-label='In short']")
+
+
+def test_narrow_pages_scroll_their_tables_and_not_themselves(shown: Shown, browser) -> None:  # type: ignore[no-untyped-def]
+    shows(shown)
+    context = browser.new_context(viewport={"width": 400, "height": 800})
+    page = context.new_page()
+    for path in ("/", "/member", "/what-if", "/history"):
+        page.goto(shown.address + path)
+        page.wait_for_selector(".page")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    context.close()
+
+
+def test_every_answer_forbids_other_origins_and_other_hosts(shown: Shown) -> None:
+    import requests
+
+    shows(shown)
+    answer = requests.get(shown.address, timeout=5)
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "http:" not in policy
+    rebound = requests.get(shown.address, headers={"Host": "evil.example"}, timeout=5)
+    assert rebound.status_code == 400
+    for method in ("POST", "PUT", "DELETE", "PATCH"):
+        assert requests.request(method, shown.address, timeout=5).status_code == 405
+
+
+def test_fifty_brokers_and_a_thousand_members_are_shown_and_updated_in_time(
+    shown: Shown, watched: Watched
+) -> None:
+    """The bounds are 1.5 and 0.3 s alone; this many times over would be a fault, not a busy machine."""
+    source = shows(shown, 10.0)
+    now = source.now
+    source.objects_now = large_objects(50, 1000, now)
+    source.measured_now = large_measured(50, 1000, now)
+    watched.page.goto(shown.address)
+    watched.page.wait_for_selector(".page")  # scripts are in the browser's cache afterwards
+    begin = time.perf_counter()
+    watched.page.goto(shown.address)
+    watched.page.wait_for_selector(".heat .tile >> nth=49")
+    first_view = time.perf_counter() - begin
+    expect(watched.page.get_by_role("region", name="Members").get_by_role("row")).to_have_count(81)
+    after = large_objects(50, 1000, now, throttled=7)
+    begin = time.perf_counter()
+    source.objects_now = after
+    watched.page.wait_for_function(
+        "document.querySelectorAll('section[aria-labelledby=below] tbody tr').length === 14",
+        polling=20,
+    )
+    update = time.perf_counter() - begin
+    print(f"first view {first_view:.2f} s, update {update:.2f} s")
+    assert first_view < 6.0
+    assert update < 3.0

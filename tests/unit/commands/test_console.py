@@ -1,0 +1,67 @@
+"""`tidegate console`, as far as it goes without a browser: what it refuses, and what a page shows
+while nothing answers.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import requests
+
+from lab.network import free_port
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: a, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: a, user: {}}]
+contexts: [{name: a, context: {cluster: a, user: a}}]
+current-context: a
+"""
+
+
+def started(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+    kubeconfig = tmp_path / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG)
+    environment = {name: text for name, text in os.environ.items() if "PYTEST" not in name}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tidegate", "console", f"--kubeconfig={kubeconfig}", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+    )
+
+
+def test_other_machines_are_let_in_only_with_a_login(tmp_path: Path) -> None:
+    process = started(tmp_path, "--host=0.0.0.0")
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "--login" in said
+    assert "Nothing was started" in said
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGTERM"), reason="no signals here")
+def test_it_serves_and_says_what_is_missing_while_kubernetes_is_away(tmp_path: Path) -> None:
+    port = free_port()
+    process = started(tmp_path, f"--port={port}")
+    try:
+        address, text, until = f"http://127.0.0.1:{port}/", "", time.monotonic() + 60
+        while "Kubernetes does not answer" not in text and time.monotonic() < until:
+            assert process.poll() is None
+            try:
+                text = requests.get(address, timeout=5).text
+            except requests.ConnectionError:
+                time.sleep(0.1)
+        assert "Kubernetes does not answer, last known never" in text
+        assert "No policy is known" in text
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=30)
+    assert f"The console is at http://127.0.0.1:{port}/" in said
+    assert "Traceback" not in said

@@ -1,0 +1,200 @@
+"""Pages as text, without a browser: what is unknown, what is ours to say, and names that are none of it."""
+
+import re
+from typing import Any
+
+import pytest
+
+from tests.doubles import simulated_console as simulated
+from tests.doubles.simulated_console import EPOCH, HOSTILE, SimulatedSource, stopped_at
+from tidegate.console import view
+from tidegate.console.history import History, Past
+from tidegate.console.server import Console
+from tidegate.console.snapshot import PolicyNow, assumed_topology, quotas_in_force
+from tidegate.console.source import read_past
+from tidegate.controller_logic.model import Direction, Level
+from tidegate.controller_logic.throttle.nic_status import Pressure
+from tidegate.prometheus.series import Series
+
+KEY = "streaming/orders"
+
+
+def now_of(console: Console, source: SimulatedSource) -> PolicyNow:
+    found = console.policy(source.objects(), KEY)
+    assert found is not None
+    return found
+
+
+def at(seconds: float) -> tuple[Console, SimulatedSource, PolicyNow]:
+    console, source = stopped_at(seconds)
+    return console, source, now_of(console, source)
+
+
+def test_a_throttled_evening_has_its_numbers() -> None:
+    _, _, now = at(640)
+    assert {one.level: one.state for one in now.levels} == {
+        Level.L0: "Contract",
+        Level.L2: "Throttled",
+        Level.L3: "Throttled",
+    }
+    assert [(one.name, one.way) for one in now.below] == [
+        ("backfill", "fetch"),
+        ("indexer", "fetch"),
+    ]
+    backfill = now.below[0]
+    assert backfill.contract == 180_000_000
+    assert backfill.quota is not None
+    assert backfill.quota < 60_000_000
+    assert backfill.sends == pytest.approx(sum(backfill.by_broker.values()))
+    assert quotas_in_force(now)[backfill.entity, Direction.EGRESS] == backfill.quota
+    # of a NIC: members, foreign clients and the rest are all of it
+    for nic in now.nics:
+        assert nic.foreign == 0
+        whole = sum(nic.by_level.values()) + (nic.foreign or 0) + (nic.rest or 0)
+        assert whole >= (nic.bytes_per_second or 0) - 1
+
+
+def test_what_is_stale_is_unknown_and_keeps_its_age() -> None:
+    console, source, _ = at(640)
+    simulated.without_prometheus(source)
+    now = now_of(console, source)
+    assert {one.pressure for one in now.nics} == {Pressure.UNKNOWN}
+    assert all(one.share is None and one.rest is None for one in now.nics)
+    assert all(one.sends is None and one.delayed_seconds is None for one in now.members)
+    age = now.input_of("Prometheus")
+    assert not age.is_known(now.now_seconds)
+    assert 300 <= now.now_seconds - (age.at_seconds or 0) < 320
+    page = view.heat(now, console.history)
+    assert page.count("hatched") == 3
+    assert " 0 %" not in page
+    assert "Every broker is within" not in view.answer(now)
+
+
+def test_no_reading_ever_is_said_to_be_never() -> None:
+    console, source, _ = at(640)
+    source.measured_now = simulated.Measured(problem="no right to read Secret streaming/prometheus")
+    now = now_of(console, source)
+    assert "never read" in view.heat(now, console.history)
+    assert "last known never" in view.strip(now)
+
+
+def test_history_keeps_gaps_and_forgets_after_its_time() -> None:
+    console, source, _ = at(640)
+    simulated.without_prometheus(source)
+    console.note()
+    points = console.history.nic(KEY, (1, Direction.EGRESS))
+    assert points[-1] == (source.now, None)
+    assert points[0][0] >= source.now - 900
+    member = list(console.history.member(KEY, "streaming/reports/backfill", Direction.EGRESS))
+    assert member[-1][1] is None
+    assert EPOCH <= member[0][0] <= EPOCH + 5
+    assert History().levels(KEY) == {}
+    states = [span.state for span in console.history.levels(KEY)[Level.L3]]
+    assert states[0] == "Contract"
+    assert "Throttled" in states
+    assert "Relaxing" in states
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_is_text_wherever_it_stands(name: str) -> None:
+    console, source, _ = at(640)
+
+    def change(policy: dict, tiers: list) -> None:  # type: ignore[type-arg]
+        tiers[-1]["spec"]["members"][0]["user"] = name  # member names are letters and digits
+        tiers[-1]["status"]["members"][0] |= {"message": name}
+        policy["status"]["conditions"][0] |= {"message": name, "reason": name}
+        policy["status"]["clusterId"] = name
+        policy["status"]["levels"][0]["because"] = name
+
+    simulated.bend(source, change)
+    now = now_of(console, source)
+    page = str(view.now_page(now, console.history))
+    ways = [one for one in now.members if one.entity.user == name]
+    assert ways
+    page += str(view.member_page(now, ways, console.history, view.not_looked_at(name)))
+    tags = set(re.findall(r"<\s*([a-zA-Z][a-zA-Z0-9]*)", page))
+    assert tags <= {
+        "a", "bdi", "div", "figcaption", "figure", "h2", "h3", "i", "li", "line", "p", "polyline",
+        "section", "small", "span", "strong", "svg", "table", "tbody", "td", "th", "thead", "tr", "ul",
+    }  # fmt: skip
+    assert "<img" not in page
+    assert "<script" not in page
+    assert page.count("</bdi>") == page.count("<bdi")
+    if len(name) > 60:
+        assert name not in re.sub(r'title="[^"]*"', "", view.name(name))
+
+
+def test_a_link_keeps_every_sign_of_a_name() -> None:
+    link = view.member_link("a/b", 'x&y"/<z>?')
+    assert link == "/member?policy=a%2Fb&member=x%26y%22%2F%3Cz%3E%3F"
+
+
+def test_leaders_that_are_not_known_are_taken_as_even_where_a_member_moves_bytes() -> None:
+    _, _, now = at(640)
+    assert now.declared is not None
+    topology = assumed_topology(now, now.declared.tiers or ())
+    assert topology.brokers == {1, 2, 3}
+    assert topology.topics["orders"].leaders == {1: 4, 2: 4, 3: 4}
+
+
+def test_a_policy_that_does_not_read_is_shown_with_its_problem() -> None:
+    console, source, _ = at(640)
+    simulated.bend(
+        source, lambda policy, _: policy["spec"].update(brokers={"egress": {"limit": "x"}})
+    )
+    now = now_of(console, source)
+    assert now.declared is None
+    assert any("spec.brokers.egress.limit" in one for one in now.problems)
+    assert "No broker's load is known" in view.answer(now)
+    assert "Nothing is to be done" not in view.answer(now)
+
+
+def test_the_past_is_put_before_what_was_noted() -> None:
+    console, _, now = at(640)
+    noted = console.history.levels(KEY)[Level.L3][0]
+    place = (1, Direction.EGRESS)
+    first = console.history.nic(KEY, place)[0][0]
+    past = Past(
+        {place: [(EPOCH - 60, 0.5), (EPOCH + 900, 9.0)]},
+        {
+            Level.L3: [
+                (EPOCH - 900, "Throttled"),
+                (EPOCH - 870, "Throttled"),
+                (EPOCH - 600, "Throttled"),  # minutes in between are not known
+                (EPOCH - 60, "Contract"),
+                (EPOCH - 30, "Contract"),
+            ]
+        },
+    )
+    console.history.begin(KEY, past)
+    assert console.history.nic(KEY, place)[:2] == (
+        (EPOCH - 60, 0.5),
+        (first, pytest.approx(0, abs=2)),
+    )
+    spans = console.history.levels(KEY)[Level.L3]
+    assert [(one.state, one.begin, one.end) for one in spans[:3]] == [
+        ("Throttled", EPOCH - 900, EPOCH - 870),
+        ("Throttled", EPOCH - 600, EPOCH - 600),
+        ("Contract", EPOCH - 60, noted.end),
+    ]
+    assert now.key == KEY
+
+
+def test_the_past_is_asked_for_by_policy_and_read_by_broker_and_level() -> None:
+    class Prometheus:
+        def __init__(self) -> None:
+            self.asked: list[str] = []
+
+        def query(self, promql: str, each: Any, **_: Any) -> list[Any]:
+            self.asked.append(promql)
+            if "tier_state" in promql:
+                contract = Series({"level": "L3", "state": "Contract"}, ((10.0, 1.0), (30.0, 1.0)))
+                throttled = Series({"level": "L3", "state": "Throttled"}, ((20.0, 1.0),))
+                return [each(contract), each(throttled)]
+            return [each(Series({"broker": "2", "direction": "egress"}, ((10.0, 0.5),)))]
+
+    prometheus = Prometheus()
+    past = read_past(prometheus, KEY)  # type: ignore[arg-type]
+    assert all('{policy_namespace="streaming",policy="orders"}' in one for one in prometheus.asked)
+    assert past.nics == {(2, Direction.EGRESS): ((10.0, 0.5),)}
+    assert past.levels == {Level.L3: [(10.0, "Contract"), (20.0, "Throttled"), (30.0, "Contract")]}
