@@ -25,9 +25,10 @@ from typing import Any
 from lab import cache, java
 from lab.errors import LabError
 from lab.java import SMALL_JVM
+from lab.kubernetes.api import KubeApi
 from lab.kubernetes.kind import CLUSTER, KindLab
 from lab.kubernetes.kind_image import KIND
-from lab.kubernetes.tools import HELM, KUBE_NODE
+from lab.kubernetes.tools import HELM, KUBE_NODE, kube_binary
 from lab.packages import kafka_jars
 from lab.process import ProcessIdentity, log_tail
 
@@ -96,8 +97,10 @@ def cluster_tools(cluster: object) -> dict[str, Tool]:
 
     For kind those of its container engine too.
     """
+    # an API alone needs no node's parts, which take minutes to build
+    binary = kube_binary() if isinstance(cluster, KubeApi) else KUBE_NODE.binary()
     tools = {
-        "kubectl": Tool((str(KUBE_NODE.binary()), "kubectl")),
+        "kubectl": Tool((str(binary), "kubectl")),
         "helm": Tool((str(HELM.binary()),)),
     }
     if isinstance(cluster, KindLab):

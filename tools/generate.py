@@ -249,7 +249,7 @@ REASONS_PAGE = Path("docs/reasons.md")
 REASONS_HEAD = """\
 # Reasons
 
-<!-- Generated from controller_logic/reasons.py by `make generate`; do not edit by hand. -->
+<!-- Generated from operator/tidegate/controller_logic/reasons.py by `make generate`; do not edit by hand. -->
 
 The same reasons appear in conditions (`kubectl describe`), Events, ledger records, `tidegate plan` and `explain`, and as labels of metrics.
 A reason never changes its spelling; the message beside it has the numbers. Where `Ready` is `False` with a reason that is marked as

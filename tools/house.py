@@ -28,17 +28,19 @@ from typing import Any
 from tools.import_graph import ImportGraph, Module, circles, floors, import_graph
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = ("controller_logic", "operator/tidegate")
+PRODUCT = ("operator/tidegate",)
+CORE = "tidegate.controller_logic"
 AROUND = ("demo", "lab", "bench", "image")
 
 # Version 0.1, which the bound on lines compares with. Its code was wrapped at 140 columns, so it is
 # formatted at today's width first; its comments and docstrings stay as wide as they were. The count
-# is kept for clones that do not hold the commit; at 140 columns it was 55,275 without tools/.
+# is kept for clones that do not hold the commit; at 140 columns it was 55,275 without tools/. The
+# core lay beside the operator then (9,537 lines) and counts as a part of it, as it is today.
 BEFORE = "66027df"
+_CORE_BEFORE = "controller_logic"
 COLUMNS = 100
 LINES_BEFORE: Mapping[str, int] = {
-    "controller_logic": 9_537,
-    "operator/tidegate": 36_343,
+    "operator/tidegate": 45_880,
     "demo": 5_373,
     "lab": 6_356,
     "bench": 6_407,
@@ -209,10 +211,8 @@ class Figure:
 
 
 def product_graph(root: Path) -> ImportGraph:
-    """Of the product: the core and the operator."""
-    return import_graph(
-        (root, root / "controller_logic"), (root / "operator", root / "operator" / "tidegate")
-    )
+    """Of the product, its core included."""
+    return import_graph((root / "operator", root / "operator" / "tidegate"))
 
 
 def percentile(values: Iterable[int], percent: float) -> int:
@@ -265,7 +265,7 @@ def reason_of(module: Module) -> str | None:
 
 def import_figures(product: ImportGraph, around: ImportGraph) -> Iterator[Figure]:
     """Depth and circles."""
-    core = product.below("controller_logic")
+    core = product.below(CORE)
     yield Figure("core files", len(core.modules), 35, "files")
     yield Figure(
         "core import floors",
@@ -295,9 +295,11 @@ def source_lines(root: Path) -> dict[str, int]:
     """Lines of code by folder: Python, templates, scripts and the lab's Go; no data, no locks."""
     counts: dict[str, int] = {}
     for folder in (*PRODUCT, *AROUND, "tools"):
+        places = (folder, _CORE_BEFORE) if folder in PRODUCT else (folder,)
         files = [
             path
-            for path in (root / folder).rglob("*")
+            for place in places
+            for path in (root / place).rglob("*")
             if path.is_file() and path.suffix in _SOURCE_SUFFIXES
         ]
         counts[folder] = sum(

@@ -48,6 +48,7 @@ ROLLUP_PACKAGES = {
     "pyspark",
 }
 _START_TIMEOUT_SECONDS = 300.0
+_PACKAGE = "tidegate"
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 # every module of ours that the image can run is imported, and with it all that it needs
 _IMPORT_ALL = """
@@ -214,10 +215,15 @@ def _images(rendered: str) -> Iterator[str]:
 
 
 def check_wheel(wheel: Path, *, version: str, work: Path) -> str:
-    """The command of the wheel runs, with the locked packages of this environment."""
+    """The wheel has one package, and its command runs with this environment's locked packages."""
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(work)  # noqa: S202 - we built it
     tops = sorted({path.name for path in work.iterdir() if not path.name.endswith(".dist-info")})
+    if tops != [_PACKAGE]:
+        raise LabError(
+            f"{wheel.name} would put {', '.join(tops)} into site-packages. A release puts "
+            f"{_PACKAGE} there and nothing else: other names may be somebody else's."
+        )
     # -P and not -I: PYTHONPATH is how the wheel comes before the tree
     said = run(
         [sys.executable, "-P", "-c", _RUN_COMMAND, work],
@@ -227,7 +233,7 @@ def check_wheel(wheel: Path, *, version: str, work: Path) -> str:
     )
     if version not in said:
         raise LabError(f"The command of {wheel.name} says {said.strip()}, and not {version}.")
-    return f"wheel: the command says {version}; packages {', '.join(tops)}"
+    return f"wheel: the command says {version}; its only package is {_PACKAGE}"
 
 
 def start(layout: Layout, *, work: Path) -> Iterator[str]:

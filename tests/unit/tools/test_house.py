@@ -17,6 +17,7 @@ from tools.house import Figure, Quotation
 from tools.import_graph import ImportGraph, circles, floors, import_graph
 
 ROOT = Path(__file__).parents[3]
+CORE = "operator/tidegate/controller_logic"
 
 
 def tree(root: Path, files: Mapping[str, str]) -> Path:
@@ -29,9 +30,7 @@ def tree(root: Path, files: Mapping[str, str]) -> Path:
 
 def product(root: Path, files: Mapping[str, str]) -> ImportGraph:
     return house.product_graph(
-        tree(
-            root, {"controller_logic/__init__.py": "", "operator/tidegate/__init__.py": "", **files}
-        )
+        tree(root, {f"{CORE}/__init__.py": "", "operator/tidegate/__init__.py": "", **files})
     )
 
 
@@ -42,23 +41,21 @@ def figures(found: object) -> dict[str, Figure]:
 @pytest.mark.parametrize(
     "statement",
     [
-        "import controller_logic.model",
-        "import controller_logic.model as m",
-        "from controller_logic import model",
-        "from controller_logic.model import Policy",
+        "import tidegate.controller_logic.model",
+        "import tidegate.controller_logic.model as m",
+        "from tidegate.controller_logic import model",
+        "from tidegate.controller_logic.model import Policy",
         "from .model import Policy",
         "from . import model",
-        "def late():\n    from controller_logic.model import Policy",
-        "if TYPE_CHECKING:\n    from controller_logic.model import Policy",
+        "def late():\n    from tidegate.controller_logic.model import Policy",
+        "if TYPE_CHECKING:\n    from tidegate.controller_logic.model import Policy",
     ],
 )
 def test_an_import_counts_wherever_and_however_it_is_written(
     tmp_path: Path, statement: str
 ) -> None:
-    graph = product(
-        tmp_path, {"controller_logic/model.py": "x = 1", "controller_logic/decide.py": statement}
-    )
-    assert graph.imports["controller_logic.decide"] == {"controller_logic.model"}
+    graph = product(tmp_path, {f"{CORE}/model.py": "x = 1", f"{CORE}/decide.py": statement})
+    assert graph.imports["tidegate.controller_logic.decide"] == {"tidegate.controller_logic.model"}
 
 
 def test_relative_imports_are_found_from_a_package_too(tmp_path: Path) -> None:
@@ -76,26 +73,28 @@ def test_a_package_without_code_is_no_module(tmp_path: Path) -> None:
     graph = product(
         tmp_path,
         {
-            "controller_logic/quotas/__init__.py": '"""What Kafka has."""',
-            "controller_logic/quotas/a.py": "a = 1",
+            f"{CORE}/quotas/__init__.py": '"""What Kafka has."""',
+            f"{CORE}/quotas/a.py": "a = 1",
         },
     )
-    assert set(graph.modules) == {"controller_logic.quotas.a"}
+    assert set(graph.modules) == {"tidegate.controller_logic.quotas.a"}
 
 
 def test_a_circle_is_found_however_long_and_through_imports_for_type_checkers(
     tmp_path: Path,
 ) -> None:
     files = {
-        "controller_logic/a.py": "from controller_logic.b import x",
-        "controller_logic/b.py": "from controller_logic.c import x",
-        "controller_logic/c.py": "if TYPE_CHECKING:\n    from controller_logic.a import x",
-        "controller_logic/d.py": "from controller_logic.a import x",
+        f"{CORE}/a.py": "from tidegate.controller_logic.b import x",
+        f"{CORE}/b.py": "from tidegate.controller_logic.c import x",
+        f"{CORE}/c.py": "if TYPE_CHECKING:\n    from tidegate.controller_logic.a import x",
+        f"{CORE}/d.py": "from tidegate.controller_logic.a import x",
     }
     found = figures(house.import_figures(product(tmp_path, files), import_graph()))
     circle = found["circles of imports in the product"]
     assert (circle.value, circle.kept) == (1, False)
-    assert circle.details == ("controller_logic.a <-> controller_logic.b <-> controller_logic.c",)
+    assert circle.details == (
+        "tidegate.controller_logic.a <-> tidegate.controller_logic.b <-> tidegate.controller_logic.c",
+    )
     assert found["core files"].value == 4
 
 
@@ -146,20 +145,20 @@ def test_a_percentile_is_one_of_the_values(
 
 def test_a_short_module_with_one_importer_has_to_say_why_it_is_one(tmp_path: Path) -> None:
     files = {
-        "controller_logic/said.py": '"""A thing.\n\nA module of its own: Spark imports\nit by '
+        f"{CORE}/said.py": '"""A thing.\n\nA module of its own: Spark imports\nit by '
         'name. More.\n"""\nx = 1',
-        "controller_logic/unsaid.py": '"""A thing."""\nx = 1',
-        "controller_logic/long.py": "x = 1\n" * 60,
-        "controller_logic/shared.py": "x = 1",
-        "controller_logic/one.py": "from controller_logic import said, unsaid, long, shared\n"
+        f"{CORE}/unsaid.py": '"""A thing."""\nx = 1',
+        f"{CORE}/long.py": "x = 1\n" * 60,
+        f"{CORE}/shared.py": "x = 1",
+        f"{CORE}/one.py": "from tidegate.controller_logic import said, unsaid, long, shared\n"
         + "x = 1\n" * 60,
-        "controller_logic/two.py": "from controller_logic import shared",
+        f"{CORE}/two.py": "from tidegate.controller_logic import shared",
     }
     found = figures(house.size_figures(product(tmp_path, files)))
     small = found["product modules under 60 lines with one importer"]
     assert small.details == (
-        "controller_logic.said (6): A module of its own: Spark imports it by name.",
-        "controller_logic.unsaid (2): no reason in its docstring",
+        "tidegate.controller_logic.said (6): A module of its own: Spark imports it by name.",
+        "tidegate.controller_logic.unsaid (2): no reason in its docstring",
     )
     assert found["  of which without a reason in the docstring"].value == 1
     assert (found["product modules"].value, found["product modules, median"].value) == (6, 4)
@@ -314,47 +313,52 @@ def test_the_trips_reach_their_end_and_name_files_of_the_product(name: str) -> N
     entered = walk["entered"]
     assert isinstance(entered, list)
     assert len(entered) == walk["files"]
-    assert "controller_logic/decide.py" in entered
+    assert f"{CORE}/decide.py" in entered
     assert all((ROOT / file).exists() for file in entered)
     assert relative([str(ROOT / entered[0])]) == [entered[0]]
 
 
 PICTURED = {
-    "controller_logic/decide.py": "from controller_logic.quotas.plan import x\nfrom "
-    "controller_logic.model import y",
-    "controller_logic/model.py": "y = 1",
-    "controller_logic/quotas/__init__.py": '"""What Kafka has. And more."""',
-    "controller_logic/quotas/plan.py": "from controller_logic.contracts.desired import x",
-    "controller_logic/contracts/desired.py": "from controller_logic.model import y",
+    f"{CORE}/decide.py": "from tidegate.controller_logic.quotas.plan import x\nfrom "
+    "tidegate.controller_logic.model import y",
+    f"{CORE}/model.py": "y = 1",
+    f"{CORE}/quotas/__init__.py": '"""What Kafka has. And more."""',
+    f"{CORE}/quotas/plan.py": "from tidegate.controller_logic.contracts.desired import x",
+    f"{CORE}/contracts/desired.py": "from tidegate.controller_logic.model import y",
     "operator/tidegate/cli.py": "from tidegate.commands.run import run",
     "operator/tidegate/main.py": "from tidegate.control.loop import x",
     "operator/tidegate/commands/run.py": "from tidegate import main",
-    "operator/tidegate/control/loop.py": "from controller_logic.decide import x",
+    "operator/tidegate/control/loop.py": "from tidegate.controller_logic.decide import x",
 }
 
 
 def test_the_picture_has_a_box_a_folder_and_two_for_modules_beside_folders(tmp_path: Path) -> None:
     picture = picture_of(product(tmp_path, PICTURED), PACKAGES, tmp_path)
     assert {name: sorted(below) for name, below in picture.imports.items()} == {
-        "controller_logic entry": ["controller_logic base", "controller_logic.quotas"],
-        "controller_logic base": [],
-        "controller_logic.quotas": ["controller_logic.contracts"],
-        "controller_logic.contracts": ["controller_logic base"],
+        "tidegate.controller_logic entry": [
+            "tidegate.controller_logic base",
+            "tidegate.controller_logic.quotas",
+        ],
+        "tidegate.controller_logic base": [],
+        "tidegate.controller_logic.quotas": ["tidegate.controller_logic.contracts"],
+        "tidegate.controller_logic.contracts": ["tidegate.controller_logic base"],
         "tidegate entry": ["tidegate.commands"],
         "tidegate main": ["tidegate.control"],
         "tidegate.commands": ["tidegate main"],
-        "tidegate.control": ["controller_logic entry"],
+        "tidegate.control": ["tidegate.controller_logic entry"],
     }
     assert rows_of(picture.imports)[0] == ["tidegate entry"]
-    assert rows_of(picture.imports)[-1] == ["controller_logic base"]
-    assert reduced(picture.imports)["controller_logic entry"] == ["controller_logic.quotas"]
-    assert picture.boxes["controller_logic.quotas"].meaning == "What Kafka has"
+    assert rows_of(picture.imports)[-1] == ["tidegate.controller_logic base"]
+    assert reduced(picture.imports)["tidegate.controller_logic entry"] == [
+        "tidegate.controller_logic.quotas"
+    ]
+    assert picture.boxes["tidegate.controller_logic.quotas"].meaning == "What Kafka has"
     drawn = svg(picture)
     assert drawn.count("<rect") == 1 + len(picture.boxes)
     assert drawn.count('<path d="M') == 1 + sum(
         map(len, reduced(picture.imports).values())
     )  # and the tip of the arrows
-    assert "| `controller_logic/quotas/` | 1 | What Kafka has |" in block(picture)
+    assert "| `operator/tidegate/controller_logic/quotas/` | 1 | What Kafka has |" in block(picture)
 
 
 def test_the_page_keeps_what_is_around_the_picture(tmp_path: Path) -> None:
