@@ -281,7 +281,7 @@ class InMemoryKubernetes(MemoryJobs):
             before = self._present(ref)
             if before["metadata"]["resourceVersion"] != resource_version:
                 raise Conflict(f"{ref} has changed meanwhile.")
-            after = copied(before)
+            after = {**before, "metadata": dict(before["metadata"])}  # what is kept never changes
             after["status"] = status.apply(copied(dict(patch)), before.get("status") or {})
             return self._settle(ref, before, after)
 

@@ -123,7 +123,7 @@ SHORT = Size(
     again_seconds=(1.0, 15.0),
     mistake_seconds=(50.0,),
 )
-FULL_DAYS = 0.07
+FULL_DAYS = 0.05
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def tier(
 
 
 def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
-    """The day of this seed: a short one, or once in fourteen times a full one.
+    """The day of this seed: a short one, or once in twenty times a full one.
 
     What goes wrong mostly takes few people, one replica and half a minute; a day with more of each
     costs as much as some short ones, and is drawn for what does not.

@@ -27,6 +27,7 @@ import tidegate.control.manager as manager
 import tidegate.control.metrics_watch as metrics_watch
 import tidegate.control.runtime as runtime
 import tidegate.main as main
+import tidegate.metrics as metrics
 from tests.simulation import virtual_time
 from tests.simulation.systems import BrokersLink, KubernetesLink, Session
 from tests.simulation.virtual_time import Group, Killed, VirtualThreading, VirtualTime, running
@@ -223,6 +224,9 @@ def install() -> None:
     controller.Dependencies = partial(  # type: ignore[attr-defined, misc]
         metrics_watch.Dependencies, wall=VirtualTime.time, monotonic=VirtualTime.monotonic
     )
+    # what they read is of the real process, and of the machine
+    for of_the_process in ("ProcessCollector", "PlatformCollector", "GCCollector"):
+        setattr(metrics, of_the_process, lambda **_: None)
     connections.tempfile = connections.shutil = _NoFolders  # type: ignore[attr-defined]
     main.connect = lambda *_: None  # type: ignore[attr-defined]
     main.KubernetesClient = lambda *_: KubernetesLink(_starting[-1])  # type: ignore[attr-defined]

@@ -12,7 +12,7 @@ from threading import Timer
 import structlog
 
 from tidegate.control.connections import Connection
-from tidegate.control.declared import Declared, TierReader, belongs_to, declare
+from tidegate.control.declared import Declared, SpecReader, belongs_to, declare
 from tidegate.control.metrics_watch import Dependencies, MetricsWatch
 from tidegate.control.namespaces import KnownLabels
 from tidegate.control.observe import KafkaCluster, ObservationResult, Rival
@@ -92,7 +92,7 @@ class Controller:
             beside=context.report_beside,
             goes_on=context.vital_signs.goes_on,
         )
-        self._reader = TierReader()
+        self._reader = SpecReader()
         self._labels = KnownLabels(
             context.kubernetes,
             context.clock.monotonic,

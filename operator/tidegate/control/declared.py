@@ -361,13 +361,21 @@ class Declared:
         )
 
 
-class TierReader:
-    """Reads tiers, each spec once, until it changes. For one caller at a time."""
+class SpecReader:
+    """Reads a policy and its tiers, each spec once, until it changes. For one caller at a time."""
 
     def __init__(self) -> None:
+        self._policy: tuple[object, PolicySpec] | None = None
         self._read: dict[str, tuple[object, Tier | BrokenTier]] = {}
 
-    def read(self, tiers: Iterable[RawObject]) -> list[Tier | BrokenTier]:
+    def policy(self, raw: RawObject) -> PolicySpec:
+        """The policy's spec. Raises InvalidResource, each time, when it cannot be read."""
+        spec, before = raw.get("spec"), self._policy
+        if before is None or before[0] != spec:
+            before = self._policy = (spec, parse_policy(raw, strict=False).spec)
+        return before[1]
+
+    def tiers(self, tiers: Iterable[RawObject]) -> list[Tier | BrokenTier]:
         """One answer for each of `tiers`; those that are not among them are forgotten."""
         self._read = {object_key(raw): self._again(raw) for raw in tiers}
         return [answer for _, answer in self._read.values()]
@@ -381,7 +389,7 @@ class TierReader:
 def declare(
     policy: RawObject,
     tiers: Iterable[RawObject] | None,
-    reader: TierReader | None = None,
+    reader: SpecReader | None = None,
     *,
     overrides: Iterable[RawObject] | None = (),
     labels: NamespaceLabels = unknown_labels,
@@ -395,7 +403,8 @@ def declare(
     spec.allowedTiers may let in, and `kafka_users` for those of Strimzi. Raises InvalidResource
     when the policy itself cannot be read.
     """
-    spec = parse_policy(policy, strict=False).spec
+    reader = reader or SpecReader()
+    spec = reader.policy(policy)
     translated = policy_from(policy, spec)
     admission = TierAdmission(translated.key, spec.allowed_tiers, labels)
     read = None
@@ -405,7 +414,7 @@ def declare(
             _unknown_tier(tier, admission.unknown[tier.key])
             if tier.key in admission.unknown
             else tier
-            for tier in (reader or TierReader()).read(ours)
+            for tier in reader.tiers(ours)
         ]
     valid, broken_overrides = (
         (None, ())
