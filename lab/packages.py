@@ -306,6 +306,38 @@ def download(packages: Sequence[str], directory: Path, *, machine: str = "") -> 
     return sorted(directory.glob("*.deb"))
 
 
+def download_with_dependencies(packages: Sequence[str], directory: Path) -> list[Path]:
+    """Download these packages and all that they depend on into the new `directory`.
+
+    What this machine has installed does not count, so the result is the same on every machine.
+    Raises `LabError` like `download`.
+    """
+    directory.mkdir(parents=True)
+    (directory / "archives/partial").mkdir(parents=True)
+    (directory / "installed").touch()
+    settings = [
+        f"Dir::State::status={directory}/installed",
+        f"Dir::Cache={directory}",
+        f"Dir::Cache::Archives={directory}/archives",
+        "APT::Sandbox::User=",
+        "Debug::NoLocking=1",
+    ]
+    options = tuple(part for setting in settings for part in ("-o", setting))
+    install = ["install", "--yes", "--download-only", "--no-install-recommends", *packages]
+    try:
+        _apt(*install, work=directory, options=options)
+    except LabError:
+        say(
+            packages[0],
+            "not to be had with this machine's package lists; fetching lists of our own",
+        )
+        shutil.rmtree(directory / "archives")
+        private = (*_private_lists(directory), *options)
+        _apt("update", work=directory, options=private)
+        _apt(*install, work=directory, options=private)
+    return sorted((directory / "archives").glob("*.deb"))
+
+
 def offered(packages: Sequence[str], *, machine: str = "") -> list[str]:
     """File name and hash of what this machine's lists offer, a line for each package.
 
