@@ -3,7 +3,7 @@
 It sets everything up, rolls the usage of the experiments up, and takes everything away again.
 Environment: DEMO=quick for the short one; KAFKA=4.3-kraft or 3.9-kraft for a Kafka without
 ZooKeeper. Exit codes: 0 every bound kept, 1 a bound missed or a part failed, 2 an unknown DEMO or
-KAFKA, 130 interrupted. Outputs: out/demo/report.html, summary.json,
+KAFKA, 130 interrupted. Outputs: out/demo/report.html, summary.json (also kept for each Kafka),
 operator.log, audit.jsonl (see `tidegate audit`), usage-tables/ (see `tidegate rollup show`) and
 usage/report.html.
 """
