@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from bench.command_line import doctor_figures, start_figures
+from bench.command_line import doctor_figures, kraft_doctor_figures, start_figures
 from bench.control.core import decide_figures, metadata_figures
 from bench.control.in_cluster import in_cluster
 from bench.control.kraft import kraft_change, kraft_cold, kraft_reaction
@@ -31,7 +31,7 @@ from bench.control.readings import reading_figures
 from bench.control.scenarios import scenario_figures
 from bench.control.world import TOPIC, two_worlds, world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
-from bench.results import Figure, Record, Records, median_of, page
+from bench.results import Figure, Record, Records, median_of, page, with_note
 from bench.rollup.kills import kill_figures
 from bench.rollup.raw import raw_figures
 from bench.rollup.speed import (
@@ -78,14 +78,18 @@ def main() -> int:
         metavar="PART",
         help=f"any of {', '.join(PARTS)}; all of them when none is named",
     )
-    names = parser.parse_args().parts or list(PARTS)
+    parser.add_argument(
+        "--note", default="", help="what the page says beside each figure, such as what else ran"
+    )
+    arguments = parser.parse_args()
+    names = arguments.parts or list(PARTS)
     if unknown := [name for name in names if name not in PARTS]:
         parser.error(
             f"there is no part {', '.join(unknown)}, so nothing was measured; parts are "
             f"{', '.join(PARTS)}"
         )
     records = Records(RECORDS)
-    kept = [_measure(name, records) for name in names]
+    kept = [_measure(name, records, arguments.note) for name in names]
     _write_page(records)
     return 0 if all(kept) else 1
 
@@ -98,9 +102,9 @@ def _write_page(records: Records) -> None:
     PAGE.write_text(page(known), encoding="utf-8")
 
 
-def _measure(name: str, records: Records) -> bool:
+def _measure(name: str, records: Records, note: str) -> bool:
     begun, record = ProcessorTimes.now(), Record.begin(name)
-    figures = PARTS[name]()
+    figures = with_note(PARTS[name](), note)
     stolen = ProcessorShare.between(begun, ProcessorTimes.now()).stolen_percent
     record = replace(record, figures=figures, stolen_percent=round(stolen, 1))
     records.write(record)
@@ -211,7 +215,11 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "throttle-scenarios": scenario_figures,
         **EPISODES,
     },
-    "On the command line": {"command-start": start_figures, "doctor": doctor_figures},
+    "On the command line": {
+        "command-start": start_figures,
+        "doctor": doctor_figures,
+        "doctor-kraft": kraft_doctor_figures,
+    },
     "In a cluster": {"in-cluster": in_cluster},
     "Usage rollups": ROLLUPS,
 }

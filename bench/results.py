@@ -171,6 +171,11 @@ def median_of(figures: Sequence[Figure]) -> Figure:
     )
 
 
+def with_note(figures: Sequence[Figure], note: str) -> list[Figure]:
+    """The figures with a note of whoever measured them, after their own."""
+    return [replace(one, note="; ".join(filter(None, [one.note, note]))) for one in figures]
+
+
 # Figures on disk, one file a part, so that parts can be measured one at a time and the page still
 # shows them all.
 #
@@ -271,7 +276,7 @@ def page(sections: Mapping[str, Sequence[Record]]) -> str:
 
 Written by `make bench`; each part also runs alone (`python -m bench cold-5000`; `python -m bench --help` lists them). Real Kafka 3.9.2
 brokers with ZooKeeper on loopback, a real Kubernetes API server, the operator as a process of its own: all of them share one machine,
-where a real cluster has one for each; so does the real Prometheus that rollups read. Python's garbage collector is set as the operator
+where a real cluster has one for each; so does the real Prometheus that rollups read. Where a figure says Kafka 4.3.1, brokers have no ZooKeeper. Python's garbage collector is set as the operator
 sets it. `load` is the load average of the minute before the part began, `taken` the share of the processors' time that the host of this
 virtual machine gave to others meanwhile, `on` the machine.
 

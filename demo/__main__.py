@@ -49,7 +49,7 @@ from demo.script import (
     played_phases,
     scale_for,
 )
-from demo.summary import summary
+from demo.summary import earlier_runs, keep_run, summary
 from demo.throttling import run_throttling
 from demo.usage_outcome import REPORT, TABLES
 from demo.usage_run import run_usage
@@ -96,7 +96,7 @@ def main() -> int:
         )
         console.print(str(error), markup=False, highlight=False, soft_wrap=True)
         return 1
-    write_outputs(outcome)
+    write_outputs(outcome, next(name for name, one in KAFKAS.items() if one == kind))
     print_results(console, outcome)
     if outcome.usage is not None and outcome.usage.failed is None:
         shown = f"`tidegate rollup show usage_5m --store {OUTPUT / TABLES}` shows the tables"
@@ -198,12 +198,14 @@ def _failover(
         )
 
 
-def write_outputs(outcome: Outcome) -> None:
-    """Write the report and the summary."""
-    (OUTPUT / "report.html").write_text(report_html(outcome), encoding="utf-8")
+def write_outputs(outcome: Outcome, kafka: str) -> None:
+    """Write the report and the summary, and keep the figures for reports on other Kafkas."""
+    report = report_html(outcome, earlier_runs(OUTPUT, kafka))
+    (OUTPUT / "report.html").write_text(report, encoding="utf-8")
     (OUTPUT / "summary.json").write_text(
         json.dumps(summary(outcome), indent=2) + "\n", encoding="utf-8"
     )
+    keep_run(OUTPUT, kafka, outcome)
 
 
 def _console() -> Console:

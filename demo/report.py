@@ -4,7 +4,7 @@ It needs no network. It computes nothing but sums and differences of measured fi
 have its text.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 
@@ -38,6 +38,7 @@ from demo.script import (
     WANTED,
     cliff_mute_seconds,
 )
+from demo.summary import EarlierRun
 from demo.usage_outcome import REPORT, TABLES, StoredUsage, UsageOutcome, UserUsage
 from demo.words import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, clock
 from lab.episodes import FULL_SHARE, NIC_MEAN_SECONDS, Business
@@ -46,13 +47,14 @@ from tidegate.rollup.report.page import template_text, templates
 _LINES_SHOWN = 20
 
 
-def report_html(outcome: Outcome) -> str:
-    """The whole page."""
+def report_html(outcome: Outcome, earlier: Sequence[EarlierRun] = ()) -> str:
+    """The whole page, with the figures of `earlier` runs on other Kafkas beside the bounds."""
     checks = outcome.checks()
     contract = outcome.scale.contract_bytes_per_second
     return _render(
         "report.html",
         outcome=outcome,
+        earlier=earlier,
         style=template_text("page.css"),
         user=USER,
         contract=contract,

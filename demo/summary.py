@@ -1,6 +1,13 @@
-"""The run as JSON for programs: the report's figures, rates in bytes/s, times in seconds."""
+"""The run as JSON for programs: the report's figures, rates in bytes/s, times in seconds.
 
-from dataclasses import asdict
+The last run on each Kafka is kept, so that a report shows the others' figures beside its own.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from demo.episode import Playing, ThrottlingOutcome
@@ -113,6 +120,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
     """Plain data; what could not be measured is null."""
     return {
         "passed": outcome.passed,
+        "day": datetime.fromtimestamp(outcome.results[0].begin_seconds, UTC).date().isoformat(),
         "contract_bytes_per_second_per_partition": outcome.scale.contract_bytes_per_second,
         "offered_bytes_per_second_per_partition": outcome.scale.offered_bytes_per_second,
         "scale_reason": outcome.scale.reason,
@@ -165,3 +173,55 @@ def _check(check: Check) -> dict[str, Any]:
         "tolerance": check.tolerance,
         "kept": check.kept,
     }
+
+
+# The last run on each Kafka, beside the report.
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRun:
+    """What was measured on another Kafka: its name, the day, and a text for each bound."""
+
+    kafka: str
+    day: str
+    figures: Mapping[tuple[str, str], str]
+
+    def figure(self, check: Check) -> str:
+        """What this bound's figure was then."""
+        return self.figures.get((check.about, check.name), "not played")
+
+
+def keep_run(folder: Path, kafka: str, outcome: Outcome) -> None:
+    """Keep the figures of a run on the Kafka of this name, in place of the last one's."""
+    _kept(folder, kafka).write_text(json.dumps(summary(outcome), indent=2) + "\n", encoding="utf-8")
+
+
+def earlier_runs(folder: Path, kafka: str) -> list[EarlierRun]:
+    """The last run on each other Kafka; what cannot be read is left out."""
+    own = _kept(folder, kafka)
+    runs = (_earlier(path) for path in sorted(folder.glob("summary-*.json")) if path != own)
+    return [run for run in runs if run is not None]
+
+
+def _kept(folder: Path, kafka: str) -> Path:
+    return folder / f"summary-{kafka}.json"
+
+
+def _earlier(path: Path) -> EarlierRun | None:
+    try:
+        run = json.loads(path.read_text(encoding="utf-8"))
+        return EarlierRun(
+            str(run["surroundings"]["Kafka"]).partition(",")[0],
+            str(run["day"]),
+            {(one["about"], one["name"]): _words(one) for one in run["checks"]},
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _words(check: Mapping[str, Any]) -> str:
+    """`9.31 of 9 MB/s`, for a time without what was expected."""
+    unit, measured = check["unit"], check["measured"]
+    found = "not seen" if measured is None else f"{measured:.2f}"
+    of = "" if unit == "s" else f" of {check['expected']:g}"
+    return f"{found}{of} {unit}{'' if check['kept'] else ', missed'}"

@@ -28,6 +28,7 @@ def prepare(cluster: str | None = None) -> None:
     Raises LabError with what could not be had.
     """
     # needs a library, which a bare machine asking for the doctor lacks
+    from lab.browser import chromium
     from lab.kafka import record_archives
     from lab.kraft import record_kraft_archives
 
@@ -39,6 +40,7 @@ def prepare(cluster: str | None = None) -> None:
     match cluster:
         case None:
             kube_binary()
+            chromium()
         case "node":
             _prepare_node()
         case _:

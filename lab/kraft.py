@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -181,8 +181,8 @@ class KraftLab(BrokersLab):
     `controllers` 0 = every broker is a controller as well; otherwise as many controllers, from id
     101 on, run in processes of their own. `users` can log in by SASL PLAIN and, as they are
     formatted into the metadata, by SCRAM-SHA-256, with `password(user)`. `server_properties` are
-    added to the settings of every node. Namespaces need root; `beside` puts them on the network of
-    another lab, which has to end later.
+    added to the settings of every node; `jars` gives other jars than those of this Kafka.
+    Namespaces need root; `beside` puts them on the network of another lab, which has to end later.
     """
 
     def __init__(
@@ -195,9 +195,11 @@ class KraftLab(BrokersLab):
         beside: Network | None = None,
         users: Sequence[str] = (),
         server_properties: Mapping[str, str] | None = None,
+        jars: Callable[[], Path] | None = None,
     ) -> None:
         super().__init__(users=users)
         self.version = version
+        self._jars = jars or partial(kafka_jars, version)
         self._broker_ids = range(1, brokers + 1)
         self._controller_ids = range(_FIRST_CONTROLLER_ID, _FIRST_CONTROLLER_ID + controllers)
         self._wants_namespaces = namespaces
@@ -282,7 +284,7 @@ class KraftLab(BrokersLab):
                 "transaction.state.log.min.isr": str(min(2, int(replicas))),
                 **self._server_properties,
             },
-            jars=partial(kafka_jars, self.version),
+            jars=self._jars,
         )
 
     def _machine(self, name: str, host_number: int) -> Namespace:

@@ -199,25 +199,48 @@ def jmx_agent(jars: Path) -> Path:
 
 def _download(version: str, content: Path) -> None:
     say(_entry_name(version), f"downloading Kafka {version} with Maven, about 60 MB")
-    # Maven keeps its notes beside the pom and all it touches in a local repository: both are made
-    # here and go with the workshop.
+    shutil.copy(_POMS[version], content.parent / "pom.xml")
+    _maven(
+        content,
+        "-f",
+        str(content.parent / "pom.xml"),
+        "dependency:copy-dependencies",
+        "-DincludeScope=runtime",
+        f"-DoutputDirectory={content}",
+    )
+
+
+_QUOTA_PLUGIN = "io.strimzi:kafka-quotas-plugin:0.3.1"
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+
+
+def with_quota_plugin(version: str = KAFKA_4) -> Path:
+    """The jars of this Kafka with Strimzi's quota plugin, a class that replaces Kafka's quotas."""
+
+    def build(content: Path) -> None:
+        _maven(content, _COPY, f"-Dartifact={_QUOTA_PLUGIN}", f"-DoutputDirectory={content}")
+        for jar in kafka_jars(version).glob("*.jar"):
+            (content / jar.name).symlink_to(jar)
+
+    return cache.entry(
+        f"kafka-jars-{version}-quota-plugin",
+        [_POMS[version].read_bytes(), _QUOTA_PLUGIN],
+        build=build,
+    )
+
+
+def _maven(content: Path, *arguments: str) -> None:
+    # Maven keeps its notes and all it touches in a local repository, which goes with the workshop
     work = content.parent
-    shutil.copy(_POMS[version], work / "pom.xml")
     argv = [
         "mvn",
         "-B",
         "-ntp",
         "-Dstyle.color=never",
         f"-Dmaven.repo.local={work / 'repository'}",
-        "-f",
-        str(work / "pom.xml"),
+        *arguments,
     ]
-    goal = [
-        "dependency:copy-dependencies",
-        "-DincludeScope=runtime",
-        f"-DoutputDirectory={content}",
-    ]
-    with process.start("mvn", [*argv, *goal], log_path=work / "mvn.log") as maven:
+    with process.start("mvn", argv, log_path=work / "mvn.log") as maven:
         maven.expect_success(_DOWNLOAD_TIMEOUT_SECONDS)
 
 
@@ -281,6 +304,38 @@ def download(packages: Sequence[str], directory: Path, *, machine: str = "") -> 
         _apt("update", work=directory, options=private)
         _apt("download", *packages, work=directory, options=private)
     return sorted(directory.glob("*.deb"))
+
+
+def download_with_dependencies(packages: Sequence[str], directory: Path) -> list[Path]:
+    """Download these packages and all that they depend on into the new `directory`.
+
+    What this machine has installed does not count, so the result is the same on every machine.
+    Raises `LabError` like `download`.
+    """
+    directory.mkdir(parents=True)
+    (directory / "archives/partial").mkdir(parents=True)
+    (directory / "installed").touch()
+    settings = [
+        f"Dir::State::status={directory}/installed",
+        f"Dir::Cache={directory}",
+        f"Dir::Cache::Archives={directory}/archives",
+        "APT::Sandbox::User=",
+        "Debug::NoLocking=1",
+    ]
+    options = tuple(part for setting in settings for part in ("-o", setting))
+    install = ["install", "--yes", "--download-only", "--no-install-recommends", *packages]
+    try:
+        _apt(*install, work=directory, options=options)
+    except LabError:
+        say(
+            packages[0],
+            "not to be had with this machine's package lists; fetching lists of our own",
+        )
+        shutil.rmtree(directory / "archives")
+        private = (*_private_lists(directory), *options)
+        _apt("update", work=directory, options=private)
+        _apt(*install, work=directory, options=private)
+    return sorted((directory / "archives").glob("*.deb"))
 
 
 def offered(packages: Sequence[str], *, machine: str = "") -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import Producer
 from kazoo.client import KazooClient
 from kubernetes import client, config
 
@@ -19,6 +20,10 @@ from lab.kraft import KraftLab
 from lab.kubernetes.api import KubeApi
 from lab.operator import operator_command
 from lab.process import Process, wait_until
+from tidegate.controller_logic.model import Entity, QuotaKey
+from tidegate.kafka.adminapi.client import AdminClient
+from tidegate.kafka.adminapi.quotas import alter
+from tidegate.kafka.settings import KafkaConnection
 
 CRDS = Path(__file__).parent.parent.parent / "crds"
 GROUP, VERSION, NAMESPACE, POLICY, TOPIC = "tidegate.io", "v1alpha1", "bench", "bench", "bench"
@@ -66,17 +71,38 @@ class KraftWorld(OnKubernetes):
 
 
 @contextmanager
-def kraft_world(brokers: int) -> Iterator[KraftWorld]:
-    """Kafka 4 on as many brokers, each a controller, and the rest as in `world`."""
+def kraft_world(brokers: int, *, used: bool = True) -> Iterator[KraftWorld]:
+    """Kafka 4 on as many brokers, each a controller, and the rest as in `world`.
+
+    With `used` they have had a transaction and a quota before, as a cluster in use has: for the
+    first transaction ever, Kafka makes a topic.
+    """
     with ExitStack() as stack:
         kafka = stack.enter_context(KraftLab(brokers=brokers))
         kafka.create_topic(TOPIC, [[1, 2], [2, 3], [3, 1]] if brokers == 3 else [[1], [1], [1]])
+        if used:
+            _use(kafka)
         kube = stack.enter_context(KubeApi())
         kube.install_crds(CRDS)
         kube.kubectl("create", "namespace", NAMESPACE)
         _warm_up(kube, kafka)
         operator = _operator(stack, kube, None)
         yield KraftWorld(kube, operator, _objects(kube), kafka)
+
+
+def _use(kafka: KraftLab) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "bench"})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(TOPIC, b"used")
+    producer.commit_transaction(30)
+    client = AdminClient(KafkaConnection(tuple(kafka.bootstrap_servers.split(","))))
+    somebody = Entity("somebody")
+    for rate in ("1000000", None):
+        answer = alter(client, {somebody: {QuotaKey.PRODUCER_BYTE_RATE: rate}}, "unused")
+        if answer != {somebody: None}:
+            raise RuntimeError(f"The brokers did not take a quota: {answer}")
+    client.close()
 
 
 @contextmanager

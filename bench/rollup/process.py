@@ -15,7 +15,7 @@ from pyspark.sql import functions as columns
 
 from bench.rollup.synthetic import SCRAPE_MS
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
-from tidegate.rollup.ingest import IngestOrder, WorkItem, brokers_between
+from tidegate.rollup.ingest import IngestOrder, WorkItem, read_source
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import spark_session
@@ -37,7 +37,7 @@ def warm(url: str, start_ms: int, end_ms: int, *, store_url: str, rounds: int) -
         new_run_id(end_ms), store_url, RemoteReadChunks.name, MetricsSettings(server), history
     )
     reader = open_reader(order.transport, history)
-    brokers = brokers_between(reader, order.metrics, start_ms, end_ms)
+    brokers = read_source(reader, order.metrics, start_ms, end_ms).brokers
     hours = range(start_ms, end_ms, HOUR_MS)
     items = [
         WorkItem(broker, hour, hour + HOUR_MS, part)

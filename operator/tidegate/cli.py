@@ -122,10 +122,10 @@ def _restore() -> Callable[..., None]:
     return restore
 
 
-def _report() -> Callable[..., None]:
-    from tidegate.commands.report import report
+def _report() -> typer.Typer:
+    from tidegate.commands import report_close
 
-    return report
+    return report_close.app
 
 
 def _rollup() -> typer.Typer:
@@ -220,7 +220,7 @@ _ENTRIES = {
     "resync": _Entry("Write again at once what another writer changed.", _resync),
     "ledger": _Entry("The record of what was there before Tidegate.", _ledger),
     "restore": _Entry("Give every quota back, without Kubernetes.", _restore),
-    "report": _Entry("Write the report of a period from usage tables.", _report),
+    "report": _Entry("Write the report of a period, or close a month.", _report),
     "version": _Entry("Say which version this is.", _version),
     "completion": _Entry("Print the completion script of a shell.", lambda: completion),
     "rollup": _Entry("Usage tables: who used what.", _rollup),

@@ -48,6 +48,85 @@ class Act:
 
 
 @dataclass(frozen=True)
+class Size:
+    """Out of what a day is drawn: what is installed, what people do, and what goes wrong."""
+
+    second_kubernetes: float
+    replicas: tuple[int, ...]
+    replicas_beside: tuple[int, ...]  # where a second Kubernetes cluster has as many
+    policies: tuple[int, ...]
+    users: tuple[int, ...]
+    tiers: tuple[int, ...]
+    metrics: float
+    storm_seconds: tuple[float, ...]
+    poll_seconds: tuple[float, ...]
+    latency_seconds: tuple[float, ...]
+    edits: int
+    edits_beside: int
+    faults: tuple[int, ...]
+    fault_seconds: tuple[float, ...]
+    call_seconds: tuple[float, ...]
+    megabytes: tuple[int, int]  # the least and the most of a contract
+    megabytes_before: tuple[int, int]
+    tiny_before: float  # so small a quota that it takes ten steps to give it back
+    budget_seconds: tuple[int, ...]
+    scrape_seconds: tuple[int, ...]
+    again_seconds: tuple[float, ...]  # until a person does once more what a person undid
+    mistake_seconds: tuple[float, ...]  # between a confirmed removal and the one by mistake
+
+
+FULL = Size(
+    second_kubernetes=0.25,
+    replicas=(1, 1, 2, 2, 3),
+    replicas_beside=(1, 1, 2),
+    policies=(1, 1, 1, 1, 1, 1, 2, 3),
+    users=(2, 4, 4, 6, 12),
+    tiers=(2, 4, 10),
+    metrics=0.35,
+    storm_seconds=(20.0, 30.0, 45.0, 60.0, 120.0, 400.0),
+    poll_seconds=(20.0, 40.0, 60.0),
+    latency_seconds=(0.0, 0.002, 0.02, 0.1),
+    edits=5,
+    edits_beside=4,
+    faults=(0, 1, 2, 4, 6, 9),
+    fault_seconds=(1.0, 5.0, 15.0, 60.0),
+    call_seconds=(0.5, 3.0, 9.0, 30.0),
+    megabytes=(1, 40),
+    megabytes_before=(1, 100),
+    tiny_before=0.2,
+    budget_seconds=(60, 600, 900),
+    scrape_seconds=(10, 15, 30),
+    again_seconds=(1.0, 30.0, 120.0),
+    mistake_seconds=(60.0, 120.0),
+)
+SHORT = Size(
+    second_kubernetes=0.15,
+    replicas=(1, 1, 1, 1, 2),
+    replicas_beside=(1,),
+    policies=(1,) * 15 + (2,),
+    users=(2,) * 14 + (4,) * 5 + (12,),
+    tiers=(1, 2, 2),
+    metrics=0.1,
+    storm_seconds=(10.0, 15.0, 20.0, 25.0),
+    poll_seconds=(60.0,),
+    latency_seconds=(0.0, 0.002, 0.02),
+    edits=2,
+    edits_beside=1,
+    faults=(1, 1, 2, 3),
+    fault_seconds=(1.0, 5.0, 15.0),
+    call_seconds=(0.5, 3.0, 9.0),
+    megabytes=(4, 16),
+    megabytes_before=(4, 32),
+    tiny_before=0.02,
+    budget_seconds=(60,),
+    scrape_seconds=(15, 30),
+    again_seconds=(1.0, 15.0),
+    mistake_seconds=(50.0,),
+)
+FULL_DAYS = 0.07
+
+
+@dataclass(frozen=True)
 class PolicyPlan:
     """One policy, the same in every Kubernetes cluster, with its tiers."""
 
@@ -74,6 +153,7 @@ class Plan:
     has_audit: bool
     acts: tuple[Act, ...]
     deletes_namespace: bool = False
+    size: Size = FULL
 
     def without(self, dropped: Collection[int]) -> Plan:
         """The same day without the acts of these numbers."""
@@ -86,23 +166,25 @@ class Plan:
         return [f"{name}-{n + 1}" for name in self.clusters for n in range(self.replicas)]
 
 
-def contract(random: Random) -> dict[str, Any]:
+def contract(size: Size, random: Random) -> dict[str, Any]:
     """A contract with one direction or both."""
     names = random.choice((("fetch",), ("produce",), KEYS))
-    rates = {name: f"{random.randint(1, 40)}M" for name in names}
+    rates = {name: f"{random.randint(*size.megabytes)}M" for name in names}
     return {random.choice(("perBroker", "perPartition")): rates}
 
 
-def member(user: str, random: Random) -> dict[str, Any]:
+def member(user: str, size: Size, random: Random) -> dict[str, Any]:
     topics = random.choice((["acc"], ["pay"], ["acc", "pay"]))
-    return {"name": user, "user": user, "topics": topics, "contract": contract(random)}
+    return {"name": user, "user": user, "topics": topics, "contract": contract(size, random)}
 
 
-def tier(policy: str, users: Collection[str], level: str, random: Random) -> dict[str, Any]:
+def tier(
+    policy: str, users: Collection[str], level: str, size: Size, random: Random
+) -> dict[str, Any]:
     spec: dict[str, Any] = {
         "policyRef": {"name": policy},
         "level": level,
-        "members": [member(user, random) for user in users],
+        "members": [member(user, size, random) for user in users],
     }
     if level != "L0":
         spec["throttledRates"] = {"perBroker": {"fetch": "200k", "produce": "200k"}}
@@ -110,27 +192,35 @@ def tier(policy: str, users: Collection[str], level: str, random: Random) -> dic
 
 
 def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
-    """The day of this seed."""
+    """The day of this seed: a short one, and each tenth a full one.
+
+    What a short one does not draw at all, such as three replicas or an outage of a minute, is rare
+    in what goes wrong, and costs the time of five others.
+    """
     random = Random(f"bad day {seed}")
-    clusters = ("blue", "green") if random.random() < 0.25 else ("blue",)
-    replicas = random.choice((1, 1, 2, 2, 3)) if len(clusters) == 1 else random.choice((1, 1, 2))
-    names = ("orders", "ledger", "audit")[: random.choice((1, 1, 1, 1, 1, 1, 2, 3))]
-    policies = tuple(_policy(name, f"kafka-{number}", random) for number, name in enumerate(names))
-    storm_seconds = random.choice((20.0, 30.0, 45.0, 60.0, 120.0, 400.0))
+    size = FULL if random.random() < FULL_DAYS else SHORT
+    clusters = ("blue", "green") if random.random() < size.second_kubernetes else ("blue",)
+    replicas = random.choice(size.replicas if len(clusters) == 1 else size.replicas_beside)
+    names = ("orders", "ledger", "audit")[: random.choice(size.policies)]
+    policies = tuple(
+        _policy(name, f"kafka-{number}", size, random) for number, name in enumerate(names)
+    )
+    storm_seconds = random.choice(size.storm_seconds)
     plan = Plan(
         seed=seed,
         clusters=clusters,
         replicas=replicas,
         policies=policies,
-        before={policy.kafka: _before(policy, random) for policy in policies},
-        latency_seconds=random.choice((0.0, 0.002, 0.02, 0.1)),
-        poll_seconds=random.choice((20.0, 40.0, 60.0)),
+        before={policy.kafka: _before(policy, size, random) for policy in policies},
+        latency_seconds=random.choice(size.latency_seconds),
+        poll_seconds=random.choice(size.poll_seconds),
         relist_seconds=random.choice((60.0, 300.0)),
         storm_seconds=storm_seconds,
         has_login=random.random() < 0.3,
         has_audit=random.random() < 0.2,
         acts=(),
         deletes_namespace=with_namespaces and random.random() < 0.25,
+        size=size,
     )
     acts = [*_people(plan, random), *_weather(plan, random)]
     acts += _policy_edits(plan, acts, Random(f"policy edits {seed}"))
@@ -142,28 +232,28 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
     )
 
 
-def _policy(name: str, kafka: str, random: Random) -> PolicyPlan:
-    users = list(USERS[: random.choice((2, 4, 4, 6, 12))])
+def _policy(name: str, kafka: str, size: Size, random: Random) -> PolicyPlan:
+    users = list(USERS[: random.choice(size.users)])
     random.shuffle(users)
-    count = random.randint(1, min(len(users), random.choice((2, 4, 10))))
+    count = random.randint(1, min(len(users), random.choice(size.tiers)))
     tiers = {}
     for number in range(count):
         share = users[number::count]
-        tiers[f"{name}-tier-{number}"] = tier(name, share, random.choice(LEVELS), random)
+        tiers[f"{name}-tier-{number}"] = tier(name, share, random.choice(LEVELS), size, random)
     spec: dict[str, Any] = {"mode": "Enforce"}
     if random.random() < 0.3:
-        spec["writeBudget"] = {"changes": 10, "periodSeconds": random.choice((60, 600, 900))}
+        spec["writeBudget"] = {"changes": 10, "periodSeconds": random.choice(size.budget_seconds)}
     if random.random() < 0.5:
         spec["removal"] = {"maxPercent": random.choice((20, 50, 100, 100))}
     if random.random() < 0.2:
         spec["escalation"] = {"maxMuteSeconds": random.choice((4, 30))}
     if random.random() < 0.15:
         spec["deletionPolicy"] = "Retain"
-    if random.random() < 0.35:
+    if random.random() < size.metrics:
         url = f"http://{kafka}-prometheus:9090"
         spec["metrics"] = {
             "prometheus": {"url": url},
-            "scrapeIntervalSeconds": random.choice((10, 15, 30)),
+            "scrapeIntervalSeconds": random.choice(size.scrape_seconds),
         }
         spec["brokers"] = {
             way: {"limit": f"{random.choice((30, 60, 120))}M"} for way in ("egress", "ingress")
@@ -172,11 +262,11 @@ def _policy(name: str, kafka: str, random: Random) -> PolicyPlan:
     return PolicyPlan(name, kafka, spec, tiers)
 
 
-def _before(policy: PolicyPlan, random: Random) -> dict[str, dict[str, int]]:
+def _before(policy: PolicyPlan, size: Size, random: Random) -> dict[str, dict[str, int]]:
     """Quotas that stand there before the operator; none ends in 000, as all of ours do."""
     share = random.choice((0.0, 0.2, 0.6))
     found = {
-        user: {name: _rate_before(random) for name in KEYS if random.random() < 0.6}
+        user: {name: _rate_before(size, random) for name in KEYS if random.random() < 0.6}
         for user in (*USERS, "zoe")
         if random.random() < share
     }
@@ -189,12 +279,12 @@ def _before(policy: PolicyPlan, random: Random) -> dict[str, dict[str, int]]:
     return found
 
 
-def _rate_before(random: Random) -> int:
+def _rate_before(size: Size, random: Random) -> int:
     """Now and then so small that giving it back takes more than ten steps."""
     return (
         random.choice((1, 2, 50)) * 1000 + 7
-        if random.random() < 0.2
-        else random.randint(1, 100) * MB + 7
+        if random.random() < size.tiny_before
+        else random.randint(*size.megabytes_before) * MB + 7
     )
 
 
@@ -203,7 +293,9 @@ def _rate_before(random: Random) -> int:
 
 def _people(plan: Plan, random: Random) -> list[Act]:
     acts = []
-    for _ in range(random.randint(0, 5) + 4 * (len(plan.clusters) - 1)):
+    for _ in range(
+        random.randint(0, plan.size.edits) + plan.size.edits_beside * (len(plan.clusters) - 1)
+    ):
         acts.append(_edit(plan, random, random.uniform(5.0, plan.storm_seconds)))
     for measured in (one for one in plan.policies if "metrics" in one.spec):
         for _ in range(random.randint(1, 3)):
@@ -222,10 +314,10 @@ def _people(plan: Plan, random: Random) -> list[Act]:
         at = random.uniform(10.0, plan.storm_seconds)
         acts.append(Act(at, "delete policy", {"where": where, "policy": policy.name}))
         if random.random() < 0.5:
-            again = at + random.choice((1.0, 30.0, 120.0))
+            again = at + random.choice(plan.size.again_seconds)
             acts.append(Act(again, "create policy", {"where": where, "policy": policy.name}))
     elif chance < 0.45:  # the same removal twice, confirmed by a person the first time
-        acts += _confirmed_removals(policy, where, random)
+        acts += _confirmed_removals(policy, where, plan.size, random)
     if len(plan.clusters) > 1 and random.random() < 0.3:
         at = random.uniform(20.0, plan.storm_seconds)
         acts.append(Act(at, "replace claim", {"where": where, "policy": policy.name}))
@@ -251,7 +343,7 @@ def _policy_edits(plan: Plan, acts: list[Act], random: Random) -> list[Act]:
     return edits
 
 
-def _confirmed_removals(policy: PolicyPlan, where: str, random: Random) -> list[Act]:
+def _confirmed_removals(policy: PolicyPlan, where: str, size: Size, random: Random) -> list[Act]:
     """All tiers go, a person confirms that, they come back, and go again by mistake."""
     acts, at = [], 20.0
     for _ in range(2):
@@ -264,7 +356,7 @@ def _confirmed_removals(policy: PolicyPlan, where: str, random: Random) -> list[
             acts.append(
                 Act(at + 40.0, "create tier", {"where": where, "tier": name, "policy": policy.name})
             )
-        at += random.choice((60.0, 120.0))
+        at += random.choice(size.mistake_seconds)
     return acts
 
 
@@ -287,7 +379,7 @@ def _edit(plan: Plan, random: Random, at: float) -> Act:
     if kind in ("edit contract", "delete member", "create override"):
         args["user"] = user
     if kind == "edit contract":
-        args["contract"] = contract(random)
+        args["contract"] = contract(plan.size, random)
     if kind == "create override":
         args["rates"] = f"{random.randint(1, 60)}M"
         args["lasts"] = random.choice((30.0, 90.0, 600.0))
@@ -303,7 +395,7 @@ _SYSTEMS = ("zookeeper",) * 4 + ("kubernetes",) * 3 + ("lease",) * 2 + ("brokers
 
 def _weather(plan: Plan, random: Random) -> list[Act]:
     acts = []
-    for _ in range(random.choice((0, 1, 2, 4, 6, 9))):
+    for _ in range(random.choice(plan.size.faults)):
         acts.append(_fault(plan, random, random.uniform(0.0, plan.storm_seconds)))
     return acts
 
@@ -313,7 +405,7 @@ def _fault(plan: Plan, random: Random, at: float) -> Act:
         return _at_call(plan, random, at)
     slot, kafka = random.choice(plan.slots), random.choice(plan.policies).kafka
     policy, where = random.choice(plan.policies), random.choice(plan.clusters)
-    span = round(random.choice((1.0, 5.0, 15.0, 60.0)) * random.uniform(0.5, 1.5), 1)
+    span = round(random.choice(plan.size.fault_seconds) * random.uniform(0.5, 1.5), 1)
     kind = random.choice(
         (
             *(
@@ -379,7 +471,7 @@ def _at_call(plan: Plan, random: Random, at: float) -> Act:
         "slot": random.choice(plan.slots),
         "system": random.choice(_SYSTEMS),
         "skip": random.choice((0, 0, 0, 1, 2) if writes_only else (0, 0, 1, 2, 3, 5, 8)),
-        "seconds": round(random.choice((0.5, 3.0, 9.0, 30.0)) * random.uniform(0.5, 1.5), 1),
+        "seconds": round(random.choice(plan.size.call_seconds) * random.uniform(0.5, 1.5), 1),
         "writes_only": writes_only,
     }
     return Act(at, "at a call", args, is_fault=True)

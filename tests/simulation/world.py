@@ -186,9 +186,10 @@ class World:
                     self._create_tier(where, name)
         for load in self.loads.values():
             self.scheduler.after(self.random.random() * load.scrape_seconds, load.scrape)
+        late = min(10.0, self.plan.storm_seconds / 4)  # a day without any operator shows nothing
         for slot in self.plan.slots:
             self.scheduler.after(
-                self.random.choice((0.0, 0.0, 1.0, 10.0)),
+                self.random.choice((0.0, 0.0, 1.0, late)),
                 lambda slot=slot: self.start_process(slot),
             )  # type: ignore[misc]
 

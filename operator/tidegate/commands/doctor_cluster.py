@@ -17,6 +17,8 @@ from tidegate.control.observe import (
 )
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import TidegateError
+from tidegate.kafka.adminapi.client import rights_needed
+from tidegate.kafka.adminapi.store import LEDGER_TOPIC, AdminQuotaStore
 from tidegate.kafka.quota_store import ClusterFacts
 from tidegate.resources.authentication import KafkaAuthentication, Tls, ZooKeeperAuthentication
 
@@ -29,8 +31,8 @@ def examine_cluster(
     """
     try:
         with opened_cluster(around, source, access) as cluster:
-            facts, any_quota = yield from _quota_store(source, cluster)
-            brokers = yield from _brokers(source, cluster, facts)
+            facts, any_quota, told = yield from _quota_store(source, cluster)
+            brokers = yield from _brokers(source, cluster, facts, told)
             return brokers, any_quota
     except TidegateError as error:  # no Secret, or one without the key that is named
         yield problem(
@@ -45,12 +47,13 @@ def examine_cluster(
 
 def _quota_store(
     source: PolicySource, cluster: KafkaCluster
-) -> Generator[Finding, None, tuple[ClusterFacts | None, bool]]:
+) -> Generator[Finding, None, tuple[ClusterFacts | None, bool, str]]:
+    """Returns also what it told as the error of a store that cannot be asked, "" = none."""
     kafka, address = source.kafka, cluster.address
     if kafka.zookeeper is None:
         check, asked, login = "kafka", "The brokers", login_words(kafka.tls, kafka.authentication)
         were, answer, fields = "were", "answer", "spec.kafka: bootstrapServers, login, certificates"
-        cure = "Grant the rights on quotas, ledger topic and transactional id: see operations."
+        cure = f"Grant the login its rights: {rights_needed(kafka.ledger_topic or LEDGER_TOPIC)}."
     else:
         check, asked = "zookeeper", "ZooKeeper"
         login = login_words(kafka.zookeeper.tls, kafka.zookeeper.authentication)
@@ -70,7 +73,7 @@ def _quota_store(
             f"Quotas can be neither read nor written. {QUOTAS_STAY}",
             f"Check {fields}.",
         )
-        return None, False
+        return None, False, error.message
     yield ok(check, f"{asked} {address} {answer} {login}: cluster {facts.cluster_id}.")
     for reason, words in objections(facts, expected_cluster(source.declared, cluster)):
         yield problem(
@@ -98,10 +101,24 @@ def _quota_store(
             f"Quotas of the tiers' members cannot be read. {QUOTAS_STAY}",
             cure,
         )
-        return facts, False
+        return facts, False, ""
+    if isinstance(cluster.store, AdminQuotaStore):
+        yield from _changes(cluster.store, cure)
     with_quota = sum(bool(stored.values) for stored in quotas.values())
     yield ok("quotas", f"{with_quota} of {len(quotas)} declared users and clients have a quota.")
-    return facts, with_quota > 0
+    return facts, with_quota > 0, ""
+
+
+def _changes(store: AdminQuotaStore, cure: str) -> Iterator[Finding]:
+    """Whether the brokers would take a change; they are asked to check one, and not to make it."""
+    try:
+        if store.has_controller():
+            return
+        reason, what = Reason.BROKERS_UNREACHABLE, "No controller takes changes of quotas just now."
+        cure = "Look at the controllers: kafka-metadata-quorum describe --status says who leads."
+    except TidegateError as error:
+        reason, what = error.reason, error.message
+    yield problem("kafka", reason, what, "Quotas can be read and not written.", cure)
 
 
 def login_words(
@@ -124,8 +141,9 @@ _ASKED = (_PLUGIN, _SAMPLES, _SAMPLE_SECONDS, _VERSION, _ROLES)
 
 
 def _brokers(
-    source: PolicySource, cluster: KafkaCluster, facts: ClusterFacts | None
+    source: PolicySource, cluster: KafkaCluster, facts: ClusterFacts | None, told: str
 ) -> Generator[Finding, None, frozenset[int]]:
+    """`told` is an error that there is a finding about already."""
     kafka = source.kafka
     login = login_words(kafka.tls, kafka.authentication)
     try:
@@ -134,13 +152,14 @@ def _brokers(
         topics = [one for one in wanted if facts is not None or not one.endswith("*")]
         topology = cluster.topology.read(topics)
     except TidegateError as error:
-        yield problem(
-            "kafka",
-            error.reason,
-            f"The brokers were asked {login}. {error.message}",
-            f"Partition leaders are not known. {QUOTAS_STAY}",
-            "Check spec.kafka: bootstrapServers, tls, and the Secret with the login.",
-        )
+        if error.message != told:
+            yield problem(
+                "kafka",
+                error.reason,
+                f"The brokers were asked {login}. {error.message}",
+                f"Partition leaders are not known. {QUOTAS_STAY}",
+                "Check spec.kafka: bootstrapServers, tls, and the Secret with the login.",
+            )
         return frozenset()
     brokers = topology.brokers
     settings = cluster.topology.settings(brokers, _ASKED)

@@ -46,6 +46,8 @@ from tidegate.settings import PolicyBounds
 
 if TYPE_CHECKING:
     from tidegate.kafka.adminapi.store import AdminQuotaStore
+    from tidegate.rollup.fold.broker import FactorBounds
+    from tidegate.rollup.tables.format import Owner
     from tidegate.rollup.terms.sources import PolicyTerms
 
 
@@ -212,6 +214,7 @@ class PolicySource:
     status: Mapping[str, Any] = field(default_factory=dict)
     tier_statuses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     bounds: PolicyBounds = field(default_factory=PolicyBounds)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     def zookeeper_secrets(self) -> Secrets:
         """The Secrets for ZooKeeper. Raises NotFound when they must come from a file instead."""
@@ -315,7 +318,14 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
         unlisted=unlisted,
     )
     refuse_other_hosts(declared.policy.key, declared.spec, around.bounds)
-    return PolicySource(declared, kubernetes, policy.get("status") or {}, statuses, around.bounds)
+    return PolicySource(
+        declared,
+        kubernetes,
+        policy.get("status") or {},
+        statuses,
+        around.bounds,
+        policy["metadata"].get("annotations") or {},
+    )
 
 
 def stored_policy(
@@ -364,6 +374,25 @@ def terms_of(source: PolicySource | None) -> "PolicyTerms | None":
     if source is None:
         return None
     return PolicyTerms.of(source.declared.policy, source.declared.tiers or (), source.tier_statuses)
+
+
+def owner_of(source: PolicySource | None, cluster_id: str | None = None) -> "Owner":
+    """Whose usage tables are written: the policy, and its Kafka cluster as far as it is known."""
+    from tidegate.rollup.tables.format import NOBODY, TAKE_OVER_ANNOTATION, Owner
+
+    if source is None:
+        return replace(NOBODY, cluster=cluster_id or "")
+    known = cluster_id or source.kafka.cluster_id or source.status.get("clusterId") or ""
+    policy, former = source.declared.policy, source.annotations.get(TAKE_OVER_ANNOTATION)
+    return Owner(policy.uid, policy.key, str(known), (former,) if former else ())
+
+
+def bounds_of(source: PolicySource | None) -> "FactorBounds":
+    """How far gauges and counts may be apart, by the policy or by default."""
+    from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
+
+    rollup = None if source is None else source.declared.spec.rollup
+    return BOUNDS if rollup is None else FactorBounds(*rollup.factor_bounds)
 
 
 def _listed(kubernetes: Kubernetes, kind: ResourceKind, options: PolicyOptions) -> list[RawObject]:

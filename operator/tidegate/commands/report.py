@@ -11,7 +11,7 @@ import typer
 
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import PolicySource, policy_of, terms_of
+from tidegate.commands.inputs import PolicySource, bounds_of, policy_of, terms_of
 from tidegate.commands.output import Page
 from tidegate.commands.rollup import TIME, PolicyFiles, Store, store_address
 from tidegate.commands.rollup_job import require_extra
@@ -21,6 +21,7 @@ from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.resources.fields import moment
+from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.report.request import (
     MemberTerms,
@@ -51,6 +52,7 @@ class PolicyParts:
     recommendations: Sequence[RecommendedContract] = ()
     per_gib: Mapping[Direction, Decimal] = field(default_factory=dict)
     series: Sequence[SourceSeries] = ()
+    bounds: FactorBounds = BOUNDS
 
 
 def policy_parts(
@@ -68,6 +70,7 @@ def policy_parts(
         recommendations(source.declared.policy, terms, usage, brokers),
         _prices(source),
         tuple(source_series(_settings(source))),
+        bounds_of(source),
     )
 
 
@@ -174,6 +177,7 @@ def report(
         prices=Prices(per_gib=prices, currency=currency),
         recommendations=parts.recommendations,
         trail=None if audit_file is None else lines_in(audit_file),
+        bounds=parts.bounds,
         provenance=replace(stored_provenance(found, start_ms, end_ms), series=parts.series),
     )
     page = write_report(figures_of(request), out)

@@ -1,5 +1,6 @@
 """`tidegate rollup`: usage tables: `run`, `backfill` make, `show` reads, `verify` checks them."""
 
+import re
 import tempfile
 from functools import partial
 from pathlib import Path
@@ -10,11 +11,12 @@ import typer
 from tidegate.commands import options, rollup_job
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.credentials_file import read_credentials_file
-from tidegate.commands.inputs import policy_of, terms_of
+from tidegate.commands.inputs import bounds_of, owner_of, policy_of, terms_of
 from tidegate.commands.output import ExitCode, OutputFormat, Page, publish
 from tidegate.commands.rollup_job import policy_options, require_extra, rollup_policy
 from tidegate.control.audit.lines import lines_in
 from tidegate.errors import InvalidResource
+from tidegate.kube.rollup_jobs import EXIT_BAD_CONFIGURATION
 from tidegate.prometheus.settings import BrokerLabel, MetricsSettings, Preset, PrometheusServer
 from tidegate.resources.fields import moment
 
@@ -22,6 +24,7 @@ app = typer.Typer(
     name="rollup", help="Usage tables: who used what.", no_args_is_help=True, rich_markup_mode=None
 )
 
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FIVE_MINUTES_MS, _HOUR_MS = 300_000, 3_600_000
 
 TIME = "A time (2026-11-21T11:00:00Z), or how long ago (90s, 15m, 2h, 3d)."
@@ -41,6 +44,24 @@ PolicyFiles = Annotated[
         metavar="FILE|DIR|-",
         help="The policy and its tiers as YAML, with their status if you have it: who is a member "
         "of which tier, contracts and limits. May be repeated.",
+    ),
+]
+
+Matchers = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--matcher",
+        metavar="LABEL=VALUE",
+        help="Only series with this label, as in a policy's `metrics.matchers`: needed where "
+        "Prometheus has several Kafka clusters. May be repeated.",
+    ),
+]
+ClusterId = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster-id",
+        metavar="ID",
+        help="Kafka's cluster id, a column of every table; unset means the policy's.",
     ),
 ]
 
@@ -93,6 +114,8 @@ def run(
     scrape_interval_seconds: Annotated[
         int, typer.Option("--scrape-interval-seconds", min=1, max=300, help="How often it scrapes.")
     ] = 15,
+    matcher: Matchers = None,
+    cluster_id: ClusterId = None,
     running: Annotated[
         bool,
         typer.Option(
@@ -137,8 +160,10 @@ def run(
     start_ms, end_ms = (
         int(moment(text, now_seconds=now_seconds) * 1000) for text in (since, until)
     )
+    around.exit_code_of = _exit_code_of
+    source = policy_of(around, file)
     policy, trail = (
-        terms_of(policy_of(around, file)),
+        terms_of(source),
         () if audit_file is None else lines_in(audit_file),
     )
     span = span_between(start_ms, end_ms, now_ms=int(now_seconds * 1000), running=running)
@@ -150,9 +175,20 @@ def run(
                 prometheus
             )
         settings = MetricsSettings(
-            server, preset, brokers=brokers, scrape_interval_seconds=scrape_interval_seconds
+            server,
+            preset,
+            brokers=brokers,
+            scrape_interval_seconds=scrape_interval_seconds,
+            matchers=_matchers(matcher),
         )
-        request = RollupRequest(settings, store_address(out), policy, trail=trail)
+        request = RollupRequest(
+            settings,
+            store_address(out),
+            policy,
+            trail=trail,
+            owner=owner_of(source, cluster_id),
+            bounds=bounds_of(source),
+        )
         with Engine(request, clock_ms=around.now_ms, tell=page.say, progress=progress) as engine:
             published = engine.publish(Span(*span))
     shown_by = f"`tidegate rollup show usage_1h --store {out}` shows them."
@@ -213,8 +249,19 @@ def backfill(
             help="Without a policy: how often the server scrapes.",
         ),
     ] = 15,
+    matcher: Matchers = None,
+    cluster_id: ClusterId = None,
+    again: Annotated[
+        bool,
+        typer.Option(
+            "--again",
+            help="Compute every hour anew, published or not, such as after samples came late. "
+            "Hours of which Prometheus has fewer samples than then stay.",
+        ),
+    ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say which hours are missing, and compute none.")
+        bool,
+        typer.Option("--dry-run", help="Say which hours are missing or changed, and compute none."),
     ] = False,
     kubeconfig: options.Kubeconfig = None,
     kube_context: options.KubeContext = None,
@@ -227,6 +274,7 @@ def backfill(
     others are published.
     """
     around = command_context(context, debug=debug)
+    around.exit_code_of = _exit_code_of
     require_extra()
     start_ms, end_ms = (
         int(moment(text, now_seconds=around.now_seconds()) * 1000) for text in (since, until)
@@ -246,7 +294,13 @@ def backfill(
 
     page = Page(around.err)
     filling = Backfill(
-        start_ms, end_ms, dry_run=dry_run, clock_ms=around.now_ms, tell=page.say, warn=page.warn
+        start_ms,
+        end_ms,
+        dry_run=dry_run,
+        clock_ms=around.now_ms,
+        tell=page.say,
+        warn=page.warn,
+        again=again,
     )
     if policy is not None:
         with tempfile.TemporaryDirectory(prefix="tidegate-backfill-") as folder:
@@ -256,9 +310,14 @@ def backfill(
         brokers = None if broker_label is None else BrokerLabel(broker_label)
         server = PrometheusServer(prometheus or "")
         metrics = MetricsSettings(
-            server, preset, brokers=brokers, scrape_interval_seconds=scrape_interval_seconds
+            server,
+            preset,
+            brokers=brokers,
+            scrape_interval_seconds=scrape_interval_seconds,
+            matchers=_matchers(matcher),
         )
-        lost = filling.on_this_machine(RollupRequest(metrics, out or ""))
+        request = RollupRequest(metrics, store_address(out or ""), owner=owner_of(None, cluster_id))
+        lost = filling.on_this_machine(request)
     if lost:
         page.say(
             f"Not published, because Prometheus has no samples of it: {', '.join(map(str, lost))}.",
@@ -326,6 +385,23 @@ def verify(
     verdict = verified(UsageStore.at(store_address(store)))
     publish(around.out, output, verdict.document(), show=partial(show_verdict, verdict))
     around.exit_code = ExitCode.OK if verdict.is_sound else ExitCode.ERROR
+
+
+def _exit_code_of(error: Exception) -> int:
+    """1, but 64 as of a Job for tables that belong to another policy."""
+    from tidegate.rollup.tables.format import OtherOwner
+
+    return EXIT_BAD_CONFIGURATION if isinstance(error, OtherOwner) else ExitCode.ERROR
+
+
+def _matchers(given: list[str] | None) -> dict[str, str]:
+    found = {}
+    for text in given or ():
+        name, is_given, value = text.partition("=")
+        if not is_given or not _LABEL.fullmatch(name):
+            raise InvalidResource(f"--matcher {text} is not LABEL=VALUE, such as cluster=a.")
+        found[name] = value
+    return found
 
 
 def store_address(given: str) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
-from tidegate.commands.inputs import PolicyOptions, find_policy
+from tidegate.commands.inputs import PolicyOptions, find_policy, owner_of
 from tidegate.commands.output import ExitCode, Page
 from tidegate.control.connections import metrics_settings
 from tidegate.controller_logic.reasons import Reason
@@ -105,6 +105,7 @@ def rollup_policy(around: CommandContext, asked: PolicyOptions) -> "RollupPolicy
         source.tier_statuses,
         spec.rollup,
         metrics,
+        owner_of(source),
     )
 
 

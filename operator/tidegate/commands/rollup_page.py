@@ -67,6 +67,11 @@ class _Bars:
 def show_top(answer: Answer, page: Page) -> None:
     """Print the rows, and the time that they cover."""
     page.sheet(_top_sheet(answer.kind, answer.rows))
+    for direction, (rest, total) in answer.unattributed.items():
+        page.say(
+            f"{direction}: {byte_words(rest)} are unattributed, {rest / total:.1%} of what brokers "
+            f"counted of clients; they are in no row."
+        )
     page.say(_time_of(answer))
 
 

@@ -207,6 +207,22 @@ class PricePerGiB(SchemaModel):
     )
 
 
+class Calibration(SchemaModel):
+    """How far the broker's count may be from what the clients' gauges add up to."""
+
+    least_percent: Annotated[int, Field(ge=1, le=100)] = Field(
+        default=90,
+        description="A count below so many percent of the gauges is named as doubtful. Clients "
+        "never get more than was counted. Unset means 90.",
+    )
+    most_percent: Annotated[int, Field(ge=100, le=200)] = Field(
+        default=115,
+        description="Clients get at most so many percent of what their gauges add up to. What was "
+        "counted beyond that is unattributed: it is of clients that no quota meters. Unset means "
+        "115.",
+    )
+
+
 class Recommend(SchemaModel):
     """How contracts are recommended from usage, and whether the operator may act on that."""
 
@@ -269,8 +285,18 @@ class Rollup(SchemaModel):
         description="What 2^30 bytes cost in a chargeback report. Unset means that no price is "
         "shown.",
     )
+    calibration: Calibration = Field(
+        default=Calibration(),
+        description="How far the broker's count may be from what the clients' gauges add up to. "
+        "Unset means the defaults of its fields.",
+    )
     recommend: Recommend = Field(
         default=Recommend(),
         description="How contracts are recommended from usage. Unset means the defaults of its "
         "fields.",
     )
+
+    @property
+    def factor_bounds(self) -> tuple[float, float]:
+        """The lowest and the highest factor from gauges to the count that is not doubtful."""
+        return self.calibration.least_percent / 100, self.calibration.most_percent / 100

@@ -1,10 +1,12 @@
-"""Fill the hours that a store lacks: list them, then publish them day by day, oldest first.
+"""Fill the hours that a store lacks, or compute a time again: list hours, then publish them.
 
-Killed, the same backfill goes on where it was.
+Day by day, oldest first. Hours that were published from fewer samples than Prometheus has now are
+named, and computed `again` where that is asked for. Where it has fewer now, the tables know more
+than it does, and stay. Killed, the same backfill goes on where it was.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,14 +15,20 @@ from tidegate.errors import InvalidResource, NotFound
 from tidegate.rollup.engine import Engine, RollupPolicy, RollupRequest, Span, policy_engine
 from tidegate.rollup.job import pod_of
 from tidegate.rollup.job_run import published_windows, record
-from tidegate.rollup.schemas import HOUR_MS
+from tidegate.rollup.schemas import DAY_MS, HOUR_MS
+from tidegate.rollup.tables.format import time_words
 from tidegate.rollup.tables.store import UsageStore
-from tidegate.rollup.tables.verify import in_runs, missing_hours
+from tidegate.rollup.tables.verify import ChangedHour, changed_hours, in_runs, missing_hours
+
+_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Backfill:
-    """Whole hours [start_ms, end_ms), only listed with `dry_run`; `tell`, `warn` take sentences."""
+    """Whole hours [start_ms, end_ms), only listed with `dry_run`; `tell`, `warn` take sentences.
+
+    `again` = those that are published, too.
+    """
 
     start_ms: int
     end_ms: int
@@ -28,6 +36,7 @@ class Backfill:
     clock_ms: Callable[[], int]
     tell: Callable[[str], None]
     warn: Callable[[str], None]
+    again: bool = False
 
     def of_policy(self, policy: RollupPolicy, folder: Path) -> list[Span]:
         """Fill a policy's tables and record it as Jobs do; `folder` is the process's own.
@@ -44,7 +53,7 @@ class Backfill:
                 if windows:
                     record(policy, windows, now_ms=self.clock_ms())
 
-            return self._fill(policy.spec.storage.url, publish)
+            return self._fill(policy.spec.storage.url, engine, publish)
 
     def on_this_machine(self, request: RollupRequest) -> list[Span]:
         """Fill tables without a cluster; the spans of which Prometheus has nothing.
@@ -52,10 +61,12 @@ class Backfill:
         Raises tidegate.errors.
         """
         with Engine(request, clock_ms=self.clock_ms, tell=self.tell) as engine:
-            return self._fill(request.store_url, engine.publish)
+            return self._fill(request.store_url, engine, engine.publish)
 
-    def _fill(self, store_url: str, publish: Callable[[Span], object]) -> list[Span]:
-        spans, lost = self._missing(store_url), list[Span]()
+    def _fill(
+        self, store_url: str, engine: Engine, publish: Callable[[Span], object]
+    ) -> list[Span]:
+        spans, lost = self._spans(store_url, engine), list[Span]()
         for number, span in enumerate(spans, 1):
             self.tell(f"run {number} of {len(spans)}: {span}")
             try:
@@ -67,20 +78,60 @@ class Backfill:
                 lost.append(span)
         return lost
 
-    def _missing(self, store_url: str) -> Sequence[Span]:
-        """List the missing hours for people; the spans to publish, none in a dry run."""
-        hours = missing_hours(UsageStore.at(store_url), self.start_ms, self.end_ms)
+    def _spans(self, store_url: str, engine: Engine) -> Sequence[Span]:
+        """List the hours for people; the spans to publish, none in a dry run."""
+        store = UsageStore.at(store_url)
+        changed = self._changed(store, engine)
+        fewer = {one.start_ms for one in changed if not one.is_more}
+        if fewer:
+            self.warn(
+                f"Of {hours_words(fewer)} Prometheus has fewer samples now than when they were "
+                f"published; they stay as they are."
+            )
+        asked = range(self.start_ms, self.end_ms, HOUR_MS)
+        hours = (
+            [hour_ms for hour_ms in asked if hour_ms not in fewer]
+            if self.again
+            else missing_hours(store, self.start_ms, self.end_ms)
+        )
+        more = {one.start_ms for one in changed if one.is_more} - set(hours)
+        if more:
+            self.warn(
+                f"Of {hours_words(more)} Prometheus has more samples now than when they were "
+                f"published. `--again` computes them anew."
+            )
         spans = [Span(*each) for each in in_runs(hours)]
-        asked = (self.end_ms - self.start_ms) // HOUR_MS
         if not hours:
-            self.tell(f"None of {asked} hours is missing.")
+            self.tell(
+                f"None of {len(asked)} hours is "
+                f"{'to be computed again' if self.again else 'missing'}."
+            )
             return []
+        what = "are computed again" if self.again else "are missing"
         self.tell(
-            f"{len(hours)} of {asked} hours are missing, in {len(spans)} runs, each within a day:"
+            f"{len(hours)} of {len(asked)} hours {what}, in {len(spans)} runs, each within a day:"
         )
         for span in spans:
             self.tell(f"  {span}")
         return [] if self.dry_run else spans
+
+    def _changed(self, store: UsageStore, engine: Engine) -> list[ChangedHour]:
+        """The published hours whose samples are others now, a day at a time."""
+        if not store.windows("usage_5m", self.start_ms, self.end_ms):
+            return []
+        found = []
+        for begin_ms in range(self.start_ms, self.end_ms, DAY_MS):
+            end_ms = min(begin_ms + DAY_MS, self.end_ms)
+            samples = engine.source(begin_ms, end_ms).samples
+            found += changed_hours(store, samples, begin_ms, end_ms)
+        return found
+
+
+def hours_words(hours: Iterable[int]) -> str:
+    """`2026-11-22T07, 2026-11-22T08 and 3 more hours`."""
+    names = [time_words(hour_ms)[:13] for hour_ms in sorted(hours)]
+    shown, more = names[:_MOST_NAMED], len(names) - _MOST_NAMED
+    return ", ".join(shown) + (f" and {more} more hours" if more > 0 else "")
 
 
 def _require_reachable(policy: RollupPolicy) -> None:

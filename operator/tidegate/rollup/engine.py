@@ -17,7 +17,8 @@ from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, Kubernetes
 from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, bucket_environment, labels
 from tidegate.prometheus.settings import MetricsSettings
 from tidegate.resources.rollup import Rollup, mebibytes
-from tidegate.rollup.ingest import IngestOrder, brokers_between, catalogue
+from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
+from tidegate.rollup.ingest import IngestOrder, Source, catalogue, read_source
 from tidegate.rollup.job import (
     Executors,
     Mount,
@@ -32,7 +33,7 @@ from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import LOCAL, SparkSession, spark_session
 from tidegate.rollup.spark.stages import workers_errors
-from tidegate.rollup.tables.format import Manifest, new_run_id, time_words
+from tidegate.rollup.tables.format import NOBODY, Manifest, Owner, new_run_id, time_words
 from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.terms.sources import AuditLine, PolicyTerms
 from tidegate.rollup.transport.exchange import HistorySettings
@@ -66,7 +67,7 @@ class RollupRequest:
 
     Without `policy` nothing is known of tiers, contracts and limits; without `retention` nothing is
     let go. `trail` counts where Prometheus has none of the operator's metrics. `parallel_requests`
-    are those of one machine.
+    are those of one machine. Tables of another `owner` are refused.
     """
 
     metrics: MetricsSettings
@@ -74,6 +75,8 @@ class RollupRequest:
     policy: PolicyTerms | None = None
     retention: Retention | None = None
     trail: Sequence[AuditLine] = field(default=(), repr=False)
+    owner: Owner = NOBODY
+    bounds: FactorBounds = BOUNDS
     parallel_requests: int = _PARALLEL_OF_ONE
 
 
@@ -128,6 +131,8 @@ class Engine:
                     reader.name,
                     request.metrics,
                     self._history,
+                    owner=request.owner,
+                    bounds=request.bounds,
                 ),
                 span.start_ms,
                 span.end_ms,
@@ -150,7 +155,15 @@ class Engine:
         """
         reader = self._reader(end_ms)
         try:
-            return bool(brokers_between(reader, self._request.metrics, start_ms, end_ms))
+            return bool(read_source(reader, self._request.metrics, start_ms, end_ms).brokers)
+        finally:
+            reader.close()
+
+    def source(self, start_ms: int, end_ms: int) -> Source:
+        """What Prometheus has of brokers in [start_ms, end_ms) now. Raises tidegate.errors."""
+        reader = self._reader(end_ms)
+        try:
+            return read_source(reader, self._request.metrics, start_ms, end_ms)
         finally:
             reader.close()
 
@@ -190,6 +203,7 @@ class RollupPolicy:
     tier_statuses: Mapping[str, Mapping[str, Any]]
     spec: Rollup
     metrics: MetricsSettings
+    owner: Owner
 
     @property
     def name(self) -> str:
@@ -231,6 +245,8 @@ def policy_engine(
         policy.spec.storage.url,
         PolicyTerms.of(policy.policy, policy.tiers, policy.tier_statuses),
         Retention(retention.five_minutes, retention.hours),
+        owner=policy.owner,
+        bounds=FactorBounds(*policy.spec.factor_bounds),
         parallel_requests=max(1, min(_PARALLEL_OF_ONE, parallel)),
     )
     place = _spark_place(policy.spec, pod, executors, folder)

@@ -1,5 +1,6 @@
 """One broker's samples, as far as its windows need them: the reads of one task."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,15 +17,18 @@ from tidegate.prometheus.queries import (
 )
 from tidegate.prometheus.settings import BrokerInstances, MetricsSettings
 from tidegate.rollup.fold.broker import (
+    BOUNDS,
     DirectionSamples,
     DirectionTerms,
+    FactorBounds,
     broker_table,
     fold_broker,
     usage_table,
 )
 from tidegate.rollup.fold.windows import Reading, Windows, reading_of
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples, Transport, selection_of
-from tidegate.rollup.schemas import Direction
+from tidegate.rollup.schemas import HOUR_MS, Direction
+from tidegate.rollup.tables.format import NOBODY, Owner
 from tidegate.rollup.tables.publication import StagedFile, stage
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import HistorySettings
@@ -44,6 +48,8 @@ _CLIENT_BYTES = (
 _REPLICATION_BYTES = tuple(
     name.replace("bytes{way}", "replicationbytes{way}") for name in _CLIENT_BYTES
 )
+# Of the brokers' exporters: it tells a restart from a count that fell for another reason.
+_PROCESS_START = "process_start_time_seconds"
 _WAY = {"fetch": "out", "produce": "in"}
 
 
@@ -56,6 +62,7 @@ class DirectionSelections:
     replication_bytes: Selection
     rates: Selection | None
     throttle_times: Selection | None
+    starts: Selection
 
 
 def catalogue(settings: MetricsSettings) -> Mapping[Direction, DirectionSelections]:
@@ -95,6 +102,7 @@ def _direction(
         replication_bytes=_counters(_REPLICATION_BYTES, direction, brokers=brokers),
         rates=_selection(rates),
         throttle_times=_selection(throttle_times),
+        starts=selection_of(selector(is_equal("__name__", _PROCESS_START), brokers)),
     )
 
 
@@ -129,6 +137,8 @@ class IngestOrder:
     metrics: MetricsSettings = field(repr=False)
     history: HistorySettings = field(repr=False)
     terms: Terms = field(default_factory=dict, repr=False)
+    owner: Owner = NOBODY
+    bounds: FactorBounds = BOUNDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,13 +151,22 @@ class WorkItem:
     part: int
 
 
-def brokers_between(
-    transport: Transport, settings: MetricsSettings, start_ms: int, end_ms: int
-) -> tuple[int, ...]:
-    """Return the rising ids of all brokers with a counter in this time, also if they died in it.
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What Prometheus has of the brokers' own counters: the rising ids of all brokers with one,
+    also if they died meanwhile, and how many samples by the start of each hour.
 
-    Raises tidegate.errors.
+    Later there are more where an agent caught up, and fewer where a server let its oldest go.
     """
+
+    brokers: tuple[int, ...]
+    samples: Mapping[int, int]
+
+
+def read_source(
+    transport: Transport, settings: MetricsSettings, start_ms: int, end_ms: int
+) -> Source:
+    """Read the counters of [start, end). Raises tidegate.errors."""
     name = broker_of(identity_of(settings))
     selections = [
         one
@@ -155,12 +174,15 @@ def brokers_between(
         for one in (each.client_bytes, each.nics)
         if one is not None
     ]
-    labels = (
-        series.labels
-        for selection in selections
-        for series in transport.read(selection, start_ms, end_ms)
-    )
-    return tuple(sorted({broker for each in labels if (broker := name(each)) is not None}))
+    brokers, samples = set[int](), Counter[int]()
+    for selection in selections:
+        for series in transport.read(selection, start_ms, end_ms):
+            broker = name(series.labels)
+            if broker is not None:
+                brokers.add(broker)
+                times = series.times_ms[(series.times_ms >= start_ms) & (series.times_ms < end_ms)]
+                samples.update((times - times % HOUR_MS).tolist())
+    return Source(tuple(sorted(brokers)), samples)
 
 
 def read_broker(
@@ -200,6 +222,7 @@ class _OwnSeries:
             ("replication_bytes", selections.replication_bytes, reading.counters),
             ("rates", selections.rates, reading.gauges),
             ("throttle_times", selections.throttle_times, reading.gauges),
+            ("starts", selections.starts, reading.counters),
         )
         return (
             (role, ReadRequest(self._narrowed(selection), *times))
@@ -262,11 +285,12 @@ def ingest_by(transport: Transport, order: IngestOrder, item: WorkItem) -> list[
         windows,
         terms=order.terms.get((item.start_ms, item.broker)),
         interval_ms=interval_ms,
+        bounds=order.bounds,
     )
     store = UsageStore.at(order.store_url)
     tables = {"usage_5m": usage_table(fold), "broker_5m": broker_table(fold)}
     return [
         file
         for table, rows in tables.items()
-        for file in stage(store, order.run_id, table, rows, part=item.part)
+        for file in stage(store, order.run_id, table, rows, part=item.part, owner=order.owner)
     ]

@@ -19,6 +19,7 @@ from tidegate.rollup.member_usage import member_usage
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.tables.format import Manifest, time_words
 from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.tables.verify import changed_hours, in_runs
 
 USAGE_DAYS = 7
 # Reading a week of tables is worth it once an hour, however short windows are.
@@ -42,6 +43,9 @@ def run_job(
     )
     with policy_engine(policy, pod_of(os.environ), folder, clock_ms=clock_ms, tell=tell) as engine:
         windows, empty = _publish(engine, span, window, now_ms=clock_ms())
+        if windows:
+            store = UsageStore.at(policy.spec.storage.url)
+            windows += _late(engine, store, span, now_ms=clock_ms(), tell=tell)
     record(policy, windows, empty=empty, now_ms=clock_ms())
     for one in empty:
         tell(
@@ -70,6 +74,25 @@ def _publish(
     if not _is_empty_for_good(engine, own, now_ms=now_ms):
         raise lack
     return windows, [own]
+
+
+def _late(
+    engine: Engine, store: UsageStore, span: Span, *, now_ms: int, tell: Callable[[str], None]
+) -> list[Window]:
+    """Compute again what samples came late for, of the last day before the span.
+
+    Hours before that are left to `tidegate rollup backfill`, which names them.
+    """
+    begin_ms = now_ms - now_ms % HOUR_MS - DAY_MS
+    if begin_ms >= span.start_ms or not store.windows("usage_5m", begin_ms, span.start_ms):
+        return []
+    samples = engine.source(begin_ms, span.start_ms).samples
+    changed = [one for one in changed_hours(store, samples, begin_ms, span.start_ms) if one.is_more]
+    found = []
+    for late in (Span(*each) for each in in_runs([one.start_ms for one in changed])):
+        tell(f"samples came late: {late} is computed again")
+        found += published_windows(engine.publish(late), late)
+    return found
 
 
 def _is_empty_for_good(engine: Engine, window: Window, *, now_ms: int) -> bool:

@@ -1,5 +1,9 @@
 """The columns of the usage tables, declared once for those who write them and those who read them.
 
+Every table has the columns of `OWNER` in front: Kafka's cluster id and the policy (namespace/name),
+"" where they are not known. They are the same in all rows of a store, whoever computes rows leaves
+them out, and `tables/` adds them.
+
 Rates are in bytes/s, byte counts whole bytes, times UTC. A user or client id that Kafka does not
 report is "" and never null, and so is the tier of a member of none. Null is allowed only where "not
 known" is an answer: no limit, no factor, no rate to take a percentile of. How tables lie in a store
@@ -33,6 +37,7 @@ def _numbers(*names: str, nullable: bool = False) -> list[pa.Field]:
     return [_column(name, pa.float64(), nullable=nullable) for name in names]
 
 
+OWNER = pa.schema([_column("cluster", pa.string()), _column("policy", pa.string())])
 _WINDOW = _column("window_start", pa.timestamp("ms", tz="UTC"))
 _BROKER = _column("broker", pa.int32())
 _CLIENT = [_column("user", pa.string()), _column("client_id", pa.string())]
@@ -97,6 +102,7 @@ class TableKind:
     """One table: columns, row key, length of a window, and of the time that is published at once.
 
     `key` is also the order in which files are sorted. `published_ms` is a whole number of windows.
+    `schema` has the columns of `OWNER` first; `computed` are all others.
     """
 
     name: str
@@ -105,12 +111,16 @@ class TableKind:
     window_ms: int
     published_ms: int
 
+    @property
+    def computed(self) -> tuple[str, ...]:
+        return tuple(name for name in self.schema.names if name not in OWNER.names)
+
 
 def _kind(name: str, schema: pa.Schema, *, window_ms: int, published_ms: int) -> TableKind:
     named = ("broker", "user", "client_id", "tier", "direction", "window_start")
     return TableKind(
         name,
-        schema,
+        pa.schema([*OWNER, *schema]),
         tuple(column for column in named if column in schema.names),
         window_ms,
         published_ms,

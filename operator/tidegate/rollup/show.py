@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidegate.errors import InvalidResource
-from tidegate.rollup.schemas import TableKind
+from tidegate.rollup.schemas import OWNER, TableKind
 from tidegate.rollup.tables.format import time_words
 from tidegate.rollup.tables.store import UsageStore, kind_named
+from tidegate.rollup.tables.verify import added_up
 
 _HIGHEST = ("peak_rate", "p50", "p95", "p99", "limit")
-_SILENT = ("window_start", "samples", "coverage", "calibration", "sketch")
+_SILENT = ("window_start", *OWNER.names, "samples", "coverage", "calibration", "sketch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows, highest first; `others` were left out. `published_seconds` are within the range."""
+    """The rows, highest first; `others` were left out. `published_seconds` are within the range.
+
+    `unattributed` has by direction the clients' bytes that are in no row, and all of them; only
+    directions with any, and only for tables of usage.
+    """
 
     question: Question
     kind: TableKind
@@ -45,6 +50,7 @@ class Answer:
     others: int
     windows: Sequence[str]
     published_seconds: int
+    unattributed: Mapping[str, tuple[int, int]]
 
     def document(self) -> Mapping[str, object]:
         """Canonical numbers: whole bytes, bytes per second, seconds."""
@@ -56,6 +62,7 @@ class Answer:
             "publishedSeconds": self.published_seconds,
             "rows": list(self.rows),
             "otherRows": self.others,
+            "unattributedBytes": {way: rest for way, (rest, _) in self.unattributed.items()},
         }
 
 
@@ -83,7 +90,26 @@ def top(store: UsageStore, question: Question) -> Answer:
         rows.num_rows - shown.num_rows,
         [one.name for one in windows],
         seconds,
+        _unattributed(store, kind, question),
     )
+
+
+def _unattributed(
+    store: UsageStore, kind: TableKind, question: Question
+) -> Mapping[str, tuple[int, int]]:
+    """What brokers counted beside a table of usage, by direction: of nobody, and together."""
+    table, _, grain = kind.name.partition("_")
+    if table != "usage":
+        return {}
+    names = ["unattributed_bytes", "client_bytes"]
+    found: dict[str, tuple[int, int]] = {}
+    for rows in store.tables(
+        f"broker_{grain}", question.start_ms, question.end_ms, columns=["direction", *names]
+    ):
+        for row in added_up(rows, ["direction"], names).to_pylist():
+            rest, total = found.get(row["direction"], (0, 0))
+            found[row["direction"]] = (rest + row[names[0]], total + row[names[1]])
+    return {way: sums for way, sums in sorted(found.items()) if sums[0]}
 
 
 def ranked_columns(table: str) -> tuple[str, ...]:
@@ -119,7 +145,7 @@ def _added_up(store: UsageStore, kind: TableKind, question: Question) -> pa.Tabl
     columns = [
         name
         for name in kind.schema.names
-        if name not in {"window_start", "samples", "calibration", "sketch"}
+        if name not in {"window_start", "samples", "calibration", "sketch", *OWNER.names}
     ]
     empty = _reduced(kind, _counted(kind.schema.empty_table().select(columns)))
     pieces = (

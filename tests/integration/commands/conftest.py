@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from lab.kafka import KafkaLab, login_settings
+from lab.kafka import BrokersLab, KafkaLab, login_settings
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab
 from tests.contract.quota_store_contract import first, give_back
@@ -42,7 +42,7 @@ def topic(kafka: KafkaLab, user: str, prometheus: PrometheusLab) -> str:
     kafka.create_topic(name, [[1], [2], [3]])
 
     def metered() -> bool:
-        use(kafka, user, name)
+        use(kafka, user, name, "right")
         found = prometheus.query('count by (broker, resource) (kafka_quota_byte_rate{user!=""})')
         return {(one["metric"]["broker"], one["metric"]["resource"]) for one in found} >= {
             (broker, resource) for broker in "123" for resource in ("Fetch", "Produce")
@@ -52,9 +52,10 @@ def topic(kafka: KafkaLab, user: str, prometheus: PrometheusLab) -> str:
     return name
 
 
-def use(kafka: KafkaLab, user: str, topic: str) -> None:
+def use(kafka: BrokersLab, user: str, topic: str, password: str) -> None:
+    """Produce to and fetch from all three partitions."""
     login = login_settings(
-        kafka.sasl_bootstrap_servers, user, password="right", mechanism="SCRAM-SHA-256"
+        kafka.sasl_bootstrap_servers, user, password=password, mechanism="SCRAM-SHA-256"
     )
     producer = Producer(login)
     for partition in range(3):

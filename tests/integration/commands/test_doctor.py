@@ -1,142 +1,24 @@
-"""`tidegate doctor` as a process on a real Kafka, ZooKeeper, Prometheus and Kubernetes API: what it
-says of a sound set-up, and of ten broken ones.
+"""`tidegate doctor` as a process on a real Kafka with ZooKeeper, Prometheus and Kubernetes API: what
+it says of a sound set-up, and of ten broken ones.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lab.kafka import KafkaLab
-from lab.kubernetes.api import KubeApi, service_account_kubeconfig
-from lab.packages import clock_behind
+from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
-from lab.prometheus import PrometheusLab, ScrapeTarget
+from lab.prometheus import PrometheusLab
+from tests.integration.commands.doctor_set_ups import DoctorOnSetUps, Report, Setup, doctor
 from tests.integration.operator.sockets import registered
 from tidegate.kafka.settings import ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
-
-NOWHERE = "http://127.0.0.1:9"
-
-
-@dataclass(frozen=True)
-class Report:
-    """The findings of one run, and how it ended."""
-
-    code: int
-    findings: list[dict[str, str]]
-    err: str = ""
-
-    def problems(self) -> set[tuple[str, str]]:
-        return {(one["check"], one["reason"]) for one in self.findings if one["state"] == "problem"}
-
-    def states(self, check: str) -> set[str]:
-        return {one["state"] for one in self.findings if one["check"] == check}
-
-    def of(self, check: str, state: str = "problem") -> list[dict[str, str]]:
-        return [one for one in self.findings if (one["check"], one["state"]) == (check, state)]
-
-
-@dataclass
-class Setup:
-    """A policy with one tier, on the lab's parts."""
-
-    kafka: KafkaLab
-    prometheus: PrometheusLab
-    api: KubeApi
-    namespace: str
-    user: str
-    topic: str
-    kubeconfig: Path = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.kubeconfig = self.api.kubeconfig
-
-    def objects(
-        self,
-        *,
-        kafka: Mapping[str, Any] | None = None,
-        metrics: Mapping[str, Any] | None = None,
-    ) -> list[dict[str, Any]]:
-        spec = {
-            "mode": "Enforce",
-            "kafka": {
-                "bootstrapServers": self.kafka.bootstrap_servers,
-                "quotaStore": "ZooKeeper",
-                "zookeeper": {"connect": self.kafka.zookeeper_connect},
-                **(kafka or {}),
-            },
-            "metrics": {
-                "prometheus": {"url": self.prometheus.url},
-                "preset": "JmxExporter",
-                "scrapeIntervalSeconds": 1,
-                "staleAfterSeconds": 10,
-                **(metrics or {}),
-            },
-            "brokers": {"egress": {"limit": "100M"}, "ingress": {"limit": "100M"}},
-        }
-        member = {
-            "name": "shop",
-            "user": self.user,
-            "topics": [self.topic],
-            "contract": {"perPartition": {"fetch": "10M", "produce": "10M"}},
-        }
-        tier = {"policyRef": {"name": "orders"}, "level": "L0", "members": [member]}
-        return [
-            self._object("BrokerBandwidthPolicy", "orders", spec),
-            self._object("BusinessTier", "core", tier),
-        ]
-
-    def _object(self, kind: str, name: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-        return {
-            "apiVersion": "tidegate.io/v1alpha1",
-            "kind": kind,
-            "metadata": {"name": name, "namespace": self.namespace},
-            "spec": spec,
-        }
-
-    def apply(self, **changes: Mapping[str, Any]) -> None:
-        items = self.objects(**changes)
-        listed = {"apiVersion": "v1", "kind": "List", "items": items}
-        self.api.kubectl("apply", "-f", "-", input=json.dumps(listed))
-
-    def doctor(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Report:
-        return doctor(
-            "--kubeconfig",
-            str(self.kubeconfig),
-            "-n",
-            self.namespace,
-            *arguments,
-            environment=environment,
-        )
-
-
-def doctor(*arguments: str, environment: Mapping[str, str] | None = None) -> Report:
-    done = subprocess.run(
-        [sys.executable, "-m", "tidegate", "doctor", "-o", "json", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        env={**os.environ, **(environment or {})},
-    )
-    assert done.stdout, done.stderr
-    findings = json.loads(done.stdout)["findings"]
-    for one in findings:
-        if one["state"] in ("problem", "warning"):
-            assert one["soWhat"], one
-            assert one["toDo"], one
-    return Report(done.returncode, findings, done.stderr)
 
 
 @pytest.fixture
@@ -148,137 +30,30 @@ def setup(
     user: str,
     topic: str,
 ) -> Setup:
-    return Setup(kafka, prometheus, crds, namespace, user, topic)
-
-
-def test_a_sound_set_up_has_no_problem_and_nothing_is_changed(setup: Setup) -> None:
-    setup.apply()
-
-    def versions() -> list[str]:
-        listed = json.loads(
-            setup.api.kubectl("get", "bbp,bt,leases,events", "-n", setup.namespace, "-o", "json")
-        )
-        return [one["metadata"]["resourceVersion"] for one in listed["items"]]
-
-    store = ZooKeeperSession(ZooKeeperConnection(setup.kafka.zookeeper_connect))
-    before = versions(), store.children(["/config/users", "/config/changes", "/"])
-    report = setup.doctor()
-    assert (report.problems(), report.code) == (set(), 0)
-    for check in ("kubernetes", "crds", "rights", "zookeeper", "kafka", "plugin", "window"):
-        assert "ok" in report.states(check), check
-    for check in ("prometheus", "clocks", "series", "readings"):
-        assert "ok" in report.states(check), check
-    assert len(report.of("series", "ok")) == 6
-    assert "ZooKeeper mode, protocol 3.9" in report.of("kafka", "ok")[0]["what"]
-    assert (versions(), store.children(["/config/users", "/config/changes", "/"])) == before
-    store.close()
-
-
-def scraped(kafka: KafkaLab, *jobs: Mapping[str, Any]) -> PrometheusLab:
-    """A Prometheus over the brokers' exporters, once for each job with its own relabelling."""
-    configs = [
-        {
-            "static_configs": [
-                {"targets": [address], "labels": {"broker": str(broker)}}
-                for broker, address in kafka.jmx_targets.items()
-            ],
-            **job,
-        }
-        for job in jobs
-    ]
-    targets = [
-        ScrapeTarget(str(job["job_name"]), address)
-        for job in jobs
-        for address in kafka.jmx_targets.values()
-    ]
-    interval = {"scrape_interval": "1s", "scrape_timeout": "1s"}
-    return PrometheusLab(targets, configuration={"global": interval, "scrape_configs": configs})
-
-
-def test_an_exporter_without_the_rules_is_named_as_the_cause(setup: Setup) -> None:
-    drop = {"source_labels": ["__name__"], "regex": "kafka_quota_.*", "action": "drop"}
-    with scraped(
-        setup.kafka, {"job_name": "kafka", "metric_relabel_configs": [drop]}
-    ) as prometheus:
-        setup.apply(metrics={"prometheus": {"url": prometheus.url}})
-        time.sleep(2)
-        report = setup.doctor()
-    assert report.problems() == {("series", "ClientsNotMetered")}
-    fetch, produce = report.of("series")
-    assert "whose rules lack them" in fetch["what"]
-    assert "examples/metrics/jmx-exporter-rules.yaml" in produce["toDo"]
-
-
-def test_a_wrong_label_is_named_with_the_one_that_has_the_ids(setup: Setup) -> None:
-    setup.apply(metrics={"brokerIdentity": {"label": "node"}})
-    report = setup.doctor()
-    assert ("identity", "MetricsAmbiguous") in report.problems()
-    one = report.of("identity")[0]
-    assert "its label 'node'" in one["what"]
-    assert "label: broker" in one["toDo"]
-
-
-def test_two_clusters_in_one_prometheus_are_seen_and_matchers_are_the_cure(setup: Setup) -> None:
-    def job(cluster: str) -> dict[str, Any]:
-        label = {"target_label": "cluster", "replacement": cluster}
-        return {"job_name": f"kafka-{cluster}", "relabel_configs": [label]}
-
-    with scraped(setup.kafka, job("a"), job("b")) as prometheus:
-        mixed = {"prometheus": {"url": prometheus.url}}
-        setup.apply(metrics=mixed)
-        time.sleep(3)
-        report = setup.doctor()
-        assert ("clusters", "MetricsAmbiguous") in report.problems()
-        assert all("metrics.matchers" in one["toDo"] for one in report.of("clusters"))
-        assert "cluster 'a' and 'b'" in report.of("clusters")[0]["what"]
-        setup.apply(metrics={**mixed, "matchers": {"cluster": "a"}})
-        assert setup.doctor().problems() == set()
-        setup.apply(metrics={**mixed, "matchers": {"cluster": "c"}})
-        wrong = setup.doctor()
-    assert ("series", "MetricsMissing") in wrong.problems()
-    assert "metrics.matchers (cluster=c)" in wrong.of("series")[0]["what"]
-
-
-def test_missing_rights_are_listed_for_who_lacks_them(setup: Setup) -> None:
-    setup.apply()
-    reads = {
-        "apiGroups": ["tidegate.io"],
-        "resources": ["brokerbandwidthpolicies", "businesstiers", "quotaoverrides"],
-        "verbs": ["get", "list"],
+    by_zookeeper = {
+        "quotaStore": "ZooKeeper",
+        "zookeeper": {"connect": kafka.zookeeper_connect},
     }
-    setup.kubeconfig = service_account_kubeconfig(
-        setup.api, "reader", namespace=setup.namespace, rules=[reads]
-    )
-    report = setup.doctor()
-    assert report.problems() == {("rights", "NotAuthorized")}
-    (one,) = report.of("rights")
-    assert f"system:serviceaccount:{setup.namespace}:reader may not" in one["what"]
-    assert "patch brokerbandwidthpolicies/status" in one["what"]
-    assert "create leases" in one["what"]
-    assert "list businesstiers" not in one["what"]
-    assert "examples/rights/operator.yaml" in one["toDo"]
-    # the same as an administrator who asks for that account
-    setup.kubeconfig = setup.api.kubeconfig
-    asked = setup.doctor("--as", f"system:serviceaccount:{setup.namespace}:reader")
-    assert asked.of("rights") == report.of("rights")
-    stranger = setup.doctor("--as", f"system:serviceaccount:{setup.namespace}:default")
-    assert "list businesstiers" in stranger.of("rights")[0]["what"]
-    assert stranger.states("policy") == {"unknown"}
+    return Setup(kafka, by_zookeeper, prometheus, crds, namespace, user, topic)
 
 
-def test_a_clock_that_is_off_is_reported_beside_readings_that_are_old(setup: Setup) -> None:
-    setup.apply()
-    report = setup.doctor(environment=clock_behind(10))
-    assert ("clocks", "ClocksDiffer") in report.problems()
-    (one,) = report.of("clocks")
-    assert "behind that of Prometheus" in one["what"]
-    assert "NTP" in one["toDo"]
+class TestWithZooKeeper(DoctorOnSetUps):
+    def test_a_sound_set_up_has_no_problem_and_nothing_is_changed(
+        self, setup: Setup, kafka: KafkaLab
+    ) -> None:
+        store = ZooKeeperSession(ZooKeeperConnection(kafka.zookeeper_connect))
+        before = store.children(["/config/users", "/config/changes", "/"])
+        report = self.sound(setup)
+        assert "ok" in report.states("zookeeper")
+        assert "ZooKeeper mode, protocol 3.9" in report.of("kafka", "ok")[0]["what"]
+        assert store.children(["/config/users", "/config/changes", "/"]) == before
+        store.close()
 
 
-def test_a_quota_plugin_is_named_with_its_broker(setup: Setup) -> None:
+def test_a_quota_plugin_is_named_with_its_broker(setup: Setup, kafka: KafkaLab) -> None:
     setup.apply()
     plugin = "io.strimzi.kafka.quotas.StaticQuotaCallback"
-    with registered(setup.kafka, {6: plugin}):
+    with registered(kafka, {6: plugin}):
 
         def seen() -> Report | None:
             report = setup.doctor()
@@ -292,16 +67,6 @@ def test_a_quota_plugin_is_named_with_its_broker(setup: Setup) -> None:
     assert plugin in one["what"]
 
 
-def test_a_quota_window_other_than_the_brokers_is_reported_with_both(setup: Setup) -> None:
-    setup.apply(kafka={"quotaWindow": {"samples": 5, "sampleSeconds": 2}})
-    report = setup.doctor()
-    assert report.problems() == {("window", "QuotaWindowDiffers")}
-    (one,) = report.of("window")
-    assert "11 samples of 1 s" in one["what"]
-    assert "5 of 2 s" in one["what"]
-    assert "samples: 11, sampleSeconds: 1" in one["toDo"]
-
-
 def test_a_server_without_the_custom_resources_has_the_cure_how_to_install_them() -> None:
     with KubeApi() as bare:
         report = doctor("--kubeconfig", str(bare.kubeconfig))
@@ -311,48 +76,6 @@ def test_a_server_without_the_custom_resources_has_the_cure_how_to_install_them(
     assert "kubectl apply" in one["toDo"]
     assert report.states("kafka") == {"unknown"}
     assert report.code == 1
-
-
-def test_a_wrong_password_is_not_taken_for_a_broker_that_is_away(setup: Setup) -> None:
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {
-            "name": "login",
-            "namespace": setup.namespace,
-            "labels": {"tidegate.io/credentials": "true"},
-        },
-        "stringData": {"password": "wrong"},
-    }
-    setup.api.kubectl("apply", "-f", "-", input=json.dumps(secret))
-    login = {
-        "type": "scram-sha-256",
-        "username": setup.user,
-        "passwordSecret": {"secretName": "login", "password": "password"},
-    }
-    setup.apply(
-        kafka={
-            "bootstrapServers": setup.kafka.sasl_bootstrap_servers,
-            "authentication": login,
-        }
-    )
-    report = setup.doctor()
-    assert report.problems() == {("kafka", "NotAuthorized")}
-    (one,) = report.of("kafka")
-    assert f"as {setup.user} by scram-sha-256, in plain text" in one["what"]
-    assert "refused the login" in one["what"]
-    setup.apply(kafka={"bootstrapServers": "127.0.0.1:9"})
-    assert setup.doctor().problems() == {("kafka", "BrokersUnreachable")}
-
-
-def test_a_prometheus_that_is_away_is_one_finding(setup: Setup) -> None:
-    setup.apply(metrics={"prometheus": {"url": NOWHERE}})
-    report = setup.doctor()
-    assert report.problems() == {("prometheus", "PrometheusUnreachable")}
-    (one,) = report.of("prometheus")
-    assert NOWHERE in one["what"]
-    assert "spec.metrics.prometheus" in one["toDo"]
-    assert report.states("series") == set()
 
 
 def test_files_need_no_kubernetes(setup: Setup, tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from tests.contract.quota_store_contract import FETCH, PRODUCE
 from tests.integration.operator.agreement import POLICY, RATES, Observer, Promise, Texts
 from tests.integration.operator.operator_process import OperatorProcess
 from tidegate.controller_logic.model import Entity
-from tidegate.kafka.adminapi.client import AdminClient
+from tidegate.kafka.adminapi.client import AdminClient, Lost
 from tidegate.kafka.adminapi.quotas import alter
 from tidegate.kafka.adminapi.store import LEDGER_TOPIC
 from tidegate.kafka.settings import KafkaConnection
@@ -224,7 +224,14 @@ def set_quotas(kafka: KraftLab, quotas: Mapping[str, Texts]) -> None:
     """What somebody set before Tidegate came."""
     client = AdminClient(KafkaConnection(tuple(kafka.bootstrap_servers.split(","))))
     wanted = {Entity(user): texts for user, texts in quotas.items()}
-    assert alter(client, wanted, LEDGER_TOPIC) == dict.fromkeys(wanted)
+
+    def are_set() -> bool:
+        try:
+            return alter(client, wanted, LEDGER_TOPIC) == dict.fromkeys(wanted)
+        except Lost:  # a controller that has just started may answer late
+            return False
+
+    wait_until(are_set, "the quotas of before", timeout_seconds=60)
     client.close()
 
 

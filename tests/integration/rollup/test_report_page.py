@@ -4,7 +4,6 @@ policy, and no name is run as code.
 
 import json
 import re
-import shutil
 import subprocess
 import zlib
 from dataclasses import replace
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.browser import chromium
 from tests.unit.rollup.report.sample_report import START_MS, sample_figures, sample_request
 from tests.unit.rollup.report.small_request import small_request, write_line
 from tidegate.rollup.report.compute import figures_of
@@ -24,7 +24,6 @@ from tidegate.rollup.schemas import HOUR_MS
 
 pytestmark = pytest.mark.integration
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 _HOSTILE = (
     "<img src=x onerror=\"document.title='taken'\"></script><script>document.title='taken'</script>"
 )
@@ -61,17 +60,10 @@ _DOES = {
 }
 
 
-def browser() -> str:
-    found = next((path for name in _BROWSERS if (path := shutil.which(name)) is not None), None)
-    if found is None:
-        pytest.skip("no Chromium on this machine: install one to see the page as people do")
-    return found
-
-
 def browsed(page: Path, profile: Path, *options: str) -> tuple[str, str]:
     """Run the browser and return its standard output and its standard error."""
     command = [
-        browser(),
+        str(chromium()),
         "--headless",
         "--no-sandbox",
         "--disable-gpu",

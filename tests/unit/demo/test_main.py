@@ -23,7 +23,7 @@ def in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.delenv("DEMO", raising=False)
     monkeypatch.delenv("KAFKA", raising=False)
     monkeypatch.setattr(program, "Interruption", lambda say: None)
-    monkeypatch.setattr(program, "report_html", lambda outcome: "the report")
+    monkeypatch.setattr(program, "report_html", lambda outcome, earlier: "the report")
 
 
 def ends_with(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Outcome]) -> int:

@@ -6,12 +6,14 @@ import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
+from demo.outcome import Outcome
 from demo.report import report_html, throttling_html, usage_html
 from demo.script import QUICK, QUICK_THROTTLING
-from demo.summary import summary
+from demo.summary import earlier_runs, keep_run, summary
 from demo.words import Mark, MarkKind
 from tests.unit.demo.conftest import PlayedRun, PlayedThrottling, RolledUp
 
@@ -95,6 +97,42 @@ def test_the_words_of_the_operator_are_text_and_never_markup(played: PlayedRun) 
     outcome = played()
     hostile = Mark(outcome.results[0].begin_seconds, MarkKind.EVENT, "<script>x</script>")
     assert "<script" not in report_html(replace(outcome, marks=(hostile,)))
+
+
+# --- beside an earlier run on another Kafka -------------------------------------------------------
+
+
+def on_kafka(outcome: Outcome, words: str) -> Outcome:
+    return replace(outcome, surroundings={**outcome.surroundings, "Kafka": words})
+
+
+def test_a_report_shows_the_last_run_on_each_other_kafka_beside_its_bounds(
+    played: PlayedRun, tmp_path: Path
+) -> None:
+    three, four = "3.9.2 with ZooKeeper, window", "4.3.1 without ZooKeeper (KRaft), window"
+    keep_run(tmp_path, "3.9-zookeeper", on_kafka(played(delivered_share=0.8), three))
+    keep_run(tmp_path, "4.3-kraft", on_kafka(played(), four))
+    (earlier,) = earlier_runs(tmp_path, "4.3-kraft")
+    assert (earlier.kafka, earlier.day) == ("3.9.2 with ZooKeeper", "2023-11-14")
+    outcome = on_kafka(played(), four)
+    page = report_html(outcome, [earlier])
+    assert "on Kafka 3.9.2 with ZooKeeper" in page
+    assert page.count(" MB/s, missed</td>") == sum(
+        not check.kept and check.unit == "MB/s" for check in played(delivered_share=0.8).checks()
+    )
+    assert "No run on another Kafka" not in page
+    assert "No run on another Kafka" in report_html(outcome)
+
+
+def test_of_a_run_with_other_bounds_it_is_said_that_they_were_not_played(
+    played: PlayedRun, tmp_path: Path
+) -> None:
+    keep_run(tmp_path, "3.9-zookeeper", on_kafka(played(QUICK), "3.9.2"))
+    (tmp_path / "summary-broken.json").write_text('{"day": 1}')
+    (earlier,) = earlier_runs(tmp_path, "4.3-kraft")
+    words = {earlier.figure(check) for check in played().checks()}
+    assert "not played" in words
+    assert len(words) > 1
 
 
 # --- experiments 2 and 3 --------------------------------------------------------------------------

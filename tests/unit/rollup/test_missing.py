@@ -4,6 +4,8 @@ tables that were not made of finer ones.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from tests.unit.rollup.tables.bucket import Bucket, store_in
@@ -11,7 +13,7 @@ from tests.unit.rollup.tables.usage import DAY, put, usage_5m
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.tables.store import UsageStore, stamps
 from tidegate.rollup.tables.upkeep import Retention, retire
-from tidegate.rollup.tables.verify import RULES, in_runs, missing_hours
+from tidegate.rollup.tables.verify import RULES, changed_hours, in_runs, missing_hours
 
 FINE = ("usage_5m", "broker_5m")
 NOW = DAY + 3 * DAY_MS
@@ -113,3 +115,29 @@ def test_neighbours_are_one_run_within_their_day(
 ) -> None:
     found = in_runs([DAY + hour * HOUR_MS for hour in hours])
     assert [((start - DAY) // HOUR_MS, (end - DAY) // HOUR_MS) for start, end in found] == runs
+
+
+@pytest.mark.parametrize(
+    ("now", "is_more"),
+    [
+        pytest.param({DAY: 960}, None, id="the same"),
+        pytest.param({DAY: 1200}, True, id="an agent caught up"),
+        pytest.param({DAY: 480}, False, id="the server let some go"),
+        pytest.param({}, False, id="the server let all go"),
+    ],
+)
+def test_an_hour_whose_samples_are_others_now_is_found(
+    now: Mapping[int, int], is_more: bool | None
+) -> None:
+    store = store_in(Bucket())
+    for at_ms, samples in ((DAY, 960), (DAY + HOUR_MS, None)):
+        put(
+            *(store, "a", "usage_5m", usage_5m(at_ms)),
+            start_ms=at_ms,
+            now_ms=DAY + DAY_MS,
+            source_samples=samples,
+        )
+    found = changed_hours(store, now, DAY, DAY + 2 * HOUR_MS)
+    assert [(one.start_ms, one.then, one.now, one.is_more) for one in found] == (
+        [] if is_more is None else [(DAY, 960, now.get(DAY, 0), is_more)]
+    )

@@ -155,3 +155,22 @@ def test_every_table_can_be_shown_when_empty_and_has_something_to_rank_by(table:
 )
 def test_bytes_for_people_go_by_thousands(count: float, words: str) -> None:
     assert byte_words(count) == words
+
+
+def test_what_is_on_nobodys_account_is_shown_beside_the_rows() -> None:
+    """Five bytes of each broker, direction and window: see `brokers_of`."""
+    store = store_in(Bucket())
+    for at_ms in (DAY, DAY + HOUR_MS):
+        usage = usage_5m(at_ms)
+        put(store, "a", "usage_5m", usage, start_ms=at_ms, now_ms=NOW)
+        put(store, "a", "broker_5m", brokers_of(usage), start_ms=at_ms, now_ms=NOW)
+    answer = top(store, Question(table="usage_5m", end_ms=DAY + HOUR_MS))
+    brokers, windows = 2, 2
+    total = sum(
+        row["bytes"]
+        for row in store.rows("usage_5m", None, DAY + HOUR_MS).to_pylist()
+        if row["direction"] == "fetch"
+    )
+    assert answer.unattributed["fetch"] == (5 * brokers * windows, total + 5 * brokers * windows)
+    assert answer.document()["unattributedBytes"] == {"fetch": 20, "produce": 20}
+    assert top(store, Question(table="broker_5m")).unattributed == {}

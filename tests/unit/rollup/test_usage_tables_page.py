@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.rollup.entities import ENTITIES
 from tidegate.rollup.schemas import TABLES
 
 PAGE = (Path(__file__).parents[3] / "docs" / "usage-tables.md").read_text(encoding="utf-8")
-COLUMNS = {name for kind in TABLES.values() for name in kind.schema.names}
+COLUMNS = {name for kind in TABLES.values() for name in kind.schema.names} | set(ENTITIES.names)
 _FIRST_CELLS = re.findall(r"^\| ([^|]+) \|", PAGE, re.MULTILINE)
 
 

@@ -18,7 +18,7 @@ from tidegate.kafka.adminapi.quotas import Values, describe
 from tidegate.kafka.quota_node import entity_path, is_readable
 from tidegate.kafka.quota_store import ClusterFacts
 
-_ATTEMPTS = 5
+_ATTEMPTS = 6
 _PAUSE_SECONDS = 0.2
 
 _Result = TypeVar("_Result")
@@ -60,7 +60,7 @@ class TopicLedger:
         """
         lost: Lost | None = None
         for attempt in range(_ATTEMPTS):
-            time.sleep(_PAUSE_SECONDS * attempt)
+            _pause(attempt)
             try:
                 is_anew, entries = self._log.news()
             except Lost as error:
@@ -104,7 +104,7 @@ class TopicLedger:
         """
         lost: Exception | None = None
         for attempt in range(_ATTEMPTS):
-            time.sleep(_PAUSE_SECONDS * attempt)
+            _pause(attempt)
             try:
                 self._become_writer()
                 return action()
@@ -141,6 +141,15 @@ class TopicLedger:
                     for entity in under_way
                 ]
             )
+
+
+def _pause(attempt: int) -> None:
+    """Before the next attempt: none before the second, which asks anew who leads.
+
+    The broker that led may just have died, and quotas wait to be corrected.
+    """
+    if attempt > 1:
+        time.sleep(_PAUSE_SECONDS * (attempt - 1))
 
 
 def no_name(entity: Entity) -> str | None:

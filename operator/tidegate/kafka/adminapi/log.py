@@ -127,9 +127,13 @@ class LedgerLog:
         """
         self.give_up()
         if self._leader() is None:
+            # the first time ever, brokers make the log of transactions while we make the topic
+            self._client.read(self._coordinator_request())
             self._create()
-        self._require_sound()
+        else:
+            self._require_sound()
         deadline = time.monotonic() + _PATIENCE_SECONDS
+        pause_seconds = _PAUSE_SECONDS
         while True:
             try:
                 self._producer = self._new_producer()
@@ -137,7 +141,8 @@ class LedgerLog:
             except Lost:
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(5 * _PAUSE_SECONDS)
+                time.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, 5 * _PAUSE_SECONDS)
 
     def commit(self, records: Sequence[Record]) -> int:
         """Append all of them or none; returns the offset of the first.
@@ -163,7 +168,7 @@ class LedgerLog:
     # --- one transaction --------------------------------------------------------------------------
 
     def _new_producer(self) -> _Producer:
-        found = self._client.read(FindCoordinatorRequest(key=self.topic, key_type=1))
+        found = self._client.read(self._coordinator_request())
         require_done(found.error_code, "find the coordinator of its transactions", self.topic)
         coordinator = (found.host, found.port)
         request = InitProducerIdRequest(
@@ -175,6 +180,9 @@ class LedgerLog:
         if leader is None:
             raise Lost(f"topic {self.topic} has no leader")
         return _Producer(answer.producer_id, answer.producer_epoch, coordinator, leader)
+
+    def _coordinator_request(self) -> Any:
+        return FindCoordinatorRequest(key=self.topic, key_type=1)
 
     def _begin(self, producer: _Producer) -> None:
         topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=self.topic, partitions=[0])
@@ -352,6 +360,8 @@ class LedgerLog:
             if time.monotonic() > deadline:
                 raise Lost(f"topic {self.topic} was made and has no leader yet")
             time.sleep(_PAUSE_SECONDS)
+        if made.error_code == _EXISTS_ALREADY:  # somebody else made it meanwhile
+            self._require_sound()
 
     def _is_led(self) -> bool:
         try:

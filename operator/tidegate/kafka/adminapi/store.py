@@ -23,7 +23,7 @@ from tidegate.kafka.settings import KafkaConnection
 
 LEDGER_TOPIC = "__tidegate_ledger"
 MAX_WRITES = 5000  # a ledger of some MB in one transaction, and a batch is read as a whole
-_WATCH_SECONDS = 0.3
+_WATCH_SECONDS = 0.2
 
 
 class AdminQuotaStore:

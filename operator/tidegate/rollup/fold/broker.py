@@ -6,6 +6,7 @@ metric occurs here.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from typing import Final
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from tidegate.controller_logic.model import QuotaWindow
 from tidegate.rollup.fold.clients import (
+    MOST_BYTES_PER_SECOND,
     Client,
     ClientWindows,
     Contracts,
@@ -45,18 +47,32 @@ from tidegate.rollup.schemas import BROKER, DIRECTIONS, USAGE_5M, Direction
 Whole = NDArray[np.int64]
 Rates = NDArray[np.float64]
 
-LEAST_FACTOR: Final = 0.5  # a factor at a bound means that an input is wrong
-MOST_FACTOR: Final = 2.0
+LEAST_FACTOR: Final = 0.9
+MOST_FACTOR: Final = 1.15
+
+
+@dataclass(frozen=True, slots=True)
+class FactorBounds:
+    """Within these gauges and counter measure the same. Beyond, gauges of some clients are missing
+    (above `most`), or the gauges of others are counted as well (below `least`).
+    """
+
+    least: float = LEAST_FACTOR
+    most: float = MOST_FACTOR
+
+
+BOUNDS: Final = FactorBounds()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Calibrated:
     """Bytes of clients by client and window, all else by window.
 
-    Clients' bytes + `unattributed_bytes` = `client_bytes`, always. `factor` is NaN without the
-    broker's counter, while it stood still, and where no gauge reported a byte. At 0.5 or 2 it was
-    clamped: gauges and counter do not measure the same. Clients never get more bytes than were
-    counted.
+    Clients' bytes + `unattributed_bytes` = `client_bytes`, always. `factor` is what was counted
+    over what gauges read, NaN without the broker's counter, while it stood still, and where no
+    gauge reported a byte. Clients never get more bytes than were counted, and never more than the
+    highest factor that is allowed times their own: the bytes of clients without a gauge are not
+    theirs.
     """
 
     bytes_of_clients: Whole
@@ -65,11 +81,16 @@ class Calibrated:
     factor: Rates
 
 
-def calibrated(thousandths_of_bytes: Whole, scraped_ms: Whole, counted: Counted) -> Calibrated:
+def calibrated(
+    thousandths_of_bytes: Whole,
+    scraped_ms: Whole,
+    counted: Counted,
+    bounds: FactorBounds = BOUNDS,
+) -> Calibrated:
     """Scale gauges, by client and window, to the broker's count; scrapes cover `scraped_ms`.
 
-    Where gauges or counter cover only a part of a window, the factor compares their means. All
-    counted bytes are shared out nevertheless. Without the counter clients keep the bytes of their
+    Where gauges or counter cover only a part of a window, the factor compares their means, and the
+    bytes are shared out nevertheless. Without the counter clients keep the bytes of their
     gauges, and the sum of these takes the counter's place.
     """
     gauged = thousandths_of_bytes.sum(axis=0) / 1000
@@ -83,9 +104,9 @@ def calibrated(thousandths_of_bytes: Whole, scraped_ms: Whole, counted: Counted)
     ratio = np.divide(
         counted.counted_bytes, expected, out=np.full(len(gauged), np.nan), where=comparable
     )
-    most = np.rint(MOST_FACTOR * expected).astype(np.int64)
+    most = np.rint(bounds.most * expected).astype(np.int64)
     attributed = np.where(
-        ratio <= MOST_FACTOR, counted.counted_bytes, np.minimum(most, counted.counted_bytes)
+        ratio <= bounds.most, counted.counted_bytes, np.minimum(most, counted.counted_bytes)
     )
     attributed = np.where(
         comparable, attributed, np.where(known, 0, np.rint(gauged).astype(np.int64))
@@ -97,9 +118,7 @@ def calibrated(thousandths_of_bytes: Whole, scraped_ms: Whole, counted: Counted)
             for total, each in zip(attributed, thousandths_of_bytes.T, strict=True)
         ]
     )
-    return Calibrated(
-        shares, client_bytes, client_bytes - attributed, np.clip(ratio, LEAST_FACTOR, MOST_FACTOR)
-    )
+    return Calibrated(shares, client_bytes, client_bytes - attributed, ratio)
 
 
 def apportioned(total: int, weights: Whole) -> Whole:
@@ -151,7 +170,8 @@ class DirectionSamples:
 
     `nics`, `client_bytes` and `replication_bytes` are counters of bytes, without the series by
     topic, which count the same bytes again. `rates` are gauges of bytes/s, `throttle_times` of
-    milliseconds, with the labels of clients.
+    milliseconds, with the labels of clients. `starts` are the processes' start times in seconds
+    since the epoch, of whatever exporters have the broker's label.
     """
 
     nics: Sequence[SeriesSamples] = ()
@@ -159,6 +179,7 @@ class DirectionSamples:
     replication_bytes: Sequence[SeriesSamples] = ()
     rates: Sequence[SeriesSamples] = ()
     throttle_times: Sequence[SeriesSamples] = ()
+    starts: Sequence[SeriesSamples] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,29 +198,46 @@ class DirectionTerms:
 
     The key of a contract is exactly the user and client id in the labels of the broker's series.
     `episodes` None = there is no record of throttle episodes; `clients.wanted_rates` defines
-    deferred bytes for that case. `quota_window` is that of the brokers.
+    deferred bytes for that case. `quota_window` is that of the brokers. More than
+    `most_bytes_per_second` of a counter is no growth.
     """
 
     limit: Rate | None = None
     contracts: Mapping[Client, Rate] = field(default_factory=dict)
     episodes: Sequence[Episode] | None = None
     quota_window: QuotaWindow = field(default_factory=QuotaWindow)
+    most_bytes_per_second: float = MOST_BYTES_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectionFold:
     """The result of one direction; `clients` name the rows of arrays by client and window.
 
-    All other arrays are by window.
+    All other arrays are by window. `scraped_ms` is the time that scrapes cover; of it the counter,
+    where there is one, knows the bytes of `known_ms`.
     """
 
     clients: tuple[Client, ...]
     gauges: ClientWindows
     traffic: Calibrated
     scraped_ms: NDArray[np.int64]
+    known_ms: NDArray[np.int64]
     nic: Counted
     replication: Counted
     limit: Rate | None
+
+    @property
+    def coverage(self) -> Rates:
+        """Return the share of each window that is known: of its time and of the bytes counted."""
+        traffic = self.traffic
+        unknown = np.divide(
+            traffic.unattributed_bytes,
+            traffic.client_bytes,
+            out=np.zeros(len(traffic.client_bytes)),
+            where=traffic.client_bytes > 0,
+        )
+        covered: Rates = np.minimum(self.known_ms / WINDOW_MS, 1) * (1 - unknown)
+        return covered
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,6 +256,7 @@ def fold_broker(
     *,
     terms: Mapping[Direction, DirectionTerms] | None = None,
     interval_ms: int | None = None,
+    bounds: FactorBounds = BOUNDS,
 ) -> BrokerFold:
     """Fold both directions; `interval_ms` is the scrape interval, None = estimate it.
 
@@ -237,6 +276,7 @@ def fold_broker(
             windows,
             (terms or {}).get(way, DirectionTerms()),
             interval_ms=interval,
+            bounds=bounds,
         )
         for way in DIRECTIONS
     }
@@ -244,7 +284,12 @@ def fold_broker(
 
 
 def fold_direction(
-    samples: DirectionSamples, windows: Windows, terms: DirectionTerms, *, interval_ms: int
+    samples: DirectionSamples,
+    windows: Windows,
+    terms: DirectionTerms,
+    *,
+    interval_ms: int,
+    bounds: FactorBounds = BOUNDS,
 ) -> DirectionFold:
     """Fold one direction."""
     series = (*samples.rates, *samples.throttle_times)
@@ -256,17 +301,26 @@ def fold_direction(
         gauges_of(samples.throttle_times, clients, grid),
     )
     gauges = client_windows(rates, throttle_times, grid, _promises(clients, terms))
-    total = counted(samples.client_bytes, windows, interval_ms=interval_ms)
+    count = partial(
+        counted,
+        windows=windows,
+        interval_ms=interval_ms,
+        starts=samples.starts,
+        most=terms.most_bytes_per_second,
+    )
+    # of two names of the same counter one counts; a NIC may be made up of several counters
+    total = count(samples.client_bytes, parts=())
     # an exporter without clients to report was there whenever it reported the broker's own counters
     there = scrape_times((scrapes, *(one.times_ms for one in samples.client_bytes)))
     scraped = scrape_grid(there, windows, interval_ms).covered_ms()
     return DirectionFold(
         clients=clients,
         gauges=gauges,
-        traffic=calibrated(gauges.thousandths_of_bytes, scraped, total),
+        traffic=calibrated(gauges.thousandths_of_bytes, scraped, total, bounds),
         scraped_ms=scraped,
-        nic=counted(samples.nics, windows, interval_ms=interval_ms, limit=terms.limit),
-        replication=counted(samples.replication_bytes, windows, interval_ms=interval_ms),
+        known_ms=np.where(total.covered_ms > 0, np.minimum(scraped, total.covered_ms), scraped),
+        nic=count(samples.nics, limit=terms.limit),
+        replication=count(samples.replication_bytes, parts=()),
         limit=terms.limit,
     )
 
@@ -334,7 +388,7 @@ def _usage_of(
                 (gauges.deferred_thousandths[row, window] + 500) // 1000, pa.int64()
             ),
             "samples": array_of(gauges.samples[row, window].astype(np.int32), pa.int32()),
-            "coverage": array_of(one.scraped_ms[window] / WINDOW_MS, pa.float64()),
+            "coverage": array_of(one.coverage[window], pa.float64()),
             "calibration": nullable_array_of(one.traffic.factor[window]),
         }
     ).select(USAGE_5M.names)

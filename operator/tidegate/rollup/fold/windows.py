@@ -55,6 +55,7 @@ def rates_at(rate: Rate | None, times_ms: Whole) -> Rates:
 WINDOW_MS: Final = FIVE_MINUTES_MS
 # over a longer gap of a counter it is unknown when its bytes moved; they are left out
 BRIDGED_MS: Final = 3_600_000
+RECENT_MS: Final = FIVE_MINUTES_MS  # beside a gap: what the rate was around it
 _HELD_INTERVALS: Final = 5  # more scrape intervals without a sample are a gap: the rate is unknown
 
 Range = tuple[int, int]  # half-open, milliseconds since the epoch
@@ -99,7 +100,8 @@ class Reading:
 def reading_of(windows: Windows, interval_ms: int) -> Reading:
     """Return the ranges to read; samples in the future count when windows are folded again."""
     held = longest_hold_ms(interval_ms)
-    wide = (windows.start_ms - BRIDGED_MS, windows.end_ms + BRIDGED_MS)
+    margin_ms = BRIDGED_MS + RECENT_MS
+    wide = (windows.start_ms - margin_ms, windows.end_ms + margin_ms)
     return Reading(counters=wide, gauges=(windows.start_ms - held, windows.end_ms + held))
 
 

@@ -85,7 +85,9 @@ def figures_of(request: ReportRequest) -> ReportFigures:
         ),
         total_bytes=sum(one.bytes for one in members),
         total_amount=total_of(one.amount for one in members),
-        totals=tuple(_total(direction, members, brokers) for direction in _DIRECTIONS),
+        totals=tuple(
+            _total(direction, members, brokers, request.prices) for direction in _DIRECTIONS
+        ),
         tiers=_tier_figures(tables.tiers, members),
         members=members,
         contract_use=uses,
@@ -99,8 +101,10 @@ def figures_of(request: ReportRequest) -> ReportFigures:
         throttled_windows=_throttled_windows(tables, directory),
         recommendations=tuple(_recommendation(one, directory) for one in request.recommendations),
         five_minutes=tables.usage_5m is not None,
-        calibration=calibrations(tables.usage_5m, brokers),
-        doubtful=doubtful_members(tables, members),
+        least_factor=request.bounds.least,
+        most_factor=request.bounds.most,
+        calibration=calibrations(tables.usage_5m, brokers, request.bounds),
+        doubtful=doubtful_members(tables, members, request.bounds),
         recipes=recipes_of(request, members, brokers, uses),
         origin=_origin(request.provenance),
     )
@@ -203,16 +207,21 @@ def _tier(members: Sequence[MemberFigures], total_bytes: int, row: Row) -> TierF
 
 
 def _total(
-    direction: Direction, members: Sequence[MemberFigures], brokers: Sequence[BrokerFigures]
+    direction: Direction,
+    members: Sequence[MemberFigures],
+    brokers: Sequence[BrokerFigures],
+    prices: Prices,
 ) -> Total:
     ours = [one for one in members if one.direction == direction]
     nics = [nic for nic in brokers if nic.direction == direction]
+    unattributed = sum(nic.unattributed_bytes for nic in nics)
     return Total(
         direction=direction,
         bytes=sum(one.bytes for one in ours),
         amount=total_of(one.amount for one in ours),
         counted_bytes=sum(nic.client_bytes for nic in nics),
-        unattributed_bytes=sum(nic.unattributed_bytes for nic in nics),
+        unattributed_bytes=unattributed,
+        unattributed_amount=prices.amount(direction, unattributed),
         throttled_seconds=sum(one.throttled_seconds for one in ours),
         deferred_bytes=sum(one.deferred_bytes for one in ours),
     )

@@ -6,8 +6,9 @@ from statistics import median
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidegate.rollup.fold.broker import LEAST_FACTOR, MOST_FACTOR
+from tidegate.rollup.fold.broker import FactorBounds
 from tidegate.rollup.report.figures import (
     BrokerFigures,
     Calibration,
@@ -32,7 +33,7 @@ ENOUGH_COVERAGE = 0.95
 
 
 def calibrations(
-    usage_5m: pa.Table | None, brokers: Sequence[BrokerFigures]
+    usage_5m: pa.Table | None, brokers: Sequence[BrokerFigures], bounds: FactorBounds
 ) -> tuple[Calibration, ...]:
     """A line for each broker and direction; without the 5-minute rows the factors are unknown."""
     factors: defaultdict[tuple[Any, ...], list[float | None]] = defaultdict(list)
@@ -40,17 +41,19 @@ def calibrations(
         # the factor of a window is the same for every user, and None if there was none
         for row in grouped(usage_5m, (*NIC, "window_start"), max=("calibration",)):
             factors[nic_of(row)].append(row["calibration"])
-    return tuple(_calibration(nic, factors[nic.broker, nic.direction]) for nic in brokers)
+    return tuple(_calibration(nic, factors[nic.broker, nic.direction], bounds) for nic in brokers)
 
 
-def _calibration(nic: BrokerFigures, factors: Sequence[float | None]) -> Calibration:
+def _calibration(
+    nic: BrokerFigures, factors: Sequence[float | None], bounds: FactorBounds
+) -> Calibration:
     known = [factor for factor in factors if factor is not None]
     return Calibration(
         broker=nic.broker,
         direction=nic.direction,
         windows=len(factors),
         unscaled_windows=len(factors) - len(known),
-        bounded_windows=sum(not LEAST_FACTOR < factor < MOST_FACTOR for factor in known),
+        bounded_windows=sum(not bounds.least <= factor <= bounds.most for factor in known),
         lowest_factor=min(known, default=None),
         median_factor=median(known) if known else None,
         highest_factor=max(known, default=None),
@@ -60,29 +63,58 @@ def _calibration(nic: BrokerFigures, factors: Sequence[float | None]) -> Calibra
 
 
 def doubtful_members(
-    tables: PeriodTables, members: Sequence[MemberFigures]
+    tables: PeriodTables, members: Sequence[MemberFigures], bounds: FactorBounds
 ) -> tuple[DoubtfulMember, ...]:
-    """Members never scaled to a broker's count or with low coverage; most bytes first."""
+    """Members never scaled to a broker's count, with low coverage, or with a factor outside of the
+    bounds; most bytes first.
+    """
     rows = grouped(tables.usage, (*CLIENT, "direction"), min=("coverage",))
     coverages = {(client_of(row), row["direction"]): row["coverage"] for row in rows}
-    unscaled: set[tuple[str, str, str]] = set()
-    if tables.usage_5m is not None:
-        for row in grouped(
-            tables.usage_5m, ("user", "client_id", "direction"), max=("calibration",)
-        ):
-            if row["calibration"] is None:
-                unscaled.add((row["user"], row["client_id"], row["direction"]))
+    factors, outside = _factors(tables.usage_5m, bounds)
     found = []
     for one in members:
+        key = (one.user, one.client_id, one.direction)
         coverage = coverages[ClientKey(one.tier, one.user, one.client_id), one.direction]
-        never_scaled = (one.user, one.client_id, one.direction) in unscaled
-        if never_scaled or coverage < ENOUGH_COVERAGE:
+        lowest, highest = factors.get(key, (None, None))
+        never_scaled = key in factors and highest is None
+        if never_scaled or coverage < ENOUGH_COVERAGE or outside.get(key):
             found.append(
                 DoubtfulMember(
-                    one.member, one.tier, one.direction, one.bytes, coverage, never_scaled
+                    *(one.member, one.tier, one.direction, one.bytes, coverage, never_scaled),
+                    *(outside.get(key, 0), lowest, highest),
                 )
             )
     return tuple(found)
+
+
+_Client = tuple[str, str, str]  # user, client id, direction
+
+
+def _factors(
+    usage_5m: pa.Table | None, bounds: FactorBounds
+) -> tuple[Mapping[_Client, tuple[float | None, float | None]], Mapping[_Client, int]]:
+    """The lowest and highest factor of each client, and how many are outside of the bounds."""
+    if usage_5m is None:
+        return {}, {}
+    keys = ("user", "client_id", "direction")
+    factors = {
+        (row["user"], row["client_id"], row["direction"]): (row["low"], row["high"])
+        for row in grouped(
+            usage_5m.append_column("low", usage_5m["calibration"]).append_column(
+                "high", usage_5m["calibration"]
+            ),
+            keys,
+            min=("low",),
+            max=("high",),
+        )
+    }
+    factor = usage_5m["calibration"]
+    wrong = pc.or_(pc.less(factor, bounds.least), pc.greater(factor, bounds.most))
+    outside = {
+        (row["user"], row["client_id"], row["direction"]): row["calibration"]
+        for row in grouped(usage_5m.filter(wrong), keys, count=("calibration",))
+    }
+    return factors, outside
 
 
 # How to reproduce numbers by hand: DuckDB's SQL on the usage tables, with the store's files as

@@ -37,6 +37,7 @@ class Total:
     """A direction over all members.
 
     `counted_bytes` is the brokers' own count; no user's gauge explains `unattributed_bytes` of it.
+    Their price is `unattributed_amount`, which is in no other amount.
     """
 
     direction: str
@@ -44,6 +45,7 @@ class Total:
     amount: Decimal | None
     counted_bytes: int
     unattributed_bytes: int
+    unattributed_amount: Decimal | None
     throttled_seconds: float
     deferred_bytes: int
 
@@ -264,7 +266,7 @@ class Recommendation:
 class Calibration:
     """How far gauges were scaled to add up to a broker's own count.
 
-    `bounded_windows` hit the bounds of the factor: distrust them.
+    `bounded_windows` are outside of the bounds: there gauges and count measure different clients.
     """
 
     broker: int
@@ -281,9 +283,11 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class DoubtfulMember:
-    """A member whose bytes are less certain: never scaled, or with samples missing.
+    """A member whose bytes are less certain: never scaled, with samples missing, or on a broker
+    whose gauges and count differ by too much.
 
-    Coverage is a fraction of the time.
+    Coverage is a fraction of the time and of what was counted. `windows_outside` are its windows of
+    5 minutes, on any broker, whose factor is outside of the bounds.
     """
 
     member: str
@@ -292,6 +296,9 @@ class DoubtfulMember:
     bytes: int
     lowest_coverage: float
     never_scaled: bool
+    windows_outside: int
+    lowest_factor: float | None
+    highest_factor: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,6 +348,8 @@ class ReportFigures:
     throttled_windows: tuple[ThrottledWindow, ...]
     recommendations: tuple[Recommendation, ...]
     five_minutes: bool
+    least_factor: float
+    most_factor: float
     calibration: tuple[Calibration, ...]
     doubtful: tuple[DoubtfulMember, ...]
     recipes: tuple[Recipe, ...]

@@ -22,7 +22,6 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from tidegate.rollup.fold.broker import LEAST_FACTOR, MOST_FACTOR
 from tidegate.rollup.report import plots
 from tidegate.rollup.report.evidence import ENOUGH_COVERAGE
 from tidegate.rollup.report.figures import ReportFigures
@@ -105,7 +104,7 @@ def page_html(figures: ReportFigures) -> str:
             free_directions=[price.direction for price in figures.prices if price.per_gib is None],
             plots=plots,
             pivot=pivot,
-            factor_bounds=(LEAST_FACTOR, MOST_FACTOR),
+            factor_bounds=(figures.least_factor, figures.most_factor),
             ENOUGH_COVERAGE=ENOUGH_COVERAGE,
             GIB=GIB,
         )

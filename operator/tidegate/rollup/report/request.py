@@ -15,6 +15,7 @@ import pyarrow as pa
 from tidegate.controller_logic.contracts.recommend import AdviceBasis, advise
 from tidegate.controller_logic.model import Advice, Policy, RateForm, Topology, Usage
 from tidegate.prometheus.settings import MetricsSettings
+from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 from tidegate.rollup.ingest import catalogue
 from tidegate.rollup.samples import selector_text
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES, Direction
@@ -175,6 +176,7 @@ class ReportRequest:
     prices: Prices = field(default_factory=Prices)
     recommendations: Sequence[RecommendedContract] = ()
     trail: Sequence[AuditLine] | None = None
+    bounds: FactorBounds = BOUNDS
     provenance: Provenance
 
 

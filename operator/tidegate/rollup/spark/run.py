@@ -5,7 +5,7 @@ windows, and one that is repeated leaves the same ones. Days are made when they 
 when one of their hours is published again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound
-from tidegate.rollup.ingest import IngestOrder, WorkItem, brokers_between
+from tidegate.rollup.entities import read_entities, write_entities
+from tidegate.rollup.ingest import IngestOrder, Source, WorkItem, read_source
 from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.spark.stages import (
@@ -32,15 +33,16 @@ from tidegate.rollup.tables.format import Manifest
 from tidegate.rollup.tables.publication import Publication, StagedFile, discard_staging, publish
 from tidegate.rollup.tables.store import UsageStore, stamps
 from tidegate.rollup.tables.upkeep import Retention, keep_up
-from tidegate.rollup.tables.verify import RULES
+from tidegate.rollup.tables.verify import RULES, WORTH_TELLING
 from tidegate.rollup.terms.reader import StretchTerms, TermsReader, TierStates
-from tidegate.rollup.terms.sources import AuditLine, PolicyMember, PolicyTerms
+from tidegate.rollup.terms.sources import AuditLine, PolicyMember, PolicyTerms, read_trail
 
-# Hours take tiers as they are at the time of the run. Days take all but the sums of bytes from
-# their hours: a member that changed tiers at noon is in both, a day's states are its hours' states.
+# Hours take tiers as they were at the end of the hour (`entities`). Days take all but the sums of
+# bytes from their hours: a member that changed tiers at noon is in both, a day's states are its
+# hours' states.
 
 
-_MEMBERS = "user string, client_id string, tier string"
+_MEMBERS = "hour timestamp, user string, client_id string, tier string"
 _STATES = (
     "window_start timestamp, tier string, direction string, throttle_episodes int, "
     "seconds_contract double, seconds_stepping double, seconds_throttled double, "
@@ -51,11 +53,11 @@ Rows = Callable[[], DataFrame]
 
 @dataclass(frozen=True, slots=True)
 class Coarser:
-    """`states` has what is known of tiers by the hours of the run."""
+    """`members` and `states` are by the start of each hour of the run."""
 
     spark: SparkSession
     store_url: str
-    members: Sequence[PolicyMember]
+    members: Mapping[int, Sequence[PolicyMember]]
     states: Mapping[int, Sequence[TierStates]]
 
     def tables(self, starts: range) -> Iterator[tuple[str, Rows]]:
@@ -67,7 +69,7 @@ class Coarser:
             return frame_of(self.spark, self.store_url, table, starts[0], starts[-1] + span_ms)
 
         def tiers() -> DataFrame:
-            return self._members() if is_hours else tiers_by_hour(finer("usage_1h"))
+            return self._members(starts) if is_hours else tiers_by_hour(finer("usage_1h"))
 
         def states() -> DataFrame:
             return (
@@ -83,10 +85,19 @@ class Coarser:
             lambda: tier_sums(finer("usage_5m"), tiers(), states(), window_ms=span_ms),
         )
 
-    def _members(self) -> DataFrame:
-        return self.spark.createDataFrame(
-            [(*one.client, one.tier.key) for one in self.members], _MEMBERS
-        )
+    def _members(self, hours: range) -> DataFrame:
+        """Without the hour where members are the same throughout, as nearly always."""
+        members = [
+            [(*one.client, one.tier.key) for one in self.members.get(at, ())] for at in hours
+        ]
+        if all(each == members[0] for each in members):
+            return self.spark.createDataFrame(members[0], _MEMBERS.partition(", ")[2])
+        rows = [
+            (datetime.fromtimestamp(at / 1000, UTC), *one)
+            for at, each in zip(hours, members, strict=True)
+            for one in each
+        ]
+        return self.spark.createDataFrame(rows, _MEMBERS)
 
     def _states(self, starts: range) -> DataFrame:
         rows = [
@@ -95,6 +106,21 @@ class Coarser:
             for one in self.states.get(at, ())
         ]
         return self.spark.createDataFrame(rows, _STATES)
+
+
+def unattributed_words(brokers: Iterable[Manifest]) -> str:
+    """A sentence where some of what brokers counted is nobody's, "" otherwise."""
+    sums = [one.contents.sums for one in brokers]
+    total, rest = (
+        sum(each.get(name, 0) for each in sums) for name in ("client_bytes", "unattributed_bytes")
+    )
+    if rest <= WORTH_TELLING * total:
+        return ""
+    return (
+        f"{rest / total:.1%} of the clients' bytes are unattributed: no quota meters the clients "
+        f"that moved them, or their gauges are missing. They are on nobody's account. A default "
+        f"quota with metering (spec.defaults.metering) gives every client a gauge."
+    )
 
 
 _FINE = ("usage_5m", "broker_5m")
@@ -142,7 +168,7 @@ def run_rollup(spark: SparkSession, run: RollupRun, transport: Transport) -> lis
     Raises tidegate.errors; a repeated run goes on.
     """
     store = UsageStore.at(run.order.store_url)
-    store.require_version()
+    store.require_writable(run.order.owner)
     published = _Rollup(spark, run, store, (run.hours, run.days)).publish_all(transport)
     discard_staging(store, run.order.run_id)
     if run.retention is not None:
@@ -175,14 +201,15 @@ class _Rollup:
         return Count(self.run.progress, Step.PUBLISHED, most)
 
     def publish_all(self, transport: Transport) -> list[Manifest]:
-        brokers = self._brokers(transport)
-        terms = self._terms(transport, brokers)
-        published = self._ingested(brokers, terms)
+        source = self._source(transport)
+        members = self._members()
+        terms = self._terms(transport, source.brokers, members)
+        published = self._ingested(source, terms)
         states = {start_ms: one.tiers for start_ms, one in terms.items()}
         coarser = Coarser(
             self.spark,
             self.run.order.store_url,
-            self.run.policy.members if self.run.policy else (),
+            members,
             states,
         )
         for starts in self.spans:
@@ -190,11 +217,13 @@ class _Rollup:
                 published += self._summed(coarser, starts[first : first + _WINDOWS_AT_ONCE])
         return published
 
-    def _brokers(self, transport: Transport) -> Sequence[int]:
+    def _source(self, transport: Transport) -> Source:
+        """Samples are counted before they are read: what comes meanwhile then shows as later."""
         run = self.run
-        brokers = brokers_between(transport, run.order.metrics, run.start_ms, run.end_ms)
+        source = read_source(transport, run.order.metrics, run.start_ms, run.end_ms)
+        brokers = len(source.brokers)
         run.tell(
-            f"reading {len(run.hours) * len(brokers)} hours of {len(brokers)} brokers by "
+            f"reading {len(run.hours) * brokers} hours of {brokers} brokers by "
             f"{run.order.transport}"
         )
         if not brokers:
@@ -206,12 +235,33 @@ class _Rollup:
                 Reason.METRICS_MISSING,
                 f"{problem} Is the preset right, and does it keep samples for so long?",
             )
-        return brokers
+        return source
 
-    def _terms(self, transport: Transport, brokers: Sequence[int]) -> Mapping[int, StretchTerms]:
+    def _members(self) -> Mapping[int, Sequence[PolicyMember]]:
+        """The members of each hour, once what changed since the last run is written down."""
+        run = self.run
+        if run.policy is None:
+            return {}
+        now, known = run.policy.members, read_entities(self.store)
+        trail = read_trail(run.trail, run.policy.key, end_ms=run.clock_ms())
+        entities = known.seen(now, run.clock_ms(), trail)
+        if entities != known:
+            write_entities(self.store, entities, run.order.owner)
+        members = {at: entities.at_end_of(self._end(at), now) for at in run.hours}
+        others = sum(each is not now and list(each) != list(now) for each in members.values())
+        if others:
+            run.tell(f"{others} of {len(members)} hours had other members in tiers than now")
+        return members
+
+    def _terms(
+        self,
+        transport: Transport,
+        brokers: Sequence[int],
+        members: Mapping[int, Sequence[PolicyMember]],
+    ) -> Mapping[int, StretchTerms]:
         reader = TermsReader(transport, self.run.order.metrics, self.run.policy, self.run.trail)
         terms = {
-            start_ms: reader.of(start_ms, self._end(start_ms), brokers)
+            start_ms: reader.of(start_ms, self._end(start_ms), brokers, members.get(start_ms))
             for start_ms in self.run.hours
         }
         for words in dict.fromkeys(one.words for one in terms.values()):
@@ -221,14 +271,12 @@ class _Rollup:
             )
         return terms
 
-    def _ingested(
-        self, brokers: Sequence[int], terms: Mapping[int, StretchTerms]
-    ) -> list[Manifest]:
+    def _ingested(self, source: Source, terms: Mapping[int, StretchTerms]) -> list[Manifest]:
         run, parts = self.run, count()
         items = [
             WorkItem(broker, start_ms, self._end(start_ms), part=next(parts))
             for start_ms in run.hours
-            for broker in brokers
+            for broker in source.brokers
         ]
         promised = {
             (start_ms, broker): rates
@@ -244,11 +292,21 @@ class _Rollup:
         sources = {
             start_ms: f"{run.order.transport}; {terms[start_ms].words}" for start_ms in known
         }
-        return [
-            self._published(staged, table=table, start_ms=start_ms, source=sources[start_ms])
+        published = [
+            self._published(
+                staged,
+                table=table,
+                start_ms=start_ms,
+                source=sources[start_ms],
+                samples=source.samples.get(start_ms, 0),
+            )
             for start_ms in known
             for table in _FINE
         ]
+        words = unattributed_words(one for one in published if one.table == "broker_5m")
+        if words:
+            run.tell(words)
+        return published
 
     def _summed(self, coarser: Coarser, starts: range) -> list[Manifest]:
         """Publish windows from one pass over their finer rows: it costs mostly its start.
@@ -267,7 +325,9 @@ class _Rollup:
             self.windows.left_out(len(starts) - len(known))
             if known:
                 self.run.tell(f"adding up {table}")
-                staged = stage_frame(rows(), order.store_url, order.run_id, table)
+                staged = stage_frame(
+                    rows(), order.store_url, order.run_id, table, owner=order.owner
+                )
                 published += [
                     self._published(staged, table=table, start_ms=at, made_from=sources[at])
                     for at in known
@@ -281,6 +341,7 @@ class _Rollup:
         table: str,
         start_ms: int,
         source: str = "",
+        samples: int | None = None,
         made_from: Mapping[str, str] | None = None,
     ) -> Manifest:
         of_window = [
@@ -291,7 +352,9 @@ class _Rollup:
             window_start_ms=start_ms,
             run_id=self.run.order.run_id,
             staged=of_window,
+            owner=self.run.order.owner,
             source=source,
+            source_samples=samples,
             made_from=made_from or {},
         )
         manifest = publish(self.store, publication, now_ms=self.run.clock_ms())

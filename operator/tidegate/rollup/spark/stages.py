@@ -32,7 +32,14 @@ from tidegate.errors import (
 from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest
 from tidegate.rollup.samples import Progress, Step, unwatched
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES
-from tidegate.rollup.tables.format import OtherVersion, PublishedFile, UsageDamaged
+from tidegate.rollup.tables.format import (
+    NOBODY,
+    OtherOwner,
+    OtherVersion,
+    Owner,
+    PublishedFile,
+    UsageDamaged,
+)
 from tidegate.rollup.tables.publication import StagedFile, stage
 from tidegate.rollup.tables.store import Part, UsageStore
 
@@ -229,10 +236,12 @@ def frame_of(
     return rows.where(columns.unix_millis("window_start").between(start_ms, end_ms - 1))
 
 
-def stage_frame(rows: DataFrame, store_url: str, run_id: str, table: str) -> list[StagedFile]:
+def stage_frame(
+    rows: DataFrame, store_url: str, run_id: str, table: str, *, owner: Owner = NOBODY
+) -> list[StagedFile]:
     """Write the frame's rows into the run's staging; a partition without rows leaves no file."""
-    wanted = rows.select(*TABLES[table].schema.names)
-    records = wanted.mapInArrow(partial(_stage, store_url, run_id, table), _RECORD).collect()
+    wanted = rows.select(*TABLES[table].computed)
+    records = wanted.mapInArrow(partial(_stage, store_url, run_id, table, owner), _RECORD).collect()
     return [StagedFile(**record.asDict()) for record in records]
 
 
@@ -280,14 +289,15 @@ def _with_sparks_times(rows: pa.Table) -> pa.Table:
 
 
 def _stage(
-    store_url: str, run_id: str, table: str, batches: Iterator[pa.RecordBatch]
+    store_url: str, run_id: str, table: str, owner: Owner, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     found = list(batches)
     if not found:
         return
     context = TaskContext.get()
     part = context.partitionId() if context is not None else 0
-    staged = stage(UsageStore.at(store_url), run_id, table, pa.Table.from_batches(found), part=part)
+    rows = pa.Table.from_batches(found)
+    staged = stage(UsageStore.at(store_url), run_id, table, rows, part=part, owner=owner)
     records = [{**asdict(file), "sums": list(file.sums.items())} for file in staged]
     yield from pa.Table.from_pylist(records, schema=_ARROW_RECORD).to_batches()
 
@@ -315,6 +325,7 @@ _LOST = re.compile(
 _MADE: Mapping[str, Callable[[str], TidegateError]] = {
     "InvalidResource": InvalidResource,
     "NotFound": lambda message: NotFound(Reason.METRICS_MISSING, message),
+    "OtherOwner": OtherOwner,
     "OtherVersion": OtherVersion,
     "Unauthorized": Unauthorized,
     "UsageDamaged": UsageDamaged,

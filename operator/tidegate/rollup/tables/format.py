@@ -13,13 +13,14 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, UserActionRequired
-from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, TableKind
+from tidegate.rollup.schemas import DAY_MS, HOUR_MS, OWNER, TABLES, TableKind
 
 # A run is one process that publishes; by its name in file names no two runs write the same file.
 
@@ -126,6 +127,82 @@ def time_words(at_ms: int) -> str:
 
 def _time(at_ms: int) -> datetime:
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC)
+
+
+# A store belongs to one policy of one Kafka cluster: two would replace each other's windows.
+
+
+# on a policy: the uid of the policy whose usage tables it may go on with
+TAKE_OVER_ANNOTATION = "tidegate.io/take-over-usage"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose usage it is: the policy's uid and namespace/name, and Kafka's cluster id; "" = unknown.
+
+    `former_uids` are of policies whose tables it may go on with, such as itself before it was
+    deleted and created anew.
+    """
+
+    policy_uid: str = ""
+    policy: str = ""
+    cluster: str = ""
+    former_uids: tuple[str, ...] = ()
+
+    def objection_to(self, found: "Owner") -> str | None:
+        """Why tables of `found` are not ours to write, None if they are."""
+        if self.cluster and found.cluster and self.cluster != found.cluster:
+            return f"are of Kafka cluster {found.cluster}, and this run is of {self.cluster}"
+        if self.policy_uid and found.policy_uid:
+            if found.policy_uid in (self.policy_uid, *self.former_uids):
+                return None
+            return (
+                f"belong to policy {found.policy} of uid {found.policy_uid}, and this run is of "
+                f"policy {self.policy} of uid {self.policy_uid}"
+            )
+        if found.policy and self.policy != found.policy:
+            ours = f"of policy {self.policy}" if self.policy else "of no policy"
+            return f"belong to policy {found.policy}, and this run is {ours}"
+        return None
+
+
+NOBODY = Owner()
+
+
+class OtherOwner(InvalidResource):
+    """The tables are another policy's, or of another Kafka cluster."""
+
+
+def require_owner(owner: Owner, found: Owner, *, where: str) -> None:
+    """Raises OtherOwner, which says what to do, unless these tables are the owner's to write."""
+    objection = owner.objection_to(found)
+    if objection is not None:
+        raise OtherOwner(
+            f"The tables at {where} {objection}. Nothing is read or written, as each would replace "
+            f"the other's hours. Give this policy a storage.url of its own. Is it the same policy, "
+            f"created anew, annotate it with {TAKE_OVER_ANNOTATION}: "
+            f"{found.policy_uid or '<the uid of before>'}."
+        )
+
+
+def with_owner(rows: pa.Table, owner: Owner) -> pa.Table:
+    """The rows with the columns of their owner in place of whatever they have there."""
+    own = [name for name in rows.schema.names if name in OWNER.names]
+    found = rows.drop_columns(own)
+    for number, (field_, value) in enumerate(
+        zip(OWNER, (owner.cluster, owner.policy), strict=True)
+    ):
+        found = found.add_column(number, field_, _repeated(value, rows.num_rows))
+    return found
+
+
+def _repeated(text: str, times: int) -> pa.Array:
+    # from buffers, as `pyarrow.array` imports pandas in each worker (see fold/broker.py)
+    encoded = text.encode()
+    offsets = np.arange(times + 1, dtype=np.int32) * len(encoded)
+    return pa.Array.from_buffers(
+        pa.string(), times, [None, pa.py_buffer(offsets), pa.py_buffer(encoded * times)]
+    )
 
 
 # Rows as the content of one file, in the order of the table's key.
@@ -240,7 +317,7 @@ def checksum(content: bytes) -> str:
 # itself. It rises only where an older program would misread the new tables.
 
 
-VERSION = 1
+VERSION = 2  # 2: every table has the columns of its owner, and every manifest names it
 
 
 class OtherVersion(UserActionRequired):
@@ -290,8 +367,9 @@ class Manifest:
     """What a run published for a window.
 
     `made_from` has the stamp of each window that the rows were made from, by its name; `source`
-    says by which way samples came, "" for rows that were made from other tables; `coverage` is the
-    mean of the rows' (0..1), None where the table has none or there are no rows.
+    says by which way samples came, "" for rows that were made from other tables, and
+    `source_samples` how many there were of the brokers' own counters in the window; `coverage` is
+    the mean of the rows' (0..1), None where the table has none or there are no rows.
     """
 
     table: str
@@ -299,7 +377,9 @@ class Manifest:
     run_id: str
     published_at_ms: int
     files: tuple[PublishedFile, ...]
+    owner: Owner = NOBODY
     source: str = ""
+    source_samples: int | None = None
     coverage: float | None = None
     made_from: Mapping[str, str] = field(default_factory=dict)
     retired: bool = False
@@ -358,9 +438,15 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "table": manifest.table,
         "windowStart": time_words(manifest.window.start_ms),
         "windowEnd": time_words(manifest.window.end_ms),
+        "owner": {
+            "policyUid": manifest.owner.policy_uid,
+            "policy": manifest.owner.policy,
+            "cluster": manifest.owner.cluster,
+        },
         "runId": manifest.run_id,
         "publishedAt": time_words(manifest.published_at_ms),
         "source": manifest.source,
+        "sourceSamples": manifest.source_samples,
         "coverage": manifest.coverage,
         "rows": contents.rows,
         "sums": contents.sums,
@@ -392,11 +478,17 @@ def _manifest(document: Mapping[str, Any]) -> Manifest:
         run_id=document["runId"],
         published_at_ms=_milliseconds(document["publishedAt"]),
         files=tuple(PublishedFile(**file) for file in document["files"]),
+        owner=_owner(document["owner"]),
         source=document["source"],
+        source_samples=document["sourceSamples"],
         coverage=document["coverage"],
         made_from=document["madeFrom"],
         retired=document["retired"],
     )
+
+
+def _owner(document: Mapping[str, str]) -> Owner:
+    return Owner(document["policyUid"], document["policy"], document["cluster"])
 
 
 def _milliseconds(text: str) -> int:

@@ -19,8 +19,10 @@ from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.rollup.schemas import TABLES, TableKind
 from tidegate.rollup.tables.format import (
+    NOBODY,
     Contents,
     Manifest,
+    Owner,
     PublishedFile,
     UsageDamaged,
     Window,
@@ -34,6 +36,7 @@ from tidegate.rollup.tables.format import (
     require_run_id,
     summed_columns,
     window_at,
+    with_owner,
 )
 from tidegate.rollup.tables.storage import Storage
 from tidegate.rollup.tables.store import UsageStore
@@ -59,15 +62,22 @@ class StagedFile:
 
 
 def stage(
-    store: UsageStore, run_id: str, table: str, rows: pa.Table, *, part: int
+    store: UsageStore,
+    run_id: str,
+    table: str,
+    rows: pa.Table,
+    *,
+    part: int,
+    owner: Owner = NOBODY,
 ) -> list[StagedFile]:
     """Write rows of any number of windows, a file a window; no rows, no file.
 
-    `part` distinguishes tasks for people. Raises UsageDamaged for rows that do not fit the table,
-    Unreachable or Unauthorized where the storage does not take them.
+    `part` distinguishes tasks for people; every row gets the `owner`'s columns. Raises
+    UsageDamaged for rows that do not fit the table, Unreachable or Unauthorized where the storage
+    does not take them.
     """
     kind = TABLES[table]
-    conformed = conform(kind, rows)
+    conformed = conform(kind, with_owner(rows, owner))
     return [
         _stage_window(store.storage, require_run_id(run_id), kind, window, each, part=part)
         for window, each in _by_window(kind, conformed)
@@ -176,7 +186,9 @@ class Publication:
     window_start_ms: int
     run_id: str
     staged: Sequence[StagedFile]
+    owner: Owner = NOBODY
     source: str = ""
+    source_samples: int | None = None
     coverage: float | None = None
     made_from: Mapping[str, str] = field(default_factory=dict)
 
@@ -207,7 +219,9 @@ def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Mani
         run_id=publication.run_id,
         published_at_ms=to_seconds(now_ms),
         files=files,
+        owner=publication.owner,
         source=publication.source,
+        source_samples=publication.source_samples,
         coverage=coverage if publication.coverage is None else publication.coverage,
         made_from=publication.made_from,
     )

@@ -17,11 +17,13 @@ from tidegate.rollup.schemas import DAY_MS, TABLES, TableKind
 from tidegate.rollup.tables.format import (
     MANIFESTS,
     Manifest,
+    Owner,
     PublishedFile,
     Window,
     checksum,
     decode,
     decode_manifest,
+    require_owner,
     window_of_path,
 )
 from tidegate.rollup.tables.storage import Storage, StoredFile, open_storage
@@ -128,16 +130,19 @@ class UsageStore:
             decode_manifest(content, where=path) for path, content in read if content is not None
         ]
 
-    def require_version(self) -> None:
-        """Raises OtherVersion where the newest manifest of a table is of another version.
+    def require_writable(self, owner: Owner) -> None:
+        """Raises OtherVersion where a table's newest manifest is of another version, OtherOwner
+        where it is another policy's.
 
         A run asks before it writes. Only the newest is read, for a year of them takes a minute from
         a bucket.
         """
         listed = [[file for _, file in self.listed(table)] for table in TABLES]
-        self.read_manifests(
+        newest = self.read_manifests(
             [max(files, key=lambda file: file.modified_ms).path for files in listed if files]
         )
+        for one in newest:
+            require_owner(owner, one.owner, where=self.storage.shown)
 
     def parts(
         self, table: str, start_ms: int | None = None, end_ms: int | None = None

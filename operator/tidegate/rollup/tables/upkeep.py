@@ -109,6 +109,7 @@ def _compact(
         run_id=run_id,
         published_at_ms=to_seconds(now_ms),
         files=files,
+        owner=hours[-1].owner,
         coverage=coverage,
         made_from={hour.name: hour.stamp for hour in hours},
     )

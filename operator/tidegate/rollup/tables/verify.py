@@ -13,6 +13,7 @@ from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, TableKind
 from tidegate.rollup.tables.format import (
     Contents,
     Manifest,
+    Owner,
     PublishedFile,
     UsageDamaged,
     Window,
@@ -314,9 +315,11 @@ def _others(count: int) -> str:
 
 
 # Broken: tables contradict each other or themselves. Gap: never published, between windows that
-# are. Outdated: made from older rows. The next runs repair gaps and outdated tables.
+# are. Outdated: made from older rows. The next runs repair gaps and outdated tables. Unattributed:
+# a day with bytes on nobody's account, which is right and worth knowing.
 
 
+WORTH_TELLING = 0.01  # of the clients' bytes; clients that come and go leave less over
 _MOST_GAPS = 10_000  # of windows that are looked for between the first and the last
 
 
@@ -344,6 +347,7 @@ class Verdict:
     broken: list[Finding] = field(default_factory=list)
     gaps: list[Finding] = field(default_factory=list)
     outdated: list[Finding] = field(default_factory=list)
+    unattributed: list[Finding] = field(default_factory=list)
 
     @property
     def is_sound(self) -> bool:
@@ -365,7 +369,33 @@ class Verdict:
 
     def findings(self) -> Mapping[str, list[Finding]]:
         """By how bad they are, the worst first."""
-        return {"broken": self.broken, "gaps": self.gaps, "outdated": self.outdated}
+        return {
+            "broken": self.broken,
+            "gaps": self.gaps,
+            "outdated": self.outdated,
+            "unattributed": self.unattributed,
+        }
+
+
+def _two_owners(manifests: Sequence[Manifest]) -> Iterator[Finding]:
+    """A finding for each window of another policy or Kafka cluster than the newest one's."""
+    if not manifests:
+        return
+    newest = max(manifests, key=lambda one: one.published_at_ms).owner
+    for one in manifests:
+        clusters, policies = {newest.cluster, one.owner.cluster}, {newest.policy, one.owner.policy}
+        if len(clusters - {""}) > 1 or len(policies - {""}) > 1:
+            yield Finding(
+                one.table,
+                one.window.name,
+                f"is of {_owner_words(one.owner)}, newer windows are of {_owner_words(newest)}: "
+                f"two policies wrote to one storage, and each replaced hours of the other.",
+            )
+
+
+def _owner_words(owner: Owner) -> str:
+    cluster = f"Kafka cluster {owner.cluster}" if owner.cluster else "a Kafka cluster unknown"
+    return f"{cluster} and policy {owner.policy}" if owner.policy else cluster
 
 
 def verify(store: UsageStore, *, progress: Callable[[str], None] | None = None) -> Verdict:
@@ -377,6 +407,7 @@ def verify(store: UsageStore, *, progress: Callable[[str], None] | None = None) 
     manifests = {
         name: found for name in TABLES if (found := _manifests(store, name, verdict)) is not None
     }
+    verdict.broken.extend(_two_owners([one for found in manifests.values() for one in found]))
     by_day = {name: _by_day(found) for name, found in manifests.items()}
     for day in sorted({day for days in by_day.values() for day in days}):
         if progress is not None:
@@ -405,6 +436,26 @@ def _verify_day(
         verdict.tables[name].add(inspection)
         verdict.broken.extend(inspection.findings)
     verdict.broken.extend(disagreements(inspections))
+    verdict.unattributed.extend(_unattributed(inspections))
+
+
+def _unattributed(day: Mapping[str, Inspection]) -> Iterator[Finding]:
+    """The bytes of a day that brokers counted and no client was given, if they are worth it."""
+    for name in ("broker_1d", "broker_1h", "broker_5m"):
+        one = day.get(name)
+        if one is None or not one.windows:
+            continue
+        rest, total = (
+            pc.sum(one.sums[column]).as_py() or 0
+            for column in ("unattributed_bytes", "client_bytes")
+        )
+        if rest > WORTH_TELLING * total:
+            yield Finding(
+                name,
+                one.windows[0].day.name,
+                f"{rest / total:.1%} of the clients' bytes, {rest} of {total}, are unattributed.",
+            )
+        return
 
 
 def _manifests(store: UsageStore, table: str, verdict: Verdict) -> list[Manifest] | None:
@@ -470,6 +521,40 @@ def missing_hours(store: UsageStore, start_ms: int, end_ms: int) -> list[int]:
     days = {day for table in _BY_DAY for day in _lacking(store, table, whole_days)}
     last_hours = {day + DAY_MS - HOUR_MS for day in days} & set(hours)
     return sorted(missing | last_hours)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedHour:
+    """A published hour of which Prometheus has another number of samples than it had then."""
+
+    start_ms: int
+    then: int
+    now: int
+
+    @property
+    def is_more(self) -> bool:
+        """Samples came late. Otherwise the server let some go, and the tables know more."""
+        return self.now > self.then
+
+
+def changed_hours(
+    store: UsageStore, samples: Mapping[int, int], start_ms: int, end_ms: int
+) -> list[ChangedHour]:
+    """The published hours of [start_ms, end_ms) whose source is another one now, oldest first.
+
+    `samples` are those that there are, by the start of the hour.
+    """
+    return [
+        ChangedHour(hour_ms, one.source_samples, samples.get(hour_ms, 0))
+        for one in sorted(
+            filter(is_current, store.manifests("usage_5m", start_ms, end_ms)),
+            key=lambda one: one.window,
+        )
+        if one.source_samples is not None
+        and start_ms <= (hour_ms := one.window.start_ms)
+        and one.window.end_ms <= end_ms
+        and samples.get(hour_ms, 0) != one.source_samples
+    ]
 
 
 def in_runs(hours: Sequence[int]) -> Iterator[tuple[int, int]]:

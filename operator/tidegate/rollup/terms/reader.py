@@ -6,7 +6,7 @@ Each stretch is read by itself, so no result depends on how a range was cut into
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal
 
@@ -27,6 +27,7 @@ from tidegate.rollup.terms.sources import (
     AuditLine,
     MemberKey,
     OperatorSamples,
+    PolicyMember,
     PolicyTerms,
     TrailAccount,
     read_operator,
@@ -131,9 +132,17 @@ class TermsReader:
         )
         self._below: dict[tuple[int, int], Below] = {}
 
-    def of(self, start_ms: int, end_ms: int, brokers: Sequence[int]) -> StretchTerms:
-        """Read the terms of [start, end). Raises tidegate.errors."""
+    def of(
+        self,
+        start_ms: int,
+        end_ms: int,
+        brokers: Sequence[int],
+        members: Sequence[PolicyMember] | None = None,
+    ) -> StretchTerms:
+        """Read the terms of [start, end), of other `members` than now. Raises tidegate.errors."""
         policy = self._policy
+        if policy is not None and members is not None:
+            policy = replace(policy, past_members=members)
         if policy is None:
             return StretchTerms("none", {})
         account = self._account(policy, start_ms, end_ms)
@@ -225,6 +234,7 @@ def _as_recorded(
                 contracts=contracts[direction],
                 episodes=episodes.get((broker, direction), ()),
                 quota_window=policy.window,
+                most_bytes_per_second=policy.most_bytes_per_second(broker, direction),
             )
             for direction in DIRECTIONS
         }
@@ -257,7 +267,13 @@ def _as_declared(policy: PolicyTerms, brokers: Sequence[int]) -> Mapping[int, Br
     }
     return {
         broker: {
-            way: DirectionTerms(policy.limit(broker, way), contracts[way], None, policy.window)
+            way: DirectionTerms(
+                policy.limit(broker, way),
+                contracts[way],
+                None,
+                policy.window,
+                policy.most_bytes_per_second(broker, way),
+            )
             for way in DIRECTIONS
         }
         for broker in brokers

@@ -29,7 +29,7 @@ from tidegate.controller_logic.model import (
     Tier,
 )
 from tidegate.controller_logic.reasons import Reason
-from tidegate.rollup.fold.clients import Client
+from tidegate.rollup.fold.clients import MOST_BYTES_PER_SECOND, Client
 from tidegate.rollup.fold.windows import StepFunction, scrape_times
 from tidegate.rollup.samples import Selection, SeriesSamples, Transport
 from tidegate.rollup.schemas import DIRECTIONS, Direction
@@ -74,6 +74,7 @@ class PolicyTerms:
     """The declared terms of a policy; `key` is its namespace/name.
 
     `from_status` has the rates on each broker in the tiers' status, by tier and member.
+    `past_members` are those of another time, where they are not the tiers' members of now.
     """
 
     key: str
@@ -81,6 +82,7 @@ class PolicyTerms:
     limits: BrokerLimits = field(default_factory=BrokerLimits)
     window: QuotaWindow = field(default_factory=QuotaWindow)
     from_status: Mapping[tuple[str, str], RatesByDirection] = field(default_factory=dict)
+    past_members: Sequence[PolicyMember] | None = None
 
     @classmethod
     def of(
@@ -101,6 +103,8 @@ class PolicyTerms:
     @cached_property
     def members(self) -> Sequence[PolicyMember]:
         """All members of tiers, the oldest tier first, without Kafka's default entities."""
+        if self.past_members is not None:
+            return self.past_members
         found: dict[Client, PolicyMember] = {}
         for tier in self.tiers:
             for member in tier.members:
@@ -112,6 +116,13 @@ class PolicyTerms:
     def limit(self, broker: int, direction: Direction) -> int | None:
         """Return the declared limit of a broker's NIC."""
         return self.limits.of(broker).limit(WAYS[direction])
+
+    def most_bytes_per_second(self, broker: int, direction: Direction) -> float:
+        """Return what a counter of this broker can grow by at most, twice what its NIC is said to
+        carry: a capacity that was declared too low must not take bytes away.
+        """
+        capacity = self.limits.of(broker).capacity(WAYS[direction])
+        return MOST_BYTES_PER_SECOND if capacity is None else 2.0 * capacity
 
     def promised(self, one: PolicyMember, *, brokers: int) -> RatesByDirection:
         """Return the rates on each broker: from the status, else from the contract.

@@ -83,11 +83,11 @@ def test_users_and_unattributed_are_what_the_broker_counted(number: int) -> None
 @given(numbers)
 def test_every_row_keeps_its_bounds(number: int) -> None:
     for row in usage_table(BrokerHistory.wild(number).fold(WHOLE)).to_pylist():
-        assert 0 < row["coverage"] <= 1
+        assert 0 <= row["coverage"] <= 1
         assert 0 <= row["throttled_seconds"] <= 300
         assert 0 <= row["samples"] <= 21
         assert row["bytes"] >= 0
-        assert row["calibration"] is None or 0.5 <= row["calibration"] <= 2
+        assert row["calibration"] is None or row["calibration"] > 0
 
 
 @pytest.mark.parametrize("number", range(3))

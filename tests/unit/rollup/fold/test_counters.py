@@ -10,12 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.rollup.fold.broker_history import START_MS, counter, series, windows
-from tidegate.rollup.fold.counters import bytes_by_window, spread, whole_counts
+from tidegate.rollup.fold.counters import (
+    Samples,
+    bytes_by_window,
+    growth,
+    spread,
+    whole_counts,
+)
 from tidegate.rollup.fold.windows import WINDOW_MS
 
 WIDE = windows(24, first=-12)
 gaps_ms = st.integers(1, 900_000)
-counts = st.integers(0, 2**53)
+counts = st.integers(0, 5 * 10**11)  # more within a moment is no growth
 
 
 def in_windows(samples: dict[float, float], count: int = 1) -> list[int]:
@@ -98,8 +104,24 @@ def test_one_sample_says_nothing(samples: dict[float, float]) -> None:
 
 
 def test_counts_beyond_all_nics_do_not_overflow() -> None:
-    assert in_windows({-3000.0: 0.0, 600.0: 3.6e15}) == [300_000_000_000_000]
+    assert in_windows({-3000.0: 0.0, 600.0: 3.6e14}) == [30_000_000_000_000]
 
 
 def test_a_steady_counter_is_exact_to_the_byte() -> None:
     assert in_windows(counter(1_000_003, until=900), 2) == [300_000_900, 300_000_900]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(gaps_ms, st.integers(0, 2**53)), min_size=1, max_size=40),
+    st.sampled_from([1e6, 1.25e9, 1e11]),
+)
+def test_growth_never_exceeds_what_the_nic_carries(
+    samples: list[tuple[int, int]], most: float
+) -> None:
+    times = START_MS + np.cumsum([gap for gap, _ in samples])
+    values = np.array([value for _, value in samples], np.int64)
+    found = growth(Samples(times, values, np.full(len(times), -1, np.int64)), most=most)
+    assert found.amounts.sum() <= most * (np.diff(times) / 1000 + 5).sum()
+    assert (found.amounts >= 0).all()
+    assert (found.known_ms <= np.diff(found.times_ms)).all()

@@ -16,10 +16,10 @@ def test_a_run_owns_whole_windows_only(start_ms: int, end_ms: int) -> None:
         Windows(start_ms, end_ms)
 
 
-def test_gauges_are_read_five_intervals_around_and_counters_an_hour() -> None:
+def test_gauges_are_read_five_intervals_around_and_counters_an_hour_and_five_minutes() -> None:
     reading = reading_of(windows(12), interval_ms=15_000)
     assert reading.gauges == (START_MS - 75_000, START_MS + 3_675_000)
-    assert reading.counters == (START_MS - 3_600_000, START_MS + 7_200_000)
+    assert reading.counters == (START_MS - 3_900_000, START_MS + 7_500_000)
 
 
 def test_no_sample_stands_for_more_than_a_window() -> None:

@@ -28,7 +28,7 @@ from tidegate.rollup.report import period
 from tidegate.rollup.report.compute import figures_of, nearest_ranks
 from tidegate.rollup.report.figures import ContractUse, ReportFigures, ThrottledWindow, TrafficPoint
 from tidegate.rollup.report.page import csv_text, page_html
-from tidegate.rollup.report.request import Prices
+from tidegate.rollup.report.request import GIB, Prices
 from tidegate.rollup.report.sheets import sheets_of
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
 
@@ -554,3 +554,48 @@ def test_the_csv_files_have_every_point() -> None:
     rows = list(csv.DictReader(io.StringIO(csv_text(sheets_of(figures)["traffic"]))))
     assert sum(int(row["bytes"]) for row in rows) == figures.total_bytes
     assert {row["seconds"] for row in rows} == {"300.0"}
+
+
+def test_every_factor_outside_its_bounds_is_named_and_what_is_nobodys_is_priced_apart() -> None:
+    windows = [
+        {
+            "window_start": START_MS + number * FIVE_MINUTES_MS,
+            "broker": 1,
+            "user": user,
+            "direction": "fetch",
+            "bytes": 10 * GIB,
+            "coverage": 0.97,
+            "calibration": factor if user == "mixed" else 1.0,
+        }
+        for number, factor in enumerate((1.0, 1.16, 0.89))
+        for user in ("mixed", "even")
+    ]
+    usage = [
+        {"user": user, "tier": "t", "direction": "fetch", "bytes": 30 * GIB, "coverage": 0.97}
+        for user in ("mixed", "even")
+    ]
+    usage = [row | {"window_start": START_MS, "broker": 1} for row in usage]
+    brokers = [
+        {
+            "window_start": START_MS,
+            "broker": 1,
+            "direction": "fetch",
+            "client_bytes": 65 * GIB,
+            "unattributed_bytes": 5 * GIB,
+        }
+    ]
+    figures = figures_of(
+        small_request(
+            usage,
+            brokers,
+            usage_5m=windows,
+            members=[terms("mixed"), terms("even")],
+            prices=Prices(per_gib={"fetch": Decimal("0.02")}),
+        )
+    )
+    (doubtful,) = figures.doubtful
+    assert (doubtful.member, doubtful.windows_outside) == ("mixed", 2)
+    assert (doubtful.lowest_factor, doubtful.highest_factor) == (0.89, 1.16)
+    fetch = next(one for one in figures.totals if one.direction == "fetch")
+    assert (fetch.amount, fetch.unattributed_amount) == (Decimal("1.20"), Decimal("0.10"))
+    assert figures.total_amount == Decimal("1.20")

@@ -338,3 +338,19 @@ def test_programs_get_all_of_it(store: UsageStore) -> None:
     document: Any = json.loads(json.dumps(verify(store).document()))
     assert (document["sound"], document["whole"]) == (False, False)
     assert document["broken"][0]["table"] == "usage_1d"
+
+
+def test_a_day_with_bytes_on_nobodys_account_is_named_and_nothing_is_broken() -> None:
+    store = store_in(Bucket())
+    usage = usage_5m(DAY)
+    put(store, "a", "usage_5m", usage, start_ms=DAY, now_ms=NOW)
+    total = sum(usage["bytes"].to_pylist())
+    rest = total // 10
+    brokers = brokers_of(usage, unattributed=rest)
+    put(store, "a", "broker_5m", brokers, start_ms=DAY, now_ms=NOW)
+    verdict = verify(store)
+    (found,) = verdict.unattributed
+    rows = brokers.num_rows
+    assert (found.table, found.window) == ("broker_5m", "2026-11-21")
+    assert f"{rest * rows} of {total + rest * rows}" in found.message
+    assert verdict.is_whole

@@ -9,7 +9,7 @@ from tests.goldens.golden import numbers
 from tests.unit.rollup.tables.bucket import Bucket, store_in
 from tests.unit.rollup.tables.usage import DAY, put_hours
 from tidegate.rollup.schemas import DAY_MS
-from tidegate.rollup.tables.format import VERSION, OtherVersion, UsageDamaged
+from tidegate.rollup.tables.format import NOBODY, VERSION, OtherVersion, UsageDamaged
 from tidegate.rollup.tables.upkeep import GRACE_MS, sweep
 
 NOW = DAY + DAY_MS
@@ -34,7 +34,7 @@ def put_version(bucket: Bucket, version: int) -> None:
 
 
 @pytest.mark.parametrize("action", ["read", "sweep", "run"])
-@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("version", [1, 3])
 def test_another_version_is_never_read_changed_or_cleaned_up(
     bucket: Bucket, action: str, version: int
 ) -> None:
@@ -43,7 +43,7 @@ def test_another_version_is_never_read_changed_or_cleaned_up(
     actions = {
         "read": lambda: store.rows("usage_5m"),
         "sweep": lambda: sweep(store, now_ms=NOW + 9 * GRACE_MS),
-        "run": store.require_version,
+        "run": lambda: store.require_writable(NOBODY),
     }
     with pytest.raises(OtherVersion) as refused:
         actions[action]()
@@ -51,7 +51,7 @@ def test_another_version_is_never_read_changed_or_cleaned_up(
     assert bucket.objects == objects
 
 
-@pytest.mark.parametrize("version", [0, 2])
+@pytest.mark.parametrize("version", [1, 3])
 def test_another_version_reads_like_this(
     bucket: Bucket, version: int, golden: Callable[[str], None]
 ) -> None:
@@ -64,12 +64,12 @@ def test_another_version_reads_like_this(
 def test_a_run_may_write_where_there_is_nothing_and_where_everything_is_of_its_version(
     bucket: Bucket,
 ) -> None:
-    store_in(Bucket()).require_version()
-    store_in(bucket).require_version()
+    store_in(Bucket()).require_writable(NOBODY)
+    store_in(bucket).require_writable(NOBODY)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"{}", b'{"schemaVersion": 1}', b'{"schemaVersion": "x"}', b"[]"]
+    "content", [b"", b"{}", b'{"schemaVersion": 2}', b'{"schemaVersion": "x"}', b"[]"]
 )
 def test_a_manifest_that_is_none_is_reported_with_its_name(bucket: Bucket, content: bytes) -> None:
     store = store_in(bucket)
@@ -79,8 +79,8 @@ def test_a_manifest_that_is_none_is_reported_with_its_name(bucket: Bucket, conte
     assert "_manifests/usage_1d/2026-11-21.json" in str(refused.value)
 
 
-def test_the_version_that_is_written_is_the_first() -> None:
-    assert VERSION == 1
+def test_the_version_that_is_written_is_the_second() -> None:
+    assert VERSION == 2
 
 
 def test_a_manifest_that_is_none_reads_like_this(

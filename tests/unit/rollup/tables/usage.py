@@ -13,6 +13,7 @@ from tidegate.rollup.tables.publication import Publication, StagedFile, publish,
 from tidegate.rollup.tables.store import UsageStore
 
 DAY = 1_795_219_200_000  # 2026-11-21T00:00:00Z
+OF_NOBODY = {"cluster": "", "policy": ""}
 USERS = ("", "etl", "web")
 Row = dict[str, Any]
 
@@ -38,6 +39,7 @@ def _usage_row(at_ms: int, broker: int, user: str, direction: str, *, seed: int)
         at_ms // FIVE_MINUTES_MS * 31 + broker * 7 + len(user) * 3 + len(direction) + seed
     ) % 1000
     return {
+        **OF_NOBODY,
         "window_start": at_ms,
         "broker": broker,
         "user": user,
@@ -62,6 +64,7 @@ def brokers_of(usage: pa.Table, table: str = "broker_5m", *, unattributed: int =
         sums[key] = sums.get(key, 0) + row["bytes"]
     rows = [
         {
+            **OF_NOBODY,
             **dict(zip(("window_start", "broker", "direction"), key, strict=True)),
             "nic_bytes": total + unattributed + 10,
             "client_bytes": total + unattributed,

@@ -1,0 +1,210 @@
+"""Who was a member of which tier when: the table `entities`, and what it says of a past hour.
+
+Tiers change, and a bill of last month is about those of last month. Each run looks at the members
+as they are, and writes down what changed since the last one; the audit trail, where there is one,
+has the moment. The table is one Parquet file, which each write replaces whole: a client has a row
+for each membership, from `valid_from` to `valid_to`, null = still valid.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+
+from tidegate.controller_logic.model import Entity, Level, Member, Tier
+from tidegate.rollup.fold.clients import Client
+from tidegate.rollup.schemas import OWNER
+from tidegate.rollup.tables.format import Owner, UsageDamaged, decode, encode, with_owner
+from tidegate.rollup.tables.store import UsageStore
+from tidegate.rollup.terms.sources import PolicyMember, Trail, Written
+
+PATH: Final = "entities/entities.parquet"
+_TIME = pa.timestamp("ms", tz="UTC")
+ENTITIES: Final = pa.schema(
+    [
+        *OWNER,
+        *(
+            pa.field(name, pa.string(), nullable=False)
+            for name in ("user", "client_id", "tier", "member", "level")
+        ),
+        pa.field("valid_from", _TIME, nullable=False),
+        pa.field("valid_to", _TIME),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A client in a tier in [from_ms, to_ms); `to_ms` None = still."""
+
+    client: Client
+    tier: str
+    member: str
+    level: str
+    from_ms: int
+    to_ms: int | None = None
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """What makes another membership of it."""
+        return self.tier, self.member, self.level
+
+    def is_valid_at(self, at_ms: int) -> bool:
+        return self.from_ms <= at_ms and (self.to_ms is None or at_ms < self.to_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Entities:
+    """All memberships that are known, by client and time."""
+
+    memberships: tuple[Membership, ...] = ()
+
+    @property
+    def since_ms(self) -> int | None:
+        return min((one.from_ms for one in self.memberships), default=None)
+
+    def at_end_of(self, end_ms: int, now: Sequence[PolicyMember]) -> Sequence[PolicyMember]:
+        """The members at the end of an hour: a change counts for the whole hour that it is in.
+
+        Before anything is known they are the first ones that are, of `now` where nothing is.
+        Whoever is in the same tier as now has the contract of now, everybody else none.
+        """
+        if self.since_ms is None:
+            return now
+        at_ms = max(end_ms - 1, self.since_ms)
+        same = {(one.client, one.tier.key, one.member.name): one for one in now}
+        return [
+            same.get((one.client, one.tier, one.member)) or _gone(one)
+            for one in self.memberships
+            if one.is_valid_at(at_ms)
+        ]
+
+    def seen(self, now: Sequence[PolicyMember], at_ms: int, trail: Trail) -> "Entities":
+        """What is known once the members were looked at. Nothing is forgotten."""
+        known = self if self.memberships else Entities(tuple(_of_trail(trail)))
+        present = {one.client: one for one in now}
+        found: list[Membership] = []
+        for one in known.memberships:
+            member = present.get(one.client)
+            if one.to_ms is not None:
+                found.append(one)
+            elif member is not None and _place(member) == one.place:
+                found.append(one)
+                del present[one.client]
+            else:
+                changed_ms = _changed_ms(trail, one, member, at_ms)
+                found.append(replace(one, to_ms=changed_ms))
+        ended = {one.client: one.to_ms for one in found if one.to_ms is not None}
+        for client, member in present.items():
+            from_ms = _begun_ms(trail, member, ended.get(client), at_ms)
+            found.append(Membership(client, *_place(member), from_ms))
+        return Entities(tuple(sorted(found, key=lambda one: (one.client, one.from_ms))))
+
+
+def _place(member: PolicyMember) -> tuple[str, str, str]:
+    return member.tier.key, member.member.name, member.tier.level.value
+
+
+def _gone(one: Membership) -> PolicyMember:
+    user, client_id = one.client
+    member = Member(one.member, Entity(user or None, client_id or None))
+    return PolicyMember(Tier(one.tier, Level(one.level), (member,)), member, one.client)
+
+
+def _of_trail(trail: Trail) -> Iterator[Membership]:
+    """The memberships that quotas were written for, each from its first write on."""
+    by_client: dict[Client, list[Written]] = {}
+    for one in trail.written:
+        client = client_of_entity(one.entity)
+        if client is not None and one.tier and one.level:
+            by_client.setdefault(client, []).append(one)
+    for client, writes in by_client.items():
+        begun = [
+            write
+            for number, write in enumerate(writes)
+            if number == 0 or _written_place(write) != _written_place(writes[number - 1])
+        ]
+        for number, write in enumerate(begun):
+            ends_ms = begun[number + 1].at_ms if number + 1 < len(begun) else None
+            yield Membership(client, *_written_place(write), write.at_ms, ends_ms)
+
+
+def _written_place(write: Written) -> tuple[str, str, str]:
+    return write.tier, write.member, write.level
+
+
+def _changed_ms(trail: Trail, one: Membership, member: PolicyMember | None, at_ms: int) -> int:
+    """When a membership ended: with the first write for the next one, else when it was seen."""
+    return at_ms if member is None else _begun_ms(trail, member, one.from_ms, at_ms)
+
+
+def _begun_ms(trail: Trail, member: PolicyMember, after_ms: int | None, at_ms: int) -> int:
+    """When the first quota was written for this membership after that time, else now."""
+    times = [
+        one.at_ms
+        for one in trail.written
+        if _written_place(one) == _place(member)
+        and client_of_entity(one.entity) == member.client
+        and (after_ms is None or one.at_ms >= after_ms)
+    ]
+    return min(times, default=at_ms)
+
+
+def client_of_entity(text: str) -> Client | None:
+    """The client of `user=alice, client-id=app`, as audit lines name entities; None for others."""
+    user, has_client, client_id = text.rpartition(", client-id=")
+    if has_client:
+        return (user.removeprefix("user="), client_id) if user.startswith("user=") else None
+    if text.startswith("user="):
+        return text.removeprefix("user="), ""
+    return ("", text.removeprefix("client-id=")) if text.startswith("client-id=") else None
+
+
+def entities_table(entities: Entities, owner: Owner) -> pa.Table:
+    """The table's rows, by client and time."""
+    rows = [
+        {
+            "user": one.client[0],
+            "client_id": one.client[1],
+            "tier": one.tier,
+            "member": one.member,
+            "level": one.level,
+            "valid_from": one.from_ms,
+            "valid_to": one.to_ms,
+        }
+        for one in entities.memberships
+    ]
+    computed = pa.schema([field for field in ENTITIES if field.name not in OWNER.names])
+    return with_owner(pa.Table.from_pylist(rows, schema=computed), owner).cast(ENTITIES)
+
+
+def read_entities(store: UsageStore) -> Entities:
+    """What is known; nothing where there is no table yet. Raises UsageDamaged for another file."""
+    content = store.storage.read(PATH)
+    if content is None:
+        return Entities()
+    rows = decode(content, where=PATH)
+    missing = [name for name in ENTITIES.names if name not in rows.schema.names]
+    if missing:
+        raise UsageDamaged(f"{PATH} lacks {', '.join(missing)}: it is no table of entities.")
+    for name in ("valid_from", "valid_to"):
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, name, rows[name].cast(_TIME).cast(pa.int64()))
+    return Entities(tuple(_memberships(rows.to_pylist())))
+
+
+def _memberships(rows: Iterable[Mapping[str, object]]) -> Iterator[Membership]:
+    for row in rows:
+        from_ms, to_ms = row["valid_from"], row["valid_to"]
+        if not isinstance(from_ms, int) or not isinstance(to_ms, int | None):
+            raise UsageDamaged(f"{PATH} has a row without the time from which it is valid.")
+        user, client_id, tier, member, level = (
+            str(row[name]) for name in ("user", "client_id", "tier", "member", "level")
+        )
+        yield Membership((user, client_id), tier, member, level, from_ms, to_ms)
+
+
+def write_entities(store: UsageStore, entities: Entities, owner: Owner) -> None:
+    """Replace the table whole; a reader sees the old or the new one."""
+    store.storage.write(PATH, encode(entities_table(entities, owner)))
