@@ -419,6 +419,30 @@ class EveryStoreContract(StoreTests):
         world.lose_next_request()
         assert store.claim(Claim(POLICY, "uid-2"), "uid-1").epoch == 2
 
+    def test_a_record_of_throttles_is_kept_under_the_claim_and_keeps_the_claim(
+        self, store: QuotaStore, world: StoreWorld
+    ) -> None:
+        assert store.throttle_record() is None
+        ours = store.claim(Claim(POLICY, "uid-1"))
+        for content in (b'{"version":1}', b'{"version":1,"entries":{}}'):
+            store.keep_throttle_record(content, world.cluster_id, ours)
+            assert store.throttle_record() == content
+        with pytest.raises(WriteRefused) as refused:
+            store.keep_throttle_record(b"theirs", world.cluster_id, Claim("other/policy", "uid-3"))
+        assert refused.value.reason is Reason.CLUSTER_ALREADY_MANAGED
+        with pytest.raises(WriteRefused) as refused:
+            store.keep_throttle_record(b"elsewhere", "another-cluster", ours)
+        assert refused.value.reason is Reason.WRONG_CLUSTER
+        assert store.throttle_record() == b'{"version":1,"entries":{}}'
+        store.release_claim(POLICY)
+        assert store.facts().owner_policy_key == POLICY
+        store.keep_throttle_record(None, world.cluster_id, ours)
+        store.keep_throttle_record(None, world.cluster_id, ours)
+        assert store.throttle_record() is None
+        assert not store.unreadable_nodes()
+        store.release_claim(POLICY)
+        assert store.facts().claim is None
+
     def test_a_claim_is_released_by_its_own_uid_only(self, store: QuotaStore) -> None:
         store.claim(Claim(POLICY, "uid-1"))
         store.release_claim(POLICY, "uid-2")

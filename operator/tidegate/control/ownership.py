@@ -232,6 +232,13 @@ class Deletion:
             if left is None
             else f"{counted(len(left), 'quota')} ({listed(_names(left))})"
         )
+        throttles = _throttles_left(result)
+        if left == [] and throttles:
+            return (
+                f"Every quota was given back.{throttles} There was no progress for "
+                f"{self._deadline_seconds:.0f} s, so the policy is released and they stay. When "
+                "the brokers are back, make a policy of this name again and delete it"
+            )
         why = (
             ""
             if result is None or not result.decision.holds
@@ -240,7 +247,7 @@ class Deletion:
         return (
             f"{what} could not be given back: there was no progress for "
             f"{self._deadline_seconds:.0f} s. The policy is released and they stay as they are."
-            f"{why}{_throttles_left(result)} The ledger still has the quotas from before: "
+            f"{why}{throttles} The ledger still has the quotas from before: "
             f"`tidegate restore {address}` gives it back"
         )
 

@@ -40,6 +40,7 @@ from tidegate.kafka.quota_store import Claim, ClusterFacts, QuotaStore
 from tidegate.kafka.throttle_record import record_of, record_to_bytes
 from tidegate.resources.replication import (
     DEFAULT_MINIMUM_RATE,
+    ReassignmentRates,
     Reassignments,
     Recovery,
     Replication,
@@ -282,7 +283,7 @@ def _terms(declared: Reassignments | Recovery | None, priority: Priority) -> Ter
     if declared is None:
         return Terms()
     rate = declared.rate
-    maximum = getattr(rate, "max", None)
+    maximum = rate.max if isinstance(rate, ReassignmentRates) else None
     minimum = DEFAULT_MINIMUM_RATE if rate is None or rate.min is None else rate.min
     return Terms(
         ReplicationMode(declared.mode),

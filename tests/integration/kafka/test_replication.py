@@ -113,8 +113,7 @@ class EveryCluster:
             (broker_resource(1), LEADER_RATE, str(MIB)),
             (broker_resource(2), FOLLOWER_RATE, str(MIB)),
         ):
-            is_list = resource is topic
-            world.set(resource, key, Operation.APPEND if is_list else Operation.SET, value)
+            world.set(resource, key, Operation.SET, value)
         # a broker shows a change a moment after the controller took it
         world.wait_for(topic, {LEADER_LIST: "0:1", FOLLOWER_LIST: "0:2"})
         world.wait_for(broker_resource(1), {LEADER_RATE: str(MIB)})

@@ -384,6 +384,19 @@ def test_whoever_is_killed_anywhere_leaves_nothing_of_ours_and_others_values_as_
     }
 
 
+def test_a_list_is_never_appended_to_while_it_is_empty() -> None:
+    """A broker in ZooKeeper mode makes `,0:1` of it, and cannot read that."""
+    topic, ours = topic_resource("a"), {topic_resource("a"): {LEADER_LIST: frozenset({"0:1"})}}
+    wanted = {topic: {LEADER_LIST: frozenset({"1:1"})}}
+    for present, expected in (
+        ({}, [Operation.SET]),
+        ({LEADER_LIST: ""}, [Operation.SET]),
+        ({LEADER_LIST: "0:1"}, [Operation.APPEND, Operation.SUBTRACT]),
+    ):
+        plan = plan_configs(wanted, {topic: present}, ours)
+        assert [change.operation for change in plan.changes] == expected
+
+
 def test_the_rate_of_a_broker_that_is_down_waits_until_it_is_back() -> None:
     record = {broker_resource(1): {LEADER_RATE: frozenset({"5"})}}
     plan = plan_configs({}, {}, record)

@@ -94,9 +94,9 @@ class Flow:
 class SideRate:
     """What replication may use of one side: `rate` None = it is not throttled there.
 
-    `room` is what the NIC has for it (None = not known, or no limit). `wanted` by kind are the sums
-    of the flows; a rate is never below the floors of the kinds that pass. `held` = the NIC is not
-    known, so whatever is in force stays.
+    `room` is what the NIC has for it (None = not known, or no limit), `flows` the sum of the flows
+    that pass. A rate is never below `floor`, the sum of the smallest rates of the kinds that pass.
+    `held` = the NIC is not known, so whatever is in force stays.
     """
 
     rate: int | None

@@ -210,14 +210,17 @@ def _step(
     if EVERY_REPLICA in foreign:
         return _Step((), frozenset(), theirs)
     changes = []
+    # first what comes: brokers in ZooKeeper mode append to an empty list behind a comma, and fail
+    # to read that
+    if added := want - there:
+        how = Operation.APPEND if there else Operation.SET
+        changes.append(ConfigChange(resource, key, how, _joined(added)))
     if removed := still_ours - want:
         changes.append(
             ConfigChange(resource, key, Operation.DELETE)
             if removed == there and not want
             else ConfigChange(resource, key, Operation.SUBTRACT, _joined(removed))
         )
-    if added := want - there:
-        changes.append(ConfigChange(resource, key, Operation.APPEND, _joined(added)))
     return _Step(tuple(changes), still_ours | added, theirs)
 
 
