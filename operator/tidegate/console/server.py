@@ -39,7 +39,7 @@ from tidegate.console.whatif import (
     situation_of,
 )
 from tidegate.control.audit.lines import AuditLine
-from tidegate.control.declared import TierReader
+from tidegate.control.declared import SpecReader
 from tidegate.controller_logic.model import Contract, Direction, Level, RateForm
 from tidegate.errors import TidegateError
 from tidegate.resources.rates import parse_byte_rate
@@ -110,7 +110,7 @@ class Console:
     history: History = field(default_factory=History)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _begun: set[str] = field(default_factory=set)
-    _readers: dict[str, TierReader] = field(default_factory=dict)
+    _readers: dict[str, SpecReader] = field(default_factory=dict)
     _known: dict[str, tuple[object, PolicyNow | None]] = field(default_factory=dict)
 
     def policies(self, objects: Objects) -> tuple[str, ...]:
@@ -123,8 +123,8 @@ class Console:
         if self.access is None and known is not None and known[0] == tick:
             return known[1]
         measured, seconds = self.source.measured(key), self.source.now_seconds()
-        with self._lock:  # a reader of tiers has one caller at a time
-            reader = self._readers.setdefault(key, TierReader())
+        with self._lock:  # a reader has one caller at a time
+            reader = self._readers.setdefault(key, SpecReader())
             now = policy_now(objects, key, measured, seconds, reader)
         if self.access is None:
             self._known[key] = (tick, now)

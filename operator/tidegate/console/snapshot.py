@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from tidegate.control.declared import Declared, TierReader, belongs_to, declare, object_key
+from tidegate.control.declared import Declared, SpecReader, belongs_to, declare, object_key
 from tidegate.controller_logic.model import (
     Direction,
     Entity,
@@ -258,11 +258,11 @@ def policy_now(
     policy_key: str,
     measured: Measured,
     now_seconds: float,
-    reader: TierReader | None = None,
+    reader: SpecReader | None = None,
 ) -> PolicyNow | None:
     """The policy at this moment; None where there is no such policy.
 
-    A `reader` keeps tiers that it has read before.
+    A `reader` keeps specs that it has read before.
     """
     raw = next((one for one in objects.policies if object_key(one) == policy_key), None)
     if raw is None:
@@ -283,7 +283,7 @@ class _Joined:
         objects: Objects,
         measured: Measured,
         now_seconds: float,
-        reader: TierReader | None,
+        reader: SpecReader | None,
     ) -> None:
         self._reader = reader
         self._raw, self._tiers, self._overrides = raw, tiers, overrides
