@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from lab import object_stores
 from lab.object_stores import ObjectStore
 from tests.integration.rollup import store_life
+from tests.integration.rollup.iceberg_life import NAMESPACE, play_iceberg
 from tidegate.resources.rollup import RollupStorage
+from tidegate.rollup.tables.iceberg import CatalogSettings
 from tidegate.rollup.tables.store import UsageStore
 
 pytestmark = pytest.mark.integration
@@ -40,6 +43,17 @@ def test_the_fields_of_a_policy_reach_the_same_bucket_without_variables(
     )
     assert store_life.hour_in(UsageStore.at(given.address), 0) == store_life.hour_in(store, 0)
     assert UsageStore.at(given.address).storage.shown == "s3://usage/fields"
+
+
+def test_its_iceberg_tables_are_the_stores_at_a_policys_endpoint(
+    s3: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    given = RollupStorage.model_validate(
+        {"url": "s3://usage/iceberg", "endpoint": s3.endpoint, "region": "us-east-1"}
+    )
+    catalog = CatalogSettings("sql", f"sqlite:///{tmp_path}/catalog.db", NAMESPACE)
+    play_iceberg(UsageStore.at(given.address), catalog, hours=3)
 
 
 @pytest.mark.timeout(3600)  # make store-kills plays a hundred

@@ -35,6 +35,7 @@ CatalogType = Literal["rest", "sql"]
 LOGIN_VARIABLES: Mapping[str, str] = {"ICEBERG_TOKEN": "token", "ICEBERG_CREDENTIAL": "credential"}
 
 FOLDER = "_iceberg"  # Iceberg's own files, beside the tables
+_STORE_URL = "tidegate.store-url"  # not _STORE: a table's own property would hide it
 _STORE = "tidegate.store"
 _SEEN = "tidegate.manifests-until-ms"
 _MARGIN_MS = 600_000  # clocks differ, and a manifest may be on its way while others are listed
@@ -88,7 +89,7 @@ def open_catalog(settings: CatalogSettings, store: UsageStore) -> Catalog:
         uri=settings.uri,
         **login,
         **files,
-        **{_STORE: store.storage.url},
+        **{_STORE_URL: store.storage.url},
     )
 
 

@@ -18,7 +18,7 @@ class StoreFiles(PyArrowFileIO):  # type: ignore[misc, unused-ignore]
     def _initialize_fs(self, scheme: str, netloc: str | None = None) -> FileSystem:
         if scheme == "file":
             return super()._initialize_fs(scheme, netloc)  # it makes folders
-        return open_storage(self.properties["tidegate.store"]).filesystem
+        return open_storage(self.properties["tidegate.store-url"]).filesystem
 
     @staticmethod
     def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
