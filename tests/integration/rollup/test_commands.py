@@ -211,10 +211,10 @@ def test_a_report_with_the_policy_names_members_and_recommends_contracts(
         ("member-alice", "streaming/gold", "L1"),
         ("member-bob", "streaming/bulk", "L3"),
     }
-    assert {one["direction"]: one["perGib"] for one in figures["prices"]} == {
-        "fetch": "0.02",
-        "produce": None,
-    }
+    assert [(one["what"], one["amount"], one["unit"]) for one in figures["prices"]] == [
+        ("fetch", "0.02", "GiB"),
+        ("produce", None, "GiB"),
+    ]
     recommended = {
         one["member"]: (one["contract"], one["recommended"], one["reason"])
         for one in figures["recommendations"]
