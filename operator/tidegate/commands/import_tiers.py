@@ -7,7 +7,6 @@ from fnmatch import fnmatchcase
 from textwrap import indent
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from tidegate.controller_logic.model import Entity, Level
@@ -15,6 +14,7 @@ from tidegate.errors import InvalidResource
 from tidegate.resources.kinds import API_VERSION, parse_object
 from tidegate.resources.rates import FLOOR_BYTES_PER_SECOND
 from tidegate.resources.tiers import MAX_MEMBERS, TierMember
+from tidegate.yaml_text import yaml_text
 
 # Work that can wait, by the words that people name it with; all other clients are proposed for L2.
 _CAN_WAIT = re.compile(
@@ -166,18 +166,14 @@ def text_of(tiers: Tiers) -> str:
 
 def _document(manifest: Mapping[str, Any], members: Sequence[Proposal]) -> str:
     if not any(one.comments for one in members):
-        return _yaml(manifest)
+        return yaml_text(manifest)
     # the members are the last field of the last object
     spec = {name: one for name, one in manifest["spec"].items() if name != "members"}
-    lines = [_yaml({**manifest, "spec": spec}), "  members:\n"]
+    lines = [yaml_text({**manifest, "spec": spec}), "  members:\n"]
     for one in members:
         lines += [f"  # {comment}\n" for comment in one.comments]
-        lines.append(indent(_yaml([dict(one.document)]), "  "))
+        lines.append(indent(yaml_text([dict(one.document)]), "  "))
     return "".join(lines)
-
-
-def _yaml(document: object) -> str:
-    return str(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))
 
 
 def _tier(

@@ -270,8 +270,8 @@ def publish(
     elif output is OutputFormat.JSON:
         stream.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     elif output is OutputFormat.YAML:
-        import yaml
+        from tidegate.yaml_text import yaml_text
 
-        stream.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=120))
+        stream.write(yaml_text(document))
     else:
         show(Page(stream))

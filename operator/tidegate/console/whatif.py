@@ -41,6 +41,7 @@ from tidegate.controller_logic.readings import BINDING_MILLISECONDS
 from tidegate.controller_logic.reasons import Reason
 from tidegate.controller_logic.throttle.nic_status import Pressure
 from tidegate.simulation.play import Scenario, SimulatedOperator
+from tidegate.yaml_text import yaml_text
 
 SECONDS: Final = 600
 _LARGE_PLACES: Final = 2000  # members on brokers; from here on Prometheus is asked less often
@@ -635,7 +636,7 @@ def edits_as_yaml(policy: RawObject, tiers: Iterable[RawObject], edits: Edits) -
                 declared = member.setdefault("contract", {})
                 declared[contract.form.value] = _rates(contract)
         changed.append(body)
-    return yaml.safe_dump_all(changed, sort_keys=False, allow_unicode=True) if changed else ""
+    return yaml_text(*changed) if changed else ""
 
 
 def _bare(raw: RawObject) -> dict[str, Any]:

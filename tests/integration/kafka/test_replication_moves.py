@@ -107,6 +107,7 @@ class EveryCluster:
             time.sleep(8)
             first = keeper.lines()
             keeper.kill()
+            assert first[-1]["moves"], "over before the process could be killed"
             assert len(world.left()) > len(foreign)
             keeper = Keeper(policy, tmp_path / "second.jsonl")
             wait_until(

@@ -122,7 +122,9 @@ def test_an_address_that_clients_read_in_two_ways_is_refused(url: str) -> None:
 def test_every_address_of_a_policy_is_looked_at(missing: str, field: str) -> None:
     catalog = {"type": "rest", "uri": "https://catalog:8181/x"}
     storage = {"url": "abfss://tables@usage.dfs.core.windows.net/x", "catalog": catalog}
-    spec = parse_policy(policy_document({"rollup.storage": storage}), strict=True).spec
+    spec = parse_policy(
+        policy_document({"rollup.storage": storage, "rollup.eventLog": ABSENT}), strict=True
+    ).spec
     hosts = {"kafka-1", "kafka-2", "zk-1", "zk-2", "prometheus"}
     hosts |= {"usage.dfs.core.windows.net", "catalog"}
     refuse_other_hosts("streaming/orders", spec, _bounds(*hosts))
@@ -133,7 +135,9 @@ def test_every_address_of_a_policy_is_looked_at(missing: str, field: str) -> Non
 
 def test_a_buckets_endpoint_is_an_address_beside_the_bucket() -> None:
     storage = {"url": "s3://usage/orders", "endpoint": "https://minio.storage:9000"}
-    spec = parse_policy(policy_document({"rollup.storage": storage}), strict=True).spec
+    spec = parse_policy(
+        policy_document({"rollup.storage": storage, "rollup.eventLog": ABSENT}), strict=True
+    ).spec
     hosts = {"kafka-1", "kafka-2", "zk-1", "zk-2", "prometheus", "usage"}
     refuse_other_hosts("streaming/orders", spec, _bounds(*hosts, "minio.storage:9000"))
     with pytest.raises(InvalidResource) as refused:

@@ -268,7 +268,9 @@ def pod_spec() -> Rollup:
 
 def test_the_jobs_pod_is_where_the_policy_wants_it_and_has_what_it_gives() -> None:
     spec = pod_spec()
-    pod = pod_of(spec, RollupOffer(image="tidegate:1", service_account="rollup"))
+    pod = pod_of(
+        spec, RollupOffer(image="tidegate:1", service_account="rollup"), policy_name="orders"
+    )
     job = job_body(OURS, pod, start_ms=0, end_ms=300_000)
     template = job["spec"]["template"]
     made = template["spec"]
@@ -288,7 +290,9 @@ def test_the_jobs_pod_is_where_the_policy_wants_it_and_has_what_it_gives() -> No
 
 def test_a_policy_without_wishes_has_the_job_that_it_always_had() -> None:
     spec = Rollup.model_validate({"storage": {"url": "s3://usage/shop"}})
-    pod = pod_of(spec, RollupOffer(image="tidegate:1", service_account="rollup"))
+    pod = pod_of(
+        spec, RollupOffer(image="tidegate:1", service_account="rollup"), policy_name="orders"
+    )
     job = job_body(OURS, pod, start_ms=0, end_ms=300_000)
     assert "suspend" not in job["spec"]
     assert job["metadata"]["labels"] == labels("orders")
