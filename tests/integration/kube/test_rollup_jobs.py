@@ -117,7 +117,19 @@ def job(
 
 @pytest.fixture
 def claim(crds: KubeApi, namespace: str) -> None:
-    """The volume claim that the policy's store names, with the label that lets Jobs mount it."""
+    """The volume claim that the policy's store names, and the Secret of its catalog, with the labels
+    that let Jobs use them.
+    """
+    credentials = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {
+            "name": "catalog",
+            "namespace": namespace,
+            "labels": {"tidegate.io/credentials": "true"},
+        },
+    }
+    crds.kubectl("apply", "-f", "-", input=json.dumps(credentials))
     crds.kubectl(
         "apply",
         "-f",

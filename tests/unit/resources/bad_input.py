@@ -958,6 +958,7 @@ BAD_ROLLUPS = (
         "a catalog without an address",
         policy({"rollup.storage.catalog": {"type": "rest"}}),
         "spec.rollup.storage.catalog.uri",
+        server_says="Required value",
     ),
     BadInput(
         "a catalog's password in its address",

@@ -13,7 +13,8 @@ SOUND: dict[str, Document] = {
                 "pathStyle": True,
                 "credentialsSecretRef": {"name": "minio"},
                 "catalog": {"type": "rest", "uri": "http://catalog.lake.svc:8181/api/v1/"},
-            }
+            },
+            "rollup.eventLog": ABSENT,
         }
     ),
     "a policy of only what has no default": {
