@@ -6,6 +6,7 @@ threads, no Kubernetes, no waiting.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tidegate.control.declared import Declared
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, Rival
@@ -57,10 +58,12 @@ def apply_writes(
     cluster_id: str,
     may_write: Callable[[], bool],
     owner: Claim | None = None,
+    as_sent: Callable[[QuotaWrite], QuotaWrite] = lambda write: write,
 ) -> Applied:
     """Send the writes in order, in batches of the store, while `may_write` (the Lease).
 
-    `owner` is the claim that they are sent under: see QuotaStore.write.
+    `owner` is the claim that they are sent under: see QuotaStore.write. `as_sent` is asked for each
+    write right before its batch.
 
     Never raises a TidegateError: the first one ends the sending and is handed back with what was
     done until then.
@@ -73,6 +76,7 @@ def apply_writes(
             cluster_id=cluster_id,
             may_write=may_write,
             owner=owner,
+            as_sent=as_sent,
             tally=tally,
         )
         if error is not None:
@@ -89,6 +93,7 @@ def _send(
     cluster_id: str,
     may_write: Callable[[], bool],
     owner: Claim | None,
+    as_sent: Callable[[QuotaWrite], QuotaWrite],
     tally: _Tally,
 ) -> TidegateError | None:
     if not may_write():
@@ -99,6 +104,7 @@ def _send(
                 "that holds it carries on"
             ),
         )
+    batch = [as_sent(write) for write in batch]
     try:
         outcomes = store.write(batch, cluster_id, owner)
     except TidegateError as error:
@@ -110,6 +116,26 @@ def _send(
         else:
             tally.refused.append(outcome)
     return None
+
+
+def written_now(
+    write: QuotaWrite, *, decided_at_seconds: float, now_seconds: Callable[[], float]
+) -> QuotaWrite:
+    """The write with the time at which it is sent in its ledger record.
+
+    A process that was stopped, or a store that was slow, sends long after it decided. The distance
+    to the next lowering counts from when the brokers learned of this one.
+    """
+    sent_at_seconds = now_seconds()
+    if write.ledger is None or sent_at_seconds <= decided_at_seconds:
+        return write
+    entries = {
+        key: replace(entry, written_at_seconds=sent_at_seconds)
+        if entry.written_at_seconds == decided_at_seconds
+        else entry
+        for key, entry in write.ledger.entries.items()
+    }
+    return replace(write, ledger=replace(write.ledger, entries=entries))
 
 
 # a write that the second reading does not confirm was contested or refused: it waits for a pass
@@ -251,6 +277,11 @@ class ControlPass:
                 cluster_id=seen.facts.cluster_id,
                 may_write=self.may_write,
                 owner=owner,
+                as_sent=partial(
+                    written_now,
+                    decided_at_seconds=seen.observation.now_seconds,
+                    now_seconds=self.now_seconds,
+                ),
             )
             rounds.append(done)
             decided.append(decision)

@@ -2,18 +2,18 @@
 
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
 
 from lab.process import wait_until
 from tests.goldens.golden import numbers
-from tests.unit.control.stage import ALICE, AWAY, Stage
+from tests.unit.control.stage import ALICE, AWAY, Leaders, Stage
 from tidegate.control import controller as controller_module
 from tidegate.control.controller import report_pending_if_slow
 from tidegate.control.ownership import RESTORE_FINALIZER, take_over_words
-from tidegate.controller_logic.model import Entity, QuotaKey, QuotaWrite, WriteKind
+from tidegate.controller_logic.model import Entity, QuotaKey, QuotaWrite, Topology, WriteKind
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, ServerFault, Unreachable
 from tidegate.kafka.quota_store import REPLACE_CLAIM, Claim
@@ -576,6 +576,42 @@ def test_a_lowering_goes_down_in_steps_that_status_shows(stage: Stage) -> None:
         stage.now += 31
         stage.run()
     assert (stage.produce(), stage.condition(tier)) == ("1000000", ("True", "Contract"))
+
+
+def test_a_process_that_was_stopped_before_it_wrote_counts_the_step_from_its_writing(
+    stage: Stage,
+) -> None:
+    """Counted from the decision, the next step would come while the window still holds the burst."""
+
+    class Stopped(Leaders):
+        """Reading takes as long as the process was stopped."""
+
+        stops_seconds = 0.0
+
+        def read(self, patterns: Collection[str]) -> Topology:
+            stage.now += self.stops_seconds
+            return super().read(patterns)
+
+    stage.leaders = leaders = Stopped()
+    stage.policy()
+    tier = stage.tier(rate="50M")
+    stage.run()
+    stage.now += 60
+
+    def lower(raw: dict[str, Any]) -> None:
+        raw["spec"]["members"][0]["contract"]["perPartition"]["produce"] = "1M"
+
+    stage.kubernetes.edit(tier, lower)
+    leaders.stops_seconds = 22.0
+    stage.run()
+    assert stage.produce() == "25000000"
+    leaders.stops_seconds = 0.0
+    stage.now += 10  # 32 s after the decision, which is a step distance
+    stage.run()
+    assert stage.produce() == "25000000"
+    stage.now += 21
+    stage.run()
+    assert stage.produce() == "12500000"
 
 
 # --- a Kubernetes API that is away ----------------------------------------------------------------
