@@ -45,7 +45,7 @@ AT_ONCE := 4
 test: setup ## Set everything up and run every test, those on real parts too
 	$(PYTHON) -m lab doctor --quiet
 	$(PYTHON) -m lab prepare
-	@$(MAKE) --no-print-directory --jobs=$(AT_ONCE) --output-sync=target $(INTEGRATION) test-unit
+	@$(MAKE) --no-print-directory --keep-going --jobs=$(AT_ONCE) --output-sync=target $(INTEGRATION) test-unit
 
 .PHONY: test-unit
 test-unit: setup ## Run the tests that need no real parts (three minutes alone)
@@ -54,7 +54,7 @@ test-unit: setup ## Run the tests that need no real parts (three minutes alone)
 .PHONY: test-integration
 test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus and Kubernetes API
 	$(PYTHON) -m lab prepare
-	@$(MAKE) --no-print-directory --jobs=$(AT_ONCE) --output-sync=target $(INTEGRATION)
+	@$(MAKE) --no-print-directory --keep-going --jobs=$(AT_ONCE) --output-sync=target $(INTEGRATION)
 
 # Throttling reads figures of the last seconds, so its scrapes come first when the processor is busy.
 BEHIND := nice -n 4
