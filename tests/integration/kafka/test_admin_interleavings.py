@@ -8,7 +8,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -53,8 +53,15 @@ class Process:
         self.client = FaultyClient(self._settings)
         self.store = AdminQuotaStore(self._settings, self._topic, self.client)
 
-    def pass_once(self, cluster_id: str, wanted: str, at: float) -> bool:
-        """Write what differs; whether nothing did."""
+    def pass_once(
+        self,
+        cluster_id: str,
+        wanted: str,
+        at: float,
+        *,
+        before_writing: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """Write what differs; whether nothing did. `before_writing` comes between the two."""
         seen = self.store.read(USERS)
         self.foreign = {one for one in USERS if seen[one].values.get(PRODUCE) == FOREIGN}
         self.dropped = set()
@@ -75,6 +82,7 @@ class Process:
                     charged=False,
                 )
             )  # fmt: skip
+        before_writing()
         outcomes = self.store.write(writes, cluster_id)
         self.dropped = {one.entity for one in outcomes if one.reason is Reason.CONFLICT}
         assert all(one.applied or one.entity in self.dropped for one in outcomes)
@@ -144,12 +152,21 @@ def test_a_writer_of_the_same_quotas_at_any_moment_is_told_and_repaired_by_the_n
             time.sleep(delay)
             alter(world.others, {one: {PRODUCE: FOREIGN} for one in whom}, world.topic)
 
-        other = threading.Thread(target=disturb)
-        began_seconds = time.monotonic()
-        other.start()
-        ours.pass_once(world.cluster_id, wanted, float(number))
-        took_seconds = time.monotonic() - began_seconds
-        other.join()
+        if number % 8 == 7:  # chance alone meets these milliseconds on a slow machine only
+
+            def just_before(whom: list[Entity] = victims) -> None:
+                alter(world.others, {one: {PRODUCE: FOREIGN} for one in whom}, world.topic)
+                time.sleep(SHOWN_SECONDS)
+
+            ours.pass_once(world.cluster_id, wanted, float(number), before_writing=just_before)
+            assert ours.dropped == set(victims), f"round {number}"
+        else:
+            other = threading.Thread(target=disturb)
+            began_seconds = time.monotonic()
+            other.start()
+            ours.pass_once(world.cluster_id, wanted, float(number))
+            took_seconds = time.monotonic() - began_seconds
+            other.join()
         time.sleep(SHOWN_SECONDS)
         seen_first += bool(ours.foreign)
         dropped += bool(ours.dropped)
@@ -167,9 +184,8 @@ def test_a_writer_of_the_same_quotas_at_any_moment_is_told_and_repaired_by_the_n
         f"{ROUNDS} rounds: the other writer came before our reading in {seen_first}, before our "
         f"writing in {dropped}, and after it in {lost}"
     )
-    # else the moments that are meant were not met; those before our writing are few milliseconds
+    assert dropped  # else the moments that are meant were not met
     assert lost
-    assert dropped or ROUNDS < 500
     ours.close()
 
 

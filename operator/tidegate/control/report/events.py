@@ -127,11 +127,7 @@ _GOOD_WHEN_TRUE = frozenset({"Ready", "RollupsCurrent", "ReplicationCurrent"})
 
 
 def _type_of(verdict: Verdict) -> str:
-    good = verdict.status is Truth.TRUE and verdict.type in (
-        "Ready",
-        "RollupsCurrent",
-        "ReplicationCurrent",
-    )
+    good = verdict.status is Truth.TRUE and verdict.type in _GOOD_WHEN_TRUE
     return NORMAL if good or verdict.reason in _EXPECTED else WARNING
 
 
