@@ -197,6 +197,8 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "kraft-cold-5000": lambda: kraft_cold(5000),
         "kraft-change": kraft_change,
         "kraft-reaction": kraft_reaction,
+        "kraft-reaction-short-backoff": lambda: kraft_reaction(fetch_backoff_milliseconds=100),
+        "kraft-reaction-other-broker": lambda: kraft_reaction(of_the_ledger=False),
     },
     "Ownership and the way out": {
         "deletion-1000": lambda: _deletion(1000),

@@ -15,16 +15,23 @@ _PIECE_BYTES = 65536
 class Proxy:
     """Pass bytes on to (host, port) and back, each connection by itself, on `port` of `host`.
 
+    `port` 0 = a free one.
+
     Each byte of an answer arrives `late_seconds` after the server sent it, as over a long line: a
     stream of many small pieces is late by that once, and loses no throughput.
     """
 
     def __init__(
-        self, target: tuple[str, int], *, late_seconds: float = 0.0, host: str = "127.0.0.1"
+        self,
+        target: tuple[str, int],
+        *,
+        late_seconds: float = 0.0,
+        host: str = "127.0.0.1",
+        port: int = 0,
     ) -> None:
         self._target = target
         self._late_seconds = late_seconds
-        self._listener = socket.create_server((host, 0))
+        self._listener = socket.create_server((host, port))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 

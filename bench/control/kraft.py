@@ -33,6 +33,8 @@ from lab.process import wait_until
 from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import describe
+from tidegate.kafka.adminapi.store import LEDGER_TOPIC
+from tidegate.kafka.brokers import FindCoordinatorRequest
 from tidegate.kafka.settings import KafkaConnection
 
 _TIMEOUT_SECONDS = 120
@@ -159,28 +161,53 @@ def _changed_once(on: KraftWorld, asking: AdminClient) -> float:
     return taken
 
 
-def kraft_reaction(runs: int = 10) -> list[Figure]:
+def kraft_reaction(
+    runs: int = 10, *, of_the_ledger: bool = True, fetch_backoff_milliseconds: int = 1000
+) -> list[Figure]:
     """From a new leader to the corrected quota in force, after a killed broker, `runs` times.
 
     Three brokers, of which the second and the third are killed in turn; the first one is asked for
-    both, and is never killed.
+    both, and is never killed. Each death is of the broker that leads the ledger's topic and
+    coordinates its transactions, or of another one. `fetch_backoff_milliseconds` is the brokers'
+    setting `replica.fetch.backoff.ms`, which is Kafka's own where it is not given.
     """
-    with kraft_world(3) as on:
+    backoff = f"replica.fetch.backoff.ms={fetch_backoff_milliseconds}"
+    with kraft_world(
+        3,
+        server_properties=dict([backoff.split("=")]),
+        ledger_replicas=(2, 3, 1) if of_the_ledger else (1, 2, 3),
+    ) as on:
         for number in range(_REACTION_ENTITIES):
             on.create("businesstiers", tier(number, _REACTION_ENTITIES))
         on.create("brokerbandwidthpolicies", policy(on.kafka))
         asking = _asking(on, 1)
         _wait(on, lambda: _produce(asking) is not None, "the first quota", seconds=0.02)
         even = _produce(asking)
-        taken = [_killed_once(on, asking, number % 2 + 2, even) for number in range(runs)]
+        taken: list[float] = []
+        for number in range(runs):
+            broker_id = number % 2 + 2
+            if _of_the_ledger(asking) != {broker_id if of_the_ledger else 1}:
+                raise RuntimeError(f"The ledger is on {_of_the_ledger(asking)}: no such death")
+            taken.append(_killed_once(on, asking, broker_id, even))
         asking.close()
-    what = "Kafka 4.3.1 without ZooKeeper, broker killed: new leaders to the corrected quota"
+    which = "broker of the ledger" if of_the_ledger else "another broker"
+    what = (
+        f"Kafka 4.3.1 without ZooKeeper, {backoff}, {which} killed: new leaders to the corrected "
+        "quota"
+    )
     each = "each: " + ", ".join(f"{one:.2f}" for one in sorted(taken)) + " s"
     bound = _REACTION_P95_BOUND_SECONDS
     return [
         Figure(f"{what}, P50 of {runs}", percentile(taken, 50), "s", None),
         Figure(f"{what}, P95 of {runs}", percentile(taken, 95), "s", bound, each),
     ]
+
+
+def _of_the_ledger(asking: AdminClient) -> set[int]:
+    """The brokers that the next transaction of the ledger needs."""
+    coordinator = asking.read(FindCoordinatorRequest(key=LEDGER_TOPIC, key_type=1))
+    (topic,) = asking.metadata([LEDGER_TOPIC]).topics
+    return {coordinator.node_id, topic.partitions[0].leader_id}
 
 
 def _killed_once(on: KraftWorld, asking: AdminClient, broker_id: int, even: str | None) -> float:

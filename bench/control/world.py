@@ -4,7 +4,7 @@ Three real brokers with ZooKeeper, a real API server, the operator as a process.
 """
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from lab.process import Process, wait_until
 from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import alter
+from tidegate.kafka.adminapi.store import LEDGER_TOPIC
 from tidegate.kafka.settings import KafkaConnection
 
 CRDS = Path(__file__).parent.parent.parent / "crds"
@@ -71,15 +72,26 @@ class KraftWorld(OnKubernetes):
 
 
 @contextmanager
-def kraft_world(brokers: int, *, used: bool = True) -> Iterator[KraftWorld]:
+def kraft_world(
+    brokers: int,
+    *,
+    used: bool = True,
+    server_properties: Mapping[str, str] | None = None,
+    ledger_replicas: Sequence[int] = (),
+) -> Iterator[KraftWorld]:
     """Kafka 4 on as many brokers, each a controller, and the rest as in `world`.
 
     With `used` they have had a transaction and a quota before, as a cluster in use has: for the
-    first transaction ever, Kafka makes a topic.
+    first transaction ever, Kafka makes a topic. The ledger's topic and the log of transactions are
+    on `ledger_replicas`, of which the first one that lives leads; without them Kafka chooses.
     """
     with ExitStack() as stack:
-        kafka = stack.enter_context(KraftLab(brokers=brokers))
+        kafka = stack.enter_context(KraftLab(brokers=brokers, server_properties=server_properties))
         kafka.create_topic(TOPIC, [[1, 2], [2, 3], [3, 1]] if brokers == 3 else [[1], [1], [1]])
+        if ledger_replicas:
+            settings = {"cleanup.policy": "compact", "min.insync.replicas": "2"}
+            kafka.create_topic(LEDGER_TOPIC, [ledger_replicas], config=settings)
+            kafka.create_topic("__transaction_state", 3 * [ledger_replicas], config=settings)
         if used:
             _use(kafka)
         kube = stack.enter_context(KubeApi())

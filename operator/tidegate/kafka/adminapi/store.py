@@ -28,7 +28,7 @@ from tidegate.kafka.settings import KafkaConnection
 
 LEDGER_TOPIC = "__tidegate_ledger"
 MAX_WRITES = 5000  # a ledger of some MB in one transaction, and a batch is read as a whole
-_WATCH_SECONDS = 0.2
+_WATCH_SECONDS = 0.1  # asking takes 0.1 ms of processor
 
 
 class AdminQuotaStore:
@@ -283,7 +283,7 @@ class AdminQuotaStore:
 
 
 class _BrokerWatch:
-    """Asks who the brokers are, a few times a second, on a connection of its own."""
+    """Asks who the brokers are, ten times a second, on a connection of its own."""
 
     def __init__(self, settings: KafkaConnection, wake: Callable[[], None]) -> None:
         self._client = AdminClient(settings)

@@ -1,0 +1,188 @@
+"""The tutorials that need no Pods, pasted as they are printed by somebody with an empty home
+directory (`make walk-tutorials`). Needs root.
+
+One shell runs the lines of a page's blocks in their order and stops at the first that fails; an
+editor's work, to save a block as the file that the text names, is done in between. What a page
+shows as `output` has to be printed. The page's hosts (kafka-1, zk-1, prometheus) are names of the
+lab's real parts, at the ports that the page has, in a mount namespace with an /etc/hosts of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from lab.kafka import KafkaLab
+from lab.kubernetes.api import KubeApi
+from lab.prometheus import monitoring
+from lab.proxy import Proxy
+from lab.standing import cluster_tools, kafka_tools, write_tools
+
+ROOT = Path(__file__).parents[3]
+PAGES = ROOT / "docs" / "tutorials"
+NAMESPACE = "streaming"
+ZOOKEEPER_HOST, PROMETHEUS_HOST = "127.0.9.1", "127.0.9.2"
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_TIMEOUT_SECONDS = 300
+_MARK = "@ step "
+
+
+class Walker:
+    """Somebody at a shell of a machine that reaches the cluster, with an empty home directory."""
+
+    def __init__(self, home: Path, hosts: Path, tools: Path, kubeconfig: Path) -> None:
+        self._home, self._hosts, self._tools, self._kubeconfig = home, hosts, tools, kubeconfig
+
+    def run(self, *steps: str) -> list[str]:
+        """What each step, some lines of shell, printed; an operator runs beside them."""
+        lines = [
+            f"mount --bind {self._hosts} /etc/hosts",
+            f"cd {self._home}",
+            # docs/user-guide.md, "As a process"
+            "tidegate run --all-namespaces --lease-namespace default --liveness-port 0 "
+            f"--metrics-port 0 --log-format console > {self._home.parent}/operator.log 2>&1 &",
+            "trap 'kill %1; wait' EXIT",
+            "set -e -o pipefail",
+        ]
+        for step in steps:
+            lines += [f"echo '{_MARK}'", step]
+        done = subprocess.run(
+            ["unshare", "--mount", "bash", "-c", "\n".join(lines)],
+            env={
+                **{key: text for key, text in os.environ.items() if key != "XDG_CACHE_HOME"},
+                "HOME": str(self._home),
+                "KUBECONFIG": str(self._kubeconfig),
+                "PATH": f"{self._tools}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+                "LANG": "C.UTF-8",
+                "COLUMNS": "200",
+            },
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+        )
+        print(done.stdout)
+        assert done.returncode == 0, done.stdout[-3000:]
+        return done.stdout.split(f"{_MARK}\n")[1:]
+
+
+@pytest.fixture(scope="module")
+def kafka() -> Iterator[KafkaLab]:
+    """Three brokers with NICs of their own, below the chroot that the pages have."""
+    with KafkaLab(brokers=3, namespaces=True, chroot="/kafka") as kafka:
+        kafka.create_topic("orders", [[1, 2], [2, 3], [3, 1]])
+        yield kafka
+
+
+@pytest.fixture
+def walker(tmp_path: Path, kafka: KafkaLab) -> Iterator[Walker]:
+    """A Kubernetes API with the CRDs, and everything at the addresses of the pages."""
+    home, tools, hosts = tmp_path / "home", tmp_path / "bin", tmp_path / "hosts"
+    home.mkdir()
+    with ExitStack() as stack:
+        api = stack.enter_context(KubeApi())
+        prometheus = stack.enter_context(monitoring(kafka))
+        write_tools(tools, {**kafka_tools(tmp_path), **cluster_tools(api)})
+        api.install_crds(ROOT / "crds")
+        api.kubectl("create", "namespace", NAMESPACE)
+        zookeeper = kafka.zookeeper.connect.rpartition(":")
+        stack.enter_context(
+            Proxy((zookeeper[0], int(zookeeper[2])), host=ZOOKEEPER_HOST, port=2181)
+        )
+        scraped = prometheus.url.removeprefix("http://").rpartition(":")
+        stack.enter_context(Proxy((scraped[0], int(scraped[2])), host=PROMETHEUS_HOST, port=9090))
+        hosts.write_text(
+            "\n".join(
+                [
+                    "127.0.0.1 localhost",
+                    *(f"{one.plan.host} kafka-{one.broker_id}" for one in kafka.brokers),
+                    f"{ZOOKEEPER_HOST} zk-1",
+                    f"{PROMETHEUS_HOST} prometheus",
+                    "",
+                ]
+            )
+        )
+        yield Walker(home, hosts, tools, api.kubeconfig)
+
+
+def blocks(page: str, kind: str) -> list[str]:
+    """The page's fenced blocks of a kind, in their order."""
+    text = (PAGES / page).read_text(encoding="utf-8")
+    return [content for of, content in _BLOCK.findall(text) if of == kind]
+
+
+def saved(content: str, file: str) -> str:
+    """The line by which an editor saves this as a file."""
+    return f"cat > {file} <<'END'\n{content}END"
+
+
+@pytest.mark.timeout(_TIMEOUT_SECONDS + 300)
+def test_from_kafka_configs_scripts(walker: Walker) -> None:
+    page = "from-kafka-configs.md"
+    script, imported, planned, handed_over, by_brokers, back = blocks(page, "sh")
+    policy, tier_by_partition, policy_by_brokers = blocks(page, "yaml")
+    shown_tier, shown_plan = blocks(page, "output")
+    quotas = "kafka-configs.sh --bootstrap-server kafka-1:9092 --describe --entity-type users"
+    everything = f"{quotas}; {quotas} --entity-type clients"
+    # an editor puts the page's tier in the place of the one of the same name
+    edit = (
+        f"{saved(tier_by_partition, 'tier.yaml')}\n"
+        "python3 - <<'END'\n"
+        "from pathlib import Path\n"
+        "kept = [one for one in Path('tiers.yaml').read_text().split('---\\n')\n"
+        "        if one.strip() and 'name: imported-l0-10m' not in one]\n"
+        "Path('tiers.yaml').write_text('---\\n'.join([*kept, Path('tier.yaml').read_text()]))\n"
+        "END"
+    )
+    answers = walker.run(
+        script,
+        everything,
+        f"{saved(policy, 'policy.yaml')}\n{imported}",
+        "cat tiers.yaml",
+        f"{planned.rstrip()} || [ $? = 2 ]  # something to write: the records",
+        handed_over,
+        everything,
+        f"{edit}\ntidegate plan -f policy.yaml -f tiers.yaml || [ $? = 2 ]",
+        "kubectl apply -f tiers.yaml",
+        f"mkdir other && cd other\n{saved(policy_by_brokers, 'policy.yaml')}\n{by_brokers}cd ..",
+        back,
+        everything,
+    )
+    _, before, _, tiers, plan, got, after, new_plan, _, _, gone_back, restored = answers
+    assert shown_tier in tiers
+    assert shown_plan in plan
+    assert "Observing" in got
+    assert before == after == restored
+    assert "No quota would change" in new_plan or "0 to change" in new_plan, new_plan
+    assert "dry run" in gone_back.lower()
+
+
+@pytest.mark.timeout(_TIMEOUT_SECONDS + 300)
+def test_protect_checkout(walker: Walker) -> None:
+    page = "protect-checkout.md"
+    looked, simulated, switched_on, got, explained, override, undone = blocks(page, "sh")
+    policy, tiers, load = blocks(page, "yaml")
+    shown_plan, shown_simulation, _, shown_explanation = blocks(page, "output")
+    answers = walker.run(
+        f"{saved(policy, 'policy.yaml')}\n{saved(tiers, 'tiers.yaml')}\nset +e\n{looked}set -e",
+        f"{saved(load, 'load.yaml')}\n{simulated}",
+        switched_on,
+        got,
+        explained,
+        override,
+        undone,
+    )
+    look, simulation, _, _, explanation, overridden, _ = answers
+    assert shown_plan in look
+    assert shown_simulation in simulation
+    # there is no backfill in this cluster: the contract is in force
+    assert "60.0 MB/s (60000000 B/s) on each broker" in explanation
+    assert shown_explanation.splitlines()[1] in explanation
+    assert "reindex" in overridden or "backfill" in overridden
