@@ -8,7 +8,7 @@ window again after an error.
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -22,6 +22,7 @@ from tidegate.rollup.tables.format import (
     NOBODY,
     Contents,
     Manifest,
+    OtherVersion,
     Owner,
     PublishedFile,
     UsageDamaged,
@@ -33,6 +34,7 @@ from tidegate.rollup.tables.format import (
     encode,
     encode_manifest,
     in_order,
+    manifest_path,
     require_run_id,
     summed_columns,
     window_at,
@@ -204,13 +206,22 @@ class Publication:
 def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Manifest:
     """Verify, write and swap; returns what is published now.
 
+    Where the window has the same rows already, from the same sources, nothing is written: what was
+    made of it need not be made again.
+
     Raises UsageDamaged where files do not hold what was staged, rows lie outside of the window or
     come twice; RetryLater where the storage does not answer or is full. After any error the window
     is as it was.
     """
     window, portions = publication.window, _portions(store.storage, publication)
+    standing = _standing(store, publication)
     files, coverage = write_files(
-        store.storage, publication.kind, window, run_id=publication.run_id, portions=portions
+        store.storage,
+        publication.kind,
+        window,
+        run_id=publication.run_id,
+        portions=portions,
+        known=() if standing is None else standing.files,
     )
     _require_all(publication, files)
     manifest = Manifest(
@@ -225,8 +236,21 @@ def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Mani
         coverage=coverage if publication.coverage is None else publication.coverage,
         made_from=publication.made_from,
     )
+    if standing is not None and encode_manifest(standing) == encode_manifest(
+        replace(manifest, run_id=standing.run_id, published_at_ms=standing.published_at_ms)
+    ):
+        return standing
     store.storage.write(manifest.path, encode_manifest(manifest))
     return manifest
+
+
+def _standing(store: UsageStore, publication: Publication) -> Manifest | None:
+    """The window's own publication as it is; None without one that can be read and counts."""
+    try:
+        found = store.read_manifests([manifest_path(publication.table, publication.window)])
+    except (UsageDamaged, OtherVersion):
+        return None
+    return next((one for one in found if not one.retired), None)
 
 
 def to_seconds(at_ms: int) -> int:
@@ -235,20 +259,25 @@ def to_seconds(at_ms: int) -> int:
 
 
 def write_files(
-    storage: Storage, kind: TableKind, window: Window, *, run_id: str, portions: Iterator[pa.Table]
+    storage: Storage,
+    kind: TableKind,
+    window: Window,
+    *,
+    run_id: str,
+    portions: Iterator[pa.Table],
+    known: Sequence[PublishedFile] = (),
 ) -> tuple[tuple[PublishedFile, ...], float | None]:
     """Write a file for each portion; the files, and the mean coverage of their rows or None.
 
-    No reader sees the files before a manifest names them.
+    One of the same content among the `known` is taken as it is. No reader sees the others before a
+    manifest names them.
     """
     files: list[PublishedFile] = []
+    by_checksum = {one.sha256: one for one in known}
     covered = 0.0
     for number, rows in enumerate(portions):
-        files.append(
-            _write_file(
-                storage, kind, f"{window.folder(kind)}/part-{require_run_id(run_id)}-{number}", rows
-            )
-        )
+        stem = f"{window.folder(kind)}/part-{require_run_id(run_id)}-{number}"
+        files.append(_write_file(storage, kind, stem, rows, known=by_checksum))
         covered += (
             (pc.sum(rows["coverage"]).as_py() or 0.0) if "coverage" in kind.schema.names else 0.0
         )
@@ -258,9 +287,19 @@ def write_files(
     ), covered / rows_written if rows_written and "coverage" in kind.schema.names else None
 
 
-def _write_file(storage: Storage, kind: TableKind, stem: str, rows: pa.Table) -> PublishedFile:
+def _write_file(
+    storage: Storage,
+    kind: TableKind,
+    stem: str,
+    rows: pa.Table,
+    *,
+    known: Mapping[str, PublishedFile],
+) -> PublishedFile:
     """Write a file named by its checksum, so that no published file is replaced by other rows."""
     content, contents = encode(rows), contents_of(kind, rows)
+    same = known.get(checksum(content))
+    if same is not None and storage.size_bytes(same.path) == len(content):
+        return same
     path = f"{stem}-{checksum(content)[:8]}.parquet"
     storage.write(path, content)
     found = storage.size_bytes(path)

@@ -36,6 +36,7 @@ from tidegate.rollup.schemas import (
     DAY_MS,
     FIVE_MINUTES_MS,
     HOUR_MS,
+    SKETCH,
     TIER,
     USAGE,
     USAGE_5M,
@@ -457,7 +458,7 @@ def _hours(fine: Fine) -> pa.Table:
     found |= {
         "peak_rate": made["peak_rate_max"],
         "coverage": made["coverage_mean"],
-        "sketch": pa.nulls(made.num_rows, pa.binary()),
+        "sketch": pa.nulls(made.num_rows, SKETCH),
     }
     found |= _percentiles(made["rate_list"].to_pylist())
     return pa.table([found[field.name].cast(field.type) for field in USAGE], schema=USAGE)

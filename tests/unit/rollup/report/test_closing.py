@@ -120,12 +120,15 @@ def test_what_is_published_again_later_is_an_adjustment_and_the_figures_stay(
     assert (line["bill"], line["amount"], line["currency"]) == ("2026-12", "2.00", "EUR")
 
 
-def test_an_hour_that_is_published_again_with_the_same_bytes_is_no_adjustment(
+def test_an_hour_that_has_the_bytes_of_then_again_is_no_adjustment(
     store: UsageStore,
 ) -> None:
-    publish_hour(store, "b", HOURS[0])
+    publish_hour(store, "b", HOURS[0], more_of_etl=1)
+    publish_hour(store, "c", HOURS[0])
     made = adjustments(store, read_closed(store, "2026-11"))
     assert (made.changed, made.rows) == (("2026-11-21T00",), ())
+    publish_hour(store, "d", HOURS[1])
+    assert adjustments(store, read_closed(store, "2026-11")).changed == ("2026-11-21T00",)
 
 
 def test_a_month_is_closed_once(store: UsageStore, bucket: Bucket) -> None:
