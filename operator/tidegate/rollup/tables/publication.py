@@ -207,7 +207,8 @@ def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Mani
     """Verify, write and swap; returns what is published now.
 
     Where the window has the same rows already, from the same sources, nothing is written: what was
-    made of it need not be made again.
+    made of it need not be made again. One that was published before it was over is published again,
+    because that it is complete is news.
 
     Raises UsageDamaged where files do not hold what was staged, rows lie outside of the window or
     come twice; RetryLater where the storage does not answer or is full. After any error the window
@@ -245,12 +246,14 @@ def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Mani
 
 
 def _standing(store: UsageStore, publication: Publication) -> Manifest | None:
-    """The window's own publication as it is; None without one that can be read and counts."""
+    """The window's own publication since it was over; None without one that can be read."""
     try:
         found = store.read_manifests([manifest_path(publication.table, publication.window)])
     except (UsageDamaged, OtherVersion):
         return None
-    return next((one for one in found if not one.retired), None)
+    return next(
+        (one for one in found if not one.retired and one.published_at_ms >= one.window.end_ms), None
+    )
 
 
 def to_seconds(at_ms: int) -> int:
