@@ -6,10 +6,11 @@ window again after an error.
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ from tidegate.rollup.tables.format import (
     OtherVersion,
     Owner,
     PublishedFile,
+    Some,
     UsageDamaged,
     Window,
     checksum,
@@ -128,13 +130,20 @@ def _stage_window(
 
 
 # Rows of many files are sorted in portions that fit into memory, each of which becomes a file. A
-# portion has brokers (or tiers) of its own, and reads only files that have any of them: one portion
-# reads every file once, several read a file about twice.
+# portion has brokers (or tiers) of its own. One portion reads every file once. Several look at the
+# column of brokers first, and then each unpacks the groups of rows in which it has any: files are
+# sorted by brokers, so a row is unpacked once, and those beside it in a group a second time.
 
 
 MOST_ROWS = 2_000_000  # that are sorted at once; about half a gigabyte
 
-Source = Callable[[], pa.Table]
+
+class Source(Protocol):
+    """Rows of one file, whenever they are asked for: all, or `some`, with all columns or a few."""
+
+    def __call__(
+        self, *, columns: Sequence[str] | None = None, some: Some | None = None
+    ) -> pa.Table: ...
 
 
 def in_portions(
@@ -146,10 +155,7 @@ def in_portions(
     """
     wanted = 1 + rows // MOST_ROWS
     for chosen, some in _shares(kind, sources, wanted) if wanted > 1 else ((sources, None),):
-        found = [
-            one if some is None else one.filter(pc.is_in(one[kind.key[0]], value_set=some))
-            for one in _read(chosen, parallel)
-        ]
+        found = _read(chosen, parallel, some)
         portion = in_order(kind, pa.concat_tables([kind.schema.empty_table(), *found]))
         if portion.num_rows:
             yield portion
@@ -157,24 +163,25 @@ def in_portions(
 
 def _shares(
     kind: TableKind, sources: Sequence[Source], wanted: int
-) -> Iterator[tuple[Sequence[Source], pa.Array]]:
+) -> Iterator[tuple[Sequence[Source], Some]]:
     """Values of the leading column in at most `wanted` shares, each with its sources."""
     leading = kind.key[0]
-    values = [set(pc.unique(source()[leading]).to_pylist()) for source in sources]
+    values = [set(pc.unique(source(columns=[leading])[leading]).to_pylist()) for source in sources]
     known = sorted(set().union(*values))
     size = max(1, -(-len(known) // wanted))
     for start in range(0, len(known), size):
         some = set(known[start : start + size])
         chosen = [source for source, its in zip(sources, values, strict=True) if its & some]
-        yield chosen, pa.array(sorted(some), type=kind.schema.field(leading).type)
+        wanted_values = pa.array(sorted(some), type=kind.schema.field(leading).type)
+        yield chosen, Some(leading, wanted_values)
 
 
-def _read(sources: Sequence[Source], parallel: int) -> Iterator[pa.Table]:
+def _read(sources: Sequence[Source], parallel: int, some: Some | None) -> Iterator[pa.Table]:
     if parallel < 2 or len(sources) < 2:
-        yield from (source() for source in sources)
+        yield from (source(some=some) for source in sources)
         return
     with ThreadPoolExecutor(parallel) as pool:
-        yield from pool.map(lambda source: source(), sources)
+        yield from pool.map(lambda source: source(some=some), sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,8 +332,17 @@ def _portions(storage: Storage, publication: Publication) -> Iterator[pa.Table]:
         yield portion
 
 
-def _verified(storage: Storage, staged: StagedFile) -> pa.Table:
-    """The rows of a staged file, equal to its record; raises UsageDamaged where they are not."""
+def _verified(
+    storage: Storage,
+    staged: StagedFile,
+    *,
+    columns: Sequence[str] | None = None,
+    some: Some | None = None,
+) -> pa.Table:
+    """The rows of a staged file, equal to its record; raises UsageDamaged where they are not.
+
+    Where only a part of it is read, its checksum has to do.
+    """
     content = storage.read(staged.path)
     if content is None:
         raise UsageDamaged(
@@ -338,7 +354,9 @@ def _verified(storage: Storage, staged: StagedFile) -> pa.Table:
             f"Staged file {staged.path} does not hold what was written to it (checksum); nothing "
             f"is published."
         )
-    rows = decode(content, where=staged.path)
+    rows = decode(content, where=staged.path, columns=columns, some=some)
+    if columns is not None or some is not None:
+        return rows
     found = contents_of(TABLES[staged.table], rows)
     if found != Contents(staged.rows, staged.sums):
         raise UsageDamaged(
