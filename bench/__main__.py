@@ -36,6 +36,7 @@ from bench.rollup.kills import kill_figures
 from bench.rollup.raw import raw_figures
 from bench.rollup.speed import (
     cold_figures,
+    executor_figures,
     fold_figures,
     growth_figures,
     ingest_figures,
@@ -58,6 +59,7 @@ ROLLUPS: Mapping[str, Callable[[], list[Figure]]] = {
     "rollup-ingest": ingest_figures,
     "rollup-cold": cold_figures,
     "rollup-growth": growth_figures,
+    "rollup-executors": executor_figures,
     "rollup-raw": raw_figures,
     "rollup-kills": kill_figures,
 }

@@ -252,8 +252,7 @@ Rows = Mapping[tuple[str, str], pa.Table]  # by table and window
 
 _UNCOMPARED = (
     "sketch",
-    # the same values in another order make other bytes; the percentiles beside it are of the same
-    # values
+    # the percentiles beside it are of the same values
 )
 _CLOSE = 1e-12  # seconds and shares are added up in any order
 

@@ -19,14 +19,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from bench.results import Cost, Figure, cost_of
-from bench.rollup.raw_engines import ENGINES
+from bench.rollup.raw_engines import ENGINES, START
 from bench.rollup.raw_rows import RawRows
 from lab.cache import RunDirectory
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.store import UsageStore
 
 BEGIN_MS = 494_445 * HOUR_MS
-_SECONDS, _MEGABYTES = 60.0, 4000.0
+_SECONDS, _MEGABYTES = 22.0, 4000.0
 _TIMEOUT_SECONDS = 500
 _KEY = ["hour", "broker", "user", "client_id", "direction"]
 _VALUES = ["bytes", "peak_rate", "throttled_seconds", "samples", "p50", "p95", "p99"]
@@ -47,6 +47,7 @@ def raw_figures(raw: RawRows | None = None) -> list[Figure]:
         ours = _ours(run.path / "tidegate", raw)
         return [
             *_bounded(raw, cost, ours),
+            _start(_cost(START, folder, run.path)),
             *(_other(engine, folder, run.path, ours) for engine in _others()),
         ]
 
@@ -56,7 +57,7 @@ def _others() -> list[str]:
     return [
         engine
         for engine in ENGINES
-        if engine != "tidegate" and find_spec(_PACKAGES[engine]) is not None
+        if engine not in ("tidegate", START) and find_spec(_PACKAGES[engine]) is not None
     ]
 
 
@@ -73,6 +74,17 @@ def _bounded(raw: RawRows, cost: Cost, ours: pa.Table) -> list[Figure]:
         Figure(f"{what}, ours: process started to published", cost.seconds, "s", _SECONDS, note),
         Figure(f"{what}, ours: most memory", cost.peak_bytes / 1e6, "MB", _MEGABYTES),
     ]
+
+
+def _start(cost: Cost) -> Figure:
+    note = f"{cost.processor_seconds:.1f} s of processors, {cost.peak_bytes / 1e6:,.0f} MB"
+    return Figure(
+        "of that, Spark's start: process started, one task that does nothing, stopped",
+        cost.seconds,
+        "s",
+        None,
+        note,
+    )
 
 
 def _other(engine: str, folder: Path, run: Path, ours: pa.Table) -> Figure:

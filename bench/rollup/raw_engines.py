@@ -119,6 +119,14 @@ def spark_sql(folder: Path, out: Path, start_ms: int) -> None:
         spark.sql(query).write.parquet(str(out))
 
 
+def spark_start(_: Path, __: Path, start_ms: int) -> None:
+    """Spark with our settings, and a task for a worker that does nothing: what its start costs."""
+    from tidegate.rollup.spark.session import spark_session
+
+    with spark_session("start", master=f"local[{THREADS}]") as spark:
+        spark.sparkContext.parallelize([start_ms], numSlices=1).map(float).collect()
+
+
 def tidegate(folder: Path, out: Path, start_ms: int) -> None:
     """A whole run of ours that reads the files in place of Prometheus."""
     from bench.rollup.raw_rows import RawTransport
@@ -149,7 +157,7 @@ def tidegate(folder: Path, out: Path, start_ms: int) -> None:
         return ingest_by(RawTransport(folder, start_ms, brokers), order, item)
 
     def every(
-        spark: Any, _: IngestOrder, items: Sequence[WorkItem], __: Progress
+        spark: Any, _: IngestOrder, items: Sequence[WorkItem], __: Progress, **___: object
     ) -> list[StagedFile]:
         return list(
             spark.sparkContext.parallelize(items, numSlices=len(items)).flatMap(one).collect()
@@ -169,7 +177,9 @@ def _query(rows: str, window: str, hour: str, ranks: Mapping[str, str]) -> str:
     )
 
 
+START = "spark-start"
 ENGINES: Mapping[str, Callable[[Path, Path, int], None]] = {
+    START: spark_start,
     "tidegate": tidegate,
     "duckdb": duckdb,
     "polars": polars,

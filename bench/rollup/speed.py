@@ -354,7 +354,7 @@ def _estimated(made: MadeDirection, fold: BrokerFold, way: Direction) -> NDArray
 # scrape on each edge.
 
 
-_MOST_RANK_ERROR_PERCENT = 0.5
+_MOST_SKETCH_ERROR_PERCENT = 1.0
 # docs/usage.md: 95 of 100 clients are within, percent
 _STATED = {(False, 12): 0.8, (False, 1): 2.6, (True, 12): 2.3, (True, 1): 4.4}
 _SHARES = (0.5, 0.95, 0.99)
@@ -366,8 +366,8 @@ Table = NDArray[np.int64]  # a row for each client, a column for each window
 def checks(cluster: SyntheticCluster, store: UsageStore, quantiles: Quantiles) -> list[Figure]:
     """All checks of the published tables against the cluster.
 
-    `quantiles` are broker, direction, and the rates of five minutes at `_SHARES` by merged
-    sketches.
+    `quantiles` are broker, direction, and the rates of five minutes at `_SHARES` by sketches that
+    were added up.
     """
     estimated = {
         (broker, way): _bytes_of_clients(cluster, store, broker, way)
@@ -381,7 +381,6 @@ def checks(cluster: SyntheticCluster, store: UsageStore, quantiles: Quantiles) -
         ),
         _percentiles(store),
         _sketches(estimated, quantiles),
-        _against_truth(cluster, quantiles),
     ]
 
 
@@ -501,65 +500,30 @@ _CLIENT = ("broker", "user", "client_id", "direction")
 
 
 def _sketches(estimated: dict[tuple[int, Direction], Table], quantiles: Quantiles) -> Figure:
-    values = {key: np.sort(table.ravel()) * 1000 / WINDOW_MS for key, table in estimated.items()}
-    note = (
-        f"{len(quantiles)} brokers and directions, {len(next(iter(values.values()))):,} rates each"
-    )
-    name = (
-        "p50, p95 and p99 from merged sketches against the table's own rates, error of rank, worst"
-    )
-    return Figure(name, _worst_rank_error(values, quantiles), "%", _MOST_RANK_ERROR_PERCENT, note)
-
-
-def _against_truth(cluster: SyntheticCluster, quantiles: Quantiles) -> Figure:
-    values = {
-        (broker, way): np.sort(cluster.made(broker)[way].bytes_of_clients.ravel())
-        * 1000
-        / WINDOW_MS
-        for broker, way in _every(cluster)
-    }
-    name = "p50, p95 and p99 from merged sketches against the true rates, error of rank, worst"
-    return Figure(
-        name,
-        _worst_rank_error(values, quantiles),
-        "%",
-        _MOST_RANK_ERROR_PERCENT,
-        "estimated bytes and sketches together",
-    )
-
-
-def _worst_rank_error(
-    values: dict[tuple[int, Direction], NDArray[np.float64]], quantiles: Quantiles
-) -> float:
-    """How far a sketch's quantile is from its rank, in percent of all values.
-
-    Equal values hold all ranks between their first and last.
-    """
-    worst = 0.0
+    """How far rates at a rank, by sketches of all clients added up, are from the tables' own."""
+    worst, count = 0.0, 0
     for broker, way, *sketched in quantiles:
         known = next(
-            each
-            for (number, direction), each in values.items()
+            np.sort(table.ravel()) * 1000 / WINDOW_MS
+            for (number, direction), table in estimated.items()
             if (number, direction) == (broker, way)
         )
-        for share, value in zip(_SHARES, sketched, strict=True):
-            low, high = (
-                int(np.searchsorted(known, value, side=side)) for side in ("left", "right")
-            )
-            worst = max(
-                worst,
-                100 * (low - share * len(known)) / len(known),
-                100 * (share * len(known) - high) / len(known),
-            )
-    return worst
+        count = len(known)
+        for share, rate in zip(_SHARES, sketched, strict=True):
+            true = float(known[max(0, int(np.ceil(share * count)) - 1)])
+            worst = max(worst, 100 * abs(rate - true) / max(true, 1.0))
+    note = f"{len(quantiles)} brokers and directions, {count:,} rates each"
+    name = "p50, p95 and p99 from sketches added up against the table's own rates, worst"
+    return Figure(name, worst, "%", _MOST_SKETCH_ERROR_PERCENT, note)
 
 
 BEGIN_MS = 494_445 * HOUR_MS
-SAMPLES_PER_SECOND = 1_500_000
-_COLD_SECONDS, _COLD_MEGABYTES = 20.0, 1500.0
-_MOST_GROWTH = (
-    1.25  # seconds a sample, the largest cluster against the smallest: what "linear" means here
-)
+SAMPLES_PER_SECOND = 2_500_000
+_COLD_SECONDS, _COLD_MEGABYTES = 14.0, 1200.0
+_SLOPE_NANOSECONDS = 800.0  # twice what reading, folding and writing alone may take
+_MOST_OFF_PERCENT = 15.0  # of the line: what "linear" means here
+_EXECUTORS = (1, 2, 4)
+_EXECUTOR_MEGABYTES = 1024
 _ROUNDS = 5
 _TIMEOUT_SECONDS = 400
 
@@ -622,7 +586,7 @@ def cold_figures(cluster: SyntheticCluster | None = None) -> list[Figure]:
 
 
 def growth_figures(brokers: int = 5, clients: int = 250) -> list[Figure]:
-    """Four and sixteen times the series, and as many times the hours."""
+    """A start and a slope, fitted through four and sixteen times the series, and the hours."""
     series = [
         SyntheticCluster(BEGIN_MS, brokers=brokers * times, clients=clients) for times in (1, 4, 16)
     ]
@@ -631,30 +595,65 @@ def growth_figures(brokers: int = 5, clients: int = 250) -> list[Figure]:
         for times in (4, 16)
     ]
     measured = {cluster: _grown(cluster) for cluster in (*series, *hours)}
-    smallest = measured[series[0]]
-    figures = [_growth(measured[series[0]], smallest, "1 x")]
-    figures += [
-        _growth(measured[each], smallest, f"{times} x the series")
-        for each, times in zip(series[1:], (4, 16), strict=True)
-    ]
-    return figures + [
-        _growth(measured[each], smallest, f"{times} x the hours")
-        for each, times in zip(hours, (4, 16), strict=True)
+    of_hours = [series[0], *hours]
+    return [
+        *_fitted([measured[each] for each in series], "more series"),
+        *_fitted([measured[each] for each in of_hours], "more hours"),
+        Figure(
+            "a whole run, warm: most memory of these",
+            max(warm.cost.peak_bytes for warm in measured.values()) / 1e6,
+            "MB",
+            None,
+            f"{max(cluster.samples for cluster in measured) / 1e6:.1f} M samples",
+        ),
     ]
 
 
-def _growth(warm: Warm, smallest: Warm, what: str) -> Figure:
-    per_sample, before = (1e9 * one.whole / one.cluster.samples for one in (warm, smallest))
-    note = (
-        f"{warm.whole:.1f} s for {warm.cluster.samples / 1e6:.1f} M samples "
-        f"({_size(warm.cluster)}, {warm.cluster.hours} h)"
+def _fitted(runs: Sequence[Warm], what: str) -> list[Figure]:
+    """The line of least squares through the runs: seconds that each run costs, and a sample."""
+    samples = np.array([one.cluster.samples for one in runs], np.float64)
+    seconds = np.array([one.whole for one in runs], np.float64)
+    slope, start = np.polyfit(samples, seconds, 1)
+    off = 100 * np.abs(seconds - (start + slope * samples)) / seconds
+    note = "; ".join(
+        f"{one.whole:.1f} s for {one.cluster.samples / 1e6:.1f} M samples ({_size(one.cluster)}, "
+        f"{one.cluster.hours} h; reading, folding and writing alone {one.nanoseconds:.0f} ns)"
+        for one in runs
     )
-    note += (
-        f"; reading, folding and writing alone {warm.nanoseconds:.0f} ns; most memory "
-        f"{warm.cost.peak_bytes / 1e6:,.0f} MB"
-    )
-    bound = None if warm is smallest else before * _MOST_GROWTH
-    return Figure(f"a whole run, warm, {what}: time a sample", per_sample, "ns", bound, note)
+    return [
+        Figure(
+            f"a whole run, warm, {what}: each further sample",
+            1e9 * float(slope),
+            "ns",
+            _SLOPE_NANOSECONDS,
+            note,
+        ),
+        Figure(f"a whole run, warm, {what}: what it costs beside that", float(start), "s", None),
+        Figure(
+            f"a whole run, warm, {what}: how far the farthest run is from that line",
+            float(off.max()),
+            "%",
+            _MOST_OFF_PERCENT,
+        ),
+    ]
+
+
+def executor_figures(cluster: SyntheticCluster | None = None) -> list[Figure]:
+    """The same hour with one, two and four executors of one core, each a process of its own."""
+    cluster = cluster or SyntheticCluster(BEGIN_MS)
+    figures = []
+    with _serving(cluster) as (url, folder):
+        for count in _EXECUTORS:
+            master = f"local-cluster[{count},1,{_EXECUTOR_MEGABYTES}]"
+            warm = _warm(url, cluster, folder / str(count), rounds=3, master=master)
+            note = (
+                f"reading, folding and writing alone {median(warm.rounds):.1f} s, "
+                f"{cluster.samples / median(warm.rounds) / 1e6:.2f} M samples/s; most memory of "
+                f"all {warm.cost.peak_bytes / 1e6:,.0f} MB"
+            )
+            name = f"one hour of {_size(cluster)}, warm, executors {count}: a whole run"
+            figures.append(Figure(name, warm.whole, "s", None, note))
+    return figures
 
 
 def _grown(cluster: SyntheticCluster) -> Warm:
@@ -691,8 +690,11 @@ def _serving(cluster: SyntheticCluster) -> Iterator[tuple[str, Path]]:
             yield prometheus.url, made
 
 
-def _warm(url: str, cluster: SyntheticCluster, folder: Path, *, rounds: int) -> Warm:
+def _warm(
+    url: str, cluster: SyntheticCluster, folder: Path, *, rounds: int, master: str = ""
+) -> Warm:
     arguments = [url, str(cluster.start_ms), str(cluster.end_ms), _address(folder), str(rounds)]
+    arguments += [master] if master else []
     cost = cost_of(
         [sys.executable, "-m", "bench.rollup.process", *arguments], timeout_seconds=_TIMEOUT_SECONDS
     )

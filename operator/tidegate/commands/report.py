@@ -23,9 +23,15 @@ from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import InvalidResource, NotFound
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.resources.fields import is_ago, moment
-from tidegate.rollup.closing import Month, closed_months_words
 from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 from tidegate.rollup.member_usage import member_usage
+from tidegate.rollup.report.closing import (
+    Month,
+    closed_bill,
+    closed_figures,
+    closed_months_words,
+    corrections,
+)
 from tidegate.rollup.report.rate_card import RateCard, midnight_ms, read_rate_card
 from tidegate.rollup.report.request import (
     MemberTerms,
@@ -73,13 +79,13 @@ def policy_parts(
         terms.key,
         member_terms(terms, brokers=len(brokers)),
         recommendations(source.declared.policy, terms, usage, brokers),
-        _prices(source),
+        policy_prices(source),
         tuple(source_series(_settings(source))),
         bounds_of(source),
     )
 
 
-def _prices(source: PolicySource) -> Mapping[Direction, Decimal]:
+def policy_prices(source: PolicySource) -> Mapping[Direction, Decimal]:
     rollup = source.declared.spec.rollup
     price = rollup.price_per_gib if rollup is not None else None
     declared: Mapping[Direction, str | None] = (
@@ -103,14 +109,31 @@ _LABEL = "label:"
 _PERIOD, _MONEY = "The period", "Money"
 
 
+RateCardFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--rate-card",
+        metavar="FILE",
+        help="Prices by day, level and direction, or a cost to share; and budgets of labels.",
+        rich_help_panel=_MONEY,
+    ),
+]
+Currency = Annotated[
+    str,
+    typer.Option(
+        "--currency", metavar="TEXT", help="Shown beside amounts.", rich_help_panel=_MONEY
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class ReportPeriod:
-    """[start, end) in ms, and the period before it. `month` is its name where it is one."""
+    """[start, end) in ms, and the period before it. `month` is the one that was asked for."""
 
     start_ms: int
     end_ms: int
     before: tuple[int, int]
-    month: str = ""
+    month: Month | None = None
 
 
 def report(
@@ -173,15 +196,7 @@ def report(
             "time.",
         ),
     ] = False,
-    rate_card: Annotated[
-        Path | None,
-        typer.Option(
-            "--rate-card",
-            metavar="FILE",
-            help="Prices by day, level and direction, or a cost to share; and budgets of labels.",
-            rich_help_panel=_MONEY,
-        ),
-    ] = None,
+    rate_card: RateCardFile = None,
     fetch_price: Annotated[
         str | None,
         typer.Option(
@@ -200,12 +215,7 @@ def report(
             rich_help_panel=_MONEY,
         ),
     ] = None,
-    currency: Annotated[
-        str,
-        typer.Option(
-            "--currency", metavar="TEXT", help="Shown beside amounts.", rich_help_panel=_MONEY
-        ),
-    ] = "",
+    currency: Currency = "",
     focus: Annotated[
         bool,
         typer.Option(
@@ -247,7 +257,7 @@ def report(
     from tidegate.rollup.report.page import metrics_text, write_files, write_report
     from tidegate.rollup.report.trends import WEEKS_COMPARED
 
-    zone = _zone(timezone)
+    zone = zone_named(timezone)
     names = _label_names(by or ())
     period = _period(around, since, until, month, zone)
     given: Mapping[Direction, Decimal | None] = {
@@ -255,10 +265,13 @@ def report(
         "produce": _amount(produce_price),
     }
     prices = {way: amount for way, amount in given.items() if amount is not None}
-    card = _card(rate_card, prices, currency)
+    card = card_given(rate_card, prices, currency)
     start_ms, end_ms = period.start_ms, period.end_ms
-    grain_ms = _grain_ms(period, card, zone)
     found = UsageStore.at(store_address(store))
+    closed = None if period.month is None else closed_bill(found, period.month)
+    priced = closed if closed is not None and closed.card.rates else None
+    card = card if priced is None else priced.card
+    grain_ms = _grain_ms(period, card, zone)
     tables = stored_tables(found, start_ms, end_ms, grain_ms=grain_ms)
     if not tables.published:
         nothing = (
@@ -280,13 +293,16 @@ def report(
         rate_card=card or RateCard.flat({**parts.per_gib, **prices}, currency),
         by_labels=names,
         labels_of_today=labels_of_today,
-        month=period.month,
+        month="" if period.month is None else period.month.name,
         zone=zone,
         before=stored_before(found, *period.before, grain_ms=grain_ms),
         days=stored_days(found, start_ms, end_ms, weeks=WEEKS_COMPARED),
         recommendations=parts.recommendations,
         trail=None if audit_file is None else lines_in(audit_file),
         bounds=parts.bounds,
+        closed=None if closed is None else closed_figures(found, closed),
+        closed_charges=None if priced is None else priced.charges,
+        corrections=() if period.month is None else corrections(found, period.month),
         provenance=replace(
             stored_provenance(found, start_ms, end_ms, grain_ms=grain_ms), series=parts.series
         ),
@@ -304,9 +320,17 @@ def report(
         f"The report is {page}; the same figures are in {page.with_name('report.json')} and the "
         f"CSV files beside it."
     )
+    if figures.corrections:
+        months = ", ".join(sorted({one.corrected_month for one in figures.corrections}))
+        Page(around.out).say(
+            f"It carries corrections of {months} (lines: {len(figures.corrections)}), "
+            f"{figures.corrections_amount:+} {figures.currency}: with them "
+            f"{figures.amount_due} {figures.currency} are due.".replace("  ", " ")
+        )
 
 
-def _zone(name: str) -> tzinfo:
+def zone_named(name: str) -> tzinfo:
+    """Raises InvalidResource for what is no time zone."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -345,10 +369,12 @@ def _period(
     if over_ms < end_ms:
         end_ms = over_ms
         before = before[0], min(before[1], before[0] + end_ms - start_ms)
-    return ReportPeriod(start_ms, end_ms, before, month)
+    return ReportPeriod(start_ms, end_ms, before, found)
 
 
-def _card(path: Path | None, prices: Mapping[Direction, Decimal], currency: str) -> RateCard | None:
+def card_given(
+    path: Path | None, prices: Mapping[Direction, Decimal], currency: str
+) -> RateCard | None:
     if path is None:
         return None
     if prices or currency:

@@ -1,25 +1,28 @@
 """`tidegate report close` and `adjustments`: months whose figures stay, and what changed since."""
 
-from decimal import Decimal
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import typer
 from typer.core import TyperGroup
 
 from tidegate.commands import options
 from tidegate.commands.context import command_context
-from tidegate.commands.inputs import policy_of
+from tidegate.commands.inputs import policy_of, terms_of
 from tidegate.commands.output import Column, OutputFormat, Page, Sheet, publish
-from tidegate.commands.report import report
+from tidegate.commands.report import (
+    Currency,
+    RateCardFile,
+    card_given,
+    policy_prices,
+    report,
+    zone_named,
+)
 from tidegate.commands.rollup import PolicyFiles, Store, store_address
 from tidegate.commands.rollup_job import require_extra
-from tidegate.errors import InvalidResource
 
 if TYPE_CHECKING:
-    from tidegate.rollup.closing import Adjustments
-    from tidegate.rollup.schemas import Direction
+    from tidegate.rollup.report.closing import Adjustments
 
 _WRITE = "write"
 
@@ -58,50 +61,62 @@ def close(
     with_gaps: Annotated[
         bool, typer.Option("--with-gaps", help="Close it though hours are not published.")
     ] = False,
+    rate_card: RateCardFile = None,
+    currency: Currency = "",
     file: PolicyFiles = None,
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Write the figures of a month that is over, with a checksum, to the store. Nothing replaces
-    them: what is computed again afterwards shows in `tidegate report adjustments`.
+    """Write the bill of a month that is over, with a checksum, to the store. Nothing replaces it:
+    what is computed again afterwards is a correction on the next month's bill, at the rates of
+    then.
 
-    With the policy's file its prices per GiB are kept too, and adjustments are priced with them.
+    Give the same rate card and the same policy's files as to `tidegate report`. Without prices only
+    bytes are kept, and there are no corrections.
     """
     around = command_context(context, debug=debug)
     require_extra()
-    from tidegate.rollup.closing import Month, close_month
+    from tidegate.rollup.report.closing import Month, brokers_of, close_month
+    from tidegate.rollup.report.rate_card import RateCard
+    from tidegate.rollup.report.request import member_terms, total_of
     from tidegate.rollup.tables.store import UsageStore
 
-    try:
-        zone = ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidResource(
-            f"There is no time zone {timezone!r}. Write it as Europe/Berlin."
-        ) from error
+    found, of = UsageStore.at(store_address(store)), Month.named(month, zone_named(timezone))
     source = policy_of(around, file)
-    rollup = None if source is None else source.declared.spec.rollup
-    price = None if rollup is None else rollup.price_per_gib
-    per_gib: dict[Direction, Decimal] = {}
-    if price is not None and price.fetch is not None:
-        per_gib["fetch"] = Decimal(price.fetch)
-    if price is not None and price.produce is not None:
-        per_gib["produce"] = Decimal(price.produce)
+    terms = terms_of(source)
+    per_gib = {} if source is None else policy_prices(source)
     closed = close_month(
-        UsageStore.at(store_address(store)),
-        Month.named(month, zone),
-        per_gib=per_gib,
+        found,
+        of,
+        card=card_given(rate_card, {}, currency) or RateCard.flat(per_gib, currency),
+        members=() if terms is None else member_terms(terms, brokers=len(brokers_of(found, of))),
         now_ms=around.now_ms(),
         with_gaps=with_gaps,
     )
     total = sum(one.bytes for one in closed.usage)
-    document = {"month": month, "timezone": timezone, "bytes": total, "sha256": closed.sha256}
+    amount = total_of(one.amount for one in closed.charges)
+    corrected = total_of(one.amount for one in closed.corrections)
+    document = {
+        "month": month,
+        "timezone": timezone,
+        "bytes": total,
+        "amount": None if amount is None else str(amount),
+        "corrections": None if corrected is None else str(corrected),
+        "currency": closed.card.currency,
+        "sha256": closed.sha256,
+    }
+    money = "no amount, as there are no prices" if amount is None else f"{amount:,}"
+    money = f"{money} {closed.card.currency}".rstrip()
+    if corrected is not None:
+        money += f", and corrections of earlier months of {corrected:+,}"
     publish(
         around.out,
         output,
         document,
         show=lambda page: page.say(
-            f"{month} ({timezone}) is closed with {total:,} bytes of {len(closed.usage)} clients, "
-            f"brokers and directions, sha256 {closed.sha256}, in {closed.path} of the store."
+            f"{month} ({timezone}) is closed with {money}; {total:,} bytes of {len(closed.usage)} "
+            f"clients, brokers and directions; sha256 {closed.sha256}, in {closed.path} of the "
+            f"store."
         ),
     )
 
@@ -115,13 +130,13 @@ def adjustments(
     output: options.Output = OutputFormat.TABLE,
     debug: options.Debug = False,
 ) -> None:
-    """Compare a closed month with the tables as they are now, client by client, and price the
-    difference with the prices that it was closed with.
+    """Compare a closed month with the tables as they are now, client by client, and show its
+    corrections: what the rates of then make of the difference, and on which bill.
     """
     around = command_context(context, debug=debug)
     require_extra()
-    from tidegate.rollup.closing import adjustments as changes
-    from tidegate.rollup.closing import read_closed
+    from tidegate.rollup.report.closing import adjustments as changes
+    from tidegate.rollup.report.closing import read_closed
     from tidegate.rollup.tables.store import UsageStore
 
     found = UsageStore.at(store_address(store))
@@ -130,15 +145,21 @@ def adjustments(
 
 
 def _show(made: "Adjustments", page: Page) -> None:
-    from tidegate.rollup.closing import rows_for_people
+    from tidegate.rollup.report.closing import correction_rows, usage_rows
 
     closed = made.closed
     when = f"{closed.month.name} ({closed.month.zone}) was closed at {closed.closed_at}"
-    if not made.rows:
+    corrected = correction_rows(made)
+    if not made.rows and not corrected:
         again = f" {len(made.changed)} hours were published again," if made.changed else ""
         page.say(f"{when};{again or ' nothing was published again,'} and no byte changed.")
         return
-    titles = ("Tier", "Client", "Broker", "Direction", "Closed", "Now", "Difference", "Price")
-    columns = tuple(Column(title, right=number > 3) for number, title in enumerate(titles))
-    page.sheet(Sheet(columns, rows_for_people(made.rows)))
+    if made.rows:
+        titles = ("Tier", "Client", "Broker", "Direction", "Closed", "Now", "Difference")
+        columns = tuple(Column(title, right=number > 3) for number, title in enumerate(titles))
+        page.sheet(Sheet(columns, usage_rows(made.rows)))
+    if corrected:
+        names = ("Bill", "Tier", "Charged for", "Direction", "Bytes", "Amount")
+        columns = tuple(Column(name, right=number > 3) for number, name in enumerate(names))
+        page.sheet(Sheet(columns, corrected))
     page.say(f"{when}; {len(made.changed)} hours were published again since.")

@@ -1,4 +1,4 @@
-"""One broker's samples, as far as its windows need them: the reads of one task."""
+"""One broker's hour, from its samples to staged rows of 5 minutes and of the hour: one task."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +27,7 @@ from tidegate.rollup.fold.broker import (
     usage_table,
 )
 from tidegate.rollup.fold.counters import Contradiction
+from tidegate.rollup.fold.hours import Places, broker_hour, usage_hour
 from tidegate.rollup.fold.windows import Reading, Windows, reading_of
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples, Transport, selection_of
 from tidegate.rollup.schemas import HOUR_MS, Direction
@@ -140,7 +141,8 @@ class IngestOrder:
 
 @dataclass(frozen=True, slots=True)
 class WorkItem:
-    """A task: one broker's windows of [start_ms, end_ms), with its contracts and limits then.
+    """A task: one broker's windows of [start_ms, end_ms), of one hour, with its contracts and
+    limits then, and the tiers and labels of all clients.
 
     `part` distinguishes tasks' files. Terms are not in the order: those of a day are megabytes,
     which every task would unpack.
@@ -151,6 +153,7 @@ class WorkItem:
     end_ms: int
     part: int
     terms: Mapping[Direction, DirectionTerms] | None = field(default=None, repr=False)
+    places: Places = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,7 +310,13 @@ def ingest_by(transport: Transport, order: IngestOrder, item: WorkItem) -> list[
         if one.contradiction is not None:
             raise _two_brokers(item.broker, direction, one.contradiction)
     store = UsageStore.at(order.store_url)
-    tables = {"usage_5m": usage_table(fold), "broker_5m": broker_table(fold)}
+    usage, brokers = usage_table(fold), broker_table(fold)
+    tables = {
+        "usage_5m": usage,
+        "broker_5m": brokers,
+        "usage_1h": usage_hour(usage, item.places),
+        "broker_1h": broker_hour(brokers),
+    }
     return [
         file
         for table, rows in tables.items()

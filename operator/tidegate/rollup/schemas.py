@@ -51,6 +51,7 @@ _SUMS = [
     *_integers("deferred_bytes"),
 ]
 _MEASURED = [_column("samples", pa.int32()), *_numbers("coverage")]
+SKETCH = pa.map_(pa.int32(), pa.int32())  # see `fold/hours.py`
 _PERCENTILES = _numbers("p50", "p95", "p99", nullable=True)
 _STATES = _numbers("seconds_contract", "seconds_stepping", "seconds_throttled", "seconds_relaxing")
 
@@ -76,7 +77,7 @@ USAGE = pa.schema(
         *_SUMS,
         *_MEASURED,
         *_PERCENTILES,
-        _column("sketch", pa.binary(), nullable=True),
+        _column("sketch", SKETCH, nullable=True),
     ]
 )
 BROKER = pa.schema(

@@ -78,28 +78,30 @@ POLICY = {
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """In each hour a moves 2 GiB, b one, and the broker counts half a GiB more."""
     folder = tmp_path_factory.mktemp("usage")
+    publish_hours(folder, "run-1", (*IN, *OUT))
+    return folder
+
+
+def publish_hours(folder: Path, run: str, hours: Iterable[str], *, more_of_a: int = 0) -> None:
     found = UsageStore.at(f"file://{folder}")
-    for at_ms in map(ms, (*IN, *OUT)):
+    for at_ms in map(ms, hours):
         usage = [
             {"window_start": at_ms, "user": "a", "tier": "ns/gold", "labels": SHOP},
             {"window_start": at_ms, "user": "b", "labels": OPS},
         ]
-        counts = (2 * GIB, GIB)
+        counts = (2 * GIB + more_of_a, GIB)
         rows = [{**row, "bytes": count} for row, count in zip(usage, counts, strict=True)]
         nics = [
             {
                 "window_start": at_ms,
-                "client_bytes": 3 * GIB + GIB // 2,
+                "client_bytes": 3 * GIB + GIB // 2 + more_of_a,
                 "unattributed_bytes": GIB // 2,
             }
         ]
         for name, made in (("usage_1h", table(USAGE, rows)), ("broker_1h", table(BROKER, nics))):
-            staged = stage(found, "run-1", name, made, part=0)
-            publication = Publication(
-                table=name, window_start_ms=at_ms, run_id="run-1", staged=staged
-            )
+            staged = stage(found, run, name, made, part=0)
+            publication = Publication(table=name, window_start_ms=at_ms, run_id=run, staged=staged)
             publish(found, publication, now_ms=ms(NOW))
-    return folder
 
 
 @pytest.fixture
@@ -161,6 +163,50 @@ def test_a_finance_persons_path(store: Path, files: Path) -> None:
     assert {row["ProviderName"] for row in dataset} == {"Data platform"}
     assert len(rows_of(out / "focus.csv")) == len(dataset) == 5
     assert "the month 2026-10 in Europe/Berlin" in (out / "report.html").read_text()
+
+
+def test_a_closed_month_is_corrected_on_the_next_bill(tmp_path: Path, files: Path) -> None:
+    usage = tmp_path / "usage"
+    publish_hours(usage, "run-1", IN)
+    november = "2026-11-02T10:00:00Z"
+    publish_hours(usage, "run-1", [november])
+    same = ("--store", str(usage), "--timezone", "Europe/Berlin")
+    same += ("--rate-card", str(files / "rates.yaml"), "--file", str(files / "policy.yaml"))
+    code, said = call("report", "close", "2026-10", *same, "--with-gaps")
+    assert code == 0, said
+    assert "is closed with 42.00 EUR" in said
+    publish_hours(usage, "run-2", [IN[1]], more_of_a=3 * GIB)  # at 5.00 for a GiB of level L0
+
+    october, out = files / "october", files / "november"
+    code, said = call("report", "--month", "2026-10", *same, "--focus", "--out", str(october))
+    assert code == 0, said
+    document = json.loads((october / "report.json").read_text())
+    assert (document["totalAmount"], document["corrections"]) == ("42.00", [])
+    assert document["closed"]["nextBill"] == "2026-11"
+    assert document["closed"]["amountSince"] == "15.00"
+    assert document["closed"]["bytesNow"] - document["closed"]["bytes"] == 3 * GIB
+    rows = pq.read_table(october / "focus.parquet").to_pylist()
+    assert sum(row["BilledCost"] for row in rows) == Decimal(42)
+
+    code, said = call("report", "--month", "2026-11", *same, "--focus", "--out", str(out))
+    assert code == 0, said
+    assert "corrections of 2026-10 (lines: 1), +15.00 EUR: with them 28.00 EUR are due" in said
+    (corrected,) = rows_of(out / "corrections.csv")
+    assert (corrected["member"], corrected["bytes"], corrected["amount"]) == (
+        "checkout",
+        str(3 * GIB),
+        "15.00",
+    )
+    dataset = pq.read_table(out / "focus.parquet").to_pylist()
+    assert sum(row["BilledCost"] for row in dataset) == Decimal(28)
+    (row,) = [row for row in dataset if row["ChargeClass"] == "Correction"]
+    assert row["ChargePeriodStart"].isoformat() == "2026-10-14T22:00:00+00:00"
+    assert row["BillingPeriodStart"].isoformat() == "2026-10-31T23:00:00+00:00"
+    assert json.loads(row["Tags"]) == {"costCenter": "4711", "team": "shop"}
+    code, said = call("report", "adjustments", "2026-10", "--store", str(usage))
+    assert code == 0, said
+    assert "+15.00 EUR" in said
+    assert "2026-11" in said
 
 
 def test_labels_of_today_are_taken_where_they_are_asked_for(store: Path, files: Path) -> None:

@@ -34,7 +34,9 @@ def publish_hour(
 ) -> None:
     at_ms = DAY + hour * HOUR_MS
     for table in FINE:
-        rows = usage_5m(at_ms) if table == "usage_5m" else TABLES[table].schema.empty_table()
+        rows = TABLES[table].schema.empty_table()
+        if table == "usage_5m":
+            rows = usage_5m(at_ms, seed=len(run))
         put(store, run, table, rows, start_ms=at_ms, now_ms=now_ms)
     if coarse:
         publish_sums(store, "1h", at_ms, HOUR_MS, now_ms=now_ms, run=run)
@@ -79,15 +81,23 @@ def test_hours_that_are_not_published_are_missing(store: UsageStore) -> None:
 
 
 def test_an_hour_that_was_published_before_it_was_over_is_missing(store: UsageStore) -> None:
-    publish_hour(store, 7, now_ms=DAY + 7 * HOUR_MS + HOUR_MS // 2)
+    publish_hour(store, 7, now_ms=DAY + 7 * HOUR_MS + HOUR_MS // 2, run="early")
     publish_day(store)
     assert missing(store) == [7]
+
+
+def test_the_same_rows_after_the_hour_say_that_it_is_whole(store: UsageStore) -> None:
+    """As of an hour in whose second half nothing moved."""
+    for now_ms in (DAY + 7 * HOUR_MS + HOUR_MS // 2, NOW):
+        publish_hour(store, 7, now_ms=now_ms, run="early")
+    publish_day(store)
+    assert missing(store) == []
 
 
 def test_a_run_that_died_between_an_hour_and_what_is_made_of_it_is_gone_on_with(
     store: UsageStore,
 ) -> None:
-    publish_hour(store, 7, run="b", coarse=False)
+    publish_hour(store, 7, run="bb", coarse=False)
     assert missing(store) == [7]
     publish_sums(store, "1h", DAY + 7 * HOUR_MS, HOUR_MS, now_ms=NOW, run="b")
     assert missing(store) == [23]  # with the day's last hour the day is made again

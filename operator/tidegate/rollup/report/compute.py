@@ -83,7 +83,15 @@ def figures_of(request: ReportRequest) -> ReportFigures:
     """
     tables, directory = period_tables(request), MemberDirectory(request.members)
     card = request.rate_card
-    charges = charges_of(tables, directory, card, request.zone)
+    charges = (
+        charges_of(tables, directory, card, request.zone)
+        if request.closed_charges is None
+        else tuple(request.closed_charges)
+    )
+    total_amount = total_of(one.amount for one in charges)
+    currencies = {one.currency for one in request.corrections}
+    currency = card.currency or (min(currencies) if len(currencies) == 1 else "")
+    corrected = total_of(one.amount for one in request.corrections if one.currency == currency)
     before, unattributed = (
         bytes_before(request.before),
         unattributed_amounts(tables, card, request.zone),
@@ -98,11 +106,15 @@ def figures_of(request: ReportRequest) -> ReportFigures:
         made_at=iso_time(request.made_at_ms),
         made_by=__version__,
         period=_period(tables, request),
-        currency=card.currency,
+        currency=currency,
         prices=tuple(_prices(request)),
         charges=charges,
+        closed=request.closed,
+        corrections=tuple(request.corrections),
+        corrections_amount=corrected,
+        amount_due=total_of([total_amount, corrected]),
         total_bytes=sum(one.bytes for one in members),
-        total_amount=total_of(one.amount for one in charges),
+        total_amount=total_amount,
         totals=tuple(
             _total(direction, members, brokers, before, unattributed.get(direction))
             for direction in _DIRECTIONS
@@ -178,8 +190,9 @@ def _prices(request: ReportRequest) -> Iterator[Price]:
             continue
         for direction in _DIRECTIONS:
             yield Price(*span, direction, rates.per_gib.get(direction), "GiB")
-        for (level, direction), amount in sorted(rates.of_level.items()):
-            yield Price(*span, f"{direction} of {level}", amount, "GiB")
+        for level, prices in sorted(rates.of_level.items()):
+            for way, amount in sorted(prices.items()):
+                yield Price(*span, f"{way} of {level}", amount, "GiB")
         if rates.replication_per_gib is not None:
             yield Price(*span, "replication", rates.replication_per_gib, "GiB")
 

@@ -70,6 +70,34 @@ class Charge:
 
 
 @dataclass(frozen=True, slots=True)
+class Correction(Charge):
+    """A line on this bill for a month that was closed: what it is more or less than was billed.
+
+    `start` and `end` are of that month, `bytes` and `amount` are differences, in its `currency`.
+    """
+
+    corrected_month: str
+    currency: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedMonth:
+    """The report's own month where it was closed: its charges are those of then.
+
+    `bytes` of all clients were closed, and the tables have `bytes_now`. What that makes of the
+    amount, `amount_since`, is on the bill of `next_bill`; None = nothing.
+    """
+
+    month: str
+    closed_at: str
+    sha256: str
+    bytes: int
+    bytes_now: int
+    next_bill: str
+    amount_since: Decimal | None
+
+
+@dataclass(frozen=True, slots=True)
 class LabelFigures:
     """Members with one value of a label, in both directions; `value` "" = those without the label.
 
@@ -410,6 +438,8 @@ class ReportFigures:
     `five_minutes` False: calibration is unknown, and every p95 is a bound. `made_by` is Tidegate's
     version. In `tierless_windows` the rollup had no policy: tiers there are those of the files that
     were given to the report. `days_compared`: the tables have days with enough weeks before them.
+    `amount_due` is `total_amount` and `corrections_amount`, which is in no other amount;
+    corrections in another currency are in neither.
     """
 
     policy: str
@@ -419,6 +449,10 @@ class ReportFigures:
     currency: str
     prices: tuple[Price, ...]
     charges: tuple[Charge, ...]
+    closed: ClosedMonth | None
+    corrections: tuple[Correction, ...]
+    corrections_amount: Decimal | None
+    amount_due: Decimal | None
     total_bytes: int
     total_amount: Decimal | None
     totals: tuple[Total, ...]

@@ -3,7 +3,9 @@
 A row is a line of the bill: one member and direction, for as long as its rates were the same.
 BilledCost is the line's amount in hundredths, so that rows add up to the report; ListCost and
 ContractedCost are exactly price times quantity, as the specification asks. A share of a cost is
-one share at the price of its amount. Labels are Tags.
+one share at the price of its amount. Labels are Tags. Lines of earlier months, which were closed
+and corrected since, have ChargeClass Correction: their charge period is in that month, quantities
+and costs may be below zero, and prices never are.
 """
 
 import csv
@@ -18,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.errors import InvalidResource
-from tidegate.rollup.report.figures import Charge, ReportFigures
+from tidegate.rollup.report.figures import Charge, Correction, ReportFigures
 from tidegate.rollup.report.rate_card import GIB
 
 FOCUS_VERSION: Final = "1.2"
@@ -81,6 +83,7 @@ SCHEMA: Final = pa.schema(
             ("SubAccountType", _TEXT, True),
             ("Tags", _TEXT, True),
             ("x_ChargeKind", _TEXT, False),
+            ("x_CorrectedMonth", _TEXT, True),
             ("x_KafkaClientId", _TEXT, True),
             ("x_KafkaUser", _TEXT, True),
         )
@@ -99,7 +102,7 @@ def focus_table(figures: ReportFigures, *, issuer: str) -> pa.Table:
 
     Raises InvalidResource where nothing is charged, or in no currency.
     """
-    if not figures.charges:
+    if not figures.charges and not figures.corrections:
         raise InvalidResource(
             "There is nothing to put into a FOCUS file, because nothing is charged: set "
             "pricePerGiB in the policy, or give --rate-card."
@@ -109,7 +112,7 @@ def focus_table(figures: ReportFigures, *, issuer: str) -> pa.Table:
             f"A FOCUS file needs a currency by its code of three letters, such as EUR; this report "
             f"has {figures.currency or 'none'}. Give --currency, or name it in the rate card."
         )
-    rows = [_row(figures, charge, issuer) for charge in figures.charges]
+    rows = [_row(figures, one, issuer) for one in (*figures.charges, *figures.corrections)]
     return pa.Table.from_pylist(rows, SCHEMA)
 
 
@@ -160,10 +163,11 @@ def _row(figures: ReportFigures, charge: Charge, issuer: str) -> dict[str, Any]:
         "BillingAccountId": account,
         "BillingAccountName": account,
         "BillingAccountType": "Kafka cluster",
-        "BillingCurrency": figures.currency,
+        "BillingCurrency": charge.currency if isinstance(charge, Correction) else figures.currency,
         "BillingPeriodStart": _time(period.start),
         "BillingPeriodEnd": _time(period.end),
         "ChargeCategory": "Usage",
+        "ChargeClass": "Correction" if isinstance(charge, Correction) else None,
         "ChargeDescription": _description(charge),
         "ChargeFrequency": "Usage-Based" if charge.bytes else "Recurring",
         "ChargePeriodStart": _time(charge.start),
@@ -189,6 +193,7 @@ def _row(figures: ReportFigures, charge: Charge, issuer: str) -> dict[str, Any]:
         "SkuPriceId": f"{sku}{f'-{charge.level}' if charge.level else ''}@{charge.start[:10]}",
         "Tags": json.dumps(dict(charge.labels), sort_keys=True, ensure_ascii=False),
         "x_ChargeKind": charge.kind,
+        "x_CorrectedMonth": charge.corrected_month if isinstance(charge, Correction) else None,
         **(_of_member(account, charge) if charge.member else {}),
     }
 
@@ -210,7 +215,7 @@ def _of_member(account: str, charge: Charge) -> dict[str, Any]:
 def _priced(charge: Charge) -> tuple[Decimal, Decimal, str]:
     """Quantity, unit price and unit."""
     if charge.per_gib is None:
-        return Decimal(1), charge.amount, "Shares"
+        return Decimal(-1 if charge.amount < 0 else 1), abs(charge.amount), "Shares"
     return _gib(charge.bytes), charge.per_gib, "GiB"
 
 
@@ -223,9 +228,12 @@ def _gib(count_bytes: int) -> Decimal:
 def _description(charge: Charge) -> str:
     who = charge.member or "no member"
     what = f"{charge.direction} of {who}" if charge.direction else who
+    words = f"{charge.kind} Kafka bytes, {what}" if charge.direction else f"{charge.kind} cost"
     if charge.kind == "Usage":
-        return f"Kafka {what}"
-    return f"{charge.kind} Kafka bytes, {what}" if charge.direction else f"{charge.kind} cost"
+        words = f"Kafka {what}"
+    if isinstance(charge, Correction):
+        return f"Correction of {charge.corrected_month}: {words}"
+    return words
 
 
 def _time(text: str) -> datetime:

@@ -135,6 +135,7 @@ def templates(package: str | None = None) -> Environment:
     environment.globals |= {"ROWS_SHOWN": ROWS_SHOWN, "FILTER_FROM": _FILTER_FROM}
     filters: dict[str, Callable[[Any], str]] = {
         "volume": lambda count: text_with_unit(Kind.VOLUME, count),
+        "signed_money": lambda amount: f"{amount:+,.2f}".replace("-", "−"),
         "money": lambda amount: cell_text(Kind.MONEY, amount),
         "seconds": duration,
         "factor": lambda factor: cell_text(Kind.FACTOR, factor),

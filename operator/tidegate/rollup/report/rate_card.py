@@ -38,7 +38,7 @@ class Rates:
 
     since: date | None = None
     per_gib: Mapping[Direction, Decimal] = field(default_factory=dict)
-    of_level: Mapping[tuple[str, Direction], Decimal] = field(default_factory=dict)
+    of_level: Mapping[str, Mapping[Direction, Decimal]] = field(default_factory=dict)
     replication_per_gib: Decimal | None = None
     cost_per_month: Decimal | None = None
     share_by: ShareBy = "Bytes"
@@ -47,7 +47,7 @@ class Rates:
 
     def price(self, direction: Direction, level: str = "") -> Decimal | None:
         """The price of a GiB of a level's members."""
-        return self.of_level.get((level, direction), self.per_gib.get(direction))
+        return self.of_level.get(level, {}).get(direction, self.per_gib.get(direction))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +235,7 @@ class _Entry(_Part):
         return Rates(
             since=self.since,
             per_gib=dict(prices.by_direction()),
-            of_level={
-                (level, direction): price
-                for level, one in self.levels.items()
-                for direction, price in one.by_direction()
-            },
+            of_level={level: dict(one.by_direction()) for level, one in self.levels.items()},
             replication_per_gib=None if prices.replication is None else Decimal(prices.replication),
             cost_per_month=None if self.cost_per_month is None else Decimal(self.cost_per_month),
             share_by=self.share_by or "Bytes",

@@ -18,6 +18,7 @@ from tidegate.prometheus.settings import MetricsSettings
 from tidegate.rollup.fold.broker import BOUNDS, FactorBounds
 from tidegate.rollup.ingest import catalogue
 from tidegate.rollup.labels import NO_LABELS, labels_text
+from tidegate.rollup.report.figures import Charge, ClosedMonth, Correction
 from tidegate.rollup.report.rate_card import RateCard
 from tidegate.rollup.samples import selector_text
 from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES, Direction
@@ -173,7 +174,8 @@ class ReportRequest:
     `trail` is None without an audit trail, which is not the same as a trail without throttling.
     `by_labels` are the labels by which the report adds up, `month` names the period where it is
     one, and days of the rate card begin in `zone`. With `labels_of_today` the members' labels
-    replace those of the tables.
+    replace those of the tables. `closed` says that the month was, and `closed_charges` is its bill
+    then, if it had any; `corrections` are lines of earlier months that this bill carries.
     """
 
     policy: str
@@ -192,6 +194,9 @@ class ReportRequest:
     recommendations: Sequence[RecommendedContract] = ()
     trail: Sequence[AuditLine] | None = None
     bounds: FactorBounds = BOUNDS
+    closed: ClosedMonth | None = None
+    closed_charges: Sequence[Charge] | None = None
+    corrections: Sequence[Correction] = ()
     provenance: Provenance
 
 

@@ -20,7 +20,7 @@ ROWS_SHOWN = 150
 _KIND, _VERSION = "TidegateUsageReport", 1
 _SHORTENED = frozenset(
     {
-        *("members", "charges", "labels", "unusualDays", "contractUse", "brokers"),
+        *("members", "charges", "corrections", "labels", "unusualDays", "contractUse", "brokers"),
         *("recommendations", "calibration", "doubtful"),
     }
 )
@@ -137,7 +137,7 @@ _FORMATS: Mapping[Kind, Callable[[Any], str]] = {
     Kind.SHARE: _percent,
     Kind.CHANGE: lambda change: f"{change * 100:+.1f} %".replace("-", "−"),
     Kind.FACTOR: "{:.3f}".format,
-    Kind.MONEY: lambda amount: f"{amount:,.2f}",
+    Kind.MONEY: lambda amount: f"{amount:,.2f}".replace("-", "−"),
     Kind.MOMENT: clock,
     Kind.FLAG: lambda flag: "yes" if flag else "no",
     Kind.LABELS: labels_words,
@@ -388,6 +388,18 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         *(_DIRECTION, _BYTES),
         Column("per_gib", "Price of a GiB", Kind.PRICE, absent="share of a cost"),
         _AMOUNT,
+    ),
+    "corrections": (
+        Column("corrected_month", "Month"),
+        _BEGIN,
+        Column("end", "Until", Kind.MOMENT, on_page=False),
+        *(Column("kind", "Charged for"), _MEMBER, _TIER),
+        Column("level", "Level", on_page=False),
+        *(*_CLIENT, _LABELS, _DIRECTION),
+        Column("bytes", "Difference", Kind.VOLUME, meaning="To what was billed until now"),
+        Column("per_gib", "Price of a GiB", Kind.PRICE, absent="share of a cost"),
+        Column("amount", "Amount", Kind.MONEY, meaning="At the rates that it was closed with"),
+        Column("currency", "Currency"),
     ),
     "contract_use": (
         *(_MEMBER, _TIER, *_CLIENT, _DIRECTION, _CONTRACT),

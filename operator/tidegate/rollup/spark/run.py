@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError
 from tidegate.rollup.entities import read_entities, tiers_of, write_entities
+from tidegate.rollup.fold.hours import Places
 from tidegate.rollup.ingest import IngestOrder, Source, WorkItem, read_source
 from tidegate.rollup.labels import labels_text
 from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched
@@ -63,8 +64,11 @@ class Coarser:
     members: Mapping[int, Sequence[PolicyMember]]
     states: Mapping[int, Sequence[TierStates]]
 
-    def tables(self, starts: range) -> Iterator[tuple[str, Rows]]:
-        """The windows' tables, each with what makes its rows once those before are published."""
+    def tables(self, starts: range) -> Iterator[tuple[str, Rows | None]]:
+        """The windows' tables, each with what makes its rows once those before are published.
+
+        None = there are no rows, which Spark need not find out.
+        """
         span_ms, is_hours = starts.step, starts.step == HOUR_MS
         suffix = "1h" if is_hours else "1d"
 
@@ -81,12 +85,18 @@ class Coarser:
                 else state_sums(finer("tier_1h"), window_ms=span_ms)
             )
 
-        yield f"usage_{suffix}", lambda: usage_sums(finer("usage_5m"), tiers(), window_ms=span_ms)
-        yield f"broker_{suffix}", lambda: broker_sums(finer("broker_5m"), window_ms=span_ms)
+        if not is_hours:
+            yield "usage_1d", lambda: usage_sums(finer("usage_5m"), tiers(), window_ms=span_ms)
+            yield "broker_1d", lambda: broker_sums(finer("broker_5m"), window_ms=span_ms)
         yield (
             f"tier_{suffix}",
-            lambda: tier_sums(finer("usage_5m"), tiers(), states(), window_ms=span_ms),
+            None
+            if is_hours and not self._has_tiers(starts)
+            else lambda: tier_sums(finer("usage_5m"), tiers(), states(), window_ms=span_ms),
         )
+
+    def _has_tiers(self, hours: range) -> bool:
+        return any(self.members.get(at) or self.states.get(at) for at in hours)
 
     def _members(self, hours: range) -> DataFrame:
         """Without the hour where members are the same throughout, as nearly always."""
@@ -131,6 +141,8 @@ def unattributed_words(brokers: Iterable[Manifest]) -> str:
 
 
 _FINE = ("usage_5m", "broker_5m")
+_HOURS_OF_TASKS = {"usage_1h": "usage_5m", "broker_1h": "broker_5m"}
+_OF_TASKS = (*_FINE, *_HOURS_OF_TASKS)
 _WINDOWS_AT_ONCE = 24
 
 
@@ -242,7 +254,7 @@ class _Rollup:
         source = self._source(transport)
         members = self._members()
         terms = self._terms(transport, source.brokers, members)
-        published = self._ingested(source, terms)
+        published = self._ingested(source, terms, members)
         states = {start_ms: one.tiers for start_ms, one in terms.items()}
         coarser = Coarser(self.spark, self.run.order.store_url, members, states)
         for starts in self.spans:
@@ -305,7 +317,12 @@ class _Rollup:
             )
         return terms
 
-    def _ingested(self, source: Source, terms: Mapping[int, StretchTerms]) -> list[Manifest]:
+    def _ingested(
+        self,
+        source: Source,
+        terms: Mapping[int, StretchTerms],
+        members: Mapping[int, Sequence[PolicyMember]],
+    ) -> list[Manifest]:
         run, parts = self.run, count()
         items = [
             WorkItem(broker, start_ms, self._end(start_ms), part=next(parts))
@@ -313,10 +330,12 @@ class _Rollup:
             for broker in source.brokers
         ]
         promised = {start_ms: one.brokers for start_ms, one in terms.items()}
-        staged = ingest_all(self.spark, run.order, items, run.progress, terms=promised)
+        staged = ingest_all(
+            self.spark, run.order, items, run.progress, terms=promised, places=self._places(members)
+        )
         known = sorted({file.window_start_ms for file in staged if file.table == "broker_5m"})
         left = len(run.hours) - len(known)
-        self.windows.left_out(left * len(_FINE))
+        self.windows.left_out(left * len(_OF_TASKS))
         if left:
             run.tell(f"{left} hours of which Prometheus has nothing are left as they are")
         sources = {
@@ -332,6 +351,16 @@ class _Rollup:
             )
             for start_ms in known
             for table in _FINE
+        ]
+        published += [
+            self._published(
+                staged,
+                table=table,
+                start_ms=start_ms,
+                made_from=stamps(self.store, [finer], start_ms, start_ms + HOUR_MS),
+            )
+            for start_ms in known
+            for table, finer in _HOURS_OF_TASKS.items()
         ]
         words = unattributed_words(one for one in published if one.table == "broker_5m")
         if words:
@@ -354,10 +383,12 @@ class _Rollup:
             known = [start_ms for start_ms in starts if sources[start_ms]]
             self.windows.left_out(len(starts) - len(known))
             if known:
-                self.run.tell(f"adding up {table}")
-                staged = stage_frame(
-                    rows(), order.store_url, order.run_id, table, owner=order.owner
-                )
+                staged = []
+                if rows is not None:
+                    self.run.tell(f"adding up {table}")
+                    staged = stage_frame(
+                        rows(), order.store_url, order.run_id, table, owner=order.owner
+                    )
                 published += [
                     self._published(staged, table=table, start_ms=at, made_from=sources[at])
                     for at in known
@@ -390,6 +421,13 @@ class _Rollup:
         manifest = publish(self.store, publication, now_ms=self.run.clock_ms())
         self.windows.done()
         return manifest
+
+    def _places(self, members: Mapping[int, Sequence[PolicyMember]]) -> Mapping[int, Places]:
+        """Tier and labels of each client, by hour."""
+        return {
+            at: {one.client: (one.tier.key, labels_text(one.member.labels)) for one in each}
+            for at, each in members.items()
+        }
 
     def _end(self, start_ms: int) -> int:
         return min(start_ms + HOUR_MS, self.run.end_ms)

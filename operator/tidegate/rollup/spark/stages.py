@@ -13,9 +13,11 @@ from dataclasses import asdict, replace
 from functools import partial
 from types import MappingProxyType
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import Accumulator, Broadcast, TaskContext
+from pyspark import Accumulator, Broadcast, SparkContext, TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as columns
@@ -30,6 +32,7 @@ from tidegate.errors import (
     TidegateError,
     Unauthorized,
 )
+from tidegate.rollup.fold.hours import Places, ranked
 from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest
 from tidegate.rollup.labels import NO_LABELS
 from tidegate.rollup.samples import Progress, Step, unwatched
@@ -48,6 +51,7 @@ from tidegate.rollup.terms.reader import BrokerTerms
 
 _LOOK_SECONDS = 0.5
 NO_TERMS: Mapping[int, Mapping[int, BrokerTerms]] = MappingProxyType({})
+NO_PLACES: Mapping[int, Places] = MappingProxyType({})
 
 
 def ingest_all(
@@ -57,40 +61,57 @@ def ingest_all(
     progress: Progress = unwatched,
     *,
     terms: Mapping[int, Mapping[int, BrokerTerms]] = NO_TERMS,
+    places: Mapping[int, Places] = NO_PLACES,
 ) -> list[StagedFile]:
     """Carry all items out; no item, no file. Raises PySparkException when a task keeps failing.
 
-    `terms` are by the items' start and broker. A worker unpacks those of the hours that it gets:
-    the terms of a day of 5000 members are megabytes.
+    `terms` are by the items' start and broker, `places` of clients by the items' start. A worker
+    unpacks those of the hours that it gets: the terms of a day of 5000 members are megabytes.
     """
     if not items:
         return []
     context = spark.sparkContext
     ended = context.accumulator(0)
     by_hour = {start_ms: context.broadcast(brokers) for start_ms, brokers in terms.items()}
+    places_of = _shared_by_hours(context, places)
     tasks = context.parallelize(items, numSlices=len(items)).flatMap(
-        partial(_counted, ended, order, by_hour)
+        partial(_counted, ended, order, by_hour, places_of)
     )
     try:
         with _repeated(lambda: progress(Step.INGESTED, ended.value, len(items))):
             staged = list(tasks.collect())
     finally:
-        for one in by_hour.values():
+        for one in (*by_hour.values(), *places_of.values()):
             one.unpersist()
     progress(Step.INGESTED, len(items), len(items))
     return staged
+
+
+def _shared_by_hours(
+    context: SparkContext, places: Mapping[int, Places]
+) -> Mapping[int, Broadcast[Places]]:
+    """Hours in a row in which nobody moved share what is sent, as nearly always."""
+    found: dict[int, Broadcast[Places]] = {}
+    last: tuple[Places, Broadcast[Places]] | None = None
+    for start_ms, each in sorted(places.items()):
+        if last is None or last[0] != each:
+            last = each, context.broadcast(each)
+        found[start_ms] = last[1]
+    return found
 
 
 def _counted(
     ended: Accumulator[int],
     order: IngestOrder,
     terms: Mapping[int, Broadcast[Mapping[int, BrokerTerms]]],
+    places: Mapping[int, Broadcast[Places]],
     item: WorkItem,
 ) -> list[StagedFile]:
     """Ingest and count; Spark adds once a task has ended well, however often it was tried."""
-    hour = terms.get(item.start_ms)
+    hour, places_then = terms.get(item.start_ms), places.get(item.start_ms)
     own = None if hour is None else hour.value.get(item.broker)
-    staged = ingest(order, replace(item, terms=own))
+    known = {} if places_then is None else places_then.value
+    staged = ingest(order, replace(item, terms=own, places=known))
     ended.add(1)
     return staged
 
@@ -114,38 +135,33 @@ def _repeated(look: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-# The second stage. Sums of finer rows are those of the coarser ones, to the byte. Percentiles are
-# exact, by nearest rank over the 5-minute rates of a row's group. The sketch beside them (KLL) is
-# for whoever wants percentiles over longer times: sketches merge, percentiles do not.
+# The second stage: days of users and brokers, which cross the hours of a task, and tiers, whose
+# members are on many brokers. Sums of finer rows are those of the coarser ones, to the byte. The
+# column `values` has the bytes of a row's 5 minutes: workers rank them, as they do those of hours,
+# when they stage the rows.
 
 
-# 99 of 100 ranks are within 0.31 % at this size (DataSketches: 2.296 / k^0.9021); a sketch of up to
-# so many values holds them all.
-SKETCH_SIZE = 1536
 _GRAINS = {HOUR_MS: "HOUR", DAY_MS: "DAY"}
-_SECONDS = FIVE_MINUTES_MS / 1000
+VALUES = "values"
 
 
 def usage_sums(fine: DataFrame, tiers: DataFrame, *, window_ms: int) -> DataFrame:
-    """`usage_5m` -> `usage_1h` or `usage_1d`; `tiers` as `in_tiers` takes them."""
+    """`usage_5m` -> `usage_1d`; `tiers` as `in_tiers` takes them."""
     windows = window_ms // FIVE_MINUTES_MS
-    named = in_tiers(fine, tiers)
-    grouped = named.groupBy(
-        _start(window_ms), "broker", "user", "client_id", "tier", "labels", "direction"
-    ).agg(
-        *_summed(),
-        columns.sum("samples").cast("int").alias("samples"),
-        (columns.sum("coverage") / windows).alias("coverage"),
-        columns.sort_array(columns.collect_list("bytes")).alias("values"),
-        columns.kll_sketch_agg_double(
-            columns.col("bytes") / _SECONDS, columns.lit(SKETCH_SIZE)
-        ).alias("sketch"),
+    return (
+        in_tiers(fine, tiers)
+        .groupBy(_start(window_ms), "broker", "user", "client_id", "tier", "labels", "direction")
+        .agg(
+            *_summed(),
+            columns.sum("samples").cast("int").alias("samples"),
+            (columns.sum("coverage") / windows).alias("coverage"),
+            columns.collect_list("bytes").alias(VALUES),
+        )
     )
-    return _with_percentiles(grouped)
 
 
 def broker_sums(fine: DataFrame, *, window_ms: int) -> DataFrame:
-    """`broker_5m` -> `broker_1h` or `broker_1d`. The limit is the last one that was in force."""
+    """`broker_5m` -> `broker_1d`. The limit is the last one that was in force."""
     counted = [
         columns.sum(name).alias(name)
         for name in ("nic_bytes", "client_bytes", "replication_bytes", "unattributed_bytes")
@@ -171,11 +187,9 @@ def tier_sums(fine: DataFrame, tiers: DataFrame, states: DataFrame, *, window_ms
         .agg(*_summed())
     )
     grouped = rates.groupBy(_start(window_ms), "tier", "direction").agg(
-        *_summed(), columns.sort_array(columns.collect_list("bytes")).alias("values")
+        *_summed(), columns.collect_list("bytes").alias(VALUES)
     )
-    joined = _with_percentiles(grouped).join(
-        columns.broadcast(states), ["window_start", "tier", "direction"], "full"
-    )
+    joined = grouped.join(columns.broadcast(states), ["window_start", "tier", "direction"], "full")
     seconds = [name for name in states.columns if name.startswith("seconds_")]
     floats = ["peak_rate", "throttled_seconds", "over_contract_seconds", *seconds]
     return joined.fillna(0.0, floats).fillna(0, ["bytes", "deferred_bytes", "throttle_episodes"])
@@ -225,18 +239,6 @@ def _summed() -> list[Column]:
     ]
 
 
-def _with_percentiles(grouped: DataFrame) -> DataFrame:
-    """Nearest rank: the smallest value that at least so many of all are not above."""
-    ranked = {
-        f"p{percent}": columns.expr(
-            f"element_at(values, cast((size(values) * {percent} + 99) div 100 as int))"
-        )
-        / _SECONDS
-        for percent in (50, 95, 99)
-    }
-    return grouped.withColumns(ranked).drop("values")
-
-
 # Rows of a store as a Spark frame, and a frame's rows as staged files. Workers read and write files
 # where Spark has no reader of its own for the storage.
 
@@ -264,8 +266,14 @@ def frame_of(
 def stage_frame(
     rows: DataFrame, store_url: str, run_id: str, table: str, *, owner: Owner = NOBODY
 ) -> list[StagedFile]:
-    """Write the frame's rows into the run's staging; a partition without rows leaves no file."""
-    wanted = rows.select(*TABLES[table].computed)
+    """Write the frame's rows into the run's staging; a partition without rows leaves no file.
+
+    Percentiles and sketches are those of the `values`, where the frame has them.
+    """
+    computed = TABLES[table].computed
+    if VALUES in rows.columns:
+        computed = (*(name for name in computed if name in rows.columns), VALUES)
+    wanted = rows.select(*computed)
     records = wanted.mapInArrow(partial(_stage, store_url, run_id, table, owner), _RECORD).collect()
     return [StagedFile(**record.asDict()) for record in records]
 
@@ -321,10 +329,21 @@ def _stage(
         return
     context = TaskContext.get()
     part = context.partitionId() if context is not None else 0
-    rows = pa.Table.from_batches(found)
+    rows = _with_ranks(pa.Table.from_batches(found))
     staged = stage(UsageStore.at(store_url), run_id, table, rows, part=part, owner=owner)
     records = [{**asdict(file), "sums": list(file.sums.items())} for file in staged]
     yield from pa.Table.from_pylist(records, schema=_ARROW_RECORD).to_batches()
+
+
+def _with_ranks(rows: pa.Table) -> pa.Table:
+    if VALUES not in rows.column_names:
+        return rows
+    lists = rows[VALUES].combine_chunks()
+    counts = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False)
+    ranks = ranked(lists.flatten().to_numpy(), np.append(0, np.cumsum(counts)))
+    for name, values in {**ranks.percentiles, "sketch": ranks.sketch}.items():
+        rows = rows.append_column(name, values)
+    return rows.drop_columns([VALUES])
 
 
 _ARROW_RECORD = pa.schema(

@@ -6,10 +6,11 @@ window again after an error.
 """
 
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +23,10 @@ from tidegate.rollup.tables.format import (
     NOBODY,
     Contents,
     Manifest,
+    OtherVersion,
     Owner,
     PublishedFile,
+    Some,
     UsageDamaged,
     Window,
     checksum,
@@ -33,6 +36,7 @@ from tidegate.rollup.tables.format import (
     encode,
     encode_manifest,
     in_order,
+    manifest_path,
     require_run_id,
     summed_columns,
     window_at,
@@ -126,13 +130,20 @@ def _stage_window(
 
 
 # Rows of many files are sorted in portions that fit into memory, each of which becomes a file. A
-# portion has brokers (or tiers) of its own, and reads only files that have any of them: one portion
-# reads every file once, several read a file about twice.
+# portion has brokers (or tiers) of its own. One portion reads every file once. Several look at the
+# column of brokers first, and then each unpacks the groups of rows in which it has any: files are
+# sorted by brokers, so a row is unpacked once, and those beside it in a group a second time.
 
 
 MOST_ROWS = 2_000_000  # that are sorted at once; about half a gigabyte
 
-Source = Callable[[], pa.Table]
+
+class Source(Protocol):
+    """Rows of one file, whenever they are asked for: all, or `some`, with all columns or a few."""
+
+    def __call__(
+        self, *, columns: Sequence[str] | None = None, some: Some | None = None
+    ) -> pa.Table: ...
 
 
 def in_portions(
@@ -144,10 +155,7 @@ def in_portions(
     """
     wanted = 1 + rows // MOST_ROWS
     for chosen, some in _shares(kind, sources, wanted) if wanted > 1 else ((sources, None),):
-        found = [
-            one if some is None else one.filter(pc.is_in(one[kind.key[0]], value_set=some))
-            for one in _read(chosen, parallel)
-        ]
+        found = _read(chosen, parallel, some)
         portion = in_order(kind, pa.concat_tables([kind.schema.empty_table(), *found]))
         if portion.num_rows:
             yield portion
@@ -155,24 +163,25 @@ def in_portions(
 
 def _shares(
     kind: TableKind, sources: Sequence[Source], wanted: int
-) -> Iterator[tuple[Sequence[Source], pa.Array]]:
+) -> Iterator[tuple[Sequence[Source], Some]]:
     """Values of the leading column in at most `wanted` shares, each with its sources."""
     leading = kind.key[0]
-    values = [set(pc.unique(source()[leading]).to_pylist()) for source in sources]
+    values = [set(pc.unique(source(columns=[leading])[leading]).to_pylist()) for source in sources]
     known = sorted(set().union(*values))
     size = max(1, -(-len(known) // wanted))
     for start in range(0, len(known), size):
         some = set(known[start : start + size])
         chosen = [source for source, its in zip(sources, values, strict=True) if its & some]
-        yield chosen, pa.array(sorted(some), type=kind.schema.field(leading).type)
+        wanted_values = pa.array(sorted(some), type=kind.schema.field(leading).type)
+        yield chosen, Some(leading, wanted_values)
 
 
-def _read(sources: Sequence[Source], parallel: int) -> Iterator[pa.Table]:
+def _read(sources: Sequence[Source], parallel: int, some: Some | None) -> Iterator[pa.Table]:
     if parallel < 2 or len(sources) < 2:
-        yield from (source() for source in sources)
+        yield from (source(some=some) for source in sources)
         return
     with ThreadPoolExecutor(parallel) as pool:
-        yield from pool.map(lambda source: source(), sources)
+        yield from pool.map(lambda source: source(some=some), sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,13 +213,23 @@ class Publication:
 def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Manifest:
     """Verify, write and swap; returns what is published now.
 
+    Where the window has the same rows already, from the same sources, nothing is written: what was
+    made of it need not be made again. One that was published before it was over is published again,
+    because that it is complete is news.
+
     Raises UsageDamaged where files do not hold what was staged, rows lie outside of the window or
     come twice; RetryLater where the storage does not answer or is full. After any error the window
     is as it was.
     """
     window, portions = publication.window, _portions(store.storage, publication)
+    standing = _standing(store, publication)
     files, coverage = write_files(
-        store.storage, publication.kind, window, run_id=publication.run_id, portions=portions
+        store.storage,
+        publication.kind,
+        window,
+        run_id=publication.run_id,
+        portions=portions,
+        known=() if standing is None else standing.files,
     )
     _require_all(publication, files)
     manifest = Manifest(
@@ -225,8 +244,23 @@ def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Mani
         coverage=coverage if publication.coverage is None else publication.coverage,
         made_from=publication.made_from,
     )
+    if standing is not None and encode_manifest(standing) == encode_manifest(
+        replace(manifest, run_id=standing.run_id, published_at_ms=standing.published_at_ms)
+    ):
+        return standing
     store.storage.write(manifest.path, encode_manifest(manifest))
     return manifest
+
+
+def _standing(store: UsageStore, publication: Publication) -> Manifest | None:
+    """The window's own publication since it was over; None without one that can be read."""
+    try:
+        found = store.read_manifests([manifest_path(publication.table, publication.window)])
+    except (UsageDamaged, OtherVersion):
+        return None
+    return next(
+        (one for one in found if not one.retired and one.published_at_ms >= one.window.end_ms), None
+    )
 
 
 def to_seconds(at_ms: int) -> int:
@@ -235,20 +269,25 @@ def to_seconds(at_ms: int) -> int:
 
 
 def write_files(
-    storage: Storage, kind: TableKind, window: Window, *, run_id: str, portions: Iterator[pa.Table]
+    storage: Storage,
+    kind: TableKind,
+    window: Window,
+    *,
+    run_id: str,
+    portions: Iterator[pa.Table],
+    known: Sequence[PublishedFile] = (),
 ) -> tuple[tuple[PublishedFile, ...], float | None]:
     """Write a file for each portion; the files, and the mean coverage of their rows or None.
 
-    No reader sees the files before a manifest names them.
+    One of the same content among the `known` is taken as it is. No reader sees the others before a
+    manifest names them.
     """
     files: list[PublishedFile] = []
+    by_checksum = {one.sha256: one for one in known}
     covered = 0.0
     for number, rows in enumerate(portions):
-        files.append(
-            _write_file(
-                storage, kind, f"{window.folder(kind)}/part-{require_run_id(run_id)}-{number}", rows
-            )
-        )
+        stem = f"{window.folder(kind)}/part-{require_run_id(run_id)}-{number}"
+        files.append(_write_file(storage, kind, stem, rows, known=by_checksum))
         covered += (
             (pc.sum(rows["coverage"]).as_py() or 0.0) if "coverage" in kind.schema.names else 0.0
         )
@@ -258,9 +297,19 @@ def write_files(
     ), covered / rows_written if rows_written and "coverage" in kind.schema.names else None
 
 
-def _write_file(storage: Storage, kind: TableKind, stem: str, rows: pa.Table) -> PublishedFile:
+def _write_file(
+    storage: Storage,
+    kind: TableKind,
+    stem: str,
+    rows: pa.Table,
+    *,
+    known: Mapping[str, PublishedFile],
+) -> PublishedFile:
     """Write a file named by its checksum, so that no published file is replaced by other rows."""
     content, contents = encode(rows), contents_of(kind, rows)
+    same = known.get(checksum(content))
+    if same is not None and storage.size_bytes(same.path) == len(content):
+        return same
     path = f"{stem}-{checksum(content)[:8]}.parquet"
     storage.write(path, content)
     found = storage.size_bytes(path)
@@ -283,8 +332,17 @@ def _portions(storage: Storage, publication: Publication) -> Iterator[pa.Table]:
         yield portion
 
 
-def _verified(storage: Storage, staged: StagedFile) -> pa.Table:
-    """The rows of a staged file, equal to its record; raises UsageDamaged where they are not."""
+def _verified(
+    storage: Storage,
+    staged: StagedFile,
+    *,
+    columns: Sequence[str] | None = None,
+    some: Some | None = None,
+) -> pa.Table:
+    """The rows of a staged file, equal to its record; raises UsageDamaged where they are not.
+
+    Where only a part of it is read, its checksum has to do.
+    """
     content = storage.read(staged.path)
     if content is None:
         raise UsageDamaged(
@@ -296,7 +354,9 @@ def _verified(storage: Storage, staged: StagedFile) -> pa.Table:
             f"Staged file {staged.path} does not hold what was written to it (checksum); nothing "
             f"is published."
         )
-    rows = decode(content, where=staged.path)
+    rows = decode(content, where=staged.path, columns=columns, some=some)
+    if columns is not None or some is not None:
+        return rows
     found = contents_of(TABLES[staged.table], rows)
     if found != Contents(staged.rows, staged.sums):
         raise UsageDamaged(

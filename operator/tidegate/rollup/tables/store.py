@@ -19,6 +19,7 @@ from tidegate.rollup.tables.format import (
     Manifest,
     Owner,
     PublishedFile,
+    Some,
     Window,
     checksum,
     decode,
@@ -223,13 +224,13 @@ class UsageStore:
         start_ms: int | None = None,
         end_ms: int | None = None,
         columns: Sequence[str] | None = None,
+        some: Some | None = None,
     ) -> pa.Table:
-        """The valid rows of one file with a window_start in the range."""
+        """The valid rows of one file with a window_start in the range; with `some` only those."""
         kind = part.manifest.kind
         wanted = kind.schema.names if columns is None else list(columns)
-        rows = decode(
-            self.content(file), where=file.path, columns=sorted({"window_start", *wanted})
-        )
+        read = {"window_start", *wanted, *(() if some is None else [some.column])}
+        rows = decode(self.content(file), where=file.path, columns=sorted(read), some=some)
         return rows.filter(valid_rows(rows, kind, part, start_ms=start_ms, end_ms=end_ms)).select(
             wanted
         )

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from tidegate.control.audit.trail import EVENT, utc
 from tidegate.rollup.labels import labels_text
 from tidegate.rollup.report.compute import figures_of
-from tidegate.rollup.report.figures import ReportFigures
-from tidegate.rollup.report.rate_card import RateCard
+from tidegate.rollup.report.figures import Correction, ReportFigures
+from tidegate.rollup.report.rate_card import GIB, RateCard
 from tidegate.rollup.report.request import (
     ClientKey,
     MemberTerms,
@@ -36,6 +36,7 @@ from tidegate.rollup.schemas import (
     DAY_MS,
     FIVE_MINUTES_MS,
     HOUR_MS,
+    SKETCH,
     TIER,
     USAGE,
     USAGE_5M,
@@ -228,6 +229,7 @@ def sample_request(
         by_labels=("team",),
         recommendations=recommendations(),
         trail=trail_lines(START_MS),
+        corrections=sample_corrections(),
         provenance=Provenance(
             store_url="file:///var/lib/tidegate/usage",
             schema_version=1,
@@ -241,6 +243,28 @@ def sample_request(
             ),
         ),
     )
+
+
+def sample_corrections() -> Sequence[Correction]:
+    """October was closed, and has more of one member and less of another since; a cost, too."""
+    span = {"start": "2026-10-01T00:00:00Z", "end": "2026-11-01T00:00:00Z"}
+    client = {"tier": "streaming/shop", "level": "L0", "client_id": "", "direction": "fetch"}
+    return [
+        Correction(
+            **{**span, **client, "kind": "Usage", "member": user, "user": user},
+            labels={"team": "shop", "costCenter": "4711"} if per_gib else {},
+            bytes=gib * GIB,
+            per_gib=per_gib,
+            amount=amount,
+            corrected_month="2026-10",
+            currency="EUR",
+        )
+        for user, gib, per_gib, amount in (
+            ("checkout", 100, Decimal("0.02"), Decimal("2.00")),
+            ("cart", -25, Decimal("0.02"), Decimal("-0.50")),
+            ("etl", 0, None, Decimal("-0.07")),
+        )
+    ]
 
 
 @cache
@@ -434,7 +458,7 @@ def _hours(fine: Fine) -> pa.Table:
     found |= {
         "peak_rate": made["peak_rate_max"],
         "coverage": made["coverage_mean"],
-        "sketch": pa.nulls(made.num_rows, pa.binary()),
+        "sketch": pa.nulls(made.num_rows, SKETCH),
     }
     found |= _percentiles(made["rate_list"].to_pylist())
     return pa.table([found[field.name].cast(field.type) for field in USAGE], schema=USAGE)

@@ -38,7 +38,7 @@ def lines(figures: ReportFigures) -> list[tuple[str, str, str]]:
 
 
 def test_a_price_of_a_level_goes_before_that_of_the_direction() -> None:
-    rates = Rates(per_gib={"fetch": FETCH}, of_level={("L1", "fetch"): Decimal("0.10")})
+    rates = Rates(per_gib={"fetch": FETCH}, of_level={"L1": {"fetch": Decimal("0.10")}})
     figures = billed(rates, members=[terms("a"), terms("b")])
     assert lines(figures) == [("Usage", "a", "3.00"), ("Usage", "b", "1.00")]
 

@@ -81,9 +81,8 @@ def test_every_table_has_the_numbers_of_the_json() -> None:
         rows = list(csv.DictReader(io.StringIO(csv_text(sheet))))
         assert len(rows) == len(sheet.rows)
         for row, (pointer, _) in zip(rows, sheet.rows, strict=True):
-            assert {column: as_csv(value_at(document, pointer)[column]) for column in row} == row, (
-                name
-            )
+            found = value_at(document, pointer)
+            assert {column: as_csv(found[column], column) for column in row} == row, name
 
 
 def value_at(document: object, pointer: str) -> dict[str, object]:
@@ -93,9 +92,11 @@ def value_at(document: object, pointer: str) -> dict[str, object]:
     return document
 
 
-def as_csv(value: object) -> str:
+def as_csv(value: object, column: str) -> str:
     if value is None:
         return ""
+    if column == "amount" and isinstance(value, str):
+        return value  # a number below zero is no formula
     if isinstance(value, dict):
         return harmless(labels_words(value))
     return (

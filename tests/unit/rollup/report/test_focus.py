@@ -15,7 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.unit.rollup.report.sample_report import PRICES, START_MS, sample_figures, sample_request
+from tests.unit.rollup.report.sample_report import (
+    PRICES,
+    START_MS,
+    sample_corrections,
+    sample_figures,
+    sample_request,
+)
 from tests.unit.rollup.report.small_request import small_request
 from tidegate.errors import InvalidResource
 from tidegate.rollup.report.compute import figures_of
@@ -87,7 +93,7 @@ def every_model() -> ReportFigures:
     second = date(2026, 11, 21)
     first = Rates(
         per_gib={"fetch": Decimal("0.02"), "produce": Decimal("0.013")},
-        of_level={("L0", "fetch"): Decimal("0.05")},
+        of_level={"L0": {"fetch": Decimal("0.05")}},
         replication_per_gib=Decimal("0.001"),
         unattributed="OwnLine",
         replication="Members",
@@ -117,7 +123,7 @@ def test_every_column_that_must_be_there_is_and_has_no_null_where_none_may_be() 
 def test_values_are_of_the_lists_that_the_specification_has() -> None:
     for name, allowed in ALLOWED.items():
         assert set(TABLE[name].to_pylist()) <= allowed, name
-    assert set(TABLE["ChargeClass"].to_pylist()) == {None}
+    assert set(TABLE["ChargeClass"].to_pylist()) == {None, "Correction"}
     assert all(re.fullmatch("[A-Z]{3}", one) for one in TABLE["BillingCurrency"].to_pylist())
 
 
@@ -142,15 +148,37 @@ def test_costs_are_price_times_quantity_and_no_further_from_what_is_billed_than_
 
 
 def test_what_is_billed_is_the_reports_total_to_the_hundredth() -> None:
-    assert sum(row["BilledCost"] for row in ROWS) == FIGURES.total_amount
-    assert len(ROWS) == len(FIGURES.charges)
+    own = [row for row in ROWS if row["ChargeClass"] is None]
+    assert sum(row["BilledCost"] for row in own) == FIGURES.total_amount
+    assert sum(row["BilledCost"] for row in ROWS) == FIGURES.amount_due
+    assert len(own) == len(FIGURES.charges)
     assert {row["x_ChargeKind"] for row in ROWS} == {"Usage", "Unattributed", "Replication"}
 
 
-def test_charge_periods_are_within_the_billing_period() -> None:
+def test_charge_periods_are_within_the_billing_period_but_for_corrections_of_earlier_ones() -> None:
     for row in ROWS:
-        assert row["BillingPeriodStart"] <= row["ChargePeriodStart"] < row["ChargePeriodEnd"]
-        assert row["ChargePeriodEnd"] <= row["BillingPeriodEnd"]
+        assert row["ChargePeriodStart"] < row["ChargePeriodEnd"]
+        if row["ChargeClass"] is None:
+            assert row["BillingPeriodStart"] <= row["ChargePeriodStart"]
+            assert row["ChargePeriodEnd"] <= row["BillingPeriodEnd"]
+        else:
+            assert row["ChargePeriodEnd"] <= row["BillingPeriodStart"]
+
+
+def test_corrections_name_their_month_and_have_no_price_below_zero() -> None:
+    corrected = [row for row in ROWS if row["ChargeClass"] == "Correction"]
+    assert [
+        (row["ResourceName"], row["BilledCost"], row["ConsumedQuantity"], row["x_CorrectedMonth"])
+        for row in corrected
+    ] == [
+        ("checkout", Decimal("2.00"), Decimal(100), "2026-10"),
+        ("cart", Decimal("-0.50"), Decimal(-25), "2026-10"),
+        ("etl", Decimal("-0.07"), Decimal(0), "2026-10"),
+    ]
+    assert {row["ChargeCategory"] for row in corrected} == {"Usage"}
+    assert all(row["ListUnitPrice"] >= 0 for row in ROWS)
+    assert all(row["ChargeDescription"].startswith("Correction of 2026-10") for row in corrected)
+    assert {row["x_CorrectedMonth"] for row in ROWS if row["ChargeClass"] is None} == {None}
 
 
 def test_labels_are_tags_and_a_resource_has_one_name() -> None:
@@ -200,4 +228,27 @@ def test_what_cannot_be_billed_is_no_file(card: RateCard, words: str) -> None:
 
 
 def test_the_sample_is_a_dataset_too() -> None:
-    assert focus_table(sample_figures(), issuer="x").num_rows == len(sample_figures().charges)
+    figures = sample_figures()
+    lines = len(figures.charges) + len(figures.corrections)
+    assert focus_table(figures, issuer="x").num_rows == lines
+
+
+def test_a_correction_in_another_currency_is_billed_in_it_and_in_no_sum() -> None:
+    corrections = [replace(one, currency="CHF") for one in sample_corrections()]
+    figures = figures_of(replace(sample_request(), corrections=corrections))
+    assert figures.corrections_amount is None
+    assert figures.amount_due == figures.total_amount
+    rows = focus_table(figures, issuer="x").to_pylist()
+    assert {(row["ChargeClass"], row["BillingCurrency"]) for row in rows} == {
+        (None, "EUR"),
+        ("Correction", "CHF"),
+    }
+
+
+def test_a_bill_of_corrections_alone_is_a_dataset() -> None:
+    request = small_request(
+        [{"user": "a", "bytes": 1}], rate_card=RateCard(), corrections=sample_corrections()
+    )
+    figures = figures_of(request)
+    assert (figures.total_amount, figures.amount_due) == (None, Decimal("1.43"))
+    assert focus_table(figures, issuer="x").num_rows == 3

@@ -4,6 +4,8 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
+from decimal import Decimal
 from html.parser import HTMLParser
 from itertools import product
 from pathlib import Path
@@ -20,6 +22,7 @@ from tests.unit.rollup.report.small_request import (
     write_line,
 )
 from tidegate.rollup.report.compute import figures_of
+from tidegate.rollup.report.figures import ClosedMonth
 from tidegate.rollup.report.page import page_html
 from tidegate.rollup.report.request import ReportRequest
 from tidegate.rollup.report.sheets import document_of, embedded_json, sheets_of
@@ -259,3 +262,40 @@ def test_the_wheel_has_every_template() -> None:
     folder = Path("tidegate/rollup/report/templates")
     used = {folder / name for name in ("macros.html", "page.css", "page.html", "page.js")}
     assert used == {path for path in packed if path.parent == folder}
+
+
+def test_corrections_of_earlier_months_are_on_the_page_and_apart_from_the_bill() -> None:
+    figures = sample_figures()
+    assert str(figures.corrections_amount) == "1.43"
+    assert figures.amount_due == (figures.total_amount or 0) + Decimal("1.43")
+    texts = {
+        attributes["data-figure"]: "".join(text)
+        for _, attributes, text in PARSED.elements
+        if "data-figure" in attributes
+    }
+    assert texts["/correctionsAmount"] == "+1.43"
+    assert texts["/corrections/1/amount"] == "−0.50"
+    assert texts["/corrections/1/correctedMonth"] == "2026-10"
+    assert texts["/amountDue"] == f"{figures.amount_due:,.2f}"
+    assert 'id="corrections"' not in page_html(figures_of(small_request([{"user": "a"}])))
+
+
+@pytest.mark.parametrize(
+    ("more", "amount", "said"),
+    [
+        (0, None, "Amounts are those of then."),
+        (1500, Decimal("-0.20"), "The difference of −0.20 EUR is not on this bill"),
+    ],
+)
+def test_a_closed_month_has_its_bill_of_then(more: int, amount: Decimal | None, said: str) -> None:
+    figures = sample_figures()
+    then = [replace(figures.charges[0], amount=Decimal("7.77"))]
+    closed = ClosedMonth(
+        "2026-11", "2026-12-01T02:00:00Z", "0" * 64, 5, 5 + more, "2027-01", amount
+    )
+    request = replace(sample_request(), closed=closed, closed_charges=then)
+    made = figures_of(request)
+    assert (made.total_amount, made.charges) == (Decimal("7.77"), tuple(then))
+    text = " ".join(page_html(made).split())
+    assert said in text
+    assert ("+1,500 bytes" in text) == (more > 0)

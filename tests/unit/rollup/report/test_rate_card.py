@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.errors import InvalidResource
-from tidegate.rollup.closing import Month
+from tidegate.rollup.report.closing import Month
 from tidegate.rollup.report.rate_card import (
     RateCard,
     Rates,

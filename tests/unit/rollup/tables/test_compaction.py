@@ -2,16 +2,18 @@
 nothing is read twice at any moment.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.unit.rollup.tables.bucket import Bucket, Killed, store_in
-from tests.unit.rollup.tables.usage import DAY, as_set, put_hours, usage_5m
+from tests.unit.rollup.tables.usage import DAY, as_set, put, put_hours, usage_5m
 from tidegate.errors import Incomplete
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
-from tidegate.rollup.tables import publication
+from tidegate.rollup.tables import format, publication
 from tidegate.rollup.tables.format import Manifest
 from tidegate.rollup.tables.publication import Publication, publish
 from tidegate.rollup.tables.store import UsageStore
@@ -72,6 +74,36 @@ def test_a_day_of_many_rows_becomes_files_with_brokers_of_their_own(
     (day,) = compact(store)
     assert [file.rows for file in day.files] == [36, 36]
     assert as_set(store.rows("usage_5m")) == as_set(rows_of())
+
+
+def test_a_row_is_unpacked_at_most_twice_whatever_the_number_of_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Eight brokers in eight files; their names alone are looked at before."""
+    monkeypatch.setattr(format, "ROWS_OF_GROUP", 12)  # a broker's hour
+    store, unpacked = store_in(Bucket()), Counter[str]()
+    for hour in HOURS:
+        at_ms = DAY + hour * HOUR_MS
+        rows = usage_5m(at_ms, brokers=range(1, 9))
+        put(store, "a", "usage_5m", rows, start_ms=at_ms, now_ms=NOW)
+    monkeypatch.setattr(publication, "MOST_ROWS", 40)
+
+    class Counted(pq.ParquetFile):
+        def read(self, columns: list[str] | None = None) -> pa.Table:
+            return self._counted(super().read(columns))
+
+        def read_row_groups(self, numbers: list[int], columns: list[str]) -> pa.Table:
+            return self._counted(super().read_row_groups(numbers, columns))
+
+        def _counted(self, rows: pa.Table) -> pa.Table:
+            unpacked["bytes" if "bytes" in rows.column_names else "names"] += rows.num_rows
+            return rows
+
+    monkeypatch.setattr(format.pq, "ParquetFile", Counted)
+    (day,) = compact(store)
+    rows_of_day = 8 * 12 * len(HOURS)
+    assert (len(day.files), day.contents.rows) == (8, rows_of_day)
+    assert unpacked == {"bytes": rows_of_day, "names": rows_of_day}
 
 
 def test_an_hour_published_again_after_its_day_is_read_from_its_own_files(bucket: Bucket) -> None:

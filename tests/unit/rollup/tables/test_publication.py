@@ -82,6 +82,33 @@ def test_publishing_again_replaces_the_whole_window(store: UsageStore) -> None:
     assert as_set(store.rows("usage_5m")) == as_set(NEW.slice(0, 5))
 
 
+def test_the_same_rows_from_the_same_sources_are_not_published_again(
+    store: UsageStore, bucket: Bucket
+) -> None:
+    first = put(store, "a", "usage_5m", NEW, start_ms=DAY, now_ms=NOW)
+    before = {path for path in bucket.objects if "_staging" not in path}
+    again = put(store, "b", "usage_5m", NEW, start_ms=DAY, now_ms=NOW + HOUR_MS)
+    assert (again, again.run_id, again.stamp) == (first, "a", first.stamp)
+    assert {path for path in bucket.objects if "_staging" not in path} == before
+
+
+def test_the_same_rows_from_other_sources_keep_their_files_and_are_published_again(
+    store: UsageStore,
+) -> None:
+    first = put(store, "a", "usage_5m", NEW, start_ms=DAY, now_ms=NOW)
+    again = put(store, "b", "usage_5m", NEW, start_ms=DAY, now_ms=NOW, source="range selector")
+    assert (again.run_id, again.source, again.files) == ("b", "range selector", first.files)
+    assert as_set(store.rows("usage_5m")) == as_set(NEW)
+
+
+def test_a_file_that_is_gone_is_written_again(store: UsageStore, bucket: Bucket) -> None:
+    first = put(store, "a", "usage_5m", NEW, start_ms=DAY, now_ms=NOW)
+    store.storage.delete([first.files[0].path])
+    again = put(store, "b", "usage_5m", NEW, start_ms=DAY, now_ms=NOW)
+    assert again.run_id == "b"
+    assert as_set(store.rows("usage_5m")) == as_set(NEW)
+
+
 def operations_of_a_run() -> int:
     bucket = Bucket()
     put(store_in(bucket), "a", "usage_5m", NEW, start_ms=DAY, now_ms=NOW)

@@ -325,9 +325,8 @@ def test_an_hour_that_was_not_published_is_a_gap_and_no_damage(store: UsageStore
 
 
 def test_what_was_made_from_older_rows_is_outdated(store: UsageStore) -> None:
-    put(
-        store, "b", "usage_5m", store.rows("usage_5m", DAY, DAY + HOUR_MS), start_ms=DAY, now_ms=NOW
-    )
+    rows = store.rows("usage_5m", DAY, DAY + HOUR_MS)
+    put(store, "b", "usage_5m", rows, start_ms=DAY, now_ms=NOW, source="range selector")
     verdict = verify(store)
     assert [(one.table, one.window) for one in verdict.outdated] == [("usage_1h", "2026-11-21T00")]
     assert (verdict.is_sound, verdict.is_whole) == (True, False)
