@@ -31,6 +31,8 @@ from bench.control.readings import reading_figures
 from bench.control.scenarios import scenario_figures
 from bench.control.world import TOPIC, two_worlds, world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
+from bench.replication.seed import SIZE as SEED_SIZE
+from bench.replication.seed import seed_figures
 from bench.results import Figure, Record, Records, median_of, page, with_note
 from bench.rollup.kills import kill_figures
 from bench.rollup.raw import raw_figures
@@ -214,6 +216,10 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "throttle-strides": strides,
         "throttle-scenarios": scenario_figures,
         **EPISODES,
+    },
+    "Replication": {
+        "replication-seed": seed_figures,
+        "replication-seed-quarter": lambda: seed_figures(SEED_SIZE // 4),
     },
     "On the command line": {
         "command-start": start_figures,
