@@ -31,6 +31,9 @@ from bench.control.readings import reading_figures
 from bench.control.scenarios import scenario_figures
 from bench.control.world import TOPIC, two_worlds, world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
+from bench.replication.decide import replication_decide_figures
+from bench.replication.follow import follow_figures
+from bench.replication.recovery import recovery_figures
 from bench.replication.seed import SIZE as SEED_SIZE
 from bench.replication.seed import seed_figures
 from bench.results import Figure, Record, Records, median_of, page, with_note
@@ -218,6 +221,9 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         **EPISODES,
     },
     "Replication": {
+        "replication-decide": replication_decide_figures,
+        "replication-follow": follow_figures,
+        "replication-recovery": recovery_figures,
         "replication-seed": seed_figures,
         "replication-seed-quarter": lambda: seed_figures(SEED_SIZE // 4),
     },

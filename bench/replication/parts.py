@@ -222,8 +222,12 @@ class NicCounter:
 
     def series(self) -> ByteSeries:
         """What passed between the readings."""
+        begin = [Sample(at, 0) for at, _ in self._readings[:1]]
         return ByteSeries(
-            Sample(at, now - before) for (_, before), (at, now) in pairwise(self._readings)
+            [
+                *begin,
+                *(Sample(at, now - before) for (_, before), (at, now) in pairwise(self._readings)),
+            ]
         )
 
 

@@ -1,0 +1,144 @@
+"""A broker that comes back with data behind, alone and beside clients that fill the NIC.
+
+L0 and L1 read 10 MB/s each, L3 as much as it gets, all from broker 1, whose NIC sends 100 MB/s.
+Broker 3 was killed and has to fetch everything from broker 1. With Tidegate's recovery at priority
+L1, L3 gives way.
+"""
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from bench.control.world import POLICY
+from bench.replication.follow import NIC, fill, limits, metrics_of, tier_of
+from bench.replication.parts import (
+    MB,
+    POLICIES,
+    Replication,
+    brokers_with_nics,
+    declared,
+    operator_beside,
+    replication_policy,
+    temporary_log,
+)
+from bench.results import Figure
+from lab.episodes import Business, fill_topic, running_clients
+from lab.errors import LabError
+from lab.kafka import KafkaLab
+from lab.prometheus import monitoring
+from lab.rates import ByteSeries
+
+BEHIND = 5000 * MB
+_READ = "read"
+_PARTITIONS = 4
+_TIMES_ALONE = 1.5
+_LOSS_PERCENT = 3.0
+_REST_SECONDS = 60  # for L3 to come to rest at the limit
+_BEFORE_SECONDS = 20
+BUSINESSES = (
+    Business("L0", "checkout", 10 * MB, None, 80 * MB),
+    Business("L1", "orders", 10 * MB, 5 * MB, 80 * MB),
+    Business("L3", "reports", None, 5 * MB, 80 * MB),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Recovered:
+    began_seconds: float
+    seconds: float
+
+
+def recovery_figures(behind: int = BEHIND) -> list[Figure]:
+    """Seconds of the recovery alone, unthrottled beside the load, and with Tidegate."""
+    users = tuple(one.user for one in BUSINESSES)
+    with ExitStack() as stack:
+        kafka = stack.enter_context(brokers_with_nics(NIC, users=users))
+        prometheus = stack.enter_context(monitoring(kafka))
+        on = stack.enter_context(operator_beside([kafka], temporary_log()))
+        view = Replication(kafka)
+        kafka.create_topic(_READ, [[1]])
+        fill_topic(kafka, _READ)
+        _fall_behind(kafka, "alone", behind)
+        alone = _come_back(kafka, view)
+        _forget(kafka, "alone")
+        policy = replication_policy(
+            kafka,
+            POLICY,
+            {"recovery": {"mode": "Follow", "priority": "L1", "rate": {"min": "50M"}}},
+            metrics=metrics_of(prometheus),
+            brokers=limits(),
+        )
+        tiers = [("businesstiers", tier_of(one, _READ)) for one in BUSINESSES]
+        _fall_behind(kafka, "beside", behind)
+        clients = stack.enter_context(
+            running_clients(
+                kafka,
+                BUSINESSES,
+                topic=_READ,
+                run="recovery",
+                prefix="bench",
+                catch_up_seconds=0.0,
+                l0_catch_up_seconds=0.0,
+            )
+        )
+        with declared(on, [(POLICIES, policy), *tiers]):
+            time.sleep(_REST_SECONDS)
+            beside = _come_back(kafka, view)
+            left = view.left_after(20.0)
+            moved = clients.by_user()
+    names = {one.level: one.user for one in BUSINESSES}
+    lost = {level: _lost(moved[user], beside) for level, user in names.items()}
+    rates = {
+        level: moved[user].mean(beside.began_seconds, beside.seconds) / MB
+        for level, user in names.items()
+    }
+    what = f"broker back with {behind / 1e9:.0f} GB behind, NIC of 100 MB/s"
+    return [
+        Figure(f"{what}, alone: all in sync", alone.seconds, "s", None, "no other load, no policy"),
+        Figure(
+            f"{what}, L3 reading at the limit, recovery at priority L1: all in sync",
+            beside.seconds,
+            "s",
+            _TIMES_ALONE * alone.seconds,
+            f"L3 read {rates['L3']:.0f} MB/s meanwhile, {-lost['L3']:+.0f} %; {left} throttles "
+            "left at the end",
+        ),
+        *(
+            Figure(
+                f"{what}, recovery at priority L1: {level} loses",
+                lost[level],
+                "%",
+                _LOSS_PERCENT,
+                f"of what it read before; {rates[level]:.1f} MB/s meanwhile",
+            )
+            for level in ("L0", "L1")
+        ),
+    ]
+
+
+def _lost(series: ByteSeries, recovered: _Recovered) -> float:
+    before = series.mean(recovered.began_seconds - _BEFORE_SECONDS, _BEFORE_SECONDS)
+    return 100 * (1 - series.mean(recovered.began_seconds, recovered.seconds) / before)
+
+
+def _fall_behind(kafka: KafkaLab, topic: str, behind: int) -> None:
+    """Broker 3 is killed, and misses so much of a topic that it follows."""
+    kafka.create_topic(topic, [[1, 3]] * _PARTITIONS)
+    kafka.broker(3).kill()
+    fill(kafka, topic, behind)
+
+
+def _come_back(kafka: KafkaLab, view: Replication) -> _Recovered:
+    """Start broker 3; the time counts from when it serves."""
+    kafka.broker(3).start()
+    began = time.time()
+    while view.is_behind():
+        if time.time() - began > 1800:
+            raise LabError("Broker 3 has not caught up within half an hour.")
+        time.sleep(0.5)
+    return _Recovered(began, time.time() - began)
+
+
+def _forget(kafka: KafkaLab, topic: str) -> None:
+    kafka.admin.delete_topic(topic)
+    time.sleep(5)  # its files are deleted
