@@ -32,8 +32,8 @@ from bench.control.scenarios import scenario_figures
 from bench.control.world import TOPIC, two_worlds, world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
 from bench.replication.decide import replication_decide_figures
-from bench.replication.follow import follow_figures
-from bench.replication.recovery import recovery_figures
+from bench.replication.follow import FULL_BYTES, FULL_NIC, follow_figures
+from bench.replication.recovery import FULL_BEHIND, recovery_figures
 from bench.replication.seed import SIZE as SEED_SIZE
 from bench.replication.seed import seed_figures
 from bench.results import Figure, Record, Records, median_of, page, with_note
@@ -222,8 +222,10 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
     },
     "Replication": {
         "replication-decide": replication_decide_figures,
-        "replication-follow": follow_figures,
-        "replication-recovery": recovery_figures,
+        "replication-follow": lambda: follow_figures(FULL_NIC, FULL_BYTES),
+        "replication-follow-quarter": lambda: follow_figures(FULL_NIC // 4, FULL_BYTES // 10),
+        "replication-recovery": lambda: recovery_figures(FULL_NIC, FULL_BEHIND),
+        "replication-recovery-quarter": lambda: recovery_figures(FULL_NIC // 4, FULL_BEHIND // 4),
         "replication-seed": seed_figures,
         "replication-seed-quarter": lambda: seed_figures(SEED_SIZE // 4),
     },

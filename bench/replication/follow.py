@@ -1,8 +1,9 @@
 """A move that follows the load, beside one without and one with the usual throttle.
 
-L0 reads 60 MB/s from broker 1, whose NIC sends 100 MB/s, while partitions that it leads get
-replicas on both other brokers. Three times the same move by Kafka's own tool: unthrottled, with
-Tidegate's Follow, and with the tool's `--throttle` of 10 MB/s.
+L0 reads 60 % of what broker 1's NIC can send, while partitions that it leads get replicas on both
+other brokers. Three times the same move by Kafka's own tool: with Tidegate's Follow, unthrottled,
+and with the tool's `--throttle` of a tenth of the NIC. At full scale the NIC sends 100 MB/s and
+10 GB move; a quarter of it leaves a machine of two processors enough for the clients.
 """
 
 import json
@@ -34,11 +35,9 @@ from lab.packages import kafka_jars
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab, monitoring
 
-NIC = 100 * MB
-READS = 60 * MB
-USUAL_THROTTLE = 10 * MB
+FULL_NIC = 100 * MB
 CUT_TO = 0.97  # escalation.cutToPercent's default
-BYTES = 4000 * MB  # to move; the product's own bound is for 10 GB
+FULL_BYTES = 10_000 * MB
 _PARTITIONS = 4
 _BEFORE_SECONDS = 30
 _L0_LOSS_PERCENT = 3.0
@@ -80,33 +79,34 @@ def tier_of(business: Business, topic: str) -> dict[str, Any]:
     }
 
 
-def limits() -> dict[str, Any]:
+def limits(nic: int) -> dict[str, Any]:
     """spec.brokers: both sides' limits are what the NIC can."""
-    return {side: {"limit": str(NIC), "capacity": str(NIC)} for side in ("egress", "ingress")}
+    return {side: {"limit": str(nic), "capacity": str(nic)} for side in ("egress", "ingress")}
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One move: how long, what L0 lost of what it had before, what was spare before."""
+    """One move: how long, what L0 had before and lost of it, what was spare before."""
 
     played: Played
+    before: float
     lost_percent: float
     spare: float
     left: int
 
 
-def follow_figures(total_bytes: int = BYTES) -> list[Figure]:
+def follow_figures(nic: int, moved: int) -> list[Figure]:
     """What L0 loses in each of the three, and how long each takes."""
-    checkout = Business("L0", "checkout", READS, None, NIC)
+    checkout = Business("L0", "checkout", nic * 6 // 10, None, nic)
     with ExitStack() as stack:
-        kafka = stack.enter_context(brokers_with_nics(NIC, users=("checkout",)))
+        kafka = stack.enter_context(brokers_with_nics(nic, users=("checkout",)))
         prometheus = stack.enter_context(monitoring(kafka))
         on = stack.enter_context(operator_beside([kafka], temporary_log()))
         view = Replication(kafka)
         kafka.create_topic(_READ, [[1]])
         kafka.create_topic(_MOVED, [[1]] * _PARTITIONS)
         fill_topic(kafka, _READ)
-        fill(kafka, _MOVED, total_bytes)
+        fill(kafka, _MOVED, moved // 2)
         clients = stack.enter_context(
             running_clients(
                 kafka,
@@ -118,24 +118,29 @@ def follow_figures(total_bytes: int = BYTES) -> list[Figure]:
             )
         )
         time.sleep(10)
-        move = _Move(kafka, view, on, clients)
+        move = _Move(kafka, view, on, clients, nic)
         policy = replication_policy(
             kafka,
             POLICY,
-            {"reassignments": {"mode": "Follow", "priority": "BelowL3", "rate": {"min": "5M"}}},
+            {
+                "reassignments": {
+                    "mode": "Follow",
+                    "priority": "BelowL3",
+                    "rate": {"min": str(nic // 20)},
+                }
+            },
             metrics=metrics_of(prometheus),
-            brokers=limits(),
+            brokers=limits(nic),
         )
         with declared(on, [(POLICIES, policy), ("businesstiers", tier_of(checkout, _READ))]):
             time.sleep(10)
             follow = move.play(None, with_status=True)
         unthrottled = move.play(None)
-        usual = move.play(USUAL_THROTTLE)
-    moved = total_bytes * 2
+        usual = move.play(nic // 10)
     return [
-        *_figures("Follow", follow, moved, bounded=True),
-        *_figures("unthrottled (peer)", unthrottled, moved),
-        *_figures("kafka-reassign-partitions --throttle 10 MB/s (peer)", usual, moved),
+        *_figures("Follow", follow, nic, moved, bounded=True),
+        *_figures("unthrottled (peer)", unthrottled, nic, moved),
+        *_figures(f"kafka-reassign-partitions --throttle {nic // 10} (peer)", usual, nic, moved),
     ]
 
 
@@ -156,6 +161,7 @@ class _Move:
     view: Replication
     on: OnKubernetes
     clients: Clients
+    nic: int
 
     def play(self, throttle: int | None, *, with_status: bool = False) -> _Run:
         nic = NicCounter(self.kafka, 1)
@@ -180,8 +186,8 @@ class _Move:
         self.kafka.admin.reassign({(_MOVED, one): [1] for one in range(_PARTITIONS)})
         wait_until(lambda: not self.view.is_moving(), "the replicas to go", timeout_seconds=60)
         time.sleep(5)  # their files are deleted
-        spare = CUT_TO * NIC - nic.series().mean(begin, _BEFORE_SECONDS)
-        return _Run(played, 100 * (1 - during / before), spare, left)
+        spare = CUT_TO * self.nic - nic.series().mean(begin, _BEFORE_SECONDS)
+        return _Run(played, before, 100 * (1 - during / before), spare, left)
 
     def _reassign(self, replicas: Sequence[int], throttle: int | None) -> None:
         further = () if throttle is None else ("--throttle", str(throttle))
@@ -227,9 +233,12 @@ def reassign_by_tool(
         process.expect_success(60.0)
 
 
-def _figures(what: str, run: _Run, moved: int, *, bounded: bool = False) -> list[Figure]:
+def _figures(what: str, run: _Run, nic: int, moved: int, *, bounded: bool = False) -> list[Figure]:
     by_spare = moved / run.spare
-    where = f"{moved / 1e9:.0f} GB to move beside L0 at 60 MB/s on a NIC of 100 MB/s, {what}"
+    where = (
+        f"{moved / 1e9:.3g} GB to move beside L0 at {nic * 0.6 / MB:.0f} MB/s on a NIC of "
+        f"{nic / MB:.0f} MB/s, {what}"
+    )
     seen = run.played.seen_after_seconds
     return [
         Figure(
@@ -237,7 +246,7 @@ def _figures(what: str, run: _Run, moved: int, *, bounded: bool = False) -> list
             run.lost_percent,
             "%",
             _L0_LOSS_PERCENT if bounded else None,
-            "of what it read in the half minute before"
+            f"of the {run.before / MB:.1f} MB/s that it read in the half minute before"
             + (f"; {run.left} throttles left at the end" if bounded else ""),
         ),
         Figure(

@@ -1,6 +1,7 @@
 """A broker that comes back with data behind, alone and beside clients that fill the NIC.
 
-L0 and L1 read 10 MB/s each, L3 as much as it gets, all from broker 1, whose NIC sends 100 MB/s.
+L0 and L1 read a tenth of broker 1's NIC each, L3 as much as it gets. At full scale the NIC sends
+100 MB/s and 5 GB are behind.
 Broker 3 was killed and has to fetch everything from broker 1. With Tidegate's recovery at priority
 L1, L3 gives way.
 """
@@ -10,7 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from bench.control.world import POLICY
-from bench.replication.follow import NIC, fill, limits, metrics_of, tier_of
+from bench.replication.follow import fill, limits, metrics_of, tier_of
 from bench.replication.parts import (
     MB,
     POLICIES,
@@ -28,18 +29,23 @@ from lab.kafka import KafkaLab
 from lab.prometheus import monitoring
 from lab.rates import ByteSeries
 
-BEHIND = 5000 * MB
+FULL_BEHIND = 5000 * MB
 _READ = "read"
 _PARTITIONS = 4
 _TIMES_ALONE = 1.5
 _LOSS_PERCENT = 3.0
 _REST_SECONDS = 60  # for L3 to come to rest at the limit
 _BEFORE_SECONDS = 20
-BUSINESSES = (
-    Business("L0", "checkout", 10 * MB, None, 80 * MB),
-    Business("L1", "orders", 10 * MB, 5 * MB, 80 * MB),
-    Business("L3", "reports", None, 5 * MB, 80 * MB),
-)
+
+
+def businesses(nic: int) -> tuple[Business, ...]:
+    """Who reads beside the recovery."""
+    contract = nic * 8 // 10
+    return (
+        Business("L0", "checkout", nic // 10, None, contract),
+        Business("L1", "orders", nic // 10, nic // 20, contract),
+        Business("L3", "reports", None, nic // 20, contract),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +54,12 @@ class _Recovered:
     seconds: float
 
 
-def recovery_figures(behind: int = BEHIND) -> list[Figure]:
-    """Seconds of the recovery alone, unthrottled beside the load, and with Tidegate."""
-    users = tuple(one.user for one in BUSINESSES)
+def recovery_figures(nic: int, behind: int) -> list[Figure]:
+    """Seconds of the recovery alone, and beside the load with Tidegate; what L0 and L1 lose."""
+    those = businesses(nic)
+    users = tuple(one.user for one in those)
     with ExitStack() as stack:
-        kafka = stack.enter_context(brokers_with_nics(NIC, users=users))
+        kafka = stack.enter_context(brokers_with_nics(nic, users=users))
         prometheus = stack.enter_context(monitoring(kafka))
         on = stack.enter_context(operator_beside([kafka], temporary_log()))
         view = Replication(kafka)
@@ -64,16 +71,16 @@ def recovery_figures(behind: int = BEHIND) -> list[Figure]:
         policy = replication_policy(
             kafka,
             POLICY,
-            {"recovery": {"mode": "Follow", "priority": "L1", "rate": {"min": "50M"}}},
+            {"recovery": {"mode": "Follow", "priority": "L1", "rate": {"min": str(nic // 2)}}},
             metrics=metrics_of(prometheus),
-            brokers=limits(),
+            brokers=limits(nic),
         )
-        tiers = [("businesstiers", tier_of(one, _READ)) for one in BUSINESSES]
+        tiers = [("businesstiers", tier_of(one, _READ)) for one in those]
         _fall_behind(kafka, "beside", behind)
         clients = stack.enter_context(
             running_clients(
                 kafka,
-                BUSINESSES,
+                those,
                 topic=_READ,
                 run="recovery",
                 prefix="bench",
@@ -86,13 +93,13 @@ def recovery_figures(behind: int = BEHIND) -> list[Figure]:
             beside = _come_back(kafka, view)
             left = view.left_after(20.0)
             moved = clients.by_user()
-    names = {one.level: one.user for one in BUSINESSES}
+    names = {one.level: one.user for one in those}
     lost = {level: _lost(moved[user], beside) for level, user in names.items()}
     rates = {
         level: moved[user].mean(beside.began_seconds, beside.seconds) / MB
         for level, user in names.items()
     }
-    what = f"broker back with {behind / 1e9:.0f} GB behind, NIC of 100 MB/s"
+    what = f"broker back with {behind / 1e9:.3g} GB behind, NIC of {nic / MB:.0f} MB/s"
     return [
         Figure(f"{what}, alone: all in sync", alone.seconds, "s", None, "no other load, no policy"),
         Figure(
