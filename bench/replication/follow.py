@@ -86,12 +86,17 @@ def limits(nic: int) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """One move: how long, what L0 had before and lost of it, what was spare before."""
+    """One move: how long, what L0 had before and lost of it, what was spare before.
+
+    `sent` is the mean of what the NIC sent meanwhile: where L0 lost and the NIC had room, it was
+    the machine that was busy.
+    """
 
     played: Played
     before: float
     lost_percent: float
     spare: float
+    sent: float
     left: int
 
 
@@ -175,7 +180,9 @@ class _Move:
             longest_seconds=3600,
             on=self.on if with_status else None,
             policy_name=POLICY,
+            each_second=nic.read,
         )
+        nic.read()
         left = self.view.left_after(15.0) if with_status else 0
         time.sleep(3)  # the clients' last rows
         l0 = self.clients.by_user()["checkout"]
@@ -186,8 +193,15 @@ class _Move:
         self.kafka.admin.reassign({(_MOVED, one): [1] for one in range(_PARTITIONS)})
         wait_until(lambda: not self.view.is_moving(), "the replicas to go", timeout_seconds=60)
         time.sleep(5)  # their files are deleted
-        spare = CUT_TO * self.nic - nic.series().mean(begin, _BEFORE_SECONDS)
-        return _Run(played, before, 100 * (1 - during / before), spare, left)
+        sent = nic.series()
+        return _Run(
+            played,
+            before,
+            100 * (1 - during / before),
+            CUT_TO * self.nic - sent.mean(begin, _BEFORE_SECONDS),
+            sent.mean(played.began_seconds, played.seconds),
+            left,
+        )
 
     def _reassign(self, replicas: Sequence[int], throttle: int | None) -> None:
         further = () if throttle is None else ("--throttle", str(throttle))
@@ -254,7 +268,8 @@ def _figures(what: str, run: _Run, nic: int, moved: int, *, bounded: bool = Fals
             run.played.seconds,
             "s",
             _SLOWER_THAN_SPARE * by_spare if bounded else None,
-            f"{moved / run.played.seconds / MB:.1f} MB/s; spare before {run.spare / MB:.1f} MB/s"
+            f"{moved / run.played.seconds / MB:.1f} MB/s; spare before {run.spare / MB:.1f} MB/s; "
+            f"the NIC sent {run.sent / MB:.1f} MB/s meanwhile"
             + ("" if seen is None else f"; first throttle {seen:.1f} s after the tool ended"),
         ),
     ]

@@ -425,7 +425,7 @@ def plan(
     )
     document = plan_document(seen.observation, decision, warnings=warnings)
     if isinstance(replication, ReplicationDecision):
-        document |= {"replication": planned_replication_document(replication)}
+        document = {**document, "replication": planned_replication_document(replication)}
 
     def show(page: Page) -> None:
         for warning in warnings:

@@ -528,7 +528,7 @@ def _dry_run(
 ) -> None:
     givebacks = restoration.look()
     rows, throttled = restore_rows(givebacks), throttles.look()
-    unable = throttle_warning(throttled, throttles.source)
+    unable = throttle_warning(throttled, throttles)
     warnings = (
         *_warnings(
             givebacks, facts, restoration.store.unreadable_nodes(), now_seconds=around.now_seconds()
@@ -568,7 +568,7 @@ def _give_back(
 ) -> None:
     progress = Page(around.err)
     first, throttled = restoration.look(), throttles.look()
-    unable = throttle_warning(throttled, throttles.source)
+    unable = throttle_warning(throttled, throttles)
     warnings = (
         *_warnings(
             first, facts, restoration.store.unreadable_nodes(), now_seconds=around.now_seconds()

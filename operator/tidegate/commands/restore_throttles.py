@@ -20,8 +20,8 @@ from tidegate.controller_logic.replication.replication_pass import (
     decide_replication,
     not_applied,
 )
-from tidegate.controller_logic.replication.throttles import Configs, Resource, items_of
-from tidegate.errors import RetryLater
+from tidegate.controller_logic.replication.throttles import Configs, Items, Resource, items_of
+from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import QuotaStore
 from tidegate.kafka.throttle_record import policy_key_of, record_of, record_to_bytes
 
@@ -55,12 +55,16 @@ class ThrottleRow:
 
 @dataclass(slots=True)
 class ThrottleRestoration:
-    """Shows and takes away what the record has. `source` None = no address of brokers was given."""
+    """Shows and takes away what the record has. `source` None = no address of brokers was given.
+
+    `problem` is why the brokers could not be asked: quotas are given back all the same.
+    """
 
     store: QuotaStore
     source: ReplicationSource | None
     covers_policy: Callable[[str], bool]
     now_seconds: Callable[[], float]
+    problem: str | None = None
     _memory: ReplicationMemory = field(default_factory=ReplicationMemory)
 
     def look(self) -> tuple[ThrottleRow, ...]:
@@ -69,15 +73,23 @@ class ThrottleRestoration:
         if content is None or not self.covers_policy(policy_key_of(content)):
             return ()
         record = record_of(content)
-        found: Configs = {}
-        if self.source is not None and record:
-            self.source.read(with_recovery=False)  # it asks for the brokers' addresses
-            found = self.source.configs(frozenset(record))
+        found = self._configs(record)
         return tuple(
             ThrottleRow(one, key, items, found.get(one, {}).get(key), one in found)
             for one, keys in sorted(record.items())
             for key, items in sorted(keys.items())
         )
+
+    def _configs(self, record: Items) -> Configs:
+        self.problem = None
+        if self.source is None or not record:
+            return {}
+        try:
+            self.source.read(with_recovery=False)  # it asks for the brokers' addresses
+            return self.source.configs(frozenset(record))
+        except TidegateError as error:
+            self.problem = error.message
+            return {}
 
     def to_the_end(
         self, cluster_id: str, page: Page, wait_seconds: Callable[[float], None]
@@ -89,6 +101,9 @@ class ThrottleRestoration:
                 self._round(self.source, cluster_id, page)
             except RetryLater as error:
                 page.say(f"{error.message} Trying again in {_ROUND_SECONDS:.0f} s.")
+            except TidegateError as error:  # a right is missing: waiting does not help
+                page.say(error.message)
+                return
             if not self.look() or self.now_seconds() >= until:
                 return
             wait_seconds(_ROUND_SECONDS)
@@ -139,9 +154,13 @@ def throttle_restoration(
         yield ThrottleRestoration(store, source, covers_policy, around.now_seconds)
 
 
-def throttle_warning(rows: Sequence[ThrottleRow], source: ReplicationSource | None) -> str | None:
+def throttle_warning(rows: Sequence[ThrottleRow], restoration: ThrottleRestoration) -> str | None:
     """What to add to the command where throttles cannot be taken away as it is."""
-    if not rows or source is not None:
+    if not rows:
+        return None
+    if restoration.problem is not None:
+        return f"Replication throttles stay as they are for now: {restoration.problem}"
+    if restoration.source is not None:
         return None
     return (
         f"{len(rows)} replication throttles of ours are recorded, and only brokers take them away. "

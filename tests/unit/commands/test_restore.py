@@ -322,3 +322,17 @@ def test_who_asks_for_less_leaves_throttles_alone(throttled: Any, asked: tuple[s
     assert throttled.run("restore", *ZOOKEEPER, *BROKERS, *asked, "--yes").code == 0
     assert throttled.replication.set[broker_resource(1)] == {LEADER_RATE: "2000000"}
     assert throttled.store.throttle_record() is not None
+
+
+def test_quotas_are_given_back_while_no_broker_answers(throttled: Any) -> None:
+    class Silent(Throttles):
+        def read(self, *, with_recovery: bool) -> ClusterReplication:
+            raise Unreachable(Reason.BROKERS_UNREACHABLE, "No broker answered.")
+
+    throttled.replication = Silent({})
+    assert "No broker answered." in throttled.run("restore", *ZOOKEEPER, *BROKERS).out
+    answer = throttled.run("restore", *ZOOKEEPER, *BROKERS, "--yes")
+    assert answer.code == 1
+    assert value(throttled, ALICE) == "1000000"
+    assert throttled.store.throttle_record() is not None
+    assert sum(throttled.waits[-12:]) >= 55, "it tried for a minute"
