@@ -82,6 +82,11 @@ kraft-kills: setup ## Kill operator, broker, controller and ledger's leader on a
 	$(PYTHON) -m lab prepare
 	KRAFT_KILLS=$(or $(KILLS),50) KRAFT_KILLS_SEED=$(SEED) $(PYTHON) -m pytest tests/integration/operator/test_kraft_kills.py -s $(PYTEST)
 
+.PHONY: move-kills
+move-kills: setup ## Kill operator, broker, controller and the tool while partitions move under throttles (KILLS=100 SEED=<number>)
+	$(PYTHON) -m lab prepare
+	MOVE_KILLS=$(or $(KILLS),100) MOVE_KILLS_SEED=$(SEED) $(PYTHON) -m pytest tests/integration/operator/test_move_kills.py -k kills_during -s $(PYTEST)
+
 .PHONY: test-transports
 test-transports: setup ## Read history from Prometheus 3, and play a store's life in GCS and Azure emulators (compiles them once, minutes)
 	PROMETHEUS=3 $(PYTHON) -m pytest $(ROLLUP)/test_transports.py $(ROLLUP)/test_encrypted_history.py $(PATIENT) $(PYTEST)

@@ -31,6 +31,11 @@ from bench.control.readings import reading_figures
 from bench.control.scenarios import scenario_figures
 from bench.control.world import TOPIC, two_worlds, world
 from bench.quota_window import PARTS as QUOTA_WINDOWS
+from bench.replication.decide import replication_decide_figures
+from bench.replication.follow import FULL_BYTES, FULL_NIC, follow_figures
+from bench.replication.recovery import FULL_BEHIND, recovery_figures
+from bench.replication.seed import SIZE as SEED_SIZE
+from bench.replication.seed import seed_figures
 from bench.results import Figure, Record, Records, median_of, page, with_note
 from bench.rollup.kills import kill_figures
 from bench.rollup.raw import raw_figures
@@ -218,6 +223,15 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "throttle-strides": strides,
         "throttle-scenarios": scenario_figures,
         **EPISODES,
+    },
+    "Replication": {
+        "replication-decide": replication_decide_figures,
+        "replication-follow": lambda: follow_figures(FULL_NIC, FULL_BYTES),
+        "replication-follow-quarter": lambda: follow_figures(FULL_NIC // 4, FULL_BYTES // 10),
+        "replication-recovery": lambda: recovery_figures(FULL_NIC, FULL_BEHIND),
+        "replication-recovery-quarter": lambda: recovery_figures(FULL_NIC // 4, FULL_BEHIND // 4),
+        "replication-seed": seed_figures,
+        "replication-seed-quarter": lambda: seed_figures(SEED_SIZE // 4),
     },
     "On the command line": {
         "command-start": start_figures,

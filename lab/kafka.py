@@ -307,6 +307,13 @@ class KafkaAdmin:
             timeout_seconds=_TIMEOUT_SECONDS,
         )
 
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; brokers delete its files a moment later."""
+        client = self._client()
+        client.delete_topics([name], operation_timeout=_TIMEOUT_SECONDS)[name].result(
+            _TIMEOUT_SECONDS
+        )
+
     def leaders(self, topic: str) -> dict[int, int]:
         """Partition -> broker that leads it, as one broker knows it; empty for an unknown topic.
 
@@ -337,6 +344,18 @@ class KafkaAdmin:
             number: partition.replicas[0]
             for number, partition in self._metadata().topics[topic].partitions.items()
         }
+
+    def replicas(self, topic: str) -> dict[int, list[int]]:
+        """Partition -> the brokers that have a replica of it. KeyError for an unknown topic."""
+        return {
+            number: list(partition.replicas)
+            for number, partition in self._metadata().topics[topic].partitions.items()
+        }
+
+    def controller(self) -> int | None:
+        """The active controller of a Kafka with ZooKeeper; None while there is none."""
+        found = self._metadata().controller_id
+        return found if found >= 0 else None
 
     def elect_preferred_leaders(self, topic: str) -> None:
         """Give each partition of `topic` back to the first of its replicas, where it is in sync."""

@@ -165,6 +165,14 @@ def _with_operator(stack: ExitStack, kafka: KafkaLab, kube: KubeApi, log: Path |
     return World(kube, operator, _objects(kube), kafka, zookeeper)
 
 
+def on_kubernetes(
+    stack: ExitStack, kube: KubeApi, kafka: BrokersLab, log: Path | None
+) -> OnKubernetes:
+    """An operator on this API server, for any number of Kafka clusters."""
+    _warm_up(kube, kafka)
+    return OnKubernetes(kube, _operator(stack, kube, log), _objects(kube))
+
+
 def _objects(kube: KubeApi) -> client.CustomObjectsApi:
     return client.CustomObjectsApi(config.new_client_from_config(str(kube.kubeconfig)))
 

@@ -471,6 +471,7 @@ def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptio
             *(f"{hold.reason.value}: {hold.message}" for hold in decision.holds),
             *source.remarks(),
             *(warning.message for warning in seen.warnings),
+            *_replication_words(source),
         )
         outlook = _outlook(source, decision)
         brokers = len(seen.observation.topology.brokers) if seen.observation.topology else None
@@ -482,6 +483,39 @@ def _of_policy(around: CommandContext, source: PolicySource, access: AccessOptio
             decision.overridden.applied,
             outlook,
             dict(_removed_by_strimzi(source, seen.observation.quotas or {}, outlook)),
+        )
+
+
+def _replication_words(source: PolicySource) -> Iterator[str]:
+    """What replication does beside the client, as the operator last wrote it to the status.
+
+    No quota counts it, and it shares the NICs with every client.
+    """
+    replication = source.declared.spec.replication
+    known = source.status.get("replication") or {}
+    if replication is None:
+        return
+    for name, words, terms in (
+        ("moving", "being reassigned", replication.reassignments),
+        ("recovering", "catching up", replication.recovery),
+    ):
+        figures = known.get(name)
+        if not figures:
+            continue
+        left = figures.get("bytesLeft")
+        size = "" if left is None else f", {left / 1e6:.0f} MB left"
+        seconds = figures.get("etaSeconds")
+        end = "" if seconds is None else f", about {seconds} s by {figures.get('bottleneck')}"
+        mode = "Off" if terms is None else terms.mode
+        how = {
+            "Follow": "Their rate follows what clients leave of the limit",
+            "Fixed": "Their rate is fixed",
+            "Off": "Nothing of Tidegate throttles them",
+        }[mode]
+        yield (
+            f"Replication shares the NICs with this client, outside of every quota: partitions "
+            f"{words}: {figures.get('partitions')}{size}{end}. {how}; "
+            "`tidegate reassignments` shows each of them."
         )
 
 

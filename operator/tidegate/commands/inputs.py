@@ -21,6 +21,7 @@ from tidegate.control.connections import metrics_settings, open_cluster, setting
 from tidegate.control.declared import Declared, belongs_to, declare, object_key
 from tidegate.control.namespaces import labels_now, unknown_labels, with_tiers_elsewhere
 from tidegate.control.observe import KafkaCluster, ObservationResult, Observer, QuotaPlugins
+from tidegate.control.replication import ReplicationSource
 from tidegate.control.strimzi import kafka_users_now, no_kafka_users
 from tidegate.control.trust import Secrets, read_secrets, refuse_other_hosts
 from tidegate.controller_logic.model import Note, Usage
@@ -502,6 +503,19 @@ def opened_store(around: CommandContext, options: AccessOptions) -> Iterator[Quo
             opened = around.open_admin_store(spec, secrets, folder=Path(folder))
         with closing(opened) as store:
             yield store
+
+
+@contextmanager
+def opened_replication(
+    around: CommandContext, options: AccessOptions
+) -> Iterator[ReplicationSource]:
+    """Replication on the brokers of the command line."""
+    spec, secrets = _brokers(None, options)
+    with (
+        tempfile.TemporaryDirectory(prefix="tidegate-") as folder,
+        closing(around.open_replication(spec, secrets, folder=Path(folder))) as source,
+    ):
+        yield source
 
 
 @contextmanager

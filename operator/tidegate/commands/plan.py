@@ -26,6 +26,11 @@ from tidegate.commands.output import (
     Sheet,
     publish,
 )
+from tidegate.commands.reassignments import (
+    decided_now,
+    planned_replication_document,
+    show_planned_replication,
+)
 from tidegate.commands.words import KEY_ORDER, short_words
 from tidegate.control.observe import ObservationResult
 from tidegate.control.report.status import advice_remarks, override_remarks
@@ -44,6 +49,11 @@ from tidegate.controller_logic.model import (
     WriteKind,
 )
 from tidegate.controller_logic.quota_values import KEY_WORDS, enforced_rate
+from tidegate.controller_logic.replication.replication_pass import (
+    ReplicationDecision,
+    ReplicationMemory,
+)
+from tidegate.errors import TidegateError
 
 # The rows of a plan, one for each entity and quota key. The value in force comes from the
 # observation, every other number from the decision; nothing is computed here.
@@ -400,22 +410,36 @@ def plan(
     because a quota that the ledger shows as ours and that is in no file would be given back.
     Nothing is written, neither to Kafka nor to the ledger.
 
+    Where the policy has spec.replication, it shows what would be done about replication throttles,
+    too. This command does not read the load of NICs: a rate that follows it stays as it is here.
+
     Exit code 2 means that something would change, 0 that nothing would, 1 that it is not known.
     """
     around = command_context(context, debug=debug)
     source = find_policy(around, asked.policy)
-    seen, decision = decided(around, source, asked.access)
-    warnings = (*source.remarks(), *(warning.message for warning in seen.warnings))
+    seen, decision, replication = decided_with_replication(around, source, asked.access)
+    warnings = (
+        *source.remarks(),
+        *(warning.message for warning in seen.warnings),
+        *((replication.message,) if isinstance(replication, TidegateError) else ()),
+    )
+    document = plan_document(seen.observation, decision, warnings=warnings)
+    if isinstance(replication, ReplicationDecision):
+        document = {**document, "replication": planned_replication_document(replication)}
 
     def show(page: Page) -> None:
         for warning in warnings:
             page.warn(warning)
         show_plan(page, seen.observation, decision, show_unchanged=everything)
+        if isinstance(replication, ReplicationDecision):
+            show_planned_replication(replication, page)
 
-    publish(
-        around.out, output, plan_document(seen.observation, decision, warnings=warnings), show=show
-    )
+    publish(around.out, output, document, show=show)
     around.exit_code = plan_exit_code(decision)
+    if isinstance(replication, ReplicationDecision) and replication.changes:
+        around.exit_code = ExitCode.WOULD_CHANGE
+    elif isinstance(replication, TidegateError) and around.exit_code == ExitCode.OK:
+        around.exit_code = ExitCode.ERROR
 
 
 def decided(
@@ -428,6 +452,30 @@ def decided(
     """
     with opened_cluster(around, source, access) as cluster:
         seen = observed(around, source, cluster)
+    return seen, _awake(seen)
+
+
+def decided_with_replication(
+    around: CommandContext, source: PolicySource, access: AccessOptions
+) -> tuple[ObservationResult, Decision, ReplicationDecision | TidegateError | None]:
+    """The same with what would be done about replication, or why that is not known.
+
+    None = the policy does not ask for it, and nothing of ours is left.
+    """
+    with opened_cluster(around, source, access) as cluster:
+        seen = observed(around, source, cluster)
+        replication: ReplicationDecision | TidegateError | None = None
+        try:
+            if cluster.replication is not None and seen.facts is not None:
+                wanted = source.declared.spec.replication is not None
+                if wanted or cluster.store.throttle_record() is not None:
+                    replication, _ = decided_now(around, source, cluster, ReplicationMemory())
+        except TidegateError as error:
+            replication = error
+    return seen, _awake(seen), replication
+
+
+def _awake(seen: ObservationResult) -> Decision:
     awake = replace(seen.observation, policy=replace(seen.observation.policy, paused_by=()))
     decision, _ = decide(awake, Memory())
-    return seen, decision
+    return decision

@@ -75,29 +75,75 @@ def looks(
     around: CommandContext, source: PolicySource, cluster: KafkaCluster
 ) -> Iterator[ReplicationDecision]:
     """One decision each time, of which nothing is written."""
-    replication = cluster.replication
+    memory = ReplicationMemory()
+    while True:
+        decision, memory = decided_now(around, source, cluster, memory)
+        yield decision
+
+
+def decided_now(
+    around: CommandContext, source: PolicySource, cluster: KafkaCluster, memory: ReplicationMemory
+) -> tuple[ReplicationDecision, ReplicationMemory]:
+    """The operator's decision on what the brokers say now, without the load of NICs.
+
+    A rate that follows the load is therefore kept where there is one, and not set where there is
+    none.
+    """
+    replication, declared = cluster.replication, source.declared
     if replication is None:
         raise UserActionRequired(
             Reason.INVALID_SPEC, "This cluster has no brokers to ask for reassignments."
         )
-    declared, memory = source.declared, ReplicationMemory()
-    while True:
-        record = record_of(cluster.store.throttle_record())
-        seen = replication.read(with_recovery=True)
-        decision, memory = decide_replication(
-            ReplicationInput(
-                around.now_seconds(),
-                terms_of(declared.spec.replication),
-                declared.policy.cut_to_percent,
-                seen,
-                nics_of(None, declared.policy.limits, seen.brokers),
-                replication.configs(resources_of(seen, record)),
-                record,
-                scanned=replication.scan(),
-            ),
-            memory,
-        )
-        yield decision
+    record = record_of(cluster.store.throttle_record())
+    seen = replication.read(with_recovery=True)
+    return decide_replication(
+        ReplicationInput(
+            around.now_seconds(),
+            terms_of(declared.spec.replication),
+            declared.policy.cut_to_percent,
+            seen,
+            nics_of(None, declared.policy.limits, seen.brokers),
+            replication.configs(resources_of(seen, record)),
+            record,
+            scanned=replication.scan(),
+        ),
+        memory,
+    )
+
+
+def show_planned_replication(decision: ReplicationDecision, page: Page) -> None:
+    """Print what would be done about replication, for `tidegate plan`."""
+    page.heading("Replication")
+    show_replication(decision, page)
+    for change in decision.changes:
+        page.say(f"would {change.operation.value.lower()}: {change.resource} {change.key}")
+        if change.value:
+            page.say(f"  {change.value}")
+    for one in decision.others:
+        page.say(f"stays, because somebody else set it: {one}")
+    for resource in decision.unknown:
+        page.say(f"waits until it answers: {resource}")
+    if not decision.changes:
+        page.say("No replication throttle would be changed now.")
+
+
+def planned_replication_document(decision: ReplicationDecision) -> Document:
+    """The same for programs."""
+    return {
+        **replication_document(decision),
+        "changes": [
+            {
+                "resource": one.resource.kind.value,
+                "name": one.resource.name,
+                "key": one.key,
+                "operation": one.operation.value,
+                "value": one.value or None,
+            }
+            for one in decision.changes
+        ],
+        "others": [str(one) for one in decision.others],
+        "waitingFor": [str(one) for one in decision.unknown],
+    }
 
 
 def show_replication(decision: ReplicationDecision, page: Page) -> None:

@@ -19,6 +19,14 @@ from tidegate.commands.output import (
     publish,
 )
 from tidegate.commands.plan import entity_document
+from tidegate.commands.restore_throttles import (
+    ThrottleRestoration,
+    ThrottleRow,
+    throttle_document,
+    throttle_restoration,
+    throttle_sheet,
+    throttle_warning,
+)
 from tidegate.commands.words import KEY_ORDER, ago_words, short_words
 from tidegate.control.reconcile import Applied, apply_writes
 from tidegate.controller_logic.decide import decide
@@ -72,6 +80,10 @@ class Selection:
             and self.covers_policy(record.policy_key)
             and self._covers_entity(stored.entity)
         )
+
+    def covers_throttles(self, policy_key: str) -> bool:
+        """Whether that policy's replication throttles go, too: no single entity is asked for."""
+        return self.everything and self.covers_policy(policy_key)
 
     def covers_policy(self, policy_key: str) -> bool:
         return self.policy is None or self.policy in (policy_key, policy_key.partition("/")[2])
@@ -328,18 +340,28 @@ def restore_sheet(rows: Sequence[RestoreRow], now_seconds: float) -> Sheet:
 
 
 def show_dry_run(
-    page: Page, rows: Sequence[RestoreRow], *, warnings: Sequence[str], now_seconds: float
+    page: Page,
+    rows: Sequence[RestoreRow],
+    throttles: Sequence[ThrottleRow],
+    *,
+    warnings: Sequence[str],
+    now_seconds: float,
 ) -> None:
     """Print what `--yes` would do; warnings last, where they are seen before it is typed."""
     page.sheet(restore_sheet(rows, now_seconds))
-    if rows:
+    if throttles:
+        page.sheet(throttle_sheet(throttles))
+    if rows or throttles:
         page.say()
     for warning in warnings:
         page.warn(warning)
-    if rows:
+    if rows or throttles:
+        and_throttles = (
+            f" and take away {len(throttles)} replication throttles" if throttles else ""
+        )
         page.say(
             f"Dry run: nothing was written. Run the same command with --yes to give back "
-            f"{len(rows)} quota values.",
+            f"{len(rows)} quota values{and_throttles}.",
             "bold",
         )
     else:
@@ -347,7 +369,12 @@ def show_dry_run(
 
 
 def restore_document(
-    rows: Sequence[RestoreRow], *, written: bool, complete: bool, warnings: Sequence[str]
+    rows: Sequence[RestoreRow],
+    throttles: Sequence[ThrottleRow],
+    *,
+    written: bool,
+    complete: bool,
+    warnings: Sequence[str],
 ) -> Document:
     """`written` false = a dry run; `complete` true = the ledger has none of it any more."""
     return {
@@ -366,6 +393,7 @@ def restore_document(
             }
             for row in rows
         ],
+        "throttles": [throttle_document(row) for row in throttles],
         "warnings": list(warnings),
     }
 
@@ -442,6 +470,10 @@ def restore(
     """Give every quota back as it was before Tidegate, from the ledger alone: in ZooKeeper, or
     with --bootstrap-servers in a topic. Without --yes it only shows what it would do.
 
+    Replication throttles of Tidegate are taken away as well, from their record alone, unless --user
+    or --client-id asks for less. Only brokers take them away, so with --zookeeper give
+    --bootstrap-servers, too.
+
     Lowerings go down in steps, so that no client is muted for long, and the command waits between
     them; interrupt it and start it again as you like. A value that another writer changed since
     stays as it is. The policy's claim on the cluster is released at the end. Stop, pause or delete
@@ -468,10 +500,11 @@ def restore(
             guard,
             around.now_seconds,
         )
-        if yes:
-            _give_back(around, restoration, facts, output=output)
-        else:
-            _dry_run(around, restoration, facts, output=output)
+        with throttle_restoration(
+            around, store, access, restoration.selection.covers_throttles
+        ) as throttles:
+            act = _give_back if yes else _dry_run
+            act(around, restoration, throttles, facts, output=output)
 
 
 def _refuse_other_cluster(facts: ClusterFacts, expected: str | None, address: str) -> None:
@@ -486,44 +519,68 @@ def _refuse_other_cluster(facts: ClusterFacts, expected: str | None, address: st
 
 
 def _dry_run(
-    around: CommandContext, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat
+    around: CommandContext,
+    restoration: Restoration,
+    throttles: ThrottleRestoration,
+    facts: ClusterFacts,
+    *,
+    output: OutputFormat,
 ) -> None:
     givebacks = restoration.look()
-    rows = restore_rows(givebacks)
-    warnings = tuple(
-        _warnings(
+    rows, throttled = restore_rows(givebacks), throttles.look()
+    unable = throttle_warning(throttled, throttles)
+    warnings = (
+        *_warnings(
             givebacks, facts, restoration.store.unreadable_nodes(), now_seconds=around.now_seconds()
-        )
+        ),
+        *(() if unable is None else (unable,)),
     )
 
     def show(page: Page) -> None:
-        show_dry_run(page, rows, warnings=warnings, now_seconds=around.now_seconds())
+        show_dry_run(page, rows, throttled, warnings=warnings, now_seconds=around.now_seconds())
 
     publish(
         around.out,
         output,
-        restore_document(rows, written=False, complete=not rows, warnings=warnings),
+        restore_document(
+            rows,
+            throttled,
+            written=False,
+            complete=not rows and not throttled,
+            warnings=warnings,
+        ),
         show=show,
     )
     around.exit_code = (
-        ExitCode.WOULD_CHANGE if rows or _releases_claim(restoration, facts) else ExitCode.OK
+        ExitCode.WOULD_CHANGE
+        if rows or throttled or _releases_claim(restoration, facts)
+        else ExitCode.OK
     )
 
 
 def _give_back(
-    around: CommandContext, restoration: Restoration, facts: ClusterFacts, *, output: OutputFormat
+    around: CommandContext,
+    restoration: Restoration,
+    throttles: ThrottleRestoration,
+    facts: ClusterFacts,
+    *,
+    output: OutputFormat,
 ) -> None:
     progress = Page(around.err)
-    first = restoration.look()
-    warnings = tuple(
-        _warnings(
+    first, throttled = restoration.look(), throttles.look()
+    unable = throttle_warning(throttled, throttles)
+    warnings = (
+        *_warnings(
             first, facts, restoration.store.unreadable_nodes(), now_seconds=around.now_seconds()
-        )
+        ),
+        *(() if unable is None else (unable,)),
     )
     for warning in warnings:
         progress.warn(warning)
     run = RestoreRun(restoration, facts.cluster_id, progress, around.wait_seconds)
     run.to_the_end()
+    throttles.to_the_end(facts.cluster_id, progress, around.wait_seconds)
+    still = throttles.look()
     if facts.owner_policy_key and restoration.selection.covers_policy(facts.owner_policy_key):
         restoration.store.release_claim(facts.owner_policy_key)
     claim = restoration.store.facts().owner_policy_key
@@ -539,6 +596,13 @@ def _give_back(
             page.warn(
                 f"{row.entity}: {row.remark or 'not given back yet; run the same command again'}"
             )
+        if throttled:
+            page.say(f"Took away {len(throttled) - len(still)} replication throttles.", "bold")
+        for one in still:
+            page.warn(
+                f"{one.resource} {one.key}: {one.remark or 'not taken away yet'}; run the same "
+                "command again"
+            )
         page.say(
             f"Policy {claim} still claims the cluster."
             if claim
@@ -548,10 +612,12 @@ def _give_back(
     publish(
         around.out,
         output,
-        restore_document(left, written=True, complete=not left, warnings=warnings),
+        restore_document(
+            left, still, written=True, complete=not left and not still, warnings=warnings
+        ),
         show=show,
     )
-    around.exit_code = ExitCode.ERROR if left else ExitCode.OK
+    around.exit_code = ExitCode.ERROR if left or still else ExitCode.OK
 
 
 def _releases_claim(restoration: Restoration, facts: ClusterFacts) -> bool:

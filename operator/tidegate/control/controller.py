@@ -184,6 +184,28 @@ class Controller:
             return False
         return (now.brokers, now.topics) != (self._topology.brokers, self._topology.topics)
 
+    @property
+    def follows_moves(self) -> bool:
+        """Whether the policy wants to know of reassignments between passes."""
+        declared = self._declared
+        return (
+            declared is not None
+            and declared.spec.replication is not None
+            and not declared.policy.deleting
+        )
+
+    def reassignments_changed(self) -> bool:
+        """Whether a reassignment has begun or ended since it was last asked; never raises."""
+        if self._declared is None:
+            return False
+        try:
+            source = self._connection.cluster(self._declared.spec.kafka).replication
+            return source is not None and source.has_changed()
+        except Exception as error:  # the next pass meets it again and reports it
+            if not isinstance(error, TidegateError):
+                log.exception("Look at reassignments abandoned", policy=self._key)
+            return False
+
     def _of(self, policy: JsonObject, kind: ResourceKind) -> list[JsonObject]:
         """The objects of this kind that refer to the policy and are not being deleted."""
         known = [raw for raw in self._context.cache.snapshot(kind) if belongs_to(raw, policy)]

@@ -40,6 +40,8 @@ log = structlog.get_logger(__name__)
 
 LOOK_EVERY_SECONDS = 0.5
 SETTLE_SECONDS = 15.0
+# A reassignment is as fast as the brokers until a pass has seen it.
+MOVES_EVERY_SECONDS = 1.0
 
 
 class ControlLoop:
@@ -118,8 +120,10 @@ class ControlLoop:
         waiting: frozenset[Cause] = frozenset()
         while (left_seconds := ends_at_seconds - now()) > 0:
             settling = now() < self._settled_at_seconds
+            follows_moves = self._controller.follows_moves
+            look_seconds = LOOK_EVERY_SECONDS if settling else MOVES_EVERY_SECONDS
             causes = self._wakeup.wait(
-                min(left_seconds, LOOK_EVERY_SECONDS) if settling else left_seconds
+                min(left_seconds, look_seconds) if settling or follows_moves else left_seconds
             )
             if Cause.BROKERS in causes:
                 self._settled_at_seconds = now() + SETTLE_SECONDS
@@ -128,6 +132,9 @@ class ControlLoop:
                 waiting, ends_at_seconds = causes, min(ends_at_seconds, now() + wait_seconds)
             elif causes != {Cause.TIMER} or (settling and self._controller.leaders_moved()):
                 self._begin(causes | waiting)
+                return
+            elif follows_moves and self._controller.reassignments_changed():
+                self._begin(waiting | {Cause.REASSIGNMENTS})
                 return
         self._begin(waiting or frozenset({Cause.TIMER}))
 

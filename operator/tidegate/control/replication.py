@@ -59,6 +59,10 @@ class ReplicationSource(Protocol):
         """What is moving now; raises a TidegateError where the cluster did not answer in full."""
         ...
 
+    def has_changed(self) -> bool:
+        """Whether other partitions are reassigned than at the last look; asks one broker."""
+        ...
+
     def configs(self, resources: Collection[Resource]) -> Configs:
         """The throttles of these; a broker that did not answer is left out."""
         ...

@@ -36,6 +36,7 @@ class Cause(StrEnum):
     METRICS = "metrics"
     BROKERS = "brokers"
     ROLLUPS = "rollups"
+    REASSIGNMENTS = "reassignments"
     TIMER = "timer"
     STOP = "stop"
 

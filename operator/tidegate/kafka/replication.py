@@ -40,6 +40,7 @@ from tidegate.kafka.brokers import (
 from tidegate.kafka.settings import KafkaConnection
 
 _BROKER_SECONDS = 3.0  # for all brokers that are asked together
+_LOOK_SECONDS = 1.0  # for the one question between passes
 _TOPICS_AT_ONCE = 500
 _NONE, _UNKNOWN_TOPIC = 0, 3
 _NOT_AUTHORIZED = {29, 31}
@@ -68,12 +69,15 @@ class KafkaReplication:
         self._client = AdminClient(settings)
         self._addresses: dict[int, tuple[str, int]] = {}
         self._open: dict[int, BrokerConnection] = {}
+        self._controller: int | None = None
+        self._listed: frozenset[_Listed] | None = None
 
     def read(self, *, with_recovery: bool) -> ClusterReplication:
         """What is moving now; `with_recovery` also every replica that is out of sync.
 
         Raises Unreachable, Incomplete or Unauthorized where the cluster did not answer in full.
         """
+        self._listed = None
         answer = self._metadata(None if with_recovery else ())
         moving = self._reassignments(answer)
         if moving and not with_recovery:
@@ -82,6 +86,21 @@ class KafkaReplication:
         partitions = tuple(_partitions(answer, moving, brokers))
         sizes = self._sizes(partitions)
         return ClusterReplication(self._clock(), brokers, partitions, sizes)
+
+    def has_changed(self) -> bool:
+        """Whether other partitions are reassigned now than when that was last read or asked.
+
+        One small question to the controller between passes. False also where it did not answer
+        within a second: the next pass asks in full.
+        """
+        if self._listed is None or self._controller is None:
+            return False
+        answer = self._ask_brokers({self._controller: _list()}, _LOOK_SECONDS).get(self._controller)
+        if answer is None or answer.error_code != _NONE:
+            self._listed = None
+            return False
+        before, self._listed = self._listed, _listed(answer)
+        return self._listed != before
 
     def configs(self, resources: Collection[Resource]) -> Configs:
         """The throttles of these brokers and topics; a broker that did not answer is left out.
@@ -161,12 +180,11 @@ class KafkaReplication:
                 "The cluster has no active controller that lists reassignments now; the next pass "
                 "asks again.",
             )
-        request = ListPartitionReassignmentsRequest(timeout_ms=2000, topics=None)
         try:
-            listed = self._client.write(request, at=address)
+            listed = self._client.write(_list(), at=address)
         except Lost:  # the connection was kept, and may have been idle for too long
             try:
-                listed = self._client.write(request, at=address)
+                listed = self._client.write(_list(), at=address)
             except Lost as error:
                 raise Incomplete(
                     Reason.BROKERS_UNREACHABLE,
@@ -174,6 +192,7 @@ class KafkaReplication:
                     "again.",
                 ) from error
         _require(listed.error_code, "list reassignments")
+        self._controller, self._listed = answer.controller_id, _listed(listed)
         return {
             (topic.name, partition.partition_index): partition
             for topic in listed.topics
@@ -212,10 +231,12 @@ class KafkaReplication:
                             sizes[key] = int(partition.partition_size)
         return sizes
 
-    def _ask_brokers(self, requests: Mapping[int, Any]) -> dict[int, Any]:
+    def _ask_brokers(
+        self, requests: Mapping[int, Any], seconds: float = _BROKER_SECONDS
+    ) -> dict[int, Any]:
         """The answers of those brokers that give one within some seconds."""
         answers: dict[int, Any] = {}
-        deadline = time.monotonic() + _BROKER_SECONDS
+        deadline = time.monotonic() + seconds
         kept = {broker: self._open.pop(broker, None) for broker in requests}
 
         def ask(broker: int, request: Any) -> None:
@@ -254,6 +275,21 @@ class KafkaReplication:
         for thread in threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         return dict(answers)
+
+
+_Listed = tuple[str, int, tuple[int, ...]]  # a partition that is reassigned, and what comes to it
+
+
+def _list() -> Any:
+    return ListPartitionReassignmentsRequest(timeout_ms=2000, topics=None)
+
+
+def _listed(answer: Any) -> frozenset[_Listed]:
+    return frozenset(
+        (topic.name, one.partition_index, tuple(sorted(one.adding_replicas)))
+        for topic in answer.topics
+        for one in topic.partitions
+    )
 
 
 def _partitions(

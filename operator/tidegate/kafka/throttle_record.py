@@ -7,6 +7,7 @@ It is written before anything is changed, beside the ledger of quotas:
        "topic/orders": {"leader.replication.throttled.replicas": ["0:1", "0:2"]}}}
 """
 
+import contextlib
 import json
 
 from tidegate.controller_logic.replication.throttles import Items, Resource, ResourceKind
@@ -58,6 +59,15 @@ def record_of(content: bytes | None) -> Items:
             f"The record of replication throttles cannot be read ({json_problem(error)}), so none "
             "is changed. If a newer Tidegate wrote it, use that version."
         ) from error
+
+
+def policy_key_of(content: bytes) -> str:
+    """The policy that keeps this record; "" where the record does not say it."""
+    with contextlib.suppress(ValueError, RecursionError):
+        root = json.loads(content.decode("utf-8"))
+        if isinstance(root, dict) and isinstance(root.get("policy_key"), str):
+            return str(root["policy_key"])
+    return ""
 
 
 def _resource(name: str) -> Resource:

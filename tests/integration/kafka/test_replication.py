@@ -118,7 +118,12 @@ class EveryCluster:
         world.wait_for(topic, {LEADER_LIST: "0:1", FOLLOWER_LIST: "0:2"})
         world.wait_for(broker_resource(1), {LEADER_RATE: str(MIB)})
         world.wait_for(broker_resource(2), {FOLLOWER_RATE: str(MIB)})
+        assert not world.replication.has_changed(), "it was never read"
+        world.replication.read(with_recovery=False)
+        assert not world.replication.has_changed()
         world.kafka.admin.reassign({(unique_name, 0): [2]})
+        wait_until(world.replication.has_changed, "the news", timeout_seconds=5, poll_seconds=0.2)
+        assert not world.replication.has_changed(), "news is told once"
         time.sleep(2)
         seen = world.replication.read(with_recovery=False)
         (partition,) = seen.partitions
@@ -143,6 +148,7 @@ class EveryCluster:
             "the move to end",
             timeout_seconds=30,
         )
+        assert not world.replication.has_changed(), "the end was read"
         assert world.left() == {topic: {LEADER_LIST: "0:1", FOLLOWER_LIST: "0:2"}}
         world.set(topic, LEADER_LIST, Operation.DELETE)
         world.set(topic, FOLLOWER_LIST, Operation.DELETE)

@@ -489,3 +489,44 @@ def test_an_unreadable_ledger_record_is_not_to_be_repaired_with_kafka_configs(
     assert "kafka-configs" not in warning
     assert path in warning
     golden(warning)
+
+
+@pytest.mark.parametrize(
+    ("reassignments", "said"),
+    [
+        ({"mode": "Follow"}, "Their rate follows what clients leave of the limit"),
+        ({"mode": "Fixed", "rate": {"max": "2M"}}, "Their rate is fixed"),
+        ({"mode": "Off"}, "Nothing of Tidegate throttles them"),
+        (None, None),
+    ],
+)
+def test_replication_beside_a_client_is_told_as_the_status_has_it(
+    world: Any, policy: Any, tier: Any, reassignments: Any, said: str | None
+) -> None:
+    if reassignments is not None:
+        policy["spec"] |= {
+            "replication": {"reassignments": reassignments},
+            "brokers": {"egress": {"limit": "100M"}},
+            "metrics": {
+                "prometheus": {"url": "http://prometheus:9090"},
+                "brokerIdentity": {"label": "broker"},
+            },
+        }
+    moving = {
+        "partitions": 3,
+        "bytesLeft": 90_000_000,
+        "etaSeconds": 45,
+        "bottleneck": "broker 1 egress",
+    }
+    made = world.kubernetes.create(BROKER_BANDWIDTH_POLICIES, policy)
+    world.kubernetes.create(BUSINESS_TIERS, tier)
+    world.kubernetes.patch_status(
+        ObjectRef.of(BROKER_BANDWIDTH_POLICIES, made),
+        {"replication": {"moving": moving}},
+        resource_version=made["metadata"]["resourceVersion"],
+    )
+    answer = world.run("explain", "--policy", "streaming/orders", "-u", "alice")
+    assert answer.code == 0, answer.err
+    told = "partitions being reassigned: 3, 90 MB left, about 45 s by broker 1 egress."
+    assert (told in answer.out.replace("\n", " ")) == (said is not None)
+    assert said is None or said in answer.out.replace("\n", " ")

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from tests.unit.controller_logic.replicating import FIXED, MB, Cluster
+from tidegate.controller_logic.reasons import Reason
 from tidegate.controller_logic.replication.moves import ClusterReplication
 from tidegate.controller_logic.replication.throttles import Configs, Resource, broker_resource
+from tidegate.errors import Incomplete
+from tidegate.kafka.throttle_record import record_to_bytes
 
 
 class Source:
@@ -81,3 +84,58 @@ def test_nothing_that_moves_and_what_was_left_behind_is_said(world: Any, policy:
     answer = world.run("reassignments", "-f", world.write_files(policy))
     assert "No replica is being filled." in answer.out
     assert "left behind while nothing is reassigned: broker 1 leader" in answer.out
+
+
+# --- in a plan ---
+
+
+def test_a_plan_shows_which_throttles_would_be_set_and_ends_with_code_2(
+    world: Any, policy: Any
+) -> None:
+    world.replication = Source(Cluster.moving([(1, 2)], size=100.0 * MB))
+    policy["spec"]["replication"] = {"reassignments": {"mode": "Fixed", "rate": {"max": "2M"}}}
+    answer = world.plan(policy, options=("-o", "json"))
+    assert answer.code == 2, answer.err
+    planned = json.loads(answer.out)["replication"]
+    assert {(one["name"], one["key"], one["value"]) for one in planned["changes"]} == {
+        ("1", "leader.replication.throttled.rate", "2000000"),
+        ("2", "follower.replication.throttled.rate", "2000000"),
+        ("topic-0", "leader.replication.throttled.replicas", "0:1"),
+        ("topic-0", "follower.replication.throttled.replicas", "0:2"),
+    }
+    shown = world.plan(policy).out
+    assert "would set: broker 1 leader.replication.throttled.rate\n  2000000" in shown
+
+
+def test_a_plan_of_a_policy_without_replication_asks_the_brokers_nothing(
+    world: Any, policy: Any
+) -> None:
+    answer = world.plan(policy, options=("-o", "json"))  # there is no source that could be asked
+    assert "replication" not in json.loads(answer.out)
+
+
+def test_a_plan_shows_what_would_be_taken_away_where_replication_was_taken_out(
+    world: Any, policy: Any
+) -> None:
+    cluster = Cluster(frozenset({1, 2}), {}, {})
+    cluster.configs[broker_resource(1)] = {"leader.replication.throttled.rate": "7"}
+    world.replication = Source(cluster)
+    record = {broker_resource(1): {"leader.replication.throttled.rate": frozenset({"7"})}}
+    world.store.keep_throttle_record(record_to_bytes(record, "streaming/orders"), "memory-cluster")
+    answer = world.plan(policy)
+    assert answer.code == 2, answer.err
+    assert "would delete: broker 1 leader.replication.throttled.rate" in answer.out
+
+
+def test_a_plan_says_that_replication_is_not_known_where_brokers_are_silent(
+    world: Any, policy: Any
+) -> None:
+    class Silent(Source):
+        def read(self, *, with_recovery: bool) -> ClusterReplication:
+            raise Incomplete(Reason.BROKERS_UNREACHABLE, "The controller did not answer.")
+
+    world.replication = Silent(Cluster(frozenset({1}), {}, {}))
+    policy["spec"]["replication"] = {"cleanUpLeftovers": True}
+    answer = world.plan(policy)
+    assert answer.code == 1
+    assert "The controller did not answer." in answer.out

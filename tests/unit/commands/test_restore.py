@@ -3,13 +3,14 @@ it got there.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from tests.doubles.quota_store import OPEN_ACL
 from tests.goldens.golden import line_with, numbers
+from tests.unit.controller_logic.replicating import apply
 from tidegate.control.declared import declare
 from tidegate.control.observe import KafkaCluster, Observer
 from tidegate.control.reconcile import apply_writes
@@ -17,8 +18,20 @@ from tidegate.controller_logic.decide import decide
 from tidegate.controller_logic.decision import Memory
 from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.replication.moves import ClusterReplication
+from tidegate.controller_logic.replication.throttles import (
+    LEADER_LIST,
+    LEADER_RATE,
+    ConfigChange,
+    Configs,
+    Resource,
+    ResourceKind,
+    broker_resource,
+    topic_resource,
+)
 from tidegate.errors import Unreachable
 from tidegate.kafka.quota_store import Claim
+from tidegate.kafka.throttle_record import record_to_bytes
 from tidegate.kafka.zookeeper.tree import Create
 
 FETCH = QuotaKey.CONSUMER_BYTE_RATE
@@ -206,3 +219,120 @@ def test_the_document_of_a_dry_run_has_what_stood_there_before(managed: Any) -> 
         ({"user": "bob"}, "10000000", None, None),
     ]
     assert (document["written"], document["complete"]) == (False, False)
+
+
+# --- replication throttles ---
+
+
+class Throttles:
+    """A ReplicationSource with configurations; brokers that are `down` answer nothing."""
+
+    def __init__(self, configs: dict[Resource, dict[str, str]]) -> None:
+        self.set = configs
+        self.down: set[str] = set()
+
+    def read(self, *, with_recovery: bool) -> ClusterReplication:
+        return ClusterReplication(0.0, frozenset({1, 2}) - {int(one) for one in self.down})
+
+    def configs(self, resources: Collection[Resource]) -> Configs:
+        return {one: dict(self.set.get(one, {})) for one in resources if self.answers(one)}
+
+    def alter(self, changes: Sequence[ConfigChange]) -> Mapping[Resource, str]:
+        apply(self.set, [one for one in changes if self.answers(one.resource)])
+        return {one.resource: "silent" for one in changes if not self.answers(one.resource)}
+
+    def answers(self, one: Resource) -> bool:
+        return one.kind is ResourceKind.TOPIC or one.name not in self.down
+
+    def close(self) -> None:
+        pass
+
+
+BROKERS = ("--bootstrap-servers", "kafka-1:9092")
+OURS = {
+    broker_resource(1): {LEADER_RATE: frozenset({"2000000"})},
+    topic_resource("acc"): {LEADER_LIST: frozenset({"0:1", "0:2"})},
+}
+
+
+@pytest.fixture
+def throttled(managed: Any) -> Any:
+    """What the record has: a rate, and two items of a list in which somebody else has one."""
+    managed.replication = Throttles(
+        {
+            broker_resource(1): {LEADER_RATE: "2000000"},
+            broker_resource(2): {LEADER_RATE: "7"},
+            topic_resource("acc"): {LEADER_LIST: "0:1,0:2,5:1"},
+        }
+    )
+    managed.store.keep_throttle_record(record_to_bytes(OURS, "streaming/orders"), "memory-cluster")
+    return managed
+
+
+def test_throttles_of_the_record_go_and_others_stay(throttled: Any) -> None:
+    before = throttled.snapshot()
+    dry = throttled.run("restore", *ZOOKEEPER, *BROKERS, "-o", "json")
+    assert dry.code == 2, dry.err
+    assert throttled.snapshot() == before
+    assert throttled.replication.set[broker_resource(1)] == {LEADER_RATE: "2000000"}
+    shown = json.loads(dry.out)
+    assert not shown["complete"]
+    assert {(row["name"], row["inForce"]) for row in shown["throttles"]} == {
+        ("1", "2000000"),
+        ("acc", "0:1,0:2,5:1"),
+    }
+    answer = throttled.run("restore", *ZOOKEEPER, *BROKERS, "--yes")
+    assert answer.code == 0, answer.err
+    assert "Took away 2 replication throttles." in answer.out
+    assert throttled.replication.set == {
+        broker_resource(1): {},
+        broker_resource(2): {LEADER_RATE: "7"},
+        topic_resource("acc"): {LEADER_LIST: "5:1"},
+    }
+    assert throttled.store.throttle_record() is None
+    assert throttled.store.facts().owner_policy_key is None
+
+
+def test_without_brokers_throttles_stay_with_the_claim_and_that_is_said(throttled: Any) -> None:
+    assert "Give --bootstrap-servers beside --zookeeper" in throttled.run("restore", *ZOOKEEPER).out
+    answer = throttled.run("restore", *ZOOKEEPER, "--yes")
+    assert answer.code == 1
+    assert value(throttled, ALICE) == "1000000", "quotas are given back all the same"
+    assert throttled.store.throttle_record() is not None
+    assert throttled.store.facts().owner_policy_key == "streaming/orders"
+
+
+def test_a_broker_that_is_down_keeps_its_rate_and_the_next_run_takes_it_away(
+    throttled: Any,
+) -> None:
+    throttled.replication.down = {"1"}
+    answer = throttled.run("restore", *ZOOKEEPER, *BROKERS, "--yes")
+    assert answer.code == 1
+    assert "broker 1 leader.replication.throttled.rate: not known" in answer.out
+    assert throttled.replication.set[topic_resource("acc")] == {LEADER_LIST: "5:1"}
+    assert throttled.replication.set[broker_resource(1)] == {LEADER_RATE: "2000000"}
+    throttled.replication.down = set()
+    assert throttled.run("restore", *ZOOKEEPER, *BROKERS, "--yes").code == 0
+    assert throttled.replication.set[broker_resource(1)] == {}
+    assert throttled.store.throttle_record() is None
+
+
+@pytest.mark.parametrize("asked", [("--user", "bob"), ("--policy", "another")])
+def test_who_asks_for_less_leaves_throttles_alone(throttled: Any, asked: tuple[str, ...]) -> None:
+    assert throttled.run("restore", *ZOOKEEPER, *BROKERS, *asked, "--yes").code == 0
+    assert throttled.replication.set[broker_resource(1)] == {LEADER_RATE: "2000000"}
+    assert throttled.store.throttle_record() is not None
+
+
+def test_quotas_are_given_back_while_no_broker_answers(throttled: Any) -> None:
+    class Silent(Throttles):
+        def read(self, *, with_recovery: bool) -> ClusterReplication:
+            raise Unreachable(Reason.BROKERS_UNREACHABLE, "No broker answered.")
+
+    throttled.replication = Silent({})
+    assert "No broker answered." in throttled.run("restore", *ZOOKEEPER, *BROKERS).out
+    answer = throttled.run("restore", *ZOOKEEPER, *BROKERS, "--yes")
+    assert answer.code == 1
+    assert value(throttled, ALICE) == "1000000"
+    assert throttled.store.throttle_record() is not None
+    assert sum(throttled.waits[-12:]) >= 55, "it tried for a minute"

@@ -680,6 +680,8 @@ class Passes:
         self.closed = False
         self.looked = threading.Event()
         self.moved = False
+        self.follows_moves = False
+        self.reassigned = False
 
     def pass_once(self) -> float:
         self.count += 1
@@ -694,6 +696,11 @@ class Passes:
     def leaders_moved(self) -> bool:
         self.looked.set()
         return self.moved
+
+    def reassignments_changed(self) -> bool:
+        self.looked.set()
+        was, self.reassigned = self.reassigned, False
+        return was
 
     def close(self) -> None:
         self.closed = True
@@ -744,6 +751,23 @@ def test_an_event_brings_a_pass_long_before_it_is_due(
     loop.wake(cause)
     passed(passes, 2)
     assert wakes(stage, cause) == 1
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_a_reassignment_brings_a_pass_where_the_policy_follows_them(
+    stage: Stage, passes: Passes, follows: bool
+) -> None:
+    passes.follows_moves, passes.reassigned = follows, True
+    loop = loop_that_may_pass(stage, passes, at_once=3, distance_seconds=0.5)
+    loop.start()
+    passed(passes, 1)
+    if follows:
+        passed(passes, 2)
+    else:
+        assert not passes.looked.wait(1.5)
+    loop.ask_to_stop()
+    assert loop.wait(10.0)
+    assert wakes(stage, Cause.REASSIGNMENTS) == (1 if follows else 0)
 
 
 def loop_that_may_pass(

@@ -42,6 +42,7 @@ from tidegate.controller_logic.replication.throttles import (
     Items,
     Operation,
     Resource,
+    ResourceKind,
     broker_resource,
     items_of,
     plan_configs,
@@ -460,3 +461,26 @@ def test_200_partitions_on_50_brokers_are_decided_within_20_ms() -> None:
         decide_replication(observed, memory)
         taken.append(time.process_time() - start)
     assert min(taken) < 0.020
+
+
+def test_a_broker_is_written_at_most_once_in_15_seconds_however_the_load_swings() -> None:
+    random = Random(11)
+    flows = [tuple(random.sample(range(1, 51), 2)) for _ in range(200)]
+    cluster = Cluster.moving([(a, b) for a, b in flows], size=1e12, brokers=50)
+    cluster.decide()
+    for _ in range(24):
+        for broker in cluster.brokers:
+            for side in (egress_of(broker), ingress_of(broker)):
+                cluster.others[side] = random.choice((5, 40, 70, 95)) * MB
+        cluster.play(5)
+    written: dict[Resource, set[float]] = {}
+    for at_seconds, change in cluster.changes:
+        if change.resource.kind is ResourceKind.BROKER:
+            written.setdefault(change.resource, set()).add(at_seconds)
+    assert len(written) == 50
+    assert sum(len(times) for times in written.values()) > 150, "nothing followed the load"
+    for resource, times in written.items():
+        ordered = sorted(times)
+        apart = [later - before for before, later in pairwise(ordered)]
+        assert min(apart, default=15.0) >= 15.0, (resource, ordered)
+    assert len({at for at, change in cluster.changes if change.key == LEADER_LIST}) == 1

@@ -1,0 +1,1 @@
+"""Moves and recovery of real brokers under Tidegate's throttles, with the peers beside them."""

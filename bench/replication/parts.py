@@ -1,0 +1,236 @@
+"""What the benchmarks of replication stand on: brokers with slow NICs of their own, and one
+operator for all of them.
+
+A NIC is a network namespace whose sending side the kernel limits (`tc tbf`). Needs root.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+from kubernetes.client import ApiException
+
+from bench.control.world import CRDS, NAMESPACE, OnKubernetes, on_kubernetes, policy
+from lab.errors import LabError
+from lab.kafka import KafkaLab
+from lab.kubernetes.api import KubeApi
+from lab.process import wait_until
+from lab.rates import ByteSeries, Sample
+from tidegate.errors import TidegateError
+from tidegate.kafka.replication import KafkaReplication
+from tidegate.kafka.settings import KafkaConnection
+
+MB = 1_000_000
+KIB, MIB = 1024, 1024 * 1024
+POLICIES = "brokerbandwidthpolicies"
+# the logs of moves are larger than those of tests, and none may be deleted meanwhile
+SERVER = {"log.retention.bytes": "-1", "log.segment.bytes": str(256 * MIB)}
+
+
+@contextmanager
+def operator_beside(kafkas: Sequence[KafkaLab], log: Path | None = None) -> Iterator[OnKubernetes]:
+    """A Kubernetes API and an operator for policies of these clusters."""
+    with ExitStack() as stack:
+        kube = stack.enter_context(KubeApi())
+        kube.install_crds(CRDS)
+        kube.kubectl("create", "namespace", NAMESPACE)
+        yield on_kubernetes(stack, kube, kafkas[0], log)
+
+
+@contextmanager
+def brokers_with_nics(nic_bytes_per_second: int, users: Sequence[str] = ()) -> Iterator[KafkaLab]:
+    """Three brokers whose NICs send no faster than this."""
+    with KafkaLab(brokers=3, namespaces=True, users=users, server_properties=SERVER) as kafka:
+        for broker in kafka.brokers:
+            if broker.plan.namespace is not None:
+                kafka.bridge.limit_egress(broker.plan.namespace, nic_bytes_per_second)
+        yield kafka
+
+
+def replication_policy(
+    kafka: KafkaLab, name: str, replication: Mapping[str, Any], **spec: Any
+) -> dict[str, Any]:
+    """A policy whose deletion gives everything back."""
+    declared = policy(kafka, "Restore", name)
+    declared["spec"] |= {"replication": dict(replication), **spec}
+    return declared
+
+
+@contextmanager
+def declared(on: OnKubernetes, objects: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[None]:
+    """Create these (plural, object) and wait until all are Ready; delete them at the end."""
+    for plural, one in objects:
+        on.create(plural, one)
+    try:
+        wait_until(
+            lambda: all(_is_ready(on, plural, one) for plural, one in objects),
+            "the objects to be Ready",
+            timeout_seconds=90,
+            poll_seconds=1,
+            processes=[on.operator],
+        )
+        yield
+    finally:
+        for plural, one in objects:
+            with suppress(ApiException):
+                on.objects.delete_namespaced_custom_object(
+                    "tidegate.io", "v1alpha1", NAMESPACE, plural, one["metadata"]["name"]
+                )
+        wait_until(
+            lambda: not on.listed(POLICIES),
+            "the policies to go",
+            timeout_seconds=90,
+            poll_seconds=1,
+        )
+
+
+def _is_ready(on: OnKubernetes, plural: str, one: Mapping[str, Any]) -> bool:
+    conditions = (on.read(plural, one["metadata"]["name"]).get("status") or {}).get("conditions")
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions or ())
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """What the status said at that moment: so many seconds until the end."""
+
+    at_seconds: float
+    seconds: float
+    bytes_left: int
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A move from the request to its end, and what the status foretold meanwhile.
+
+    `seen_after_seconds` is from the request to the first throttle; None = there was none.
+    """
+
+    began_seconds: float
+    ended_seconds: float
+    foretold: tuple[Foretold, ...] = ()
+    seen_after_seconds: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self.ended_seconds - self.began_seconds
+
+    def worst_estimate_percent(self, from_progress: float, total_bytes: int) -> float | None:
+        """By how much the worst estimate was off, of the whole time, from this progress on."""
+        off = [
+            abs(one.at_seconds + one.seconds - self.ended_seconds) * 100 / self.seconds
+            for one in self.foretold
+            if one.bytes_left <= (1 - from_progress) * total_bytes
+        ]
+        return max(off, default=None)
+
+
+class Replication:
+    """What a cluster's brokers say of replication, to whoever measures."""
+
+    def __init__(self, kafka: KafkaLab) -> None:
+        self.kafka = kafka
+        self._source = KafkaReplication(KafkaConnection(tuple(kafka.bootstrap_servers.split(","))))
+
+    def is_moving(self) -> bool:
+        """Whether a partition is reassigned; True as well while the brokers do not answer."""
+        try:
+            return any(
+                one.is_reassigned for one in self._source.read(with_recovery=False).partitions
+            )
+        except TidegateError:
+            return True
+
+    def is_behind(self) -> bool:
+        """Whether a live replica is out of sync."""
+        try:
+            return bool(self._source.read(with_recovery=True).partitions)
+        except TidegateError:
+            return True
+
+    def throttles(self) -> int:
+        """How many throttles there are anywhere."""
+        return sum(len(values) for values in self._source.scan().values())
+
+    def left_after(self, seconds: float) -> int:
+        """How many throttles are still there when clean-up has had so long."""
+        until = time.time() + seconds
+        while (left := self.throttles()) and time.time() < until:
+            time.sleep(0.5)
+        return left
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def play(
+    replication: Replication,
+    begin: Callable[[], object],
+    *,
+    longest_seconds: float,
+    on: OnKubernetes | None = None,
+    policy_name: str = "",
+    each_second: Callable[[], object] = lambda: None,
+) -> Played:
+    """Begin a move and wait for its end; the status of that policy is read every second."""
+    begin()
+    began, foretold, seen = time.time(), dict[tuple[float, int], Foretold](), None
+    while replication.is_moving():
+        now = time.time()
+        if now - began > longest_seconds:
+            raise LabError(f"The move has not ended after {longest_seconds:g} s.")
+        if on is not None:
+            moving = _moving(on, policy_name)
+            if seen is None and replication.throttles():
+                seen = now - began
+            if moving.get("etaSeconds") is not None and moving.get("bytesLeft") is not None:
+                known = (float(moving["etaSeconds"]), int(moving["bytesLeft"]))
+                foretold.setdefault(known, Foretold(now, *known))
+        each_second()
+        time.sleep(0.2 if seen is None and on is not None else 1.0)
+    return Played(began, time.time(), tuple(foretold.values()), seen)
+
+
+def _moving(on: OnKubernetes, policy_name: str) -> Mapping[str, Any]:
+    try:
+        status = on.read(POLICIES, policy_name).get("status") or {}
+    except ApiException:
+        return {}
+    return cast(Mapping[str, Any], (status.get("replication") or {}).get("moving") or {})
+
+
+class NicCounter:
+    """What a broker's NIC has sent or received, by the kernel, whenever it is read."""
+
+    def __init__(self, kafka: KafkaLab, broker: int, way: str = "tx") -> None:
+        namespace = kafka.broker(broker).plan.namespace
+        if namespace is None:
+            raise LabError("Brokers on loopback have no NIC of their own.")
+        # the other end of the pair, in our own namespace: what it receives the broker has sent
+        device = namespace.name.replace("-", "")
+        other = {"tx": "rx", "rx": "tx"}[way]
+        self._file = Path(f"/sys/class/net/{device}/statistics/{other}_bytes")
+        self._readings: list[tuple[float, int]] = []
+
+    def read(self) -> None:
+        """Take a reading."""
+        self._readings.append((time.time(), int(self._file.read_text())))
+
+    def series(self) -> ByteSeries:
+        """What passed between the readings."""
+        begin = [Sample(at, 0) for at, _ in self._readings[:1]]
+        return ByteSeries(
+            [
+                *begin,
+                *(Sample(at, now - before) for (_, before), (at, now) in pairwise(self._readings)),
+            ]
+        )
+
+
+def temporary_log() -> Path:
+    """Where an operator's log is kept after the run."""
+    return Path(tempfile.mkdtemp(prefix="tidegate-bench-")) / "operator.log"

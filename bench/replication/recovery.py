@@ -1,0 +1,151 @@
+"""A broker that comes back with data behind, alone and beside clients that fill the NIC.
+
+L0 and L1 read a tenth of broker 1's NIC each, L3 as much as it gets. At full scale the NIC sends
+100 MB/s and 5 GB are behind.
+Broker 3 was killed and has to fetch everything from broker 1. With Tidegate's recovery at priority
+L1, L3 gives way.
+"""
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from bench.control.world import POLICY
+from bench.replication.follow import fill, limits, metrics_of, tier_of
+from bench.replication.parts import (
+    MB,
+    POLICIES,
+    Replication,
+    brokers_with_nics,
+    declared,
+    operator_beside,
+    replication_policy,
+    temporary_log,
+)
+from bench.results import Figure
+from lab.episodes import Business, fill_topic, running_clients
+from lab.errors import LabError
+from lab.kafka import KafkaLab
+from lab.prometheus import monitoring
+from lab.rates import ByteSeries
+
+FULL_BEHIND = 5000 * MB
+_READ = "read"
+_PARTITIONS = 4
+_TIMES_ALONE = 1.5
+_LOSS_PERCENT = 3.0
+_REST_SECONDS = 60  # for L3 to come to rest at the limit
+_BEFORE_SECONDS = 20
+
+
+def businesses(nic: int) -> tuple[Business, ...]:
+    """Who reads beside the recovery."""
+    contract = nic * 8 // 10
+    return (
+        Business("L0", "checkout", nic // 10, None, contract),
+        Business("L1", "orders", nic // 10, nic // 20, contract),
+        Business("L3", "reports", None, nic // 20, contract),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Recovered:
+    began_seconds: float
+    seconds: float
+
+
+def recovery_figures(nic: int, behind: int) -> list[Figure]:
+    """Seconds of the recovery alone, and beside the load with Tidegate; what L0 and L1 lose."""
+    those = businesses(nic)
+    users = tuple(one.user for one in those)
+    with ExitStack() as stack:
+        kafka = stack.enter_context(brokers_with_nics(nic, users=users))
+        prometheus = stack.enter_context(monitoring(kafka))
+        on = stack.enter_context(operator_beside([kafka], temporary_log()))
+        view = Replication(kafka)
+        kafka.create_topic(_READ, [[1]])
+        fill_topic(kafka, _READ)
+        _fall_behind(kafka, "alone", behind)
+        alone = _come_back(kafka, view)
+        _forget(kafka, "alone")
+        policy = replication_policy(
+            kafka,
+            POLICY,
+            {"recovery": {"mode": "Follow", "priority": "L1", "rate": {"min": str(nic // 2)}}},
+            metrics=metrics_of(prometheus),
+            brokers=limits(nic),
+        )
+        tiers = [("businesstiers", tier_of(one, _READ)) for one in those]
+        _fall_behind(kafka, "beside", behind)
+        clients = stack.enter_context(
+            running_clients(
+                kafka,
+                those,
+                topic=_READ,
+                run="recovery",
+                prefix="bench",
+                catch_up_seconds=0.0,
+                l0_catch_up_seconds=0.0,
+            )
+        )
+        with declared(on, [(POLICIES, policy), *tiers]):
+            time.sleep(_REST_SECONDS)
+            beside = _come_back(kafka, view)
+            left = view.left_after(20.0)
+            moved = clients.by_user()
+    names = {one.level: one.user for one in those}
+    lost = {level: _lost(moved[user], beside) for level, user in names.items()}
+    rates = {
+        level: moved[user].mean(beside.began_seconds, beside.seconds) / MB
+        for level, user in names.items()
+    }
+    what = f"broker back with {behind / 1e9:.3g} GB behind, NIC of {nic / MB:.0f} MB/s"
+    return [
+        Figure(f"{what}, alone: all in sync", alone.seconds, "s", None, "no other load, no policy"),
+        Figure(
+            f"{what}, L3 reading at the limit, recovery at priority L1: all in sync",
+            beside.seconds,
+            "s",
+            _TIMES_ALONE * alone.seconds,
+            f"L3 read {rates['L3']:.0f} MB/s meanwhile, {-lost['L3']:+.0f} %; {left} throttles "
+            "left at the end",
+        ),
+        *(
+            Figure(
+                f"{what}, recovery at priority L1: {level} loses",
+                lost[level],
+                "%",
+                _LOSS_PERCENT,
+                f"of what it read before; {rates[level]:.1f} MB/s meanwhile",
+            )
+            for level in ("L0", "L1")
+        ),
+    ]
+
+
+def _lost(series: ByteSeries, recovered: _Recovered) -> float:
+    before = series.mean(recovered.began_seconds - _BEFORE_SECONDS, _BEFORE_SECONDS)
+    return 100 * (1 - series.mean(recovered.began_seconds, recovered.seconds) / before)
+
+
+def _fall_behind(kafka: KafkaLab, topic: str, behind: int) -> None:
+    """Broker 3 is killed, and misses so much of a topic that it follows."""
+    kafka.create_topic(topic, [[1, 3]] * _PARTITIONS)
+    kafka.broker(3).kill()
+    fill(kafka, topic, behind)
+
+
+def _come_back(kafka: KafkaLab, view: Replication) -> _Recovered:
+    """Start broker 3; the time counts from when it serves."""
+    kafka.broker(3).start()
+    began = time.time()
+    while view.is_behind():
+        if time.time() - began > 1800:
+            raise LabError("Broker 3 has not caught up within half an hour.")
+        time.sleep(0.5)
+    return _Recovered(began, time.time() - began)
+
+
+def _forget(kafka: KafkaLab, topic: str) -> None:
+    kafka.admin.delete_topic(topic)
+    time.sleep(5)  # its files are deleted
