@@ -166,7 +166,7 @@ format: setup ## Format the code
 ##@ Measure
 .PHONY: bench
 bench: setup ## Measure, and write docs/benchmarks.md with this machine's description
-	$(UV) sync --quiet --frozen --extra dev --extra rollup --extra console --group docs --group bench
+	$(UV) sync --quiet --frozen --extra dev --extra rollup --extra console --extra tracing --group docs --group bench
 	$(PYTHON) -m bench
 
 .PHONY: house
@@ -191,5 +191,5 @@ $(UV):
 	tools/bootstrap-uv "$(CACHE)/tidegate-lab/uv-$(UV_VERSION)" $(UV_VERSION)
 
 .venv/.locked: $(UV) uv.lock pyproject.toml
-	$(UV) sync --quiet --frozen --extra dev --extra rollup --extra console --group docs
+	$(UV) sync --quiet --frozen --extra dev --extra rollup --extra console --extra tracing --group docs
 	@touch $@

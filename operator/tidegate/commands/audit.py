@@ -349,6 +349,14 @@ def audit(
         Level | None,
         typer.Option("--level", metavar="L0|L1|L2|L3", help="Lines about members of this level."),
     ] = None,
+    of_pass: Annotated[
+        str | None,
+        typer.Option(
+            "--pass",
+            metavar="ID",
+            help="Lines of this control pass only: log lines and Events have the same id.",
+        ),
+    ] = None,
     kind: Annotated[
         list[str] | None,
         typer.Option(
@@ -383,6 +391,7 @@ def audit(
     now_seconds = around.now_seconds()
     wanted = Wanted(
         policy=policy,
+        pass_id=of_pass,
         entity=entity,
         level=None if level is None else level.value,
         kinds=frozenset(kind or ()),

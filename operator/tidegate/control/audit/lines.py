@@ -14,6 +14,7 @@ from typing import Any
 from tidegate.control.audit.trail import EVENT
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound
+from tidegate.tracing import PASS_FIELD
 
 AuditLine = Mapping[str, Any]
 
@@ -28,6 +29,7 @@ class Wanted:
     """
 
     policy: str | None = None
+    pass_id: str | None = None
     entity: str | None = None
     level: str | None = None
     kinds: frozenset[str] = frozenset()
@@ -42,7 +44,8 @@ class Wanted:
     def _takes_kind(self, line: AuditLine) -> bool:
         policy = str(line.get("policy"))
         named = self.policy in (None, policy, policy.partition("/")[2])
-        return named and (not self.kinds or line.get("kind") in self.kinds)
+        of_pass = self.pass_id in (None, line.get(PASS_FIELD))
+        return named and of_pass and (not self.kinds or line.get("kind") in self.kinds)
 
     def _takes_subject(self, line: AuditLine) -> bool:
         """Whether the line has the entity and level; a round has those it moved or left alone."""
