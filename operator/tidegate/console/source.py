@@ -19,7 +19,7 @@ from urllib3.exceptions import HTTPError
 
 from tidegate.console.history import Past
 from tidegate.console.snapshot import LeaseNow, Measured, Objects, RawObject
-from tidegate.control.audit.lines import AuditLine, Wanted, read_lines
+from tidegate.control.audit.lines import AuditLine, Wanted, read_lines, trail_files
 from tidegate.control.declared import Declared, declare, object_key
 from tidegate.control.metrics_watch import Reader
 from tidegate.controller_logic.model import Direction, Level, Topology
@@ -396,12 +396,22 @@ def read_past(prometheus: PrometheusClient, policy_key: str) -> Past:
 
 
 def read_trails(trails: Sequence[Path]) -> Trail:
-    """The newest lines of all files together: one for each replica."""
+    """The newest lines of all files together: one for each replica, or all in a folder."""
     if not trails:
         return Trail(problem="no audit trail was named (--audit-file)")
     lines: list[AuditLine] = []
     problems = []
-    for path in trails:
+    files: list[Path] = []
+    for place in trails:
+        try:
+            found = trail_files(place)
+        except OSError as error:
+            problems.append(f"{place} cannot be read ({error.strerror})")
+            continue
+        files += found
+        if not found:
+            problems.append(f"in {place} there is no trail yet")
+    for path in files:
         try:
             with closing(path.open("rb")) as stream:
                 size = stream.seek(0, 2)
