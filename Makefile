@@ -21,6 +21,10 @@ demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API,
 .PHONY: setup
 setup: .venv/.locked ## Make the locked Python environment in .venv
 
+.PHONY: console-walk
+console-walk: setup ## Walk the console in a browser while the quick demo plays, and take its pictures (DEMO=full: the whole one)
+	$(PYTHON) -m tools.console_walk
+
 .PHONY: image
 image: setup ## Build the container image and its bill of materials into out/image/, without a container engine
 	$(PYTHON) -m image $(if $(REVISION),--revision $(REVISION))
