@@ -302,7 +302,7 @@ def exhausted(source: SimulatedSource) -> None:
         for one in policy["status"]["conditions"]:
             if one["type"] == "Throttling":
                 one |= {
-                    "reason": "ThrottlingExhausted",
+                    "reason": Reason.QUOTA_EXHAUSTED.value,
                     "message": "broker 1 egress: 13.8 MB/s too much with every tier at its target",
                 }
 

@@ -34,6 +34,7 @@ from tidegate.console.snapshot import (
     PolicyNow,
 )
 from tidegate.controller_logic.model import Level
+from tidegate.controller_logic.reasons import Reason
 from tidegate.controller_logic.throttle.nic_status import Pressure
 
 _SPARK: Final = (120, 28)
@@ -159,14 +160,48 @@ def _sentences(now: PolicyNow) -> Iterable[Markup]:
     for level in sorted({one.level for one in below}, reverse=True):
         mine = [one for one in below if one.level is level]
         named = sorted({one.name for one in mine})
-        since_ = next((one.since for one in now.levels if one.level is level), "")
-        yield Markup("<strong>{} gives</strong>: {}{}{}.").format(
+        yield Markup("<strong>{} gives</strong>: {}{}{}{}.").format(
             level.value,
             Markup(", ").join(name(one, most=40) for one in named[:4]),
             f" and {len(named) - 4} more" if len(named) > 4 else "",
-            f", since {since(since_, now.now_seconds)}" if since_ else "",
+            _of_contracts(mine),
+            next((_level_since(now, one) for one in now.levels if one.level is level), ""),
         )
     yield _is_enough(now, unknown)
+
+
+_SINCE: Final = {
+    "Throttled": "throttled since",
+    "Relaxing": "on the way back since",
+    "Stepping": "going down since",
+}
+
+
+def _level_since(now: PolicyNow, level: LevelNow) -> str:
+    """Since when it is in this state; `Because` in the table has when it all began."""
+    if not level.since:
+        return ""
+    words = _SINCE.get(level.state, "so since")
+    return f", {words} {since(level.since, now.now_seconds)}"
+
+
+def _of_contracts(members: Sequence[MemberNow]) -> Markup:
+    """What they move of what they were promised, one way; nothing where either is not known."""
+    ways = sorted({one.way for one in members})
+    said = []
+    for way in ways:
+        mine = [one for one in members if one.way == way]
+        moves, contracts = [one.sends for one in mine], [one.contract for one in mine]
+        if None in moves or None in contracts:
+            continue
+        said.append(
+            Markup(" ({} of {} of contracts{})").format(
+                rate(sum(one or 0.0 for one in moves)),
+                rate(sum(one or 0 for one in contracts)),
+                f", {way}" if len(ways) > 1 else "",
+            )
+        )
+    return joined(said)
 
 
 def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
@@ -179,13 +214,42 @@ def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
         )
     if now.over:
         throttling = now.condition("Throttling")
-        said = str(throttling.get("message") or "")
+        if throttling.get("reason") in _CANNOT:
+            said = Markup("{}").format(str(throttling.get("message") or ""))
+        else:
+            said = Markup(" ").join(_would_help(nic) for nic in now.over[:3])
         return Markup("It is <strong>not enough yet</strong>. {}").format(said)
     if unknown or not now.nics:
         return Markup("Whether it is enough is {}: not every broker is measured.").format(UNKNOWN)
     if now.below:
         return Markup("It is <strong>enough</strong> now.")
     return Markup("Nothing is to be done.")
+
+
+_CANNOT: Final = frozenset({Reason.QUOTA_EXHAUSTED.value, Reason.QUOTA_CANNOT_HELP.value})
+
+
+def _would_help(nic: NicNow) -> Markup:
+    """Whether those who may be lowered move as much on this NIC as is too much."""
+    where = f"On broker {nic.broker} {nic.direction.value}"
+    too_much = (nic.bytes_per_second or 0.0) - (nic.limit or 0)
+    if too_much <= 0:
+        return Markup("{} it is below just now, and counts as over until it stays there.").format(
+            where
+        )
+    if nic.foreign is None:
+        return Markup("{} {} is too much; whose it is, is {}.").format(
+            where, rate(too_much), UNKNOWN
+        )
+    can_give = sum(r for level, r in nic.by_level.items() if level is not Level.L0)
+    if can_give >= too_much:
+        return Markup("{} {} is too much; L1 to L3 move {} there and can give it.").format(
+            where, rate(too_much), rate(can_give)
+        )
+    return Markup(
+        "{} {} is too much, and L1 to L3 move only {} there: <strong>quotas cannot help</strong>. "
+        "Another limit, other leaders or fewer clients would: try it on What if."
+    ).format(where, rate(too_much), rate(can_give))
 
 
 def heat(now: PolicyNow, history: History) -> Part:
@@ -383,7 +447,7 @@ def members_table(
         ("Sends, all brokers", "right"),
         ("Quota, each broker", "right"),
         ("Contract, all brokers", "right"),
-        ("Delayed", "right"),
+        ("Delayed by Kafka", "right"),
         ("State", ""),
         ("Why", ""),
     )

@@ -50,7 +50,9 @@ def test_now_answers_what_the_person_on_call_asks(shown: Shown, watched: Watched
     opened(shown, watched)
     page = watched.page
     short = page.get_by_role("list", name="In short")
-    expect(short).to_contain_text("L3 gives: backfill, since 08:09:11")
+    expect(short).to_contain_text(
+        "L3 gives: backfill (11.8 MB/s of 180.0 MB/s of contracts), throttled since 08:09:11"
+    )
     expect(short).to_contain_text("L2 gives: indexer")
     expect(short).to_contain_text("It is enough now")
     expect(page.get_by_role("list", name="Brokers")).to_contain_text("broker 1")
@@ -66,6 +68,7 @@ def test_now_names_the_broker_that_is_over(shown: Shown, watched: Watched) -> No
     text = opened(shown, watched)
     assert re.search(r"Broker \d egress is over its limit: \d+\.\d MB/s of 80.0 MB/s", text)
     assert "It is not enough yet" in text
+    assert "On broker 1 egress 18.0 MB/s is too much; L1 to L3 move 40.0 MB/s there" in text
     assert "What no quota can help with" in text
     assert watched.page.locator('[data-state="Over"]').count() >= 1
 

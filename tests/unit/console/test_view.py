@@ -1,6 +1,7 @@
 """Pages as text, without a browser: what is unknown, what is ours to say, and names that are none of it."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -53,6 +54,20 @@ def test_a_throttled_evening_has_its_numbers() -> None:
         assert nic.foreign == 0
         whole = sum(nic.by_level.values()) + (nic.foreign or 0) + (nic.rest or 0)
         assert whole >= (nic.bytes_per_second or 0) - 1
+
+
+def test_what_would_help_is_said_by_what_may_be_lowered_there() -> None:
+    _, _, now = at(308)
+    assert "18.0 MB/s</span> is too much; L1 to L3 move" in now_page.answer(now)
+    assert "can give it" in now_page.answer(now)
+    little = replace(now.over[0], by_level={Level.L0: 60e6, Level.L2: 5e6})
+    poor = now_page.answer(replace(now, nics=(little,)))
+    assert "quotas cannot help" in poor
+    assert "try it on What if" in poor
+    unmeasured = replace(now.over[0], foreign=None)
+    assert "whose it is, is unknown" in now_page.answer(replace(now, nics=(unmeasured,)))
+    swings = replace(now.over[0], bytes_per_second=60e6)
+    assert "counts as over until it stays there" in now_page.answer(replace(now, nics=(swings,)))
 
 
 def test_what_is_stale_is_unknown_and_keeps_its_age() -> None:
