@@ -119,6 +119,11 @@ e2e: setup ## Play the scenarios with Pods on a real cluster: LAB=kind (default)
 	$(PYTHON) -m lab prepare $(or $(LAB),$(if $(KUBECONFIG),node,kind))
 	$(PYTHON) -m pytest e2e --timeout=600 $(PYTEST)
 
+.PHONY: walk
+walk: setup ## Paste docs/kind.md line by line in an empty home directory: at most 3 minutes from an empty kind to an enforced quota (root)
+	$(PYTHON) -m lab prepare kind
+	$(PYTHON) -m pytest e2e/walked_pages.py -s $(PYTEST)
+
 .PHONY: check
 check: setup ## Lint, types, import rules, generated files up to date, and the site of docs/
 	$(PYTHON) -m ruff check .
@@ -181,6 +186,11 @@ house: setup ## Measure sizes, imports, files a value passes, times and private 
 .PHONY: release
 release: setup ## Make, sign, push and verify a release (REGISTRY=<host/folder>, key in SIGNING_KEY; DRY_RUN=1: on loopback)
 	$(PYTHON) -m tools.release make $(if $(DRY_RUN),--dry-run) $(if $(REGISTRY),--registry "$(REGISTRY)") $(if $(filter no,$(ROLLUP)),--no-rollup)
+
+.PHONY: release-check
+release-check: setup ## Make a release on loopback, and install its chart, manifests and wheel on kind from there (root)
+	$(PYTHON) -m lab prepare kind
+	$(PYTHON) -m tools.release make --dry-run --on-kind $(if $(filter no,$(ROLLUP)),--no-rollup)
 
 .PHONY: release-prepare
 release-prepare: setup ## Set the version everywhere and date the changelog's section (VERSION=0.2.0)

@@ -1,4 +1,4 @@
-"""A proxy on loopback between a client and a real server, whose answers a test delays or drops."""
+"""A proxy between a client and a real server, whose answers a test delays or drops."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ _PIECE_BYTES = 65536
 
 
 class Proxy:
-    """Pass bytes on to (host, port) and back, each connection by itself, on `port` of loopback.
+    """Pass bytes on to (host, port) and back, each connection by itself, on `port` of `host`.
 
     Each byte of an answer arrives `late_seconds` after the server sent it, as over a long line: a
     stream of many small pieces is late by that once, and loses no throughput.
     """
 
-    def __init__(self, target: tuple[str, int], *, late_seconds: float = 0.0) -> None:
+    def __init__(
+        self, target: tuple[str, int], *, late_seconds: float = 0.0, host: str = "127.0.0.1"
+    ) -> None:
         self._target = target
         self._late_seconds = late_seconds
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server((host, 0))
         self.port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 

@@ -71,6 +71,7 @@ _API_PORT = 6443
 _SERVICE_SUBNET = "10.96.0.0/16"
 _HOST_NUMBER = 60
 _CALLS = "/calls"  # as the node and the API server see the directory
+_REGISTRIES = "/etc/containerd/certs.d"
 _CREATE_TIMEOUT_SECONDS = 240.0
 _DNS_TIMEOUT_SECONDS = 90
 _LOAD_TIMEOUT_SECONDS = 120.0
@@ -80,8 +81,12 @@ _RESTART_TIMEOUT_SECONDS = 90.0
 class KindLab:
     """A context manager that returns once the node is Ready and names are answered."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, *, mirrors: Mapping[str, str] | None = None) -> None:
+        """`mirrors` says where the node pulls images from: a registry's host as images name it ->
+        the URL of another one. All else is looked for where its name says, which is not reached.
+        """
         self._network = network
+        self._mirrors = dict(mirrors or {})
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -168,7 +173,12 @@ class KindLab:
     def _create(self) -> None:
         settings = self.directory / "cluster.json"
         settings.write_text(
-            json.dumps(_cluster(self._namespace.address, calls=self._calls), indent=1)
+            json.dumps(
+                _cluster(
+                    self._namespace.address, calls=self._calls, registries=self._write_mirrors()
+                ),
+                indent=1,
+            )
         )
         self._calls.mkdir()
         (self._calls / "policy.json").write_text(json.dumps(calls_policy()))
@@ -192,6 +202,17 @@ class KindLab:
             "--namespace=kube-system", "wait", *available, timeout_seconds=_DNS_TIMEOUT_SECONDS + 10
         )
 
+    def _write_mirrors(self) -> Path:
+        """The folder in which containerd looks for settings of a registry."""
+        registries = self.directory / "registries"
+        registries.mkdir()
+        for host, url in self._mirrors.items():
+            (registries / host).mkdir()
+            (registries / host / "hosts.toml").write_text(
+                f'server = "https://{host}"\n[host."{url}"]\n  capabilities = ["pull", "resolve"]\n'
+            )
+        return registries
+
     def _kind(self, *arguments: str, timeout_seconds: float) -> str:
         return self._engine.call(
             [str(KIND.binary()), *arguments, "--name", CLUSTER], timeout_seconds=timeout_seconds
@@ -204,8 +225,11 @@ class KindLab:
             return False
 
 
-def _cluster(address: str, *, calls: Path) -> dict[str, object]:
-    """kind's configuration; `calls` is the directory for the API server's audit log and policy."""
+def _cluster(address: str, *, calls: Path, registries: Path) -> dict[str, object]:
+    """kind's configuration; `calls` is the directory for the API server's audit log and policy,
+    `registries` the one for containerd's settings of registries.
+    """
+    patches = [f'[plugins."io.containerd.grpc.v1.cri".registry]\n  config_path = "{_REGISTRIES}"\n']
     cluster: dict[str, object] = {
         "kind": "Cluster",
         "apiVersion": "kind.x-k8s.io/v1alpha4",
@@ -218,13 +242,17 @@ def _cluster(address: str, *, calls: Path) -> dict[str, object]:
         "nodes": [
             {
                 "role": "control-plane",
-                "extraMounts": [{"hostPath": str(calls), "containerPath": _CALLS}],
+                "extraMounts": [
+                    {"hostPath": str(calls), "containerPath": _CALLS},
+                    {"hostPath": str(registries), "containerPath": _REGISTRIES},
+                ],
             }
         ],
+        "containerdConfigPatches": patches,
     }
     if lacks_sys_resource():
         clamp = '[plugins."io.containerd.grpc.v1.cri"]\n  restrict_oom_score_adj = true\n'
-        cluster["containerdConfigPatches"] = [clamp]
+        patches.append(clamp)
     return cluster
 
 

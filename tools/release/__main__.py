@@ -2,6 +2,7 @@
 
     python -m tools.release make --registry registry.example/team     the key is in SIGNING_KEY
     python -m tools.release make --dry-run                            to a registry on loopback
+    python -m tools.release make --dry-run --on-kind                  and on kind from there
     python -m tools.release prepare 0.2.0                             version and changelog
 
 What it leaves is in out/release/VERSION/. Exit code 0, or 1 with the reasons on stderr.
@@ -27,7 +28,7 @@ from image import OPERATOR, ROLLUP, Edition, packages
 from lab.errors import LabError, say
 from lab.image_archive import architecture
 from lab.kubernetes.tools import Helm
-from tools.release import files, oci, plan, verify
+from tools.release import files, oci, on_kind, plan, verify
 from tools.release.oci import Layout
 from tools.release.plan import Pushed, Tree
 from tools.release.registry import SigningKey, Skopeo, local_registry, logins
@@ -136,6 +137,11 @@ class Release:
         (wheel,) = self.out.glob("*.whl")
         yield verify.check_wheel(wheel, version=self.version, work=self._folder("wheel"))
 
+    def install(self, local: str) -> Iterator[str]:
+        """Install all on a kind cluster of the lab. Raises `LabError`."""
+        released = on_kind.Released(self.pushed[0], self.pushed[-1], self.out, local)
+        yield from on_kind.installed(released, work=self._folder("on-kind"))
+
     def table(self) -> str:
         """Every file with its size, for people."""
         rows = [
@@ -204,6 +210,8 @@ class Release:
 
 def run_make(options: argparse.Namespace) -> int:
     """Make a release, or say why this tree cannot be one."""
+    if options.on_kind and not options.dry_run:
+        raise LabError("--on-kind needs --dry-run: it installs from the registry on loopback.")
     tree = tree_of(ROOT)
     key, problem = _key(dry_run=options.dry_run)
     refused = plan.refusals(
@@ -235,11 +243,11 @@ def run_make(options: argparse.Namespace) -> int:
             Path(work),
             out,
         )
-        _publish(release)
+        _publish(release, install=options.on_kind)
     return 0
 
 
-def _publish(release: Release) -> None:
+def _publish(release: Release, *, install: bool) -> None:
     file_of_logins = logins(os.environ, release.work / "logins")  # before any program runs
     release.make()
     with _where_to_push(release) as local:
@@ -250,6 +258,8 @@ def _publish(release: Release) -> None:
         )
         release.push(skopeo, local)
         for line in release.verify(skopeo, local):
+            print(f"ok  {line}", flush=True)
+        for line in release.install(local) if install else ():
             print(f"ok  {line}", flush=True)
     print(f"\n{release.table()}\n\nin {release.out.relative_to(ROOT)}/")
     took_seconds = time.monotonic() - release.started
@@ -266,7 +276,8 @@ def _publish(release: Release) -> None:
 def _where_to_push(release: Release) -> Iterator[str]:
     if release.dry_run:
         with local_registry() as address:
-            yield f"{address}/{release.registry.partition('/')[2] or 'dry-run'}"
+            # the path is that of the real one, for which it can stand as a mirror
+            yield "/".join([address, *release.registry.split("/")[1:]])
     else:
         yield release.registry
 
@@ -371,6 +382,11 @@ def _parser() -> argparse.ArgumentParser:
         dest="rollup",
         action="store_false",
         help="without the image of rollup Jobs, for a short dry run",
+    )
+    make.add_argument(
+        "--on-kind",
+        action="store_true",
+        help="with --dry-run: also install it on a kind cluster, from that registry (root)",
     )
     make.set_defaults(run=run_make)
     prepare = commands.add_parser("prepare", help="set the version and date the changelog")

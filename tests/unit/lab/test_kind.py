@@ -7,7 +7,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,3 +109,21 @@ def test_a_container_begins_with_containerds_own_settings_and_no_limit_that_the_
     base = container_base(json.dumps(spec))
     assert base["process"] == {"cwd": "/"}
     assert base["ociVersion"] == "1.0"
+
+
+def test_a_node_looks_for_images_of_a_registry_where_the_lab_says(tmp_path: Path) -> None:
+    network: Any = None  # nothing is started
+    lab = kind.KindLab(network, mirrors={"registry.example": "http://198.18.0.1:5000"})
+    lab.directory = tmp_path
+    registries = lab._write_mirrors()
+    settings = tomllib.loads((registries / "registry.example" / "hosts.toml").read_text())
+    assert settings == {
+        "server": "https://registry.example",
+        "host": {"http://198.18.0.1:5000": {"capabilities": ["pull", "resolve"]}},
+    }
+    described: Any = kind._cluster("198.18.0.60", calls=tmp_path, registries=registries)
+    (node,) = described["nodes"]
+    (mounted,) = [one for one in node["extraMounts"] if one["hostPath"] == str(registries)]
+    patches = [tomllib.loads(patch) for patch in described["containerdConfigPatches"]]
+    asked = patches[0]["plugins"]["io.containerd.grpc.v1.cri"]["registry"]
+    assert asked == {"config_path": mounted["containerPath"]}

@@ -147,6 +147,13 @@ def test_the_command_refuses_this_tree_before_it_builds_anything(
 # --- the version and the changelog ----------------------------------------------------------------
 
 
+def test_only_what_is_on_loopback_is_installed_from_there(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["make", "--registry", "registry.example/team", "--on-kind"]) == 1
+    assert "--on-kind needs --dry-run" in capsys.readouterr().err
+
+
 def test_every_place_of_this_tree_names_the_same_version() -> None:
     tree = tree_of(ROOT)
     assert set(tree.versions.values()) == {packages.version()}
