@@ -21,6 +21,10 @@ demo: setup ## Play the main job on a real Kafka, Prometheus and Kubernetes API,
 .PHONY: setup
 setup: .venv/.locked ## Make the locked Python environment in .venv
 
+.PHONY: console-walk
+console-walk: setup ## Walk the console in a browser while the quick demo plays, and take its pictures (DEMO=full: the whole one)
+	$(PYTHON) -m tools.console_walk
+
 .PHONY: image
 image: setup ## Build the container image and its bill of materials into out/image/, without a container engine
 	$(PYTHON) -m image $(if $(REVISION),--revision $(REVISION))
@@ -176,7 +180,7 @@ format: setup ## Format the code
 ##@ Measure
 .PHONY: bench
 bench: setup ## Measure, and write docs/benchmarks.md with this machine's description
-	$(UV) sync --quiet --frozen --extra dev --extra rollup --extra console --group docs --group bench
+	$(UV) sync --quiet --frozen --extra dev --extra rollup --extra console --extra tracing --group docs --group bench
 	$(PYTHON) -m bench
 
 .PHONY: house
@@ -206,5 +210,5 @@ $(UV):
 	tools/bootstrap-uv "$(CACHE)/tidegate-lab/uv-$(UV_VERSION)" $(UV_VERSION)
 
 .venv/.locked: $(UV) uv.lock pyproject.toml
-	$(UV) sync --quiet --frozen --extra dev --extra rollup --extra console --group docs
+	$(UV) sync --quiet --frozen --extra dev --extra rollup --extra console --extra tracing --group docs
 	@touch $@

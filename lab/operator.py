@@ -13,7 +13,7 @@ def console_command(kubeconfig: Path, namespace: str, *, port: int, audit_file: 
     return [
         *(sys.executable, "-m", "tidegate", "console", "--kubeconfig", str(kubeconfig)),
         *("--namespace", namespace, "--host", LISTENS_ON, "--port", str(port)),
-        *("--audit-file", str(audit_file)),
+        *("--lease-namespace", namespace, "--audit-file", str(audit_file)),
     ]
 
 

@@ -28,6 +28,7 @@ from tidegate.resources.kinds import API_VERSION, CATEGORIES, GROUP, KINDS, Kind
 from tidegate.resources.rates import PATTERN
 from tidegate.simulation.outcome import outcome_of
 from tidegate.simulation.play import play
+from tools.dashboards import DASHBOARDS, dashboard_json
 
 # docs/resources.md: fields, types, bounds, meaning and rules, from the schema that the API server
 # enforces.
@@ -558,6 +559,10 @@ def main() -> int:
         CLI_PAGE: cli_page(),
         CHART_README: readme(**texts),
         SIMULATED_PICTURE: simulated_picture(),
+        **{
+            CHART_DIRECTORY / "dashboards" / f"{name}.json": dashboard_json(build)
+            for name, build in DASHBOARDS.items()
+        },
     }
     return write_or_check({**generated_files(), **pages}, command="python -m tools.generate")
 

@@ -33,6 +33,7 @@ from tidegate.kube.lease import LeaseAddress, LeaseList, LeftLeases, SharedLease
 from tidegate.kube.status import StatusWriter
 from tidegate.metrics import MetricsServer, Telemetry, cannot_listen, set_up_logging
 from tidegate.settings import Settings
+from tidegate.tracing import open_tracing
 
 log = structlog.get_logger(__name__)
 
@@ -91,6 +92,7 @@ class Operator:
             goes_on=self.vital_signs.goes_on,
         )
         self.audit = open_audit_trail(settings.audit_file, self.telemetry)
+        self.tracing = open_tracing(settings.otlp_endpoint, settings.identity)
         self.context = OperatorContext(
             settings,
             clock,
@@ -101,6 +103,7 @@ class Operator:
             self.vital_signs,
             open_cluster,
             audit=self.audit,
+            tracing=self.tracing,
         )
         self._sharing = Sharing(
             kubernetes,
@@ -147,6 +150,7 @@ class Operator:
         self.manager.stop()
         self._hands.shutdown(wait=False, cancel_futures=True)
         self.audit.close()
+        self.tracing.close()
 
     def _changed(self, changes: Sequence[Change]) -> None:
         self.manager.changed(changes)

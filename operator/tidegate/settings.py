@@ -87,10 +87,11 @@ class Settings:
     """The settings of one process.
 
     Ports: 0 = any free port, None = do not listen. `namespaces` empty = all of them; Leases are in
-    `lease_namespace`, the operator's own. `audit_file`
-    is where the audit trail is appended to; `-` = standard output, beside the log lines on standard
-    error. `rollups` None = this process makes no rollup Jobs. `passes_at_once` passes of one policy
-    for changed objects wait for nothing, then there is one in `least_pass_distance_seconds`.
+    `lease_namespace`, the operator's own. `audit_file` is where the audit trail is appended to;
+    `-` = standard output, beside the log lines on standard error. `otlp_endpoint` is the collector
+    that spans are sent to; empty = none. `rollups` None = this process makes no rollup Jobs.
+    `passes_at_once` passes of one policy for changed objects wait for nothing, then there is one in
+    `least_pass_distance_seconds`.
     """
 
     lease_namespace: str = ""
@@ -103,6 +104,7 @@ class Settings:
     log_format: LogFormat = LogFormat.JSON
     log_level: LogLevel = LogLevel.INFO
     audit_file: str = STANDARD_STREAM
+    otlp_endpoint: str = ""
     poll_seconds: float = 15.0
     least_pass_distance_seconds: float = 1.0
     passes_at_once: int = 150

@@ -19,20 +19,24 @@ from tidegate.commands.audit import line_words
 from tidegate.commands.simulation_file import read_simulation
 from tidegate.console.history import Past
 from tidegate.console.server import Console
-from tidegate.console.snapshot import Measured, Objects
+from tidegate.console.snapshot import LeaseNow, Measured, Objects
 from tidegate.console.source import Trail
 from tidegate.control.audit.lines import AuditLine
 from tidegate.control.declared import declare
 from tidegate.control.observe import ObservationResult
 from tidegate.control.reconcile import PassResult
+from tidegate.control.report.events import EventDraft, broker_events, level_events
 from tidegate.control.report.status import policy_verdict, tier_verdict
 from tidegate.controller_logic.decision import Decision
 from tidegate.controller_logic.model import Mode, Observation, Topology
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
 from tidegate.simulation.play import play
+from tidegate.tracing import new_pass_id
 
 EPOCH = 1_800_000_000.0
+KEY = "streaming/orders"
+HOLDER = "tidegate-5b8f7c6d9-x2x7k_1_9e0b41aa"
 Document = dict[str, Any]
 
 
@@ -93,9 +97,11 @@ def moments(text: str) -> tuple[Moment, ...]:
     given = read_simulation(["-"], policy=None, standard_input=_Text(text))
     scenario = replace(given.scenario, epoch_seconds=EPOCH)
     found: list[Moment] = []
+    events: list[Document] = []
 
     def note(observation: Observation, decision: Decision) -> None:
         facts = None
+        levels_before = policy.get("status") or {}
         seen = ObservationResult(replace(observation, policy=scenario.policy), facts)
         result = PassResult(seen, decision)
         verdict = policy_verdict(
@@ -103,6 +109,16 @@ def moments(text: str) -> tuple[Moment, ...]:
         )
         policy["status"] = _status(verdict, observation.now_seconds, policy.get("status"))
         policy["status"]["clusterId"] = "6n9yBVQpTmqxCpLQXWtDzw"
+        pass_id = new_pass_id(HOLDER, KEY, observation.now_seconds)
+        events.extend(
+            _event(len(events) + place, draft, observation.now_seconds, pass_id)
+            for place, draft in enumerate(
+                (
+                    *broker_events(levels_before, decision.watched),
+                    *level_events(levels_before, decision.levels),
+                )
+            )
+        )
         for tier in tiers:
             key = f"{tier['metadata']['namespace']}/{tier['metadata']['name']}"
             members = [one for one in decision.members if one.tier_key == key]
@@ -117,12 +133,35 @@ def moments(text: str) -> tuple[Moment, ...]:
                     (copy.deepcopy(policy),),
                     tuple(copy.deepcopy(tiers)),
                     heard_at_seconds=observation.now_seconds,
+                    events=tuple(events),
+                    leases={KEY: LeaseNow(HOLDER, observation.now_seconds)},
                 ),
             )
         )
 
     play(scenario, note)
     return tuple(found)
+
+
+def _event(number: int, draft: EventDraft, at_seconds: float, pass_id: str) -> Document:
+    """As the API server has one."""
+    return {
+        "kind": "Event",
+        "metadata": {
+            "uid": f"event-{number}",
+            "namespace": "streaming",
+            "annotations": {"tidegate.io/pass": pass_id},
+        },
+        "regarding": {
+            "kind": "BrokerBandwidthPolicy",
+            "namespace": "streaming",
+            "name": "orders",
+        },
+        "eventTime": yaml_time(at_seconds),
+        "type": draft.type,
+        "reason": draft.reason.value,
+        "note": draft.message,
+    }
 
 
 class _Text:
@@ -252,6 +291,20 @@ def contended(source: SimulatedSource) -> None:
             "state": "Contended",
             "message": "another writer keeps changing its quota; left alone until 09:00",
         }
+
+    bend(source, change)
+
+
+def exhausted(source: SimulatedSource) -> None:
+    """Everybody is at the lowest rate, and a broker is over all the same."""
+
+    def change(policy: Document, tiers: list[Document]) -> None:
+        for one in policy["status"]["conditions"]:
+            if one["type"] == "Throttling":
+                one |= {
+                    "reason": Reason.QUOTA_EXHAUSTED.value,
+                    "message": "broker 1 egress: 13.8 MB/s too much with every tier at its target",
+                }
 
     bend(source, change)
 

@@ -67,6 +67,10 @@ readOnlyRootFilesystem: true
 capabilities: {drop: [ALL]}
 {{- end }}
 
+{{- define "tidegate.auditClaim" -}}
+{{- .Values.operator.auditVolume.claim | default (printf "%s-audit" (include "tidegate.fullname" .)) }}
+{{- end }}
+
 {{- define "tidegate.restrictedPod" -}}
 runAsNonRoot: true
 seccompProfile: {type: RuntimeDefault}

@@ -39,6 +39,10 @@
 - apiGroups: [tidegate.io]
   resources: [brokerbandwidthpolicies, businesstiers, quotaoverrides]
   verbs: [get, list, watch]
+# what the operator reported about these
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [get, list, watch]
 {{- end }}
 
 {{/* Whose token a viewer sends, and what that viewer may list. */}}

@@ -10,7 +10,16 @@ import typer
 from tidegate.commands import options
 from tidegate.commands.context import CommandContext, command_context
 from tidegate.commands.output import Column, Document, OutputFormat, Page, Sheet, publish
-from tidegate.control.audit.lines import AuditLine, AuditLines, Wanted, read_lines, seconds_of
+from tidegate.control.audit.lines import (
+    TRAIL_SUFFIX,
+    AuditLine,
+    AuditLines,
+    Wanted,
+    in_order,
+    read_lines,
+    seconds_of,
+    trail_files,
+)
 from tidegate.controller_logic.model import BYTE_RATE_KEYS, Level, QuotaKey
 from tidegate.controller_logic.quota_values import KEY_WORDS, quota_words
 from tidegate.controller_logic.reasons import Reason
@@ -324,14 +333,15 @@ def audit(
     context: typer.Context,
     *,
     audit_file: Annotated[
-        str,
+        list[str] | None,
         typer.Option(
             "--audit-file",
             envvar="TIDEGATE_AUDIT_FILE",
-            metavar="FILE|-",
-            help="The trail, or a log that it is in; - is standard input.",
+            metavar="FILE|FOLDER|-",
+            help="The trail, or a log that it is in; may be repeated. Of a folder every *.jsonl "
+            "is read: each Pod has its own. - is standard input, which is also the default.",
         ),
-    ] = STANDARD_STREAM,
+    ] = None,
     policy: Annotated[
         str | None,
         typer.Option("--policy", metavar="[NAMESPACE/]NAME", help="Lines of this policy only."),
@@ -348,6 +358,14 @@ def audit(
     level: Annotated[
         Level | None,
         typer.Option("--level", metavar="L0|L1|L2|L3", help="Lines about members of this level."),
+    ] = None,
+    of_pass: Annotated[
+        str | None,
+        typer.Option(
+            "--pass",
+            metavar="ID",
+            help="Lines of this control pass only: log lines and Events have the same id.",
+        ),
     ] = None,
     kind: Annotated[
         list[str] | None,
@@ -383,31 +401,44 @@ def audit(
     now_seconds = around.now_seconds()
     wanted = Wanted(
         policy=policy,
+        pass_id=of_pass,
         entity=entity,
         level=None if level is None else level.value,
         kinds=frozenset(kind or ()),
         since_seconds=None if since is None else moment(since, now_seconds=now_seconds),
         until_seconds=None if until is None else moment(until, now_seconds=now_seconds),
     )
-    _answer(around, _read(audit_file, around, wanted), output, is_summary=summary)
+    trails: dict[str, AuditLines] = {}
+    for name in audit_file or (STANDARD_STREAM,):
+        trails |= _read(name, around, wanted)
+    _answer(around, in_order(trails), output, is_summary=summary)
 
 
-def _read(name: str, around: CommandContext, wanted: Wanted) -> AuditLines:
-    """Raises NotFound for a file that cannot be read, InvalidResource where nothing is piped in."""
+def _read(name: str, around: CommandContext, wanted: Wanted) -> dict[str, AuditLines]:
+    """Each file's lines. Raises NotFound for what cannot be read, or a folder without a trail.
+
+    Raises InvalidResource where nothing is piped in.
+    """
     if name == STANDARD_STREAM:
         if around.standard_input.isatty():
             raise InvalidResource(
                 "Nothing is piped in: give the trail with --audit-file FILE, or pipe the "
                 "operator's log in."
             )
-        return read_lines(around.standard_input, wanted)
+        return {name: read_lines(around.standard_input, wanted)}
+    trails: dict[str, AuditLines] = {}
     try:
-        with Path(name).open(encoding="utf-8", errors="replace") as stream:
-            return read_lines(stream, wanted)
+        for path in trail_files(Path(name)):
+            with path.open(encoding="utf-8", errors="replace") as stream:
+                trails[str(path)] = read_lines(stream, wanted)
     except OSError as error:
         raise NotFound(
-            Reason.INVALID_SPEC, f"File {name} cannot be read ({error.strerror})."
+            Reason.INVALID_SPEC,
+            f"File {error.filename or name} cannot be read ({error.strerror}).",
         ) from error
+    if not trails:
+        raise NotFound(Reason.INVALID_SPEC, f"In folder {name} there is no file *{TRAIL_SUFFIX}.")
+    return trails
 
 
 def _answer(

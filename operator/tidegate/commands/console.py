@@ -25,13 +25,16 @@ from tidegate.commands.inputs import (
 from tidegate.commands.output import Page
 from tidegate.control.declared import Declared
 from tidegate.control.metrics_watch import Reader
+from tidegate.control.trust import refuse_other_hosts
 from tidegate.controller_logic.model import Topology
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import UserActionRequired
 
 if TYPE_CHECKING:
-    from tidegate.kube.api import Kubernetes
+    from tidegate.kube.api import LeaseRecord
+    from tidegate.prometheus.settings import MetricsSettings
 
+_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -96,15 +99,18 @@ def console(
     port: Annotated[
         int, typer.Option("--port", min=1, max=65535, help="The port that it listens on.")
     ] = 8090,
-    allowed_host: Annotated[
+    browser_host: Annotated[
         list[str] | None,
         typer.Option(
-            "--allowed-host",
+            "--browser-host",
             metavar="NAME",
             help="A further name by which browsers may call it; may be repeated. Names of this "
             "machine's loopback always may.",
         ),
     ] = None,
+    lease_namespace: options.LeaseNamespace = None,
+    allowed_host: options.AllowedHosts = None,
+    unlabelled_secret: options.UnlabelledSecrets = None,
     login: Annotated[
         bool,
         typer.Option(
@@ -135,6 +141,8 @@ def console(
     `tidegate[console]`.
     """
     around = command_context(context, debug=debug)
+    if allowed_host or unlabelled_secret:
+        around.policy_bounds = options.bounds_of_options(allowed_host, unlabelled_secret)
     if host not in _LOOPBACK and not login:
         raise UserActionRequired(
             Reason.INVALID_SPEC,
@@ -152,7 +160,8 @@ def console(
         metrics_file=metrics_credentials_file,
         trails=tuple(audit_file or ()),
         login=login,
-        listen=(host, port, tuple(allowed_host or ())),
+        lease_namespace=lease_namespace or _namespace_of_the_pod(),
+        listen=(host, port, tuple(browser_host or ())),
     )
 
 
@@ -165,6 +174,7 @@ def _serve(
     metrics_file: Path | None,
     trails: Sequence[Path],
     login: bool,
+    lease_namespace: str,
     listen: tuple[str, int, tuple[str, ...]],
 ) -> None:
     try:
@@ -178,18 +188,29 @@ def _serve(
             "`pip install 'tidegate[console]'`.",
         ) from error
     from tidegate.kube.client import KubernetesClient, connect
+    from tidegate.kube.lease import LeaseAddress
     from tidegate.prometheus.client import PrometheusClient
 
     api_client = connect(named.kubeconfig, named.context, named.as_user)
     kubernetes = KubernetesClient(api_client, identity="tidegate-console")
 
+    def metrics_settings(declared: Declared) -> "MetricsSettings | None":
+        # a policy's author chooses the address, and the login that is sent there is the console's
+        refuse_other_hosts(declared.policy.key, declared.spec, around.bounds)
+        source = PolicySource(declared, kubernetes, bounds=around.bounds)
+        return metrics_of(source, metrics_file)
+
     def open_reader(declared: Declared) -> Reader | None:
-        settings = metrics_of(_source_of(declared, kubernetes, around), metrics_file)
+        settings = metrics_settings(declared)
         return None if settings is None else around.open_reader(settings)
 
     def open_client(declared: Declared) -> PrometheusClient | None:
-        settings = metrics_of(_source_of(declared, kubernetes, around), metrics_file)
+        settings = metrics_settings(declared)
         return None if settings is None else PrometheusClient(settings.server)
+
+    def read_lease(policy_key: str) -> "LeaseRecord | None":
+        address = LeaseAddress.of_policy(policy_key, operator_namespace=lease_namespace)
+        return kubernetes.read_lease(address.namespace, address.name)
 
     source = LiveSource(
         kubernetes,
@@ -199,10 +220,11 @@ def _serve(
         # viewers who log in have rights of their own, and this process's login is not theirs
         cluster=None if login else _Looker(around, named, access, threading.Lock()),
         open_client=open_client,
+        read_lease=read_lease if lease_namespace else None,
         trails=trails,
     )
-    host, port, allowed_hosts = listen
-    settings = ConsoleSettings(host, port, allowed_hosts)
+    host, port, browser_hosts = listen
+    settings = ConsoleSettings(host, port, browser_hosts)
     access_of = Access(connect(named.kubeconfig, named.context)) if login else None
     source.start()
     with closing(source):
@@ -210,7 +232,9 @@ def _serve(
         serve(Console(source, access_of, line_words, settings))
 
 
-def _source_of(
-    declared: Declared, kubernetes: "Kubernetes", around: CommandContext
-) -> PolicySource:
-    return PolicySource(declared, kubernetes, bounds=around.bounds)
+def _namespace_of_the_pod() -> str:
+    """Empty where it is in no Pod: then the pages show no holder of a Lease."""
+    try:
+        return _POD_NAMESPACE.read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""

@@ -12,6 +12,7 @@ import typer
 from tidegate.commands.inputs import AccessOptions, PolicyOptions
 from tidegate.commands.output import OutputFormat
 from tidegate.errors import InvalidResource
+from tidegate.settings import PolicyBounds
 
 Output = Annotated[
     OutputFormat,
@@ -76,6 +77,45 @@ MetricsCredentialsFile = Annotated[
         help="YAML file with the keys of the Secrets that the policy names for Prometheus.",
     ),
 ]
+LeaseNamespace = Annotated[
+    str | None,
+    typer.Option(
+        "--lease-namespace",
+        envvar="TIDEGATE_LEASE_NAMESPACE",
+        metavar="NAME",
+        help="The operator's own namespace, where its Leases are: the same for all replicas. "
+        "Without it: that of the Pod.",
+    ),
+]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allowed-host",
+        metavar="PATTERN",
+        help="Policies may name this host only: HOST, *.DOMAIN or either with :PORT; may be "
+        "repeated. Without it: any. Meant are brokers, ZooKeeper, Prometheus and buckets.",
+    ),
+]
+UnlabelledSecrets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--unlabelled-secret",
+        metavar="NAME",
+        help="Policies may use Secrets of this name without the label "
+        "tidegate.io/credentials=true; may be repeated, and * means any.",
+    ),
+]
+
+
+def bounds_of_options(
+    allowed_hosts: list[str] | None, unlabelled_secrets: list[str] | None
+) -> PolicyBounds:
+    """What policies may make a process use, by the two options above."""
+    return PolicyBounds(
+        allowed_hosts=tuple(allowed_hosts or ()), unlabelled_secrets=tuple(unlabelled_secrets or ())
+    )
+
+
 Files = Annotated[
     list[str] | None,
     typer.Option(

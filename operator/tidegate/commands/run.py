@@ -16,7 +16,7 @@ from tidegate.commands.context import command_context
 from tidegate.commands.output import Document, OutputFormat, Page, publish
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import UserActionRequired
-from tidegate.settings import LogFormat, LogLevel, PolicyBounds, RollupOffer, Settings
+from tidegate.settings import LogFormat, LogLevel, RollupOffer, Settings
 
 # `tidegate version`: the version of the program, for bug reports and upgrade scripts.
 
@@ -83,16 +83,7 @@ def run(
         bool,
         typer.Option("--all-namespaces", "-A", help="Watch every namespace of the cluster."),
     ] = False,
-    lease_namespace: Annotated[
-        str | None,
-        typer.Option(
-            "--lease-namespace",
-            envvar="TIDEGATE_LEASE_NAMESPACE",
-            metavar="NAME",
-            help="The operator's own namespace, where its Leases are: the same for all replicas. "
-            "Without it: that of the Pod.",
-        ),
-    ] = None,
+    lease_namespace: options.LeaseNamespace = None,
     kubeconfig: options.Kubeconfig = None,
     kube_context: options.KubeContext = None,
     liveness_port: Annotated[
@@ -135,24 +126,18 @@ def run(
             "(log lines go to standard error).",
         ),
     ] = _DEFAULTS.audit_file,
-    allowed_host: Annotated[
-        list[str] | None,
+    otlp_endpoint: Annotated[
+        str,
         typer.Option(
-            "--allowed-host",
-            metavar="PATTERN",
-            help="Policies may name this host only: HOST, *.DOMAIN or either with :PORT; may be "
-            "repeated. Without it: any. Meant are brokers, ZooKeeper, Prometheus and buckets.",
+            "--otlp-endpoint",
+            envvar="TIDEGATE_OTLP_ENDPOINT",
+            metavar="URL",
+            help="Send spans of every pass to this OTLP collector, by HTTP, such as "
+            "http://collector:4318. It needs the extra tidegate[tracing].",
         ),
-    ] = None,
-    unlabelled_secret: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--unlabelled-secret",
-            metavar="NAME",
-            help="Policies may use Secrets of this name without the label "
-            "tidegate.io/credentials=true; may be repeated, and * means any.",
-        ),
-    ] = None,
+    ] = _DEFAULTS.otlp_endpoint,
+    allowed_host: options.AllowedHosts = None,
+    unlabelled_secret: options.UnlabelledSecrets = None,
     rollup_image: Annotated[
         str | None,
         typer.Option(
@@ -199,10 +184,8 @@ def run(
         log_format=log_format,
         log_level=log_level,
         audit_file=audit_file,
-        bounds=PolicyBounds(
-            allowed_hosts=tuple(allowed_host or ()),
-            unlabelled_secrets=tuple(unlabelled_secret or ()),
-        ),
+        otlp_endpoint=otlp_endpoint,
+        bounds=options.bounds_of_options(allowed_host, unlabelled_secret),
         rollups=_rollups(rollup_image, rollup_service_account, tuple(rollup_pull_secret or ())),
     )
     main.run(settings)

@@ -11,25 +11,30 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from markupsafe import Markup
 
-from tidegate.console import view
 from tidegate.console.access import Access, Refused
 from tidegate.console.history import History
+from tidegate.console.markup import clock, joined, name
+from tidegate.console.member_page import member_page, not_looked_at, quota_levels
+from tidegate.console.now_page import logged_out, no_policy, now_page
+from tidegate.console.parts import Page, Part, changes_between, page_html
 from tidegate.console.snapshot import (
     Objects,
     PolicyNow,
     assumed_topology,
-    overrides_of,
+    declared_overrides,
     policy_keys,
     policy_now,
     quotas_in_force,
 )
 from tidegate.console.source import Source
+from tidegate.console.what_if_page import history_page, what_if_page
 from tidegate.console.whatif import (
     Edits,
     Result,
@@ -48,7 +53,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
 COOKIE: Final = "tidegate-console"
-_UPDATE_SECONDS: Final = 0.1
+_UPDATE_SECONDS: Final = 0.05
 _AGES_SECONDS: Final = 2.0
 _NOTE_SECONDS: Final = 5.0
 _SHOWN_LINES: Final = 200
@@ -92,11 +97,11 @@ class ConsoleSettings:
 
     host: str = "127.0.0.1"
     port: int = 8090
-    allowed_hosts: tuple[str, ...] = ()
+    browser_hosts: tuple[str, ...] = ()
 
     @property
     def hosts(self) -> list[str]:
-        return ["127.0.0.1", "localhost", "[::1]", *self.allowed_hosts]
+        return ["127.0.0.1", "localhost", "[::1]", *self.browser_hosts]
 
 
 @dataclass(slots=True)
@@ -222,19 +227,19 @@ def make_app(console: Console) -> "FastAPI":
         return answer
 
     @ui.page("/", title="Tidegate: now")
-    def now_page(request: Request, policy: str = "") -> None:
+    def now(request: Request, policy: str = "") -> None:
         _Page(console, request, "/", policy).now()
 
     @ui.page("/member", title="Tidegate: member")
-    def member_page(request: Request, policy: str = "", member: str = "") -> None:
+    def member_(request: Request, policy: str = "", member: str = "") -> None:
         _Page(console, request, "/member", policy).member(member)
 
     @ui.page("/what-if", title="Tidegate: what if")
-    def what_if_page(request: Request, policy: str = "") -> None:
+    def what_if(request: Request, policy: str = "") -> None:
         _Page(console, request, "/what-if", policy).what_if()
 
     @ui.page("/history", title="Tidegate: history")
-    def history_page(request: Request, policy: str = "") -> None:
+    def history(request: Request, policy: str = "") -> None:
         _Page(console, request, "/history", policy).history()
 
     noting: list[asyncio.Task[None]] = []
@@ -301,13 +306,27 @@ def _login_page(problem: str) -> str:
     )
 
 
+@cache
+def _live_element() -> Any:
+    """The element that a page is kept up in; its other half is `live.js`."""
+    from nicegui.element import Element
+
+    class Live(Element, component="live.js"):
+        def __init__(self, content: str) -> None:
+            super().__init__()
+            self._props["content"] = content
+            self.classes("page").props('role="main"')
+
+    return Live
+
+
 class _Page:
     """One page of one viewer. What changed is sent when it changed, and nothing else."""
 
     def __init__(self, console: Console, request: "Request", path: str, policy: str) -> None:
         self._console, self._path, self._policy = console, path, policy
         self._token: str | None = request.state.token
-        self._shown = ""
+        self._shown: Page = ()
         self._logged_out = ""
 
     # What every page has
@@ -328,7 +347,7 @@ class _Page:
                     list(keys), value=self._policy, label="Policy", on_change=self._other_policy
                 ).props("dense outlined").style("min-width: 240px")
             elif keys:
-                ui.html(str(view.name(self._policy)), sanitize=False)
+                ui.html(str(name(self._policy)), sanitize=False)
             self._moment = ui.html("", sanitize=False).classes("moment")
             dark = ui.dark_mode(None)
             ui.select(
@@ -344,7 +363,7 @@ class _Page:
         query = f"?policy={quote(self._policy, safe='')}" if self._policy else ""
         return str(
             Markup('<nav class="pages" aria-label="Pages">{}</nav>').format(
-                view.joined(
+                joined(
                     Markup('<a href="{}"{}>{}</a>').format(
                         path + query,
                         Markup(' aria-current="page"') if path == self._path else "",
@@ -374,49 +393,51 @@ class _Page:
         return objects, self._console.policy(objects, self._policy) if self._policy else None
 
     def _kept_up(
-        self, body: Callable[[PolicyNow], str], asked: Callable[[], object] | None = None
+        self, body: Callable[[PolicyNow], Page], asked: Callable[[], object] | None = None
     ) -> None:
-        """A part of the page that is looked at several times a second, and sent if it differs.
+        """The part of the page that is looked at many times a second; what differs is sent.
 
         `asked` has what the viewer chose besides.
         """
         from nicegui import ui
 
-        part = ui.html("", sanitize=False).classes("page")
-        part.props('role="main"')
+        shown_at: object = self._console.tick()
+        self._shown = self._page(body)
+        live = _live_element()(page_html(self._shown))
+        self._moment.set_content(f"{clock(self._console.source.now_seconds())} UTC")
 
-        shown_at: list[object] = [None]
-
-        def update(chosen: object = None) -> None:
-            tick = (self._console.tick(), chosen)
-            if tick == shown_at[0]:
+        def update() -> None:
+            nonlocal shown_at
+            tick = (self._console.tick(), asked() if asked is not None else None)
+            if tick == shown_at:
                 return
-            shown_at[0] = tick
-            objects, now = self._now()
-            if now is None and objects.policies:
-                self._policy = self._console.policies(objects)[0]
-                objects, now = self._now()
-            seconds = self._console.source.now_seconds()
-            text = (
-                str(view.logged_out(self._logged_out))
-                if self._logged_out
-                else str(view.no_policy(objects.problem, objects.heard_at_seconds, seconds))
-                if now is None
-                else body(now)
-            )
-            if text != self._shown:
-                self._shown = text
-                part.set_content(text)
-                self._moment.set_content(f"{view.clock(seconds)} UTC")
+            shown_at = tick
+            page = self._page(body)
+            changes = changes_between(self._shown, page)
+            if changes is not None:
+                self._shown = page
+                live.run_method("change", changes)
+                self._moment.set_content(f"{clock(self._console.source.now_seconds())} UTC")
 
-        update()
-        ui.timer(_UPDATE_SECONDS, lambda: update(asked() if asked is not None else None))
+        ui.timer(_UPDATE_SECONDS, update)
+
+    def _page(self, body: Callable[[PolicyNow], Page]) -> Page:
+        objects, now = self._now()
+        if now is None and objects.policies:
+            self._policy = self._console.policies(objects)[0]
+            objects, now = self._now()
+        if self._logged_out:
+            return logged_out(self._logged_out)
+        if now is None:
+            seconds = self._console.source.now_seconds()
+            return no_policy(objects.problem, objects.heard_at_seconds, seconds)
+        return body(now)
 
     # The pages
 
     def now(self) -> None:
         self._frame()
-        self._kept_up(lambda now: str(view.now_page(now, self._console.history)))
+        self._kept_up(lambda now: now_page(now, self._console.history))
 
     def member(self, member: str) -> None:
         from nicegui import ui
@@ -436,7 +457,7 @@ class _Page:
             ui.select(
                 names, value=chosen, label="Member (type a part of its name)", with_input=True
             ).props("outlined dense").classes("w-full").on_value_change(go)
-        levels = {"markup": view.not_looked_at("no one has asked yet.")}
+        levels = {"markup": not_looked_at("no one has asked yet.")}
 
         async def look() -> None:
             levels["markup"] = await asyncio.to_thread(self._quota_levels, chosen)
@@ -446,11 +467,11 @@ class _Page:
                 "no-caps unelevated"
             ).classes("tidegate-button")
 
-        def body(now: PolicyNow) -> str:
+        def body(now: PolicyNow) -> Page:
             ways = [one for one in now.members if one.key == chosen]
             if not ways:
-                return str(Markup("<p>This policy has no such member.</p>"))
-            return str(view.member_page(now, ways, self._console.history, levels["markup"]))
+                return (Part("none", Markup("<p>This policy has no such member.</p>")),)
+            return member_page(now, ways, self._console.history, levels["markup"])
 
         self._kept_up(body, lambda: levels["markup"])
 
@@ -459,17 +480,17 @@ class _Page:
         cluster = self._console.source.cluster
         one = next((m for m in (now.members if now else ()) if m.key == member), None)
         if one is None or now is None:
-            return view.not_looked_at("there is no such member.")
+            return not_looked_at("there is no such member.")
         if cluster is None or self._console.access is not None:
-            return view.not_looked_at(
+            return not_looked_at(
                 "this console has no access to Kafka. Run tidegate explain, or tidegate console "
                 "from where that works."
             )
         user, client_id = (part if isinstance(part, str) else "" for part in one.entity)
         try:
-            return view.quota_levels(cluster.explain(now.key, user or "ANONYMOUS", client_id))
+            return quota_levels(cluster.explain(now.key, user or "ANONYMOUS", client_id))
         except TidegateError as error:
-            return view.not_looked_at(error.message)
+            return not_looked_at(error.message)
 
     def history(self) -> None:
         from nicegui import ui
@@ -481,7 +502,7 @@ class _Page:
             )
         asked: dict[str, Any] = {"trail": None, "at": 0.0}
 
-        def body(now: PolicyNow) -> str:
+        def body(now: PolicyNow) -> Page:
             seconds = self._console.source.now_seconds()
             if asked["trail"] is None or seconds - asked["at"] >= _NOTE_SECONDS:
                 asked["trail"], asked["at"] = self._console.source.trail(), seconds
@@ -491,12 +512,15 @@ class _Page:
             rows = []
             for line in mine:
                 words = self._console.audit_words(line)
-                row = (str(line["t"]), str(line.get("policy")), str(line.get("kind")), words)
+                row = (
+                    *(str(line["t"]), str(line.get("policy")), str(line.get("kind"))),
+                    *(words, str(line.get("pass") or "")),
+                )
                 if wanted in " ".join(row).casefold():
                     rows.append(row)
                 if len(rows) >= _SHOWN_LINES:
                     break
-            return str(view.history_page(trail, rows, of=len(mine)))
+            return history_page(trail, rows, of=len(mine))
 
         self._kept_up(body, lambda: text.value)
 
@@ -506,9 +530,8 @@ class _Page:
         self._frame()
         _, now = self._now()
         if now is None or now.declared is None or not now.declared.tiers:
-            self._kept_up(
-                lambda _: str(Markup("<p>The policy has no tiers, or cannot be read.</p>"))
-            )
+            text = Markup("<p>The policy has no tiers, or cannot be read.</p>")
+            self._kept_up(lambda _: (Part("none", text),))
             return
         form = _WhatIfForm(now)
         ui.html(
@@ -534,7 +557,7 @@ class _Page:
                     str(Markup('<p role="alert" class="problems">{}</p>').format(str(error)))
                 )
                 return
-            shown.set_content(str(view.what_if_page(result, before)))
+            shown.set_content(str(what_if_page(result, before)))
             text = edits_as_yaml(current.raw_policy, current.raw_tiers, edits) if current else ""
             copied.set_content(
                 str(
@@ -574,7 +597,7 @@ class _Page:
             now.declared.tiers,
             topology,
             now.readings,
-            overrides=overrides_of(now),
+            overrides=declared_overrides(now),
             quotas=quotas_in_force(now),
             remarks=remarks,
         )

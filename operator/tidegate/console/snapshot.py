@@ -36,6 +36,8 @@ from tidegate.errors import TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
+    EVENTS,
+    PASS_ANNOTATION,
     QUOTA_OVERRIDES,
     ResourceKind,
 )
@@ -49,10 +51,10 @@ _LEVELS: Final = {level.value: level for level in Level}
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Policies, tiers and overrides as Kubernetes has them.
+    """Policies, tiers and overrides as Kubernetes has them, and Events about these.
 
     `heard_at_seconds` is when the API server was heard last, None = never; `problem` says why it is
-    not heard now, "" = it is.
+    not heard now, "" = it is; `events_problem` the same of Events. `leases` has each policy's.
     """
 
     policies: tuple[RawObject, ...] = ()
@@ -60,6 +62,9 @@ class Objects:
     overrides: tuple[RawObject, ...] = ()
     heard_at_seconds: float | None = None
     problem: str = ""
+    events: tuple[RawObject, ...] = ()
+    events_problem: str = ""
+    leases: Mapping[str, "LeaseNow"] = field(default_factory=dict)
 
     def only(self, may_see: Callable[[ResourceKind, str], bool]) -> "Objects":
         """Those of kinds and namespaces that a viewer may see."""
@@ -67,11 +72,31 @@ class Objects:
         def seen(kind: ResourceKind, objects: Iterable[RawObject]) -> tuple[RawObject, ...]:
             return tuple(one for one in objects if may_see(kind, one["metadata"]["namespace"]))
 
+        events = seen(EVENTS, self.events)
         return replace(
             self,
+            events=events,
+            events_problem=self.events_problem
+            or ("" if len(events) == len(self.events) else "you may not list some of them"),
             policies=seen(BROKER_BANDWIDTH_POLICIES, self.policies),
             tiers=seen(BUSINESS_TIERS, self.tiers),
             overrides=seen(QUOTA_OVERRIDES, self.overrides),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseNow:
+    """Which replica holds a policy's Lease ("" = none) by its last look; `problem`: why unknown."""
+
+    holder: str = ""
+    at_seconds: float | None = None
+    problem: str = ""
+
+    def is_known(self, now_seconds: float) -> bool:
+        return (
+            not self.problem
+            and self.at_seconds is not None
+            and now_seconds - self.at_seconds <= _LEASE_FRESH_SECONDS
         )
 
 
@@ -201,8 +226,21 @@ class OverrideNow:
 
 
 @dataclass(frozen=True, slots=True)
+class EventNow:
+    """One Event about the policy or an object of it; `pass_id` is of the pass that posted it."""
+
+    uid: str
+    at_seconds: float
+    type: str
+    regarding: str
+    reason: str
+    note: str
+    pass_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyNow:
-    """Everything that pages show of one policy."""
+    """Everything that pages show of one policy. `events` are the newest first."""
 
     key: str
     now_seconds: float
@@ -221,6 +259,9 @@ class PolicyNow:
     raw_tiers: tuple[RawObject, ...]
     declared: Declared | None = None
     readings: Readings | None = None
+    lease: LeaseNow | None = None
+    events: tuple[EventNow, ...] = ()
+    events_problem: str = ""
 
     @property
     def below(self) -> tuple[MemberNow, ...]:
@@ -251,6 +292,8 @@ def policy_keys(objects: Objects) -> tuple[str, ...]:
 
 KUBERNETES, OPERATOR, PROMETHEUS, KAFKA = "Kubernetes", "Operator", "Prometheus", "Kafka"
 _KUBERNETES_FRESH_SECONDS: Final = 15.0
+_LEASE_FRESH_SECONDS: Final = 30.0
+_MOST_EVENTS: Final = 100  # of a policy; the API server forgets them after an hour
 
 
 def policy_now(
@@ -328,7 +371,25 @@ class _Joined:
             self._tiers,
             declared,
             self._measured.readings,
+            self._objects.leases.get(object_key(raw)),
+            tuple(self._events()),
+            self._objects.events_problem,
         )
+
+    def _events(self) -> list[EventNow]:
+        """Events about the policy, its tiers and overrides: the newest first."""
+        named = {
+            (kind, object_key(one))
+            for kind, objects in (
+                (BROKER_BANDWIDTH_POLICIES, (self._raw,)),
+                (BUSINESS_TIERS, self._tiers),
+                (QUOTA_OVERRIDES, self._overrides),
+            )
+            for one in objects
+        }
+        found = [event_now(raw) for raw in self._objects.events if _about(raw) in named]
+        found.sort(key=lambda one: one.at_seconds, reverse=True)
+        return found[:_MOST_EVENTS]
 
     def _declare(self) -> Declared | None:
         try:
@@ -539,6 +600,32 @@ def _nothing_or_unknown(flows: Flows, way: Direction) -> float | None:
     return 0.0 if any(direction is way for _, direction in flows.totals) else None
 
 
+_KINDS: Final = {
+    kind.kind: kind for kind in (BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, QUOTA_OVERRIDES)
+}
+
+
+def _about(raw: RawObject) -> tuple[ResourceKind | None, str]:
+    regarding = raw.get("regarding") or {}
+    key = f"{regarding.get('namespace')}/{regarding.get('name')}"
+    return _KINDS.get(str(regarding.get("kind"))), key
+
+
+def event_now(raw: RawObject) -> EventNow:
+    """An Event as the API of events.k8s.io has it."""
+    metadata, regarding = raw["metadata"], raw.get("regarding") or {}
+    at = raw.get("eventTime") or metadata.get("creationTimestamp")
+    return EventNow(
+        str(metadata["uid"]),
+        _seconds(at) or 0.0,
+        str(raw.get("type") or ""),
+        f"{regarding.get('kind')} {regarding.get('name')}",
+        str(raw.get("reason") or ""),
+        str(raw.get("note") or ""),
+        str((metadata.get("annotations") or {}).get(PASS_ANNOTATION) or ""),
+    )
+
+
 def _target(spec: RawObject) -> str:
     target = spec.get("target") or {}
     return ", ".join(f"{name}={value}" for name, value in target.items())
@@ -594,5 +681,5 @@ def assumed_topology(policy: PolicyNow, tiers: Iterable[Tier]) -> Topology:
     return Topology(policy.now_seconds, frozenset(policy.brokers), topics)
 
 
-def overrides_of(policy: PolicyNow) -> tuple[Override, ...]:
+def declared_overrides(policy: PolicyNow) -> tuple[Override, ...]:
     return () if policy.declared is None else policy.declared.overrides or ()

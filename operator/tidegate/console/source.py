@@ -18,8 +18,8 @@ from kubernetes import client
 from urllib3.exceptions import HTTPError
 
 from tidegate.console.history import Past
-from tidegate.console.snapshot import Measured, Objects, RawObject
-from tidegate.control.audit.lines import AuditLine, Wanted, read_lines
+from tidegate.console.snapshot import LeaseNow, Measured, Objects, RawObject
+from tidegate.control.audit.lines import AuditLine, Wanted, read_lines, trail_files
 from tidegate.control.declared import Declared, declare, object_key
 from tidegate.control.metrics_watch import Reader
 from tidegate.controller_logic.model import Direction, Level, Topology
@@ -27,8 +27,10 @@ from tidegate.errors import TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
     BUSINESS_TIERS,
+    EVENTS,
     QUOTA_OVERRIDES,
     Kubernetes,
+    LeaseRecord,
     ResourceKind,
 )
 from tidegate.prometheus.client import PrometheusClient
@@ -41,6 +43,8 @@ _WATCH_SECONDS: Final = 30  # then asked for anew, so that a silent server is no
 _AGAIN_SECONDS: Final = 2.0
 _SHORTEST_READING_SECONDS: Final = 5.0
 _PAST_SECONDS: Final = 10.0
+_MOST_EVENTS: Final = 5000  # kept of each namespace, or of all; the oldest go
+_ABOUT_OURS: Final = f"regarding.apiVersion={BUSINESS_TIERS.api_version}"
 _TRAIL_BYTES: Final = 4 * 1024 * 1024  # of the end of each file
 
 
@@ -89,6 +93,7 @@ class Source(Protocol):
 
 OpenReader = Callable[[Declared], Reader | None]
 OpenClient = Callable[[Declared], PrometheusClient | None]
+ReadLease = Callable[[str], LeaseRecord | None]  # of the policy with this key
 
 
 @dataclass(slots=True)
@@ -114,17 +119,23 @@ class LiveSource:
         *,
         cluster: Cluster | None = None,
         open_client: OpenClient = lambda _: None,
+        read_lease: ReadLease | None = None,
         trails: Sequence[Path] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._kubernetes = kubernetes
         self._watches = client.CustomObjectsApi(api_client)
         self._open_reader, self._open_client = open_reader, open_client
+        self._read_lease = read_lease
+        self._leases: dict[str, LeaseNow] = {}
+        self._renewals: dict[str, tuple[str, float]] = {}
         self._pasts: dict[str, Past] = {}
         self.cluster = cluster
         self._trails = trails
         self._clock = clock
-        self._kept = {(kind, place): _Kept() for kind in KINDS for place in namespaces or ("",)}
+        places = tuple(namespaces) or ("",)
+        self._kept = {(kind, place): _Kept() for kind in KINDS for place in places}
+        self._events = {(EVENTS, place): _Kept() for place in places}
         self._measured: dict[str, Measured] = {}
         self._lock = threading.Lock()
         self._changes = 0
@@ -133,9 +144,12 @@ class LiveSource:
 
     def start(self) -> None:
         """Start to watch. Nothing is waited for: what is not known yet is shown as unknown."""
-        for kind, place in self._kept:
-            self._run(lambda kind=kind, place=place: self._keep(kind, place))  # type: ignore[misc]
+        for (kind, place), kept in (*self._kept.items(), *self._events.items()):
+            self._run(lambda k=kind, p=place, kept=kept: self._keep(k, p, kept))  # type: ignore[misc]
         self._run(self._measure)
+        read_lease = self._read_lease
+        if read_lease is not None:
+            self._run(lambda: self._look_at_leases(read_lease))
 
     def close(self) -> None:
         """Let the threads end; a watch ends with its next line."""
@@ -160,6 +174,8 @@ class LiveSource:
             now = self._clock()
             heard = [now if one.is_open else one.heard_at for one in self._kept.values()]
             problems = [kept.problem for kept in self._kept.values() if kept.problem]
+            events = [one for kept in self._events.values() for one in kept.items.values()]
+            unheard = [kept.problem for kept in self._events.values() if kept.problem]
         known = [at for at in heard if at is not None]
         policies, tiers, overrides = (tuple(found[kind.kind]) for kind in KINDS)
         return Objects(
@@ -168,6 +184,9 @@ class LiveSource:
             overrides,
             heard_at_seconds=min(known) if len(known) == len(heard) else None,
             problem=problems[0] if problems else "",
+            events=tuple(events),
+            events_problem=unheard[0] if unheard else "",
+            leases=dict(self._leases),
         )
 
     def measured(self, policy_key: str) -> Measured:
@@ -181,8 +200,7 @@ class LiveSource:
 
     # Objects
 
-    def _keep(self, kind: ResourceKind, place: str) -> None:
-        kept = self._kept[kind, place]
+    def _keep(self, kind: ResourceKind, place: str, kept: _Kept) -> None:
         while not self._ended.is_set():
             try:
                 if not kept.version:
@@ -201,12 +219,30 @@ class LiveSource:
                 self._ended.wait(0 if is_old else _AGAIN_SECONDS)
 
     def _list(self, kind: ResourceKind, place: str, kept: _Kept) -> None:
-        listing = self._kubernetes.list_all(kind, (place,) if place else ())
+        if kind is EVENTS:  # of all Events in a cluster these are few
+            items, version = self._list_events(place)
+        else:
+            listing = self._kubernetes.list_all(kind, (place,) if place else ())
+            items, version = listing.items, listing.resource_version
         with self._lock:
-            kept.items = {_uid(one): one for one in listing}
-            kept.version, kept.problem = listing.resource_version, ""
+            kept.items = {_uid(one): one for one in items}
+            kept.version, kept.problem = version, ""
             self._changes += 1
             kept.heard_at = self._clock()
+
+    def _list_events(self, place: str) -> tuple[tuple[RawObject, ...], str]:
+        address = (EVENTS.group, EVENTS.version)
+        options = {
+            "field_selector": _ABOUT_OURS,
+            "limit": _MOST_EVENTS,
+            "_request_timeout": (3.0, 20.0),
+        }
+        found = (
+            self._watches.list_namespaced_custom_object(*address, place, EVENTS.plural, **options)
+            if place
+            else self._watches.list_cluster_custom_object(*address, EVENTS.plural, **options)
+        )
+        return tuple(found["items"]), str(found["metadata"]["resourceVersion"])
 
     def _watch(self, kind: ResourceKind, place: str, kept: _Kept) -> None:
         address = (kind.group, kind.version)
@@ -217,6 +253,7 @@ class LiveSource:
             "allow_watch_bookmarks": True,
             "_preload_content": False,
             "_request_timeout": (3.0, _WATCH_SECONDS + 10.0),
+            **({"field_selector": _ABOUT_OURS} if kind is EVENTS else {}),
         }
         answer = (
             self._watches.list_namespaced_custom_object(*address, place, kind.plural, **options)
@@ -249,7 +286,36 @@ class LiveSource:
                 kept.items.pop(_uid(body), None)
             elif event["type"] != "BOOKMARK":
                 kept.items[_uid(body)] = body
+                while len(kept.items) > _MOST_EVENTS and body["kind"] == EVENTS.kind:
+                    del kept.items[next(iter(kept.items))]
             self._changes += event["type"] != "BOOKMARK"
+
+    # Leases
+
+    def _look_at_leases(self, read_lease: ReadLease) -> None:
+        while not self._ended.wait(_SHORTEST_READING_SECONDS if self._leases else 0.5):
+            for raw in self.objects().policies:
+                key = object_key(raw)
+                lease = self._lease(key, read_lease)
+                if lease != self._leases.get(key):
+                    self._leases[key] = lease
+                    self._changes += 1
+
+    def _lease(self, key: str, read_lease: ReadLease) -> LeaseNow:
+        """By whether it is renewed, on our own clock: the times in it are another's."""
+        now = self._clock()
+        try:
+            found = read_lease(key)
+        except TidegateError as error:
+            return LeaseNow(problem=error.message)
+        if found is None or not found.holder:
+            return LeaseNow("", now)
+        version, since = self._renewals.get(key, ("", now))
+        if version != found.resource_version:
+            since = now
+        self._renewals[key] = (found.resource_version, since)
+        is_held = now - since <= found.duration_seconds + _SHORTEST_READING_SECONDS
+        return LeaseNow(found.holder if is_held else "", now)
 
     # Readings
 
@@ -330,12 +396,22 @@ def read_past(prometheus: PrometheusClient, policy_key: str) -> Past:
 
 
 def read_trails(trails: Sequence[Path]) -> Trail:
-    """The newest lines of all files together: one for each replica."""
+    """The newest lines of all files together: one for each replica, or all in a folder."""
     if not trails:
         return Trail(problem="no audit trail was named (--audit-file)")
     lines: list[AuditLine] = []
     problems = []
-    for path in trails:
+    files: list[Path] = []
+    for place in trails:
+        try:
+            found = trail_files(place)
+        except OSError as error:
+            problems.append(f"{place} cannot be read ({error.strerror})")
+            continue
+        files += found
+        if not found:
+            problems.append(f"in {place} there is no trail yet")
+    for path in files:
         try:
             with closing(path.open("rb")) as stream:
                 size = stream.seek(0, 2)

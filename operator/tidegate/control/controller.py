@@ -65,7 +65,7 @@ class Controller:
         self._context = context
         self._may_write = may_write
         self._uid = ""
-        self._pass = ControlPass(context.clock.wall, may_write)
+        self._pass = ControlPass(context.clock.wall, may_write, tracing=context.tracing)
         namespace = key.partition("/")[0]
         self._connection = Connection(
             namespace,
@@ -159,7 +159,9 @@ class Controller:
     def _forget_another(self, uid: str) -> None:
         """A policy of this name that was deleted and made again has no past."""
         if self._uid and self._uid != uid:
-            self._pass = ControlPass(self._context.clock.wall, self._may_write)
+            self._pass = ControlPass(
+                self._context.clock.wall, self._may_write, tracing=self._context.tracing
+            )
             self._deletion = Deletion(self._context.settings.restore_deadline_seconds)
             self._declared, self._topology, self._seen_before = None, None, False
         self._uid = uid
@@ -271,22 +273,26 @@ class Controller:
 
     def _report(self, report: PassReport) -> None:
         """Deliver a report in the queue's thread. The one before may have written new statuses."""
+        report.context.run(self._report_here, report)
+
+    def _report_here(self, report: PassReport) -> None:
         known = self._context.cache.with_known_status
         thread = f"reports of {self._key}"
         self._context.vital_signs.beat(thread)
         if self._context.report_beside:
             self._context.first_passes.go_first(_REPORT_WAITS_SECONDS)
         try:
-            self._context.reporter.passed(
-                replace(
-                    report,
-                    policy=known(BROKER_BANDWIDTH_POLICIES, report.policy),
-                    tiers=tuple(known(BUSINESS_TIERS, tier) for tier in report.tiers),
-                    overrides=tuple(
-                        known(QUOTA_OVERRIDES, override) for override in report.overrides
-                    ),
+            with self._context.tracing.span("report"):
+                self._context.reporter.passed(
+                    replace(
+                        report,
+                        policy=known(BROKER_BANDWIDTH_POLICIES, report.policy),
+                        tiers=tuple(known(BUSINESS_TIERS, tier) for tier in report.tiers),
+                        overrides=tuple(
+                            known(QUOTA_OVERRIDES, override) for override in report.overrides
+                        ),
+                    )
                 )
-            )
         except Exception as error:
             log.exception("Report abandoned", policy=self._key)
             self._report_internal_error(error)

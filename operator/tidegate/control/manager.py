@@ -31,6 +31,7 @@ from tidegate.kube.api import (
 )
 from tidegate.kube.cache import Change, relist
 from tidegate.throttle_metrics import policy_labels
+from tidegate.tracing import new_pass_id
 
 log = structlog.get_logger(__name__)
 
@@ -103,11 +104,14 @@ class ControlLoop:
             self._context.audit.forget(self.key)
 
     def _pass(self) -> float:
-        try:
-            return self._controller.pass_once()
-        except Exception as error:
-            log.exception("Pass abandoned", policy=self.key)
-            return self._controller.broke(error)
+        pass_id = new_pass_id(self._context.settings.identity, self.key, self._context.clock.wall())
+        with self._context.tracing.of_pass(self.key, pass_id) as span:
+            try:
+                return self._controller.pass_once()
+            except Exception as error:
+                span.note(broken=repr(error))
+                log.exception("Pass abandoned", policy=self.key)
+                return self._controller.broke(error)
 
     def _rest(self, seconds: float) -> None:
         """Return when a pass is due, or wanted by an event.

@@ -18,6 +18,7 @@ from tidegate.controller_logic.quotas.strimzi import writes_over_others
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kafka.quota_store import Claim, QuotaStore, WriteOutcome
+from tidegate.tracing import OFF, Tracing
 
 # --- sending writes -------------------------------------------------------------------------------
 #
@@ -193,6 +194,7 @@ class ControlPass:
     may_write: Callable[[], bool]
     observer: Observer = field(default_factory=Observer)
     memory: Memory = field(default_factory=Memory)
+    tracing: Tracing = OFF
     replication: ReplicationControl = field(init=False)
 
     def __post_init__(self) -> None:
@@ -218,16 +220,17 @@ class ControlPass:
         """
 
         def observe(now_declared: Declared) -> ObservationResult:
-            return self.observer.observe(
-                now_declared,
-                cluster,
-                now_seconds=self.now_seconds(),
-                readings=readings,
-                usage=usage,
-                usage_awaited=usage_awaited,
-                rival=rival,
-                reducible_replication=self.replication.reducible,
-            )
+            with self.tracing.span("observe"):
+                return self.observer.observe(
+                    now_declared,
+                    cluster,
+                    now_seconds=self.now_seconds(),
+                    readings=readings,
+                    usage=usage,
+                    usage_awaited=usage_awaited,
+                    rival=rival,
+                    reducible_replication=self.replication.reducible,
+                )
 
         before, seen = self.memory, observe(declared)
         decision = self._decide(seen)
@@ -244,14 +247,15 @@ class ControlPass:
         result = self._write_until_settled(cluster, seen, decision, owner)
         if result.seen.facts is None or not may_be_written(result.decision):
             return result
-        replication = self.replication.run(
-            declared,
-            cluster.replication,
-            cluster.store,
-            facts=result.seen.facts,
-            decision=result.decision,
-            owner=owner,
-        )
+        with self.tracing.span("replication"):
+            replication = self.replication.run(
+                declared,
+                cluster.replication,
+                cluster.store,
+                facts=result.seen.facts,
+                decision=result.decision,
+                owner=owner,
+            )
         return replace(result, replication=replication)
 
     def without_cluster(self, declared: Declared, error: TidegateError) -> PassResult:
@@ -271,31 +275,36 @@ class ControlPass:
         while decision.writes and seen.facts is not None and len(rounds) < MAX_ROUNDS:
             if rounds and writes_over_others(decision.writes, seen.observation.strimzi):
                 break  # what came meanwhile is for a pass that reads KafkaUsers after it
-            done = apply_writes(
-                decision.writes,
-                cluster.store,
-                cluster_id=seen.facts.cluster_id,
-                may_write=self.may_write,
-                owner=owner,
-                as_sent=partial(
-                    written_now,
-                    decided_at_seconds=seen.observation.now_seconds,
-                    now_seconds=self.now_seconds,
-                ),
-            )
+            with self.tracing.span("apply") as span:
+                done = apply_writes(
+                    decision.writes,
+                    cluster.store,
+                    cluster_id=seen.facts.cluster_id,
+                    may_write=self.may_write,
+                    owner=owner,
+                    as_sent=partial(
+                        written_now,
+                        decided_at_seconds=seen.observation.now_seconds,
+                        now_seconds=self.now_seconds,
+                    ),
+                )
+                span.note(done=len(done.done), refused=len(done.refused))
             rounds.append(done)
             decided.append(decision)
             written = frozenset(write.entity for write in done.done)
             self.memory = settle(self.memory, decision, written, now_seconds=self.now_seconds())
             touched = [write.entity for write in decision.writes]
-            seen = self.observer.reread(
-                seen, cluster, entities=touched, now_seconds=self.now_seconds()
-            )
+            with self.tracing.span("observe", what="what was written"):
+                seen = self.observer.reread(
+                    seen, cluster, entities=touched, now_seconds=self.now_seconds()
+                )
             decision = self._decide(seen)
             if done.error is not None:
                 return PassResult(seen, decision, tuple(rounds), done.error, tuple(decided))
         return PassResult(seen, decision, tuple(rounds), decided=tuple(decided))
 
     def _decide(self, seen: ObservationResult) -> Decision:
-        decision, self.memory = decide(seen.observation, self.memory)
+        with self.tracing.span("decide") as span:
+            decision, self.memory = decide(seen.observation, self.memory)
+            span.note(managed=decision.managed, writes=len(decision.writes))
         return decision

@@ -23,6 +23,7 @@ from tidegate.kube.cache import ResourceCache
 from tidegate.metrics import Telemetry
 from tidegate.prometheus.reader import PrometheusReader
 from tidegate.settings import Settings
+from tidegate.tracing import OFF, Tracing
 
 # Object events come in bursts (a person applies a folder), so `Wakeup.wait` lets a burst end, for a
 # bounded time, before it returns. Other causes are never delayed.
@@ -276,6 +277,7 @@ class OperatorContext:
     report_beside: bool = True
     open_reader: OpenReader = PrometheusReader
     audit: AuditTrail = field(default_factory=unread_trail)
+    tracing: Tracing = OFF
     first_passes: FirstPasses = field(init=False)
 
     def __post_init__(self) -> None:

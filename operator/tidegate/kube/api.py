@@ -34,6 +34,8 @@ BROKER_BANDWIDTH_POLICIES = ResourceKind(
 )
 BUSINESS_TIERS = ResourceKind("tidegate.io", "v1alpha1", "businesstiers", "BusinessTier")
 QUOTA_OVERRIDES = ResourceKind("tidegate.io", "v1alpha1", "quotaoverrides", "QuotaOverride")
+EVENTS = ResourceKind("events.k8s.io", "v1", "events", "Event")
+PASS_ANNOTATION = "tidegate.io/pass"  # noqa: S105  # on Events: the pass that posted it
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +106,14 @@ EventType = Literal["Normal", "Warning"]
 class Event:
     """Something that happened to an object, for `kubectl describe`.
 
-    `note` has at most 1024 bytes in UTF-8, `reason` 128.
+    `note` has at most 1024 bytes in UTF-8, `reason` 128. `pass_id` "" = not of a control pass.
     """
 
     regarding: ObjectRef
     type: EventType
     reason: str
     note: str
+    pass_id: str = ""
 
 
 # A holder may write for 10 s after its last renewal: a call that hangs ends in time for others.

@@ -38,6 +38,7 @@ from tidegate.errors import (
 )
 from tidegate.kube.api import (
     LEASE_CALL_SECONDS,
+    PASS_ANNOTATION,
     Event,
     JsonObject,
     LeaseRecord,
@@ -481,6 +482,7 @@ def event_body(event: Event, *, reporting_instance: str, now: float) -> JsonObje
         "metadata": {
             "name": f"{about.name[:_LONGEST_NAME_STEM]}.{secrets.token_hex(8)}",
             "namespace": about.namespace,
+            **({"annotations": {PASS_ANNOTATION: event.pass_id}} if event.pass_id else {}),
         },
         "regarding": {
             "apiVersion": about.kind.api_version,

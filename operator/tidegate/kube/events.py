@@ -16,6 +16,7 @@ import structlog
 
 from tidegate.errors import RetryLater, TidegateError
 from tidegate.kube.api import Event, EventType, Kubernetes, ObjectRef
+from tidegate.tracing import current_pass
 
 _log = structlog.get_logger(__name__)
 
@@ -45,7 +46,7 @@ class EventRecorder:
         """Post the Event and return whether it was posted; a failure of Kubernetes raises nothing.
 
         The same reason and message for the same object are not posted again within 600 s. A message
-        of more than 1024 bytes is cut.
+        of more than 1024 bytes is cut. It has the id of the pass that this thread works for.
         """
         key = (regarding.uid, reason, message)
         with self._lock:
@@ -53,7 +54,8 @@ class EventRecorder:
                 return False
             if self._monotonic() < self._paused_until:
                 return False
-        return self._post(Event(regarding, event_type, str(reason), note=_cut(message)), key)
+        event = Event(regarding, event_type, str(reason), _cut(message), current_pass())
+        return self._post(event, key)
 
     def _is_repeated(self, key: _Key) -> bool:
         posted_at = self._posted_at.get(key)

@@ -31,6 +31,7 @@ from tidegate.kube.rollup_jobs import BLOCK_MANAGER_PORT, DRIVER_PORT, labels
 from tidegate.resources.crd import crd_document
 from tidegate.resources.kinds import KINDS
 from tidegate.settings import Settings
+from tools.dashboards import queries
 
 pytestmark = pytest.mark.integration
 
@@ -154,6 +155,62 @@ def test_which_secrets_and_hosts_policies_may_use_reaches_the_operator(helm: Hel
         "--allowed-host=*.example",
         "--allowed-host=zk:2181",
     ]
+
+
+def test_the_console_is_bound_to_the_same_hosts_and_finds_leases_and_trails(helm: Helm) -> None:
+    console = {"enabled": True, "image": "console:1", "hosts": ["tidegate.example"]}
+    found = objects(
+        rendered(
+            helm,
+            console=console,
+            operator={
+                "allowedHosts": ["*.example"],
+                "leaseNamespace": "leases",
+                "auditVolume": {"enabled": True, "claim": "trails"},
+            },
+        )
+    )
+    pod = only(found, "Deployment", name="tidegate-console")["spec"]["template"]["spec"]
+    arguments = pod["containers"][0]["args"]
+    assert "--browser-host=tidegate.example" in arguments
+    assert "--allowed-host=*.example" in arguments
+    assert "--lease-namespace=leases" in arguments
+    assert "--audit-file=/audit" in arguments
+    assert {"name": "audit", "mountPath": "/audit", "readOnly": True} in pod["containers"][0][
+        "volumeMounts"
+    ]
+    leases = only(found, "Role", name="tidegate-console-leases")
+    assert leases["metadata"]["namespace"] == "leases"
+    assert leases["rules"] == [
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"]}
+    ]
+
+
+def test_each_pod_has_a_trail_of_its_own_on_the_volume_that_was_asked_for(helm: Helm) -> None:
+    asked = {"auditVolume": {"enabled": True, "storageClass": "files"}}
+    found = objects(rendered(helm, operator=asked))
+    claim = only(found, "PersistentVolumeClaim")
+    assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert claim["spec"] == {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "files",
+        "resources": {"requests": {"storage": "2Gi"}},
+    }
+    pod = only(found, "Deployment")["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert "--audit-file=/audit/$(POD_NAME).jsonl" in container["args"]
+    assert container["env"] == [
+        {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    ]
+    assert {"name": "audit", "mountPath": "/audit"} in container["volumeMounts"]
+    assert pod["securityContext"]["fsGroup"] == 65532
+    named = {"name": "audit", "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
+    assert named in pod["volumes"]
+    own = objects(rendered(helm, operator={"auditVolume": {"enabled": True, "claim": "mine"}}))
+    assert not of(own, "PersistentVolumeClaim")
+    without = rendered(helm)
+    assert "PersistentVolumeClaim" not in without
+    assert "fsGroup" not in without
 
 
 @pytest.mark.parametrize(
@@ -529,12 +586,13 @@ def alert_queries() -> list[str]:
 
 
 def dashboard_queries() -> list[str]:
-    dashboard = json.loads((CHART / "dashboards" / "tidegate.json").read_text())
-    return [
-        target["expr"].replace("$policy_namespace", ".*").replace("$policy", ".*")
-        for panel in dashboard["panels"]
-        for target in panel["targets"]
-    ]
+    found = []
+    for path in sorted((CHART / "dashboards").glob("*.json")):
+        for _, query, _ in queries(json.loads(path.read_text())):
+            for variable in ("$policy_namespace", "$policy", "$tier", "$member"):
+                query = query.replace(variable, ".*")
+            found.append(query.replace("$__rate_interval", "5m"))
+    return list(dict.fromkeys(found))
 
 
 @pytest.mark.parametrize("query", [*alert_queries(), *dashboard_queries()])

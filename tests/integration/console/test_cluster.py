@@ -22,10 +22,21 @@ from tests.integration.chart.rendering import objects, only, rendered
 from tests.integration.console.conftest import Shown
 from tests.unit.resources.documents import policy, tier
 from tidegate.console.access import Access, Refused
+from tidegate.console.now_page import now_page
+from tidegate.console.parts import page_html
 from tidegate.console.server import Console
+from tidegate.console.snapshot import PolicyNow
 from tidegate.console.source import LiveSource
-from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, BUSINESS_TIERS, ResourceKind
+from tidegate.kube.api import (
+    BROKER_BANDWIDTH_POLICIES,
+    BUSINESS_TIERS,
+    Event,
+    LeaseRecord,
+    ObjectRef,
+    ResourceKind,
+)
 from tidegate.kube.client import KubernetesClient, connect
+from tidegate.kube.lease import LeaseAddress
 from tidegate.kube.login import Login, Right
 
 pytestmark = pytest.mark.integration
@@ -40,7 +51,8 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     found = objects(rendered(helm, console=_CONSOLE, watch={"allNamespaces": True}))
     reading = only(found, "ClusterRole", name="tidegate-console")["rules"]
     reviews = only(found, "ClusterRole", name="platform-tidegate-console-reviews")["rules"]
-    return [*reading, *reviews]
+    leases = only(found, "Role", name="tidegate-console-leases")["rules"]
+    return [*reading, *reviews, *leases]
 
 
 @dataclass
@@ -55,7 +67,16 @@ def live(crds: KubeApi, namespace: str, rules: list[dict[str, Any]]) -> Iterator
     """A live source and reviews, as the chart's ServiceAccount."""
     kubeconfig = service_account_kubeconfig(crds, "console", namespace=namespace, rules=rules)
     api_client = connect(kubeconfig)
-    source = LiveSource(KubernetesClient(api_client, "console"), api_client, (), lambda _: None)
+    kubernetes = KubernetesClient(api_client, "console")
+    source = LiveSource(
+        kubernetes,
+        api_client,
+        (),
+        lambda _: None,
+        read_lease=lambda key: kubernetes.read_lease(
+            namespace, LeaseAddress.of_policy(key, operator_namespace=namespace).name
+        ),
+    )
     source.start()
     yield Live(source, Access(connect(kubeconfig)), kubeconfig)
     source.close()
@@ -131,6 +152,56 @@ def test_what_changes_is_heard_within_a_second(
     )
     wait_until(lambda: "orders" not in names(live.source, namespace), "its end", timeout_seconds=5)
     assert live.source.objects().problem == ""
+
+
+def test_events_and_the_holder_of_the_lease_are_seen_and_events_by_whom_may_list_them(
+    live: Live, namespace: str, api_client: kubernetes_client.ApiClient, crds: KubeApi
+) -> None:
+    create(api_client, BROKER_BANDWIDTH_POLICIES, namespace, "orders", policy())
+    wait_until(lambda: "orders" in names(live.source, namespace), "it", timeout_seconds=50)
+    operator = KubernetesClient(api_client, "operator")
+    about = ObjectRef.of(BROKER_BANDWIDTH_POLICIES, names(live.source, namespace)["orders"])
+    operator.create_event(Event(about, "Warning", "Throttled", "L3 is throttled", "19ab-c0ffee"))
+    key = f"{namespace}/orders"
+    address = LeaseAddress.of_policy(key, operator_namespace=namespace)
+    now = 1_800_000_000.0
+    operator.create_lease(
+        LeaseRecord(namespace, address.name, "tidegate-7d9f_1_ab", 10, 0, now, now)
+    )
+
+    def seen() -> PolicyNow | None:
+        return Console(live.source).policy(live.source.objects(), key)
+
+    def is_known() -> bool:
+        found = seen()
+        return found is not None and bool(found.events) and found.lease is not None
+
+    wait_until(is_known, "the Event and the Lease", timeout_seconds=20)
+    found = seen()
+    assert found is not None
+    (event,) = found.events
+    assert (event.type, event.reason, event.note) == ("Warning", "Throttled", "L3 is throttled")
+    assert (event.regarding, event.pass_id) == ("BrokerBandwidthPolicy orders", "19ab-c0ffee")
+    assert found.lease is not None
+    assert found.lease.holder == "tidegate-7d9f_1_ab"
+    page = page_html(now_page(found, Console(live.source).history))
+    assert "written by" in page
+    assert "tidegate-7d9f" in page
+
+    # whoever may list policies, and no Events, is told so and shown none
+    reading = {
+        "apiGroups": ["tidegate.io"],
+        "resources": ["brokerbandwidthpolicies"],
+        "verbs": ["list"],
+    }
+    events = {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": ["list"]}
+    without = _token(crds, "without", namespace, [reading], namespace)
+    with_events = _token(crds, "with-events", namespace, [reading, events], namespace)
+    console = Console(live.source, live.access)
+    assert console.seen_by(with_events).events
+    told = console.seen_by(without)
+    assert told.events == ()
+    assert "may not list" in told.events_problem
 
 
 def test_an_api_server_that_is_away_is_said_and_what_was_known_keeps_its_age() -> None:

@@ -8,6 +8,7 @@ import copy
 import re
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -49,7 +50,9 @@ def test_now_answers_what_the_person_on_call_asks(shown: Shown, watched: Watched
     opened(shown, watched)
     page = watched.page
     short = page.get_by_role("list", name="In short")
-    expect(short).to_contain_text("L3 gives: backfill, since 08:09:11")
+    expect(short).to_contain_text(
+        "L3 gives: backfill (11.8 MB/s of 180.0 MB/s of contracts), throttled since 08:09:11"
+    )
     expect(short).to_contain_text("L2 gives: indexer")
     expect(short).to_contain_text("It is enough now")
     expect(page.get_by_role("list", name="Brokers")).to_contain_text("broker 1")
@@ -65,8 +68,59 @@ def test_now_names_the_broker_that_is_over(shown: Shown, watched: Watched) -> No
     text = opened(shown, watched)
     assert re.search(r"Broker \d egress is over its limit: \d+\.\d MB/s of 80.0 MB/s", text)
     assert "It is not enough yet" in text
+    assert "On broker 1 egress 18.0 MB/s is too much; L1 to L3 move 40.0 MB/s there" in text
     assert "What no quota can help with" in text
     assert watched.page.locator('[data-state="Over"]').count() >= 1
+
+
+def test_now_has_who_writes_and_the_events_of_a_pass_by_its_id(
+    shown: Shown, watched: Watched
+) -> None:
+    source = shows(shown)
+    opened(shown, watched)
+    page = watched.page
+    expect(page.locator("[data-holder]")).to_have_text("written by tidegate-5b8f7c6d9-x2x7k")
+    events = page.get_by_role("table", name="Events").or_(
+        page.locator("section[aria-labelledby=events] table")
+    )
+    row = events.get_by_role("row").filter(has_text="L3 is throttled").first
+    expect(row).to_contain_text("BrokerBandwidthPolicy orders")
+    assert re.fullmatch(r"[0-9a-f]{11}-[0-9a-f]{8}", row.locator("td.pass").inner_text())
+    assert page.locator("#lanes ~ .scroll .mark").count() >= 2
+    source.objects_now = replace(
+        source.objects_now, events_problem="you may not list some of them", leases={}
+    )
+    source.now += 2
+    expect(page.locator(".page")).to_contain_text("Events are not known: you may not list")
+    expect(page.locator("[data-holder]")).to_have_text("Lease unknown")
+
+
+def test_what_stays_the_same_is_not_touched_and_keeps_the_focus(
+    shown: Shown, watched: Watched
+) -> None:
+    source = shows(shown)
+    opened(shown, watched)
+    page = watched.page
+    page.evaluate(
+        "document.querySelectorAll('[data-part]').forEach(one => { one.dataset.old = '1' })"
+    )
+    link = page.get_by_role("row").filter(has_text="indexer").get_by_role("link").first
+    link.focus()
+
+    def slower(policy: dict[str, object], tiers: list[dict[str, object]]) -> None:
+        for tier in tiers:
+            for one in tier["status"]["members"]:  # type: ignore[index]
+                if one["name"] == "indexer":
+                    one["quota"]["fetch"] = 1_234_000
+
+    simulated.bend(source, slower)
+    row = page.get_by_role("row").filter(has_text="indexer").first
+    expect(row).to_contain_text("1.2 MB/s")
+    fresh = page.locator("[data-part]:not([data-old])")
+    names = [one.get_attribute("data-part") for one in fresh.all()]
+    assert names
+    assert all("indexer" in str(name) or name in ("strip", "answer") for name in names), names
+    assert page.evaluate("document.activeElement.textContent") == "indexer"
 
 
 def test_a_broker_whose_load_swings_around_its_limit_is_not_called_calm(
@@ -109,6 +163,11 @@ STATES: dict[str, tuple[Callable[[SimulatedSource], None], str, str]] = {
     "no policy": (simulated.no_policy, "There is no BrokerBandwidthPolicy here", "as soon as"),
     "Observe": (simulated.observing, "mode Observe", "Tidegate is only observing"),
     "paused": (simulated.paused, "paused by", "Tidegate is paused: no quota changes"),
+    "exhausted": (
+        simulated.exhausted,
+        "with every tier at its target",
+        "What the operator says",
+    ),
     "contended": (simulated.contended, "Contended", "another writer keeps changing its quota"),
 }
 
@@ -140,16 +199,7 @@ def test_an_exhausted_throttle_says_what_no_quota_can_help_with(
     shown: Shown, watched: Watched
 ) -> None:
     source = shows(shown, OVER_AT)
-
-    def exhausted(policy: dict[str, object], tiers: list[dict[str, object]]) -> None:
-        for one in policy["status"]["conditions"]:  # type: ignore[index]
-            if one["type"] == "Throttling":
-                one |= {
-                    "reason": "ThrottlingExhausted",
-                    "message": "broker 1 egress: 13.8 MB/s too much with every tier at its target",
-                }
-
-    simulated.bend(source, exhausted)
+    simulated.exhausted(source)
     text = opened(shown, watched)
     assert "13.8 MB/s too much with every tier at its target" in text
     cells = watched.page.locator("section", has=watched.page.locator("#cannot")).locator("td")

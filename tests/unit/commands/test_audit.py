@@ -326,3 +326,40 @@ def test_what_cannot_be_answered_says_why(
     answer = world.run("audit", *arguments)
     assert (answer.code, arguments[1] in answer.err) == (1, True)
     golden(answer.err)
+
+
+def test_the_trails_of_all_pods_are_one_in_the_order_of_time(world: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "trails"
+    folder.mkdir()
+    first, second = (json.dumps(one) for one in (write(1, 5, 4), write(30, 4, 5)))
+    between = json.dumps(write(20, 9, 8, policy="streaming/other"))
+    (folder / "tidegate-a.jsonl").write_text(f"{first}\n{second}\n")
+    (folder / "tidegate-b.jsonl").write_text(f'{between}\n{{"event":"Audit", torn\n')
+    (folder / "notes.txt").write_text("not a trail\n")
+    for named in (
+        ["--audit-file", str(folder)],
+        [
+            *("--audit-file", str(folder / "tidegate-b.jsonl")),
+            *("--audit-file", str(folder / "tidegate-a.jsonl")),
+        ],
+    ):
+        found = json.loads(shown(world, *named, "-o", "json"))
+        assert [line["t"][17:19] for line in found["lines"]] == ["01", "20", "30"]
+        assert found["otherLines"] + len(found["unreadableLines"]) == 1
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    answer = world.run("audit", "--audit-file", str(empty))
+    assert answer.code != 0
+    assert f"In folder {empty} there is no file *.jsonl" in answer.err
+
+
+def test_lines_of_one_pass_can_be_chosen(world: Any, tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    lines = [
+        write(1, 5, 4, **{"pass": "19ab-1"}),
+        write(2, 4, 5, **{"pass": "19ab-2"}),
+        write(3, 5, 6),
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    found = json.loads(shown(world, "--audit-file", str(path), "-o", "json", "--pass", "19ab-2"))
+    assert [line["t"][17:19] for line in found["lines"]] == ["02"]

@@ -1,14 +1,16 @@
 """Pages as text, without a browser: what is unknown, what is ours to say, and names that are none of it."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.doubles import simulated_console as simulated
 from tests.doubles.simulated_console import EPOCH, HOSTILE, SimulatedSource, stopped_at
-from tidegate.console import view
+from tidegate.console import markup, member_page, now_page
 from tidegate.console.history import History, Past
+from tidegate.console.parts import page_html
 from tidegate.console.server import Console
 from tidegate.console.snapshot import PolicyNow, assumed_topology, quotas_in_force
 from tidegate.console.source import read_past
@@ -54,6 +56,20 @@ def test_a_throttled_evening_has_its_numbers() -> None:
         assert whole >= (nic.bytes_per_second or 0) - 1
 
 
+def test_what_would_help_is_said_by_what_may_be_lowered_there() -> None:
+    _, _, now = at(308)
+    assert "18.0 MB/s</span> is too much; L1 to L3 move" in now_page.answer(now)
+    assert "can give it" in now_page.answer(now)
+    little = replace(now.over[0], by_level={Level.L0: 60e6, Level.L2: 5e6})
+    poor = now_page.answer(replace(now, nics=(little,)))
+    assert "quotas cannot help" in poor
+    assert "try it on What if" in poor
+    unmeasured = replace(now.over[0], foreign=None)
+    assert "whose it is, is unknown" in now_page.answer(replace(now, nics=(unmeasured,)))
+    swings = replace(now.over[0], bytes_per_second=60e6)
+    assert "counts as over until it stays there" in now_page.answer(replace(now, nics=(swings,)))
+
+
 def test_what_is_stale_is_unknown_and_keeps_its_age() -> None:
     console, source, _ = at(640)
     simulated.without_prometheus(source)
@@ -64,18 +80,18 @@ def test_what_is_stale_is_unknown_and_keeps_its_age() -> None:
     age = now.input_of("Prometheus")
     assert not age.is_known(now.now_seconds)
     assert 300 <= now.now_seconds - (age.at_seconds or 0) < 320
-    page = view.heat(now, console.history)
+    page = str(now_page.heat(now, console.history))
     assert page.count("hatched") == 3
     assert " 0 %" not in page
-    assert "Every broker is within" not in view.answer(now)
+    assert "Every broker is within" not in now_page.answer(now)
 
 
 def test_no_reading_ever_is_said_to_be_never() -> None:
     console, source, _ = at(640)
     source.measured_now = simulated.Measured(problem="no right to read Secret streaming/prometheus")
     now = now_of(console, source)
-    assert "never read" in view.heat(now, console.history)
-    assert "last known never" in view.strip(now)
+    assert "never read" in str(now_page.heat(now, console.history))
+    assert "last known never" in now_page.strip(now)
 
 
 def test_history_keeps_gaps_and_forgets_after_its_time() -> None:
@@ -108,10 +124,12 @@ def test_a_name_is_text_wherever_it_stands(name: str) -> None:
 
     simulated.bend(source, change)
     now = now_of(console, source)
-    page = str(view.now_page(now, console.history))
+    page = page_html(now_page.now_page(now, console.history))
     ways = [one for one in now.members if one.entity.user == name]
     assert ways
-    page += str(view.member_page(now, ways, console.history, view.not_looked_at(name)))
+    page += page_html(
+        member_page.member_page(now, ways, console.history, member_page.not_looked_at(name))
+    )
     tags = set(re.findall(r"<\s*([a-zA-Z][a-zA-Z0-9]*)", page))
     assert tags <= {
         "a", "bdi", "div", "figcaption", "figure", "h2", "h3", "i", "li", "line", "p", "polyline",
@@ -121,11 +139,11 @@ def test_a_name_is_text_wherever_it_stands(name: str) -> None:
     assert "<script" not in page
     assert page.count("</bdi>") == page.count("<bdi")
     if len(name) > 60:
-        assert name not in re.sub(r'title="[^"]*"', "", view.name(name))
+        assert name not in re.sub(r'title="[^"]*"', "", markup.name(name))
 
 
 def test_a_link_keeps_every_sign_of_a_name() -> None:
-    link = view.member_link("a/b", 'x&y"/<z>?')
+    link = now_page.member_link("a/b", 'x&y"/<z>?')
     assert link == "/member?policy=a%2Fb&member=x%26y%22%2F%3Cz%3E%3F"
 
 
@@ -145,8 +163,8 @@ def test_a_policy_that_does_not_read_is_shown_with_its_problem() -> None:
     now = now_of(console, source)
     assert now.declared is None
     assert any("spec.brokers.egress.limit" in one for one in now.problems)
-    assert "No broker's load is known" in view.answer(now)
-    assert "Nothing is to be done" not in view.answer(now)
+    assert "No broker's load is known" in now_page.answer(now)
+    assert "Nothing is to be done" not in now_page.answer(now)
 
 
 def test_the_past_is_put_before_what_was_noted() -> None:

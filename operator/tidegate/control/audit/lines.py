@@ -14,6 +14,7 @@ from typing import Any
 from tidegate.control.audit.trail import EVENT
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound
+from tidegate.tracing import PASS_FIELD
 
 AuditLine = Mapping[str, Any]
 
@@ -28,6 +29,7 @@ class Wanted:
     """
 
     policy: str | None = None
+    pass_id: str | None = None
     entity: str | None = None
     level: str | None = None
     kinds: frozenset[str] = frozenset()
@@ -42,7 +44,8 @@ class Wanted:
     def _takes_kind(self, line: AuditLine) -> bool:
         policy = str(line.get("policy"))
         named = self.policy in (None, policy, policy.partition("/")[2])
-        return named and (not self.kinds or line.get("kind") in self.kinds)
+        of_pass = self.pass_id in (None, line.get(PASS_FIELD))
+        return named and of_pass and (not self.kinds or line.get("kind") in self.kinds)
 
     def _takes_subject(self, line: AuditLine) -> bool:
         """Whether the line has the entity and level; a round has those it moved or left alone."""
@@ -61,13 +64,13 @@ class Wanted:
 class AuditLines:
     """Lines of a trail. `others` are lines of a log that are none of ours.
 
-    `unreadable` are the numbers of torn audit lines. `is_torn` = the last line has no end: it is
-    still being written, or the process died in it.
+    `unreadable` are the numbers of torn audit lines, `FILE:NUMBER` where there are several files.
+    `is_torn` = the last line has no end: it is still being written, or the process died in it.
     """
 
     lines: list[AuditLine] = field(default_factory=list)
     others: int = 0
-    unreadable: list[int] = field(default_factory=list)
+    unreadable: list[int | str] = field(default_factory=list)
     is_torn: bool = False
 
 
@@ -86,6 +89,30 @@ def read_lines(texts: Iterable[str], wanted: Wanted) -> AuditLines:
         elif text.strip():
             trail.others += 1
     return trail
+
+
+TRAIL_SUFFIX = ".jsonl"
+
+
+def trail_files(place: Path) -> list[Path]:
+    """The file, or every trail in the folder: each Pod writes its own. Raises OSError."""
+    if not place.is_dir():
+        return [place]
+    return sorted(one for one in place.iterdir() if one.suffix == TRAIL_SUFFIX and one.is_file())
+
+
+def in_order(trails: Mapping[str, AuditLines]) -> AuditLines:
+    """The trails of several files as one: lines by time, those of one moment by file."""
+    if len(trails) == 1:
+        return next(iter(trails.values()))
+    whole = AuditLines()
+    for name, trail in trails.items():
+        whole.lines += trail.lines
+        whole.others += trail.others
+        whole.unreadable += [f"{name}:{number}" for number in trail.unreadable]
+        whole.is_torn |= trail.is_torn
+    whole.lines.sort(key=seconds_of)
+    return whole
 
 
 def lines_in(file: Path) -> Sequence[AuditLine]:

@@ -46,6 +46,7 @@ from tidegate.controller_logic.throttle.decision import (
 )
 from tidegate.controller_logic.throttle.record import as_mapping
 from tidegate.metrics import Telemetry
+from tidegate.tracing import PASS_FIELD, current_pass
 
 log = structlog.get_logger(__name__)
 
@@ -72,7 +73,7 @@ class AuditTrail:
         with self._lock:
             trail = self._trails.setdefault(policy_key, PolicyTrail())
         place, happened = (
-            Place(policy_key, cluster_id, now_seconds),
+            Place(policy_key, cluster_id, now_seconds, current_pass()),
             Happened(decision, applied, readings),
         )
         self._queue.put(lambda: _texts(trail, place, happened))
@@ -112,11 +113,15 @@ EVENT = "Audit"  # marks a line in a log that holds others too
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line's policy (namespace/name), Kafka cluster id (None = it did not answer), and time."""
+    """A line's policy (namespace/name), Kafka cluster id (None = it did not answer), and time.
+
+    `pass_id` "" = of no pass.
+    """
 
     policy_key: str
     cluster_id: str | None
     at_seconds: float
+    pass_id: str = ""
     _at: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -129,6 +134,7 @@ class Place:
             "t": self._at,
             "policy": self.policy_key,
             "cluster": self.cluster_id,
+            **({PASS_FIELD: self.pass_id} if self.pass_id else {}),
         }
         for name, value in fields.items():
             line[name] = tidy(value)

@@ -10,7 +10,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
@@ -89,6 +90,8 @@ class PassReport:
     overrides: tuple[JsonObject, ...] = ()
     rollups: RollupProgress | None = None
     resynced: str = ""  # what a person's resync did
+    # of the pass: its id and its span, for the thread that delivers
+    context: Context = field(default_factory=copy_context, repr=False, compare=False)
 
     def after(self, earlier: "PassReport") -> "PassReport":
         """This report in place of both: the objects as they are now, and the writes of both."""
@@ -518,7 +521,7 @@ class KubernetesPublisher:
                 done = self._done
                 self._goes_on()
 
-        under_way = [self._executor.submit(sent, report) for report in reports]
+        under_way = [self._executor.submit(copy_context().run, sent, report) for report in reports]
         return [self._noted(_waited_for(one, look)) for one in under_way]
 
     def _noted(self, uid: str | None) -> str | None:

@@ -1,0 +1,642 @@
+"""The page Now: who is over, who gives, since when, is it enough, in the order of looking.
+
+Pure: from what is known of one policy to the parts of a page.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from tidegate.console.history import MEMBER_SECONDS, NIC_SECONDS, History, Span
+from tidegate.console.markup import (
+    MOST_ROWS,
+    UNKNOWN,
+    ago,
+    clock,
+    joined,
+    name,
+    rate,
+    section,
+    since,
+    table,
+)
+from tidegate.console.parts import ROWS, Page, Part
+from tidegate.console.snapshot import (
+    KUBERNETES,
+    PROMETHEUS,
+    EventNow,
+    LevelNow,
+    MemberNow,
+    NicNow,
+    OverrideNow,
+    PolicyNow,
+)
+from tidegate.controller_logic.model import Level
+from tidegate.controller_logic.reasons import Reason
+from tidegate.controller_logic.throttle.nic_status import Pressure
+
+_SPARK: Final = (120, 28)
+_FULL: Final = 1.25  # share of the limit at the top of a sparkline
+_WORDS_OF_LEVEL: Final = {
+    "Contract": "at the contract",
+    "Stepping": "going down to an edited contract, step by step",
+    "Throttled": "below the contract, for a broker over its limit",
+    "Relaxing": "on the way back to the contract",
+}
+
+
+def now_page(now: PolicyNow, history: History) -> Page:
+    """Everything of one policy that the person on call wants to see first."""
+    return (
+        Part("strip", strip(now)),
+        Part("answer", answer(now)),
+        heat(now, history),
+        lanes(now, history),
+        below(now),
+        *cannot_help(now),
+        *overrides_of(now.overrides, now.now_seconds),
+        *happened(now),
+        Part("conditions", findings(now)),
+    )
+
+
+def strip(now: PolicyNow) -> Markup:
+    """Mode, whether anything is held, and how old each input is."""
+    mode = Markup('<span class="chip mode-{}">{}</span>').format(
+        now.mode.lower(), f"mode {now.mode}"
+    )
+    paused = (
+        Markup('<span class="chip warn">paused by {}</span>').format(" and ".join(now.paused_by))
+        if now.paused_by
+        else Markup("")
+    )
+    held = (
+        Markup('<span class="chip warn">held: nothing changes</span>')
+        if now.is_held
+        else Markup("")
+    )
+    inputs = joined(_input(now, one.name) for one in now.inputs)
+    cluster = Markup('<span class="chip">cluster {}</span>').format(name(now.cluster_id or UNKNOWN))
+    return Markup('<div class="strip" role="group" aria-label="State">{}{}{}{}{}{}</div>').format(
+        mode, paused, held, cluster, _holder(now), inputs
+    )
+
+
+def _holder(now: PolicyNow) -> Markup:
+    """Which replica writes, by the policy's Lease."""
+    lease = now.lease
+    if lease is None or not lease.is_known(now.now_seconds):
+        why = "" if lease is None else lease.problem
+        return Markup('<span class="chip gone" data-holder="" title="{}">Lease {}</span>').format(
+            why, UNKNOWN
+        )
+    if not lease.holder:
+        return Markup('<span class="chip warn" data-holder="">no replica holds the Lease</span>')
+    return Markup('<span class="chip" data-holder="{}">written by {}</span>').format(
+        lease.holder, name(lease.holder.partition("_")[0], most=40)
+    )
+
+
+def _input(now: PolicyNow, which: str) -> Markup:
+    one = now.input_of(which)
+    if one.is_known(now.now_seconds):
+        age = ago(now.now_seconds - (one.at_seconds or 0.0))
+        return Markup('<span class="chip ok" data-input="{}">{} {}</span>').format(
+            which, which, f"{age} old" if which == PROMETHEUS else "answers"
+        )
+    if which == PROMETHEUS and one.fresh_seconds == 0:
+        return Markup('<span class="chip gone" data-input="{}">{}: {}</span>').format(
+            which, which, one.problem
+        )
+    age = "never" if one.at_seconds is None else f"{ago(now.now_seconds - one.at_seconds)} ago"
+    return Markup(
+        '<span class="chip gone" data-input="{}" title="{}">{} {}, last known {}</span>'
+    ).format(which, one.problem, which, "does not answer" if one.problem else "is stale", age)
+
+
+def answer(now: PolicyNow) -> Markup:
+    """The five questions of the person on call, in sentences."""
+    return Markup('<ul class="answer" aria-label="In short">{}</ul>').format(
+        joined(Markup("<li>{}</li>").format(one) for one in _sentences(now))
+    )
+
+
+def _sentences(now: PolicyNow) -> Iterable[Markup]:
+    unknown = [one for one in now.nics if not one.is_known]
+    over = now.over
+    if over:
+        for nic in over[:5]:
+            words = (
+                "<strong>Broker {} {} is over its limit</strong>: {} of {}{}."
+                if (nic.share or 0.0) > 1
+                else "<strong>Broker {} {} swings over its limit</strong>: now {} of {}{}."
+            )
+            yield Markup(words).format(  # noqa: S704  # one of two literals
+                nic.broker,
+                nic.direction.value,
+                rate(nic.bytes_per_second),
+                rate(nic.limit),
+                f", since {since(nic.since, now.now_seconds)}" if nic.since else "",
+            )
+        if len(over) > 5:
+            yield Markup("{} more NICs are over their limits.").format(len(over) - 5)
+    elif unknown:
+        yield Markup(
+            "No broker is known to be over its limit; of {} of {} NICs the load is {}."
+        ).format(len(unknown), len(now.nics), UNKNOWN)
+    elif now.nics:
+        yield Markup("Every broker is within its limits.")
+    else:
+        yield Markup("No broker's load is known.")
+    below = now.below
+    if not below:
+        yield (
+            Markup("Everybody is at the contract.")
+            if now.members
+            else Markup("No member is known.")
+        )
+    for level in sorted({one.level for one in below}, reverse=True):
+        mine = [one for one in below if one.level is level]
+        named = sorted({one.name for one in mine})
+        yield Markup("<strong>{} gives</strong>: {}{}{}{}.").format(
+            level.value,
+            Markup(", ").join(name(one, most=40) for one in named[:4]),
+            f" and {len(named) - 4} more" if len(named) > 4 else "",
+            _of_contracts(mine),
+            next((_level_since(now, one) for one in now.levels if one.level is level), ""),
+        )
+    yield _is_enough(now, unknown)
+
+
+_SINCE: Final = {
+    "Throttled": "throttled since",
+    "Relaxing": "on the way back since",
+    "Stepping": "going down since",
+}
+
+
+def _level_since(now: PolicyNow, level: LevelNow) -> str:
+    """Since when it is in this state; `Because` in the table has when it all began."""
+    if not level.since:
+        return ""
+    words = _SINCE.get(level.state, "so since")
+    return f", {words} {since(level.since, now.now_seconds)}"
+
+
+def _of_contracts(members: Sequence[MemberNow]) -> Markup:
+    """What they move of what they were promised, one way; nothing where either is not known."""
+    ways = sorted({one.way for one in members})
+    said = []
+    for way in ways:
+        mine = [one for one in members if one.way == way]
+        moves, contracts = [one.sends for one in mine], [one.contract for one in mine]
+        if None in moves or None in contracts:
+            continue
+        said.append(
+            Markup(" ({} of {} of contracts{})").format(
+                rate(sum(one or 0.0 for one in moves)),
+                rate(sum(one or 0 for one in contracts)),
+                f", {way}" if len(ways) > 1 else "",
+            )
+        )
+    return joined(said)
+
+
+def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
+    if now.paused_by or now.mode == "Observe":
+        why = "paused" if now.paused_by else "only observing"
+        return Markup("Tidegate is {}: no quota changes.").format(why)
+    if now.is_held:
+        return Markup("Quotas stay as they are: {}").format(
+            str(now.condition("Ready").get("message") or "")
+        )
+    if now.over:
+        throttling = now.condition("Throttling")
+        if throttling.get("reason") in _CANNOT:
+            said = Markup("{}").format(str(throttling.get("message") or ""))
+        else:
+            said = Markup(" ").join(_would_help(nic) for nic in now.over[:3])
+        return Markup("It is <strong>not enough yet</strong>. {}").format(said)
+    if unknown or not now.nics:
+        return Markup("Whether it is enough is {}: not every broker is measured.").format(UNKNOWN)
+    if now.below:
+        return Markup("It is <strong>enough</strong> now.")
+    return Markup("Nothing is to be done.")
+
+
+_CANNOT: Final = frozenset({Reason.QUOTA_EXHAUSTED.value, Reason.QUOTA_CANNOT_HELP.value})
+
+
+def _would_help(nic: NicNow) -> Markup:
+    """Whether those who may be lowered move as much on this NIC as is too much."""
+    where = f"On broker {nic.broker} {nic.direction.value}"
+    too_much = (nic.bytes_per_second or 0.0) - (nic.limit or 0)
+    if too_much <= 0:
+        return Markup("{} it is below just now, and counts as over until it stays there.").format(
+            where
+        )
+    if nic.foreign is None:
+        return Markup("{} {} is too much; whose it is, is {}.").format(
+            where, rate(too_much), UNKNOWN
+        )
+    can_give = sum(r for level, r in nic.by_level.items() if level is not Level.L0)
+    if can_give >= too_much:
+        return Markup("{} {} is too much; L1 to L3 move {} there and can give it.").format(
+            where, rate(too_much), rate(can_give)
+        )
+    return Markup(
+        "{} {} is too much, and L1 to L3 move only {} there: <strong>quotas cannot help</strong>. "
+        "Another limit, other leaders or fewer clients would: try it on What if."
+    ).format(where, rate(too_much), rate(can_give))
+
+
+def heat(now: PolicyNow, history: History) -> Part:
+    """A tile for each broker, the fullest first; unknown ones before those that are calm."""
+    by_broker: dict[int, list[NicNow]] = {broker: [] for broker in now.brokers}
+    for nic in now.nics:
+        by_broker.setdefault(nic.broker, []).append(nic)
+
+    def order(broker: int) -> tuple[int, float, int]:
+        nics = by_broker[broker]
+        if any(one.pressure is Pressure.OVER for one in nics):
+            rank = 0
+        else:
+            rank = 1 if any(not one.is_known for one in nics) else 2
+        return rank, -max([one.share or 0.0 for one in nics], default=0.0), broker
+
+    if not by_broker:
+        inside = Markup('<p class="unknown">No live broker is known.</p>')
+        return Part("heat", section("heat", "Brokers against their limits", inside))
+    inside = Markup('<ul class="heat" tabindex="0" aria-label="Brokers" data-rows>{}</ul>').format(
+        ROWS
+    )
+    tiles = (_tile(now, one, by_broker[one], history) for one in sorted(by_broker, key=order))
+    return Part("heat", section("heat", "Brokers against their limits", inside), tuple(tiles))
+
+
+def _tile(now: PolicyNow, broker: int, nics: Sequence[NicNow], history: History) -> Part:
+    rows = joined(_nic(now, one, history) for one in nics) or Markup(
+        '<div class="nic">no limit</div>'
+    )
+    return Part(
+        str(broker),
+        Markup('<li class="tile"><span class="broker">broker {}</span>{}</li>').format(
+            broker, rows
+        ),
+    )
+
+
+def _nic(now: PolicyNow, nic: NicNow, history: History) -> Markup:
+    points = history.nic(now.key, (nic.broker, nic.direction))
+    spark = _sparkline(points, now.now_seconds)
+    if not nic.is_known or nic.share is None:
+        age = (
+            "never read"
+            if nic.at_seconds is None
+            else f"last {ago(now.now_seconds - nic.at_seconds)} ago"
+        )
+        return Markup(
+            '<div class="nic hatched" data-state="Unknown" title="{}">'
+            '<span class="way">{}</span><span class="share">{}</span>'
+            '<span class="word"></span><span class="detail">{}</span>{}</div>'
+        ).format(nic.why, nic.direction.value, UNKNOWN, age, spark)
+    state = nic.pressure.value
+    tone = "over" if nic.pressure is Pressure.OVER else ("near" if nic.share > 0.9 else "within")
+    return Markup(
+        '<div class="nic {}" data-state="{}"><span class="way">{}</span>'
+        '<span class="share">{} %</span><span class="word">{}</span>'
+        '<span class="detail">{} of {}</span>'
+        '<span class="bar" aria-hidden="true"><i style="width:{}%"></i></span>{}</div>'
+    ).format(
+        tone,
+        state,
+        nic.direction.value,
+        f"{100 * nic.share:.0f}",
+        "above, for now" if tone == "near" and nic.share > 1 else tone,
+        rate(nic.bytes_per_second),
+        rate(nic.limit),
+        f"{min(100.0, 100 * nic.share / _FULL):.0f}",
+        spark,
+    )
+
+
+def _sparkline(points: Sequence[tuple[float, float | None]], now_seconds: float) -> Markup:
+    """A quarter of an hour; a gap where it was not known. The line is the limit."""
+    width, height = _SPARK
+    # by the newest point and not by the clock: it changes when there is something new
+    begin = (points[-1][0] if points else now_seconds) - NIC_SECONDS
+    lines: list[list[str]] = [[]]
+    for at, share in points:
+        if share is None:
+            lines.append([])
+            continue
+        x = width * max(0.0, at - begin) / NIC_SECONDS
+        y = height - height * min(share, _FULL) / _FULL
+        lines[-1].append(f"{x:.1f},{y:.1f}")
+    drawn = joined(
+        Markup('<polyline points="{}"/>').format(" ".join(one)) for one in lines if len(one) > 1
+    )
+    limit = height - height / _FULL
+    return Markup(
+        '<svg class="spark" viewBox="0 0 {} {}" preserveAspectRatio="none" aria-hidden="true">'
+        '<line x1="0" x2="{}" y1="{}" y2="{}"/>{}</svg>'
+    ).format(width, height, width, f"{limit:.1f}", f"{limit:.1f}", drawn)
+
+
+def lanes(now: PolicyNow, history: History) -> Part:
+    """One lane for each level: its states since the console began; Events as marks below them."""
+    known = history.levels(now.key)
+    begin = min((spans[0].begin for spans in known.values() if spans), default=now.now_seconds)
+    begin = max(begin, now.now_seconds - MEMBER_SECONDS)
+    seconds = max(60.0, now.now_seconds - begin)
+    rows = [_lane(now, one, known.get(one.level, ()), begin, seconds) for one in now.levels]
+    if not rows:
+        text = '<tr><td colspan="6" class="unknown">The state of levels is unknown.</td></tr>'
+        rows = [Part("none", Markup(text))]  # noqa: S704  # a literal
+    marks = [one for one in now.events if begin <= one.at_seconds <= now.now_seconds]
+    if marks:
+        rows.append(_event_lane(marks, begin, seconds))
+    columns = (
+        ("Level", ""),
+        ("State", ""),
+        ("Since", ""),
+        ("Below contract", ""),
+        (f"Last {ago(seconds)}", "lane"),
+        ("Because", ""),
+    )
+    return Part(
+        "lanes", section("lanes", "Levels", table(columns, labelled_by="lanes")), tuple(rows)
+    )
+
+
+def _lane(
+    now: PolicyNow, one: LevelNow, spans: Iterable[Span], begin: float, seconds: float
+) -> Part:
+    return Part(
+        one.level.value,
+        Markup(
+            '<tr><th scope="row">{}</th><td><span class="state state-{}">{}</span></td>'
+            "<td>{}</td><td>{} of {}</td>"
+            '<td class="lane"><span class="track" aria-hidden="true">{}</span></td><td>{}</td></tr>'
+        ).format(
+            one.level.value,
+            one.state.lower(),
+            one.state or UNKNOWN,
+            since(one.since, now.now_seconds),
+            one.below,
+            one.members,
+            joined(_span(span, begin, seconds) for span in spans),
+            one.because or _WORDS_OF_LEVEL.get(one.state, ""),
+        ),
+    )
+
+
+def _event_lane(marks: Sequence[EventNow], begin: float, seconds: float) -> Part:
+    drawn = joined(
+        Markup('<i class="mark mark-{}" style="left:{}%" title="{}"></i>').format(
+            one.type.lower(),
+            f"{100 * (one.at_seconds - begin) / seconds:.1f}",
+            f"{clock(one.at_seconds)} {one.reason}: {one.note}",
+        )
+        for one in reversed(marks)
+    )
+    warnings = sum(one.type == "Warning" for one in marks)
+    return Part(
+        "events",
+        Markup(
+            '<tr><th scope="row" colspan="4">Events</th>'
+            '<td class="lane"><span class="track" aria-hidden="true">{}</span></td>'
+            "<td>{} Events, {} of them warnings</td></tr>"
+        ).format(drawn, len(marks), warnings),
+    )
+
+
+def _span(span: Span, begin: float, seconds: float) -> Markup:
+    left = 100 * max(0.0, span.begin - begin) / seconds
+    width = 100 * (span.end - max(span.begin, begin)) / seconds
+    return Markup('<i class="state-{}" style="left:{}%;width:{}%"></i>').format(
+        span.state.lower(), f"{left:.2f}", f"{max(width, 0.4):.2f}"
+    )
+
+
+def below(now: PolicyNow) -> Part:
+    if not now.members:
+        inside = Markup('<p class="unknown">No member is known.</p>')
+        return Part("below", section("below", "Below the contract", inside))
+    html, rows = members_table(now, now.below, "Everybody is at the contract.")
+    return Part("below", section("below", "Below the contract", html), rows)
+
+
+def members_table(
+    now: PolicyNow, members: Sequence[MemberNow], empty: str
+) -> tuple[Markup, tuple[Part, ...] | None]:
+    """Members with what they send, their quota and their contract; the first hundred as rows."""
+    if not members:
+        return Markup("<p>{}</p>").format(empty), None
+    more = (
+        Markup("<p>and {} more: find them on the page Member.</p>").format(len(members) - MOST_ROWS)
+        if len(members) > MOST_ROWS
+        else Markup("")
+    )
+    columns = (
+        ("Level", ""),
+        ("Member", ""),
+        ("Way", ""),
+        ("Sends, all brokers", "right"),
+        ("Quota, each broker", "right"),
+        ("Contract, all brokers", "right"),
+        ("Delayed by Kafka", "right"),
+        ("State", ""),
+        ("Why", ""),
+    )
+    rows = (Part(f"{one.key} {one.way}", _member_row(now, one)) for one in members[:MOST_ROWS])
+    return Markup("{}{}").format(table(columns, label="Members"), more), tuple(rows)
+
+
+def _member_row(now: PolicyNow, one: MemberNow) -> Markup:
+    delayed = (
+        Markup('<span class="unknown">{}</span>').format(UNKNOWN)
+        if one.delayed_seconds is None
+        else Markup("{}").format(f"{one.delayed_seconds:.1f} s")
+    )
+    return Markup(
+        '<tr><td>{}</td><td><a href="{}">{}</a></td><td>{}</td><td class="right">{}</td>'
+        '<td class="right">{}</td><td class="right">{}</td><td class="right">{}</td>'
+        '<td><span class="state state-{}">{}</span></td><td class="why">{}</td></tr>'
+    ).format(
+        one.level.value,
+        member_link(now.key, one.key),
+        name(one.name),
+        one.way,
+        rate(one.sends),
+        _quota(one),
+        _contract(one),
+        delayed,
+        one.state.lower() or "unknown",
+        one.state or UNKNOWN,
+        one.message,
+    )
+
+
+def member_link(policy_key: str, member: str) -> str:
+    return f"/member?policy={quote(policy_key, safe='')}&member={quote(member, safe='')}"
+
+
+def _quota(one: MemberNow) -> Markup:
+    if one.quota is not None:
+        return rate(one.quota)
+    return Markup("{}").format("unlimited") if one.state else rate(None)
+
+
+def _contract(one: MemberNow) -> Markup:
+    if one.contract is not None:
+        return rate(one.contract)
+    return Markup("{}").format("none") if one.state else rate(None)
+
+
+def cannot_help(now: PolicyNow) -> Iterator[Part]:
+    """Of each NIC that is over: what no quota of a throttleable tier takes away."""
+    if not now.over:
+        return
+    columns = (
+        ("Broker", ""),
+        ("Way", ""),
+        ("L0", "right"),
+        ("Clients in no tier shown here", "right"),
+        ("Replication and other", "right"),
+        ("L1 to L3, which can give", "right"),
+    )
+    rows = joined(_cannot_help_row(nic) for nic in now.over)
+    yield Part(
+        "cannot",
+        section(
+            "cannot", "What no quota can help with", table(columns, rows, labelled_by="cannot")
+        ),
+    )
+
+
+def _cannot_help_row(nic: NicNow) -> Markup:
+    is_split = nic.foreign is not None
+    can_give = sum(r for level, r in nic.by_level.items() if level is not Level.L0)
+    return Markup(
+        '<tr><td>{}</td><td>{}</td><td class="right">{}</td><td class="right">{}</td>'
+        '<td class="right">{}</td><td class="right">{}</td></tr>'
+    ).format(
+        nic.broker,
+        nic.direction.value,
+        rate(nic.by_level.get(Level.L0, 0.0) if is_split else None),
+        rate(nic.foreign),
+        rate(nic.rest),
+        rate(can_give if is_split else None),
+    )
+
+
+def overrides_of(overrides: Sequence[OverrideNow], now_seconds: float) -> Iterator[Part]:
+    if not overrides:
+        return
+    rows = joined(
+        Markup(
+            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>"
+        ).format(
+            name(one.key),
+            name(one.target),
+            one.action,
+            one.state,
+            _ends(one.until_seconds, now_seconds),
+            name(one.reason, most=120),
+        )
+        for one in overrides
+    )
+    heads = ("Override", "For", "Action", "State", "Ends in", "Reason")
+    columns = [(words, "") for words in heads]
+    yield Part(
+        "overrides",
+        section("overrides", "Overrides", table(columns, rows, labelled_by="overrides")),
+    )
+
+
+def _ends(until_seconds: float | None, now_seconds: float) -> str:
+    if until_seconds is None:
+        return UNKNOWN
+    left = until_seconds - now_seconds
+    return f"{ago(left)}" if left > 0 else f"ended {ago(-left)} ago"
+
+
+_MOST_EVENTS: Final = 20
+
+
+def happened(now: PolicyNow) -> Iterator[Part]:
+    """The newest Events of the policy, its tiers and overrides; those of one pass share its id."""
+    if now.events_problem:
+        inside = Markup('<p class="unknown hatched">Events are not known: {}</p>').format(
+            now.events_problem
+        )
+        yield Part("events", section("events", "Events", inside))
+        return
+    columns = (("Time", ""), ("Object", ""), ("Reason", ""), ("What", ""), ("Pass", ""))
+    rows = tuple(Part(one.uid, _event(one)) for one in now.events[:_MOST_EVENTS])
+    if rows:
+        yield Part(
+            "events", section("events", "Events", table(columns, labelled_by="events")), rows
+        )
+
+
+def _event(one: EventNow) -> Markup:
+    return Markup(
+        '<tr class="event-{}"><td>{}</td><td>{}</td><td>{}</td><td class="why">{}</td>'
+        '<td class="pass">{}</td></tr>'
+    ).format(
+        one.type.lower(),
+        clock(one.at_seconds),
+        name(one.regarding, most=40),
+        one.reason,
+        one.note,
+        one.pass_id,
+    )
+
+
+def findings(now: PolicyNow) -> Markup:
+    """Conditions in full, and what is missing."""
+    conditions = joined(
+        Markup(
+            '<tr><th scope="row">{}</th><td>{}</td><td>{}</td><td class="why">{}</td></tr>'
+        ).format(
+            str(one.get("type")),
+            str(one.get("status")),
+            str(one.get("reason")),
+            str(one.get("message")),
+        )
+        for one in now.conditions
+    )
+    problems = joined(Markup("<li>{}</li>").format(one) for one in now.problems)
+    listed = (
+        Markup('<ul class="problems" aria-label="What is missing">{}</ul>').format(problems)
+        if problems
+        else Markup("")
+    )
+    columns = [(words, "") for words in ("Condition", "Status", "Reason", "Message")]
+    said = table(columns, conditions, labelled_by="conditions")
+    return section("conditions", "What the operator says", Markup("{}{}").format(listed, said))
+
+
+def no_policy(objects_problem: str, heard: float | None, now_seconds: float) -> Page:
+    """What is shown where there is no policy, or none that this viewer may see."""
+    if objects_problem:
+        age = "never" if heard is None else f"{ago(now_seconds - heard)} ago"
+        text = Markup(
+            '<div><div class="strip"><span class="chip gone" data-input="{}">{} does not answer, '
+            'last known {}</span></div><p class="unknown">No policy is known. {}</p></div>'
+        ).format(KUBERNETES, KUBERNETES, age, objects_problem)
+    else:
+        text = Markup(
+            "<div><h2>There is no BrokerBandwidthPolicy here</h2><p>Nothing is managed in the "
+            "namespaces that you may see. A policy appears here as soon as there is one.</p></div>"
+        )
+    return (Part("none", text),)
+
+
+def logged_out(why: str) -> Page:
+    text = Markup('<p role="alert">{} <a href="/login">Log in</a></p>').format(why)
+    return (Part("none", text),)

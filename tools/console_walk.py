@@ -1,0 +1,184 @@
+"""Walks the console in a browser while the demo's second experiment plays, and takes its pictures.
+
+The demo runs beside it, with its own parts. What a person on call would look for is looked for, in
+texts and roles: who is over, who gives and since when, the Events and audit lines of one pass, one
+member, a limit that is tried out, and the way back. Run by `make console-walk`; the pictures are
+`docs/pictures/console-now.png` and `console-what-if.png`. What was read is in `out/console-walk/`.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from playwright.sync_api import Error, Page, expect, sync_playwright
+
+from lab.browser import chromium
+
+OUT: Final = Path("out") / "console-walk"
+PICTURES: Final = Path("docs") / "pictures"
+_ADDRESS: Final = re.compile(r"in a browser: (http://\S+)")
+_DEMO_SECONDS: Final = 1800.0
+_LOOK_SECONDS: Final = 0.5
+
+
+class Missed(Exception):
+    """Something that should have been on a page was not, in time."""
+
+
+def _demo(log: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "DEMO": os.environ.get("DEMO", "quick"), "COLUMNS": "200"}
+    with log.open("wb") as stream:
+        return subprocess.Popen(
+            [sys.executable, "-m", "demo"], stdout=stream, stderr=stream, env=environment
+        )
+
+
+def _until(
+    condition: Callable[[], str], what: str, demo: subprocess.Popen[bytes], seconds: float
+) -> str:
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        found = condition()
+        if found:
+            return found
+        if demo.poll() is not None:
+            raise Missed(f"the demo ended before {what}")
+        time.sleep(_LOOK_SECONDS)
+    raise Missed(f"{what}: not within {seconds:.0f} s")
+
+
+def _require(found: object, what: str) -> None:
+    if not found:
+        raise Missed(what)
+
+
+def _opened(page: Page, address: str) -> str:
+    try:
+        page.goto(address)
+    except Error as error:  # the demo's parts take the processor while they start
+        print(f"not yet: {error.message.splitlines()[0]}", flush=True)
+        return ""
+    return address
+
+
+def _short(page: Page) -> str:
+    return page.get_by_role("list", name="In short").inner_text()
+
+
+def walk(page: Page, address: str, demo: subprocess.Popen[bytes]) -> None:
+    """Look at every page once the first level gives. Raises Missed, or what Playwright raises."""
+    _until(lambda: _opened(page, address), "the first page", demo, 600.0)
+    seen: list[str] = []
+
+    def note(state: str) -> None:
+        if not seen or seen[-1] != state:
+            seen.append(state)
+            print(f"{time.strftime('%H:%M:%S')} {state}", flush=True)
+
+    def short() -> str:
+        text = _short(page).replace("\n", " | ") if page.locator(".answer").count() else ""
+        note(text)
+        return text
+
+    def gives() -> str:
+        text = short()
+        return text if "L3 gives" in text else ""
+
+    text = _until(gives, "L3 to give", demo, _DEMO_SECONDS)
+    _require(re.search(r"L3 gives: \S+.*since \d\d:\d\d:\d\d", text), text)
+    levels = page.get_by_role("region", name="Levels").first
+    expect(levels.get_by_role("row").filter(has_text="L3")).to_contain_text(
+        re.compile("Throttled|Relaxing")
+    )
+    members = page.get_by_role("region", name="Members").get_by_role("row")
+    _require(members.count() >= 2, "nobody is below the contract")
+    judged = page.locator('.nic[data-state="Over"], .nic[data-state="Within"]')
+    _require(judged.count() >= 1, "no broker is judged")
+    events = page.get_by_role("region", name="Events").first
+    expect(events).to_contain_text("Throttled")
+    row = events.get_by_role("row").filter(has_text="L3 is throttled").first
+    pass_id = row.locator("td.pass").inner_text()
+    _require(re.fullmatch(r"[0-9a-f]{11}-[0-9a-f]{8}", pass_id), f"{pass_id!r} is no pass")
+    expect(page.locator("[data-holder]")).to_contain_text("written by")
+    page.screenshot(path=PICTURES / "console-now.png")
+    (OUT / "now.txt").write_text(page.inner_text("body"), encoding="utf-8")
+
+    page.get_by_role("region", name="Members").get_by_role("link").first.click()
+    page.wait_for_selector(".chart")
+    (OUT / "member.txt").write_text(page.inner_text("body"), encoding="utf-8")
+    page.get_by_role("button", name="Look at Kafka's quota levels").click()
+    expect(page.locator(".levels .applies").first).to_contain_text("set by Tidegate")
+    page.screenshot(path=OUT / "member.png")
+
+    page.get_by_role("link", name="History", exact=True).click()
+    page.get_by_label("Filter").fill(pass_id)
+    trail = page.get_by_role("region", name="Audit trail")
+    expect(trail.get_by_role("row").nth(1)).to_contain_text(pass_id)
+    (OUT / "history.txt").write_text(page.inner_text("body"), encoding="utf-8")
+
+    page.get_by_role("link", name="What if", exact=True).click()
+    page.get_by_label("Egress limit of every broker").fill("40M")
+    page.get_by_role("button", name="Play ten minutes").click()
+    expect(page.get_by_role("status")).to_contain_text("enough", timeout=60_000)
+    page.screenshot(path=PICTURES / "console-what-if.png")
+
+    page.get_by_role("link", name="Now", exact=True).click()
+    page.wait_for_selector(".answer")
+
+    def is_back() -> str:
+        text = short()
+        return text if "Everybody is at the contract" in text else ""
+
+    _until(is_back, "everybody to be back at the contract", demo, 900.0)
+    (OUT / "back.txt").write_text(page.inner_text("body"), encoding="utf-8")
+    (OUT / "answers.txt").write_text("\n".join(seen) + "\n", encoding="utf-8")
+
+
+def main() -> int:
+    OUT.mkdir(parents=True, exist_ok=True)
+    log = OUT / "demo.log"
+    demo = _demo(log)
+    try:
+
+        def address() -> str:
+            found = _ADDRESS.search(log.read_text(encoding="utf-8", errors="replace"))
+            return found[1] if found else ""
+
+        at = _until(address, "the console's address", demo, 900.0)
+        with sync_playwright() as started:
+            browser = started.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+            page = browser.new_page(viewport={"width": 1400, "height": 1000})
+            page.set_default_timeout(60_000)
+            errors: list[str] = []
+            page.on("pageerror", lambda error: errors.append(str(error)))
+            page.on("request", lambda one: _refuse_elsewhere(one.url, at, errors))
+            walk(page, at, demo)
+            browser.close()
+        if errors:
+            raise Missed("; ".join(errors))
+    except (Missed, AssertionError, Error) as missed:
+        print(f"console-walk: {missed}", file=sys.stderr)
+        return 1
+    finally:
+        if demo.poll() is None:
+            try:
+                demo.wait(_DEMO_SECONDS)
+            except subprocess.TimeoutExpired:
+                demo.terminate()
+                demo.wait(120)
+    print(f"demo ended with {demo.returncode}; what was read is in {OUT}")
+    return demo.returncode
+
+
+def _refuse_elsewhere(url: str, here: str, errors: list[str]) -> None:
+    if not url.startswith((here, here.replace("http:", "ws:"), "data:")):
+        errors.append(f"asked {url}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
