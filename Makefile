@@ -129,6 +129,11 @@ walk: setup ## Paste docs/kind.md line by line in an empty home directory: at mo
 	$(PYTHON) -m lab prepare kind
 	$(PYTHON) -m pytest e2e/walked_pages.py -s $(PYTEST)
 
+.PHONY: walk-tutorials
+walk-tutorials: setup ## Paste two tutorials line by line in an empty home directory, on real parts, and compare what they show (root, minutes)
+	$(PYTHON) -m lab prepare
+	$(PYTHON) -m pytest tests/integration/commands/walked_tutorials.py -s $(PATIENT) $(PYTEST)
+
 .PHONY: check
 check: setup ## Lint, types, import rules, generated files up to date, and the site of docs/
 	$(PYTHON) -m ruff check .

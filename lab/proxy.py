@@ -39,6 +39,7 @@ class Proxy:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # else the port stays taken while one accepts
         self._listener.close()
 
     def lets_answer_pass(self) -> bool:

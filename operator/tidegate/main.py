@@ -19,7 +19,7 @@ from kubernetes.client import ApiClient
 from kubernetes.client.rest import should_bypass_proxies
 
 from tidegate.control.audit.trail import open_audit_trail
-from tidegate.control.connections import open_cluster
+from tidegate.control.connections import import_libraries, open_cluster
 from tidegate.control.manager import Manager
 from tidegate.control.report.reporter import KubernetesPublisher, Reporter
 from tidegate.control.runtime import KINDS, Clock, OperatorContext, VitalSigns
@@ -182,6 +182,7 @@ def run(settings: Settings) -> None:
             operator.telemetry, port=settings.metrics_port, address=settings.listen_address
         )
         log.info("Metrics", endpoint=f"http://{settings.listen_address}:{metrics.port}/metrics")
+    import_libraries()
     tune_collector()
     tune_threads()
     operator.manager.start()

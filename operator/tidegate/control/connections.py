@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -257,6 +258,23 @@ def _identity(ids: BrokerIdentity) -> BrokerLabel | BrokerInstances:
 # --- opening: quotas through ZooKeeper or brokers, leaders from brokers, none before its first use
 #
 # The libraries are imported on opening, so that a command which opens nothing answers at once.
+
+
+_IMPORTED_ON_OPENING = (
+    "tidegate.kafka.adminapi.store",
+    "tidegate.kafka.brokers",
+    "tidegate.kafka.replication",
+    "tidegate.kafka.zookeeper.session",
+)
+
+
+def import_libraries() -> None:
+    """Import what opening a cluster imports, which takes a fifth of a second of processor.
+
+    An operator does so at its start, so that no first quota waits for it.
+    """
+    for name in _IMPORTED_ON_OPENING:
+        import_module(name)
 
 
 class OpenTree(Protocol):

@@ -30,7 +30,7 @@ PAGES = ROOT / "docs" / "tutorials"
 NAMESPACE = "streaming"
 ZOOKEEPER_HOST, PROMETHEUS_HOST = "127.0.9.1", "127.0.9.2"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_TIMEOUT_SECONDS = 300
+_TIMEOUT_SECONDS = 600
 _MARK = "@ step "
 
 
@@ -73,42 +73,42 @@ class Walker:
         return done.stdout.split(f"{_MARK}\n")[1:]
 
 
-@pytest.fixture(scope="module")
-def kafka() -> Iterator[KafkaLab]:
-    """Three brokers with NICs of their own, below the chroot that the pages have."""
-    with KafkaLab(brokers=3, namespaces=True, chroot="/kafka") as kafka:
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Path]:
+    """Kafka and its Prometheus at the addresses of the pages: the /etc/hosts for that.
+
+    Three brokers with NICs of their own, below the chroot that the pages have.
+    """
+    with ExitStack() as stack:
+        kafka = stack.enter_context(KafkaLab(brokers=3, namespaces=True, chroot="/kafka"))
         kafka.create_topic("orders", [[1, 2], [2, 3], [3, 1]])
-        yield kafka
+        prometheus = stack.enter_context(monitoring(kafka))
+        for address, host, port in (
+            (kafka.zookeeper.connect, ZOOKEEPER_HOST, 2181),
+            (prometheus.url.removeprefix("http://"), PROMETHEUS_HOST, 9090),
+        ):
+            at, _, at_port = address.rpartition(":")
+            stack.enter_context(Proxy((at, int(at_port)), host=host, port=port))
+        file = tmp_path / "hosts"
+        names = {
+            "localhost": "127.0.0.1",
+            "zk-1": ZOOKEEPER_HOST,
+            "prometheus": PROMETHEUS_HOST,
+            **{f"kafka-{one.broker_id}": one.plan.host for one in kafka.brokers},
+        }
+        file.write_text("".join(f"{address} {name}\n" for name, address in names.items()))
+        yield file
 
 
 @pytest.fixture
-def walker(tmp_path: Path, kafka: KafkaLab) -> Iterator[Walker]:
-    """A Kubernetes API with the CRDs, and everything at the addresses of the pages."""
-    home, tools, hosts = tmp_path / "home", tmp_path / "bin", tmp_path / "hosts"
+def walker(tmp_path: Path, hosts: Path) -> Iterator[Walker]:
+    """An empty home directory, and a Kubernetes API with the CRDs."""
+    home, tools = tmp_path / "home", tmp_path / "bin"
     home.mkdir()
-    with ExitStack() as stack:
-        api = stack.enter_context(KubeApi())
-        prometheus = stack.enter_context(monitoring(kafka))
+    with KubeApi() as api:
         write_tools(tools, {**kafka_tools(tmp_path), **cluster_tools(api)})
         api.install_crds(ROOT / "crds")
         api.kubectl("create", "namespace", NAMESPACE)
-        zookeeper = kafka.zookeeper.connect.rpartition(":")
-        stack.enter_context(
-            Proxy((zookeeper[0], int(zookeeper[2])), host=ZOOKEEPER_HOST, port=2181)
-        )
-        scraped = prometheus.url.removeprefix("http://").rpartition(":")
-        stack.enter_context(Proxy((scraped[0], int(scraped[2])), host=PROMETHEUS_HOST, port=9090))
-        hosts.write_text(
-            "\n".join(
-                [
-                    "127.0.0.1 localhost",
-                    *(f"{one.plan.host} kafka-{one.broker_id}" for one in kafka.brokers),
-                    f"{ZOOKEEPER_HOST} zk-1",
-                    f"{PROMETHEUS_HOST} prometheus",
-                    "",
-                ]
-            )
-        )
         yield Walker(home, hosts, tools, api.kubeconfig)
 
 
@@ -152,7 +152,7 @@ def test_from_kafka_configs_scripts(walker: Walker) -> None:
         f"{edit}\ntidegate plan -f policy.yaml -f tiers.yaml || [ $? = 2 ]",
         "kubectl apply -f tiers.yaml",
         f"mkdir other && cd other\n{saved(policy_by_brokers, 'policy.yaml')}\n{by_brokers}cd ..",
-        back,
+        back.replace("# a dry run", "|| [ $? = 2 ]  # a dry run, which has something to do"),
         everything,
     )
     _, before, _, tiers, plan, got, after, new_plan, _, _, gone_back, restored = answers
@@ -160,7 +160,7 @@ def test_from_kafka_configs_scripts(walker: Walker) -> None:
     assert shown_plan in plan
     assert "Observing" in got
     assert before == after == restored
-    assert "No quota would change" in new_plan or "0 to change" in new_plan, new_plan
+    assert "Nothing would be written now" in new_plan
     assert "dry run" in gone_back.lower()
 
 
