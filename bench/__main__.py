@@ -39,6 +39,7 @@ from bench.replication.seed import seed_figures
 from bench.results import Figure, Record, Records, median_of, page, with_note
 from bench.rollup.kills import kill_figures
 from bench.rollup.raw import raw_figures
+from bench.rollup.size import size_figures
 from bench.rollup.speed import (
     cold_figures,
     executor_figures,
@@ -66,6 +67,7 @@ ROLLUPS: Mapping[str, Callable[[], list[Figure]]] = {
     "rollup-growth": growth_figures,
     "rollup-executors": executor_figures,
     "rollup-raw": raw_figures,
+    "rollup-size": size_figures,
     "rollup-kills": kill_figures,
 }
 
