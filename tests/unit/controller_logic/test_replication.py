@@ -492,14 +492,13 @@ def test_clients_that_share_a_full_nic_with_a_move_get_what_they_want_again(want
     cluster = Cluster.moving([(1, 2)], size=1e6 * MB)
     side = egress_of(1)
     cluster.others[side] = wanted / 2  # the rest of the NIC was the move's, which is not throttled
-    cluster.line_rate = 100.0 * MB
+    cluster.line_rate = carries = 96.0 * MB  # of a limit of 100: headers and acknowledgements
     cluster.play(30)
     for _ in range(60):
         rate = cluster.rate_of(side)
         assert rate is not None
         # both in proportion to what they ask for, when that is more than there is
-        asked = wanted + rate
-        cluster.others[side] = wanted * min(1.0, 100.0 * MB / asked)
+        cluster.others[side] = wanted * min(1.0, carries / (wanted + rate))
         cluster.play(5)
-    assert cluster.others[side] == wanted
+    assert cluster.others[side] >= 0.97 * wanted
     assert cluster.rate_of(side) == pytest.approx(92 * MB - wanted, rel=0.11)
