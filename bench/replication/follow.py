@@ -79,9 +79,10 @@ def tier_of(business: Business, topic: str) -> dict[str, Any]:
     }
 
 
-def limits(nic: int) -> dict[str, Any]:
-    """spec.brokers: both sides' limits are what the NIC can."""
-    return {side: {"limit": str(nic), "capacity": str(nic)} for side in ("egress", "ingress")}
+def limits(nic: int, percent: int = 100) -> dict[str, Any]:
+    """spec.brokers: both sides' limits are that much of what the NIC can."""
+    side = {"limit": str(nic * percent // 100), "capacity": str(nic)}
+    return {"egress": side, "ingress": side}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import time
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -12,6 +16,10 @@ from confluent_kafka import Producer
 from lab.kafka import BrokersLab, KafkaLab
 from lab.kraft import KraftLab
 from lab.process import wait_until
+from tidegate.cli import main
+from tidegate.commands.context import CommandContext
+from tidegate.control.connections import open_cluster
+from tidegate.control.trust import Secrets
 from tidegate.controller_logic.replication.moves import MoveKind, ReplicaKey, moves_of
 from tidegate.controller_logic.replication.throttles import (
     FOLLOWER_LIST,
@@ -28,6 +36,8 @@ from tidegate.controller_logic.replication.throttles import (
 from tidegate.errors import Incomplete
 from tidegate.kafka.replication import KafkaReplication
 from tidegate.kafka.settings import KafkaConnection
+from tidegate.kafka.throttle_record import record_to_bytes
+from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
 pytestmark = pytest.mark.integration
 MIB = 1024 * 1024
@@ -166,6 +176,41 @@ class EveryCluster:
         world.wait_for(topic, {LEADER_LIST: "1:2"})
         world.set(topic, LEADER_LIST, Operation.DELETE)
         world.wait_for(topic, {})
+
+    def test_restore_takes_away_what_the_record_has_and_no_more(
+        self, world: World, unique_name: str, tmp_path: Path
+    ) -> None:
+        topic = topic_resource(unique_name)
+        world.kafka.create_topic(unique_name, [[1], [2]])
+        world.set(topic, LEADER_LIST, Operation.SET, "0:1,1:2")
+        world.set(broker_resource(1), LEADER_RATE, Operation.SET, "5000000")
+        world.set(broker_resource(2), LEADER_RATE, Operation.SET, "7000000")
+        ours = {
+            topic: {LEADER_LIST: frozenset({"0:1"})},
+            broker_resource(1): {LEADER_RATE: frozenset({"5000000"})},
+        }
+        spec: dict[str, Any] = {"bootstrapServers": world.kafka.bootstrap_servers}
+        addresses = ["--bootstrap-servers", world.kafka.bootstrap_servers]
+        if isinstance(world.kafka, KafkaLab):
+            connect = {"connect": world.kafka.zookeeper_connect}
+            spec |= {"quotaStore": "ZooKeeper", "zookeeper": connect}
+            addresses += ["--zookeeper", world.kafka.zookeeper_connect]
+        declared = KafkaSpec.model_validate(spec)
+        with closing(open_cluster(declared, secrets=Secrets(), folder=tmp_path)) as cluster:
+            store = cluster.store
+            store.keep_throttle_record(
+                record_to_bytes(ours, "streaming/orders"), store.facts().cluster_id
+            )
+            said = io.StringIO()
+            code = main(["restore", *addresses, "--yes"], CommandContext(out=said, err=said))
+            assert code == 0, said.getvalue()
+            assert "Took away 2 replication throttles." in said.getvalue()
+            assert store.throttle_record() is None
+        foreign = {topic: {LEADER_LIST: "1:2"}, broker_resource(2): {LEADER_RATE: "7000000"}}
+        assert world.left() == foreign
+        for resource in foreign:
+            for key in foreign[resource]:
+                world.set(resource, key, Operation.DELETE)
 
     def test_a_topic_that_does_not_exist_has_no_throttle_and_takes_a_change_as_done(
         self, world: World, unique_name: str

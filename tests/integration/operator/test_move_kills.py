@@ -232,13 +232,12 @@ class Parts:
 
 
 def start_patiently(node: Broker) -> None:
-    """Start it; on a machine that others use, too, a broker may take minutes."""
-    node.launch()
-    for _ in range(2):
+    """Start it; on a machine that others use, too, a broker takes minutes, or gives up at first."""
+    for _ in range(3):
         with suppress(LabError):
-            node.wait_started()
+            node.start()
             return
-    node.wait_started()
+    node.start()
 
 
 def declare(crds: KubeApi, namespace: str, kafka: BrokersLab, rate: int = RATE) -> None:

@@ -312,7 +312,7 @@ def test_follow_sets_what_the_nic_has_left_and_knows_nothing_without_readings(
     assert not source.cluster.left()
     read(stage, 60)
     after(stage, 15)
-    assert source.cluster.rate_of(egress_of(1)) == 37 * MB
+    assert source.cluster.rate_of(egress_of(1)) == 32 * MB
     read(stage, 120)
     after(stage, 15)
     assert source.cluster.rate_of(egress_of(1)) == MB

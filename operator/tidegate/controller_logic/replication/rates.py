@@ -22,6 +22,9 @@ from tidegate.controller_logic.replication.moves import (
 )
 
 DEFAULT_MINIMUM = 1024 * 1024
+# Replication stays so far below the limit's cutToPercent. At a full NIC clients get less than they
+# want, which would look like room; and Kafka lets a throttled replica have a tenth more (*Lab*).
+MARGIN_PERCENT = 5
 
 
 class ReplicationMode(StrEnum):
@@ -119,8 +122,8 @@ def room_for(
 ) -> float | None:
     """What this side has for replication of these terms; infinite without limit, None = unknown.
 
-    Everything else is what the NIC carried less what the moves brought in the same time. What lower
-    levels send above their throttled rates counts as room: it is cut when the NIC is over its
+    Everything else is what the NIC carried less what the moves brought in the same time. Replication
+    leaves MARGIN_PERCENT of the limit free, below what cuts of clients aim at. What lower levels send above their throttled rates counts as room: it is cut when the NIC is over its
     limit. While a more important level is throttled there is none.
     """
     if nic.limit is None:
@@ -130,7 +133,8 @@ def room_for(
     rank = terms.priority.rank
     if any(rank_of(level) > rank for level in nic.throttled):
         return 0.0
-    return max(0.0, nic.limit * cut_to_percent / 100 - _others(nic, moves)) + sum(
+    most = nic.limit * (cut_to_percent - MARGIN_PERCENT) / 100
+    return max(0.0, most - _others(nic, moves)) + sum(
         amount for level, amount in nic.reducible.items() if rank_of(level) < rank
     )
 

@@ -350,11 +350,22 @@ def _rate_text(
     if rate.rate is None or before is None:
         return None if rate.rate is None else str(rate.rate)
     is_small = abs(rate.rate - before) * 100 < LEAST_CHANGE_PERCENT * before
+    # over the limit clients get less than they want: every lowering counts
+    is_small &= rate.rate >= before or not _is_over(given, side)
     if is_small and before >= rate.floor:
         return str(before)
     if _is_early(given, side_resource(side)[0], memory):
         return str(before)
     return str(rate.rate)
+
+
+def _is_over(given: ReplicationInput, side: Side) -> bool:
+    nic = given.nics.get(side, _NO_ROOM)
+    return (
+        nic.limit is not None
+        and nic.bytes_per_second is not None
+        and nic.bytes_per_second * 100 > nic.limit * given.cut_to_percent
+    )
 
 
 def _is_early(given: ReplicationInput, resource: Resource, memory: ReplicationMemory) -> bool:
