@@ -150,15 +150,16 @@ def _sentences(now: PolicyNow) -> Iterable[Markup]:
         yield Markup("Every broker is within its limits.")
     else:
         yield Markup("No broker's load is known.")
-    below = now.below
-    if not below:
+    elsewhere = now.elsewhere
+    if not elsewhere:
         yield (
             Markup("Everybody is at the contract.")
             if now.members
             else Markup("No member is known.")
         )
-    for level in sorted({one.level for one in below}, reverse=True):
-        mine = [one for one in below if one.level is level]
+    giving = [one for one in elsewhere if one.gives]
+    for level in sorted({one.level for one in giving}, reverse=True):
+        mine = [one for one in giving if one.level is level]
         named = sorted({one.name for one in mine})
         yield Markup("<strong>{} gives</strong>: {}{}{}{}.").format(
             level.value,
@@ -166,6 +167,15 @@ def _sentences(now: PolicyNow) -> Iterable[Markup]:
             f" and {len(named) - 4} more" if len(named) > 4 else "",
             _of_contracts(mine),
             next((_level_since(now, one) for one in now.levels if one.level is level), ""),
+        )
+    others = {(one.name, one.state) for one in elsewhere if not one.gives}
+    if others:
+        yield Markup("Not at the contract for other reasons: {}{}.").format(
+            Markup(", ").join(
+                Markup("{} ({})").format(name(who, most=40), state)
+                for who, state in sorted(others)[:4]
+            ),
+            f" and {len(others) - 4} more" if len(others) > 4 else "",
         )
     yield _is_enough(now, unknown)
 
@@ -221,7 +231,7 @@ def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
         return Markup("It is <strong>not enough yet</strong>. {}").format(said)
     if unknown or not now.nics:
         return Markup("Whether it is enough is {}: not every broker is measured.").format(UNKNOWN)
-    if now.below:
+    if any(one.gives for one in now.members):
         return Markup("It is <strong>enough</strong> now.")
     return Markup("Nothing is to be done.")
 
@@ -424,9 +434,12 @@ def _span(span: Span, begin: float, seconds: float) -> Markup:
 def below(now: PolicyNow) -> Part:
     if not now.members:
         inside = Markup('<p class="unknown">No member is known.</p>')
-        return Part("below", section("below", "Below the contract", inside))
-    html, rows = members_table(now, now.below, "Everybody is at the contract.")
-    return Part("below", section("below", "Below the contract", html), rows)
+        return Part("below", section("below", _NOT_AT_CONTRACT, inside))
+    html, rows = members_table(now, now.elsewhere, "Everybody is at the contract.")
+    return Part("below", section("below", _NOT_AT_CONTRACT, html), rows)
+
+
+_NOT_AT_CONTRACT: Final = "Not at the contract"
 
 
 def members_table(

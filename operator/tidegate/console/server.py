@@ -231,7 +231,7 @@ def make_app(console: Console) -> "FastAPI":
         _Page(console, request, "/", policy).now()
 
     @ui.page("/member", title="Tidegate: member")
-    def member_(request: Request, policy: str = "", member: str = "") -> None:
+    def one_member(request: Request, policy: str = "", member: str = "") -> None:
         _Page(console, request, "/member", policy).member(member)
 
     @ui.page("/what-if", title="Tidegate: what if")
@@ -446,7 +446,9 @@ class _Page:
         _, now = self._now()
         names = sorted({one.key for one in now.members}) if now is not None else []
         if member not in names:
-            member = now.below[0].key if now is not None and now.below else next(iter(names), "")
+            member = (
+                now.elsewhere[0].key if now is not None and now.elsewhere else next(iter(names), "")
+            )
         chosen = member
 
         def go(event: Any) -> None:

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from tidegate.control.declared import Declared, SpecReader, belongs_to, declare, object_key
+from tidegate.controller_logic.contracts.desired import MemberState
 from tidegate.controller_logic.model import (
     Direction,
     Entity,
@@ -198,9 +199,15 @@ class MemberNow:
     by_broker: Mapping[int, float] = field(default_factory=dict)
 
     @property
-    def is_below(self) -> bool:
+    def is_elsewhere(self) -> bool:
+        """Whether it is not at its contract, for whatever reason: also held or contended."""
         has_quota = self.quota is not None or self.contract is not None
         return has_quota and bool(self.state) and self.state not in AT_CONTRACT
+
+    @property
+    def gives(self) -> bool:
+        """Whether it is below its contract for a broker over its limit."""
+        return self.is_elsewhere and self.state == MemberState.THROTTLED
 
     @property
     def key(self) -> str:
@@ -264,9 +271,9 @@ class PolicyNow:
     events_problem: str = ""
 
     @property
-    def below(self) -> tuple[MemberNow, ...]:
+    def elsewhere(self) -> tuple[MemberNow, ...]:
         """Who is not at the contract: the least important first, of these who sends most."""
-        found = [one for one in self.members if one.is_below]
+        found = [one for one in self.members if one.is_elsewhere]
         return tuple(sorted(found, key=lambda one: (one.level, one.sends or 0.0), reverse=True))
 
     @property
@@ -516,8 +523,8 @@ class _Joined:
             level = _LEVELS.get(one.get("level"))
             if level is None:
                 continue
-            mine = {(m.tier_key, m.name): m.is_below for m in members if m.level is level}
-            below = {(m.tier_key, m.name) for m in members if m.level is level and m.is_below}
+            mine = {(m.tier_key, m.name) for m in members if m.level is level}
+            below = {(m.tier_key, m.name) for m in members if m.level is level and m.gives}
             yield LevelNow(
                 level,
                 str(one.get("state") or ""),
@@ -656,7 +663,7 @@ def quotas_in_force(policy: PolicyNow) -> Mapping[RateKey, int]:
     return {
         (one.entity, one.direction): one.quota
         for one in policy.members
-        if one.quota is not None and one.is_below
+        if one.quota is not None and one.gives
     }
 
 

@@ -168,7 +168,11 @@ STATES: dict[str, tuple[Callable[[SimulatedSource], None], str, str]] = {
         "with every tier at its target",
         "What the operator says",
     ),
-    "contended": (simulated.contended, "Contended", "another writer keeps changing its quota"),
+    "contended": (
+        simulated.contended,
+        "Not at the contract for other reasons: backfill (Contended)",
+        "another writer keeps changing its quota",
+    ),
 }
 
 

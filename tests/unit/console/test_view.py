@@ -39,11 +39,11 @@ def test_a_throttled_evening_has_its_numbers() -> None:
         Level.L2: "Throttled",
         Level.L3: "Throttled",
     }
-    assert [(one.name, one.way) for one in now.below] == [
+    assert [(one.name, one.way) for one in now.elsewhere] == [
         ("backfill", "fetch"),
         ("indexer", "fetch"),
     ]
-    backfill = now.below[0]
+    backfill = now.elsewhere[0]
     assert backfill.contract == 180_000_000
     assert backfill.quota is not None
     assert backfill.quota < 60_000_000
