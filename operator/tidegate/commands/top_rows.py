@@ -242,7 +242,7 @@ def _rows_of(one: WatchedBroker, flows: Flows, now_seconds: float) -> Iterable[B
         yield BrokerRow(one.broker, None, one.pressure, None, None, None, "it has no limit")
     for way, nic in one.nics.items():
         clients = flows.total(one.broker, way) if flows.is_measured(one.broker, way) else None
-        age_seconds = None if nic.at_seconds is None else now_seconds - nic.at_seconds
+        age_seconds = None if nic.at_seconds is None else max(0.0, now_seconds - nic.at_seconds)
         yield BrokerRow(
             one.broker, way, _pressure(one, nic), nic, clients, age_seconds, _why(one, nic)
         )

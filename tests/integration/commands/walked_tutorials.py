@@ -32,6 +32,8 @@ ZOOKEEPER_HOST, PROMETHEUS_HOST = "127.0.9.1", "127.0.9.2"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _TIMEOUT_SECONDS = 600
 _MARK = "@ step "
+_DESCRIBE = "kafka-configs.sh --bootstrap-server kafka-1:9092 --describe --entity-type users"
+QUOTAS = f"{_DESCRIBE}; {_DESCRIBE} --entity-type clients"
 
 
 class Walker:
@@ -126,11 +128,9 @@ def saved(content: str, file: str) -> str:
 @pytest.mark.timeout(_TIMEOUT_SECONDS + 300)
 def test_from_kafka_configs_scripts(walker: Walker) -> None:
     page = "from-kafka-configs.md"
-    script, imported, planned, handed_over, by_brokers, back = blocks(page, "sh")
+    script, imported, planned, handed_over, edited, by_brokers, back = blocks(page, "sh")
     policy, tier_by_partition, policy_by_brokers = blocks(page, "yaml")
     shown_tier, shown_plan = blocks(page, "output")
-    quotas = "kafka-configs.sh --bootstrap-server kafka-1:9092 --describe --entity-type users"
-    everything = f"{quotas}; {quotas} --entity-type clients"
     # an editor puts the page's tier in the place of the one of the same name
     edit = (
         f"{saved(tier_by_partition, 'tier.yaml')}\n"
@@ -143,19 +143,18 @@ def test_from_kafka_configs_scripts(walker: Walker) -> None:
     )
     answers = walker.run(
         script,
-        everything,
+        QUOTAS,
         f"{saved(policy, 'policy.yaml')}\n{imported}",
         "cat tiers.yaml",
         f"{planned.rstrip()} || [ $? = 2 ]  # something to write: the records",
         handed_over,
-        everything,
-        f"{edit}\ntidegate plan -f policy.yaml -f tiers.yaml || [ $? = 2 ]",
-        "kubectl apply -f tiers.yaml",
+        QUOTAS,
+        f"{edit}\n{edited}",
         f"mkdir other && cd other\n{saved(policy_by_brokers, 'policy.yaml')}\n{by_brokers}cd ..",
         back.replace("# a dry run", "|| [ $? = 2 ]  # a dry run, which has something to do"),
-        everything,
+        QUOTAS,
     )
-    _, before, _, tiers, plan, got, after, new_plan, _, _, gone_back, restored = answers
+    _, before, _, tiers, plan, got, after, new_plan, _, gone_back, restored = answers
     assert shown_tier in tiers
     assert shown_plan in plan
     assert "Observing" in got
@@ -177,12 +176,16 @@ def test_protect_checkout(walker: Walker) -> None:
         got,
         explained,
         override,
+        QUOTAS,
         undone,
+        QUOTAS,
     )
-    look, simulation, _, _, explanation, overridden, _ = answers
+    look, simulation, _, _, explanation, overridden, enforced, _, left = answers
     assert shown_plan in look
     assert shown_simulation in simulation
     # there is no backfill in this cluster: the contract is in force
     assert "60.0 MB/s (60000000 B/s) on each broker" in explanation
     assert shown_explanation.splitlines()[1] in explanation
-    assert "reindex" in overridden or "backfill" in overridden
+    assert re.search(r"^backfill-\S+ +orders +user=backfill +Active ", overridden, re.M)
+    assert "Quota configs" in enforced
+    assert "Quota configs" not in left
