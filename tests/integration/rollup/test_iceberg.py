@@ -22,9 +22,10 @@ from tests.integration.rollup.iceberg_life import (
     seen,
     sums,
 )
-from tests.unit.rollup.tables.usage import DAY, as_set, usage_5m
+from tests.unit.rollup.tables.usage import DAY, as_set, put, usage_5m
 from tidegate.errors import InvalidResource, Unreachable
-from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
+from tidegate.rollup.fold.hours import usage_hour
+from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES, USAGE_5M
 from tidegate.rollup.tables import iceberg
 from tidegate.rollup.tables.iceberg import CatalogSettings
 from tidegate.rollup.tables.store import UsageStore
@@ -240,6 +241,24 @@ def test_a_table_of_an_older_version_gets_the_columns_that_it_lacks(
     iceberg.update(store, catalog, now_ms=now_ms())
     found = seen(catalog, store)
     assert as_set(found.select(kind.schema.names)) == as_set(store.rows("usage_5m"))
+
+
+def test_sketches_of_hours_are_maps_for_other_readers(
+    store: UsageStore, catalog: CatalogSettings
+) -> None:
+    fine = usage_5m(DAY, brokers=(1,), windows=12).select(USAGE_5M.names)
+    order = ("user", "client_id", "direction", "window_start")
+    rows = usage_hour(fine.sort_by([(name, "ascending") for name in order]), {})
+    put(store, "a", "usage_1h", rows, start_ms=DAY, now_ms=DAY + DAY_MS)
+    iceberg.update(store, catalog, now_ms=now_ms())
+    table = iceberg.open_catalog(catalog, store).load_table(f"{NAMESPACE}.usage_1h")
+    keys = [(name, "ascending") for name in order[:3]]
+    found, expected = (
+        one.sort_by(keys)["sketch"].to_pylist()
+        for one in (table.scan().to_arrow(), store.rows("usage_1h"))
+    )
+    assert found == expected
+    assert all(sum(count for _, count in one) == 12 for one in found)
 
 
 def test_time_that_was_let_go_while_no_catalog_was_told_goes_with_the_next_update(
