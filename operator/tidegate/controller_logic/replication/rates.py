@@ -123,9 +123,9 @@ def room_for(
     """What this side has for replication of these terms; infinite without limit, None = unknown.
 
     Everything else is what the NIC carried less what the moves brought in the same time.
-    Replication leaves MARGIN_PERCENT of the limit free, below what cuts of clients aim at. What
-    lower levels send above their throttled rates counts as room: it is cut when the NIC is over
-    its limit. While a more important level is throttled there is none.
+    Replication leaves MARGIN_PERCENT of the limit free below what cuts of clients aim at. What
+    lower levels send above their throttled rates counts as room: it is cut when the NIC is over its
+    limit. While a more important level is throttled there is none.
     """
     if nic.limit is None:
         return inf
