@@ -240,7 +240,11 @@ def without_prometheus(source: SimulatedSource) -> None:
         source.measured_now, problem="Prometheus at http://prometheus:9090 did not answer in time"
     )
     source.now += 300
-    source.objects_now = replace(source.objects_now, heard_at_seconds=source.now)
+    source.objects_now = replace(
+        source.objects_now,
+        heard_at_seconds=source.now,
+        leases={KEY: LeaseNow(HOLDER, source.now)},
+    )
 
 
 def without_kubernetes(source: SimulatedSource) -> None:
