@@ -110,15 +110,12 @@ def moments(text: str) -> tuple[Moment, ...]:
         policy["status"] = _status(verdict, observation.now_seconds, policy.get("status"))
         policy["status"]["clusterId"] = "6n9yBVQpTmqxCpLQXWtDzw"
         pass_id = new_pass_id(HOLDER, KEY, observation.now_seconds)
-        events.extend(
-            _event(len(events) + place, draft, observation.now_seconds, pass_id)
-            for place, draft in enumerate(
-                (
-                    *broker_events(levels_before, decision.watched),
-                    *level_events(levels_before, decision.levels),
-                )
-            )
+        drafts = (
+            *broker_events(levels_before, decision.watched),
+            *level_events(levels_before, decision.levels),
         )
+        for draft in drafts:
+            events.append(_event(len(events), draft, observation.now_seconds, pass_id))
         for tier in tiers:
             key = f"{tier['metadata']['namespace']}/{tier['metadata']['name']}"
             members = [one for one in decision.members if one.tier_key == key]
@@ -243,7 +240,11 @@ def without_prometheus(source: SimulatedSource) -> None:
         source.measured_now, problem="Prometheus at http://prometheus:9090 did not answer in time"
     )
     source.now += 300
-    source.objects_now = replace(source.objects_now, heard_at_seconds=source.now)
+    source.objects_now = replace(
+        source.objects_now,
+        heard_at_seconds=source.now,
+        leases={KEY: LeaseNow(HOLDER, source.now)},
+    )
 
 
 def without_kubernetes(source: SimulatedSource) -> None:

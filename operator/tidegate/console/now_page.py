@@ -577,7 +577,7 @@ def _ends(until_seconds: float | None, now_seconds: float) -> str:
     return f"{ago(left)}" if left > 0 else f"ended {ago(-left)} ago"
 
 
-_MOST_EVENTS: Final = 20
+_MOST_EVENTS: Final = 10
 
 
 def happened(now: PolicyNow) -> Iterator[Part]:
