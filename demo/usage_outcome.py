@@ -215,7 +215,10 @@ class StoredUsage:
 # byte.
 #
 # It shares no code with the rollups. A byte between two samples belongs to the time between them;
-# at the end of the last window it is shared out by time, in whole bytes.
+# at the end of the last window it is shared out by time, in whole bytes. The run's brokers are as
+# old as the run, so what a first sample shows was moved in it: producers may be faster than the
+# first scrape. Without the time at which a broker's process started nobody can know that, and then
+# the tables count from the first sample on.
 
 
 # As Kafka sees it: a client that writes sends bytes in.
@@ -226,17 +229,28 @@ Reading = tuple[int, int]  # when, in milliseconds since the epoch, and the coun
 def counted_by_brokers(
     prometheus: PrometheusLab, *, until_ms: int, longest_seconds: int
 ) -> dict[Way, int]:
-    """Bytes of clients by broker and direction, from the first sample to `until_ms`.
+    """Bytes of clients by broker and direction, from the broker's start to `until_ms`.
 
-    Of samples later than that the first is needed.
+    From the first sample where no start was scraped. Of samples later than the end the first is
+    needed.
     """
+    started = {
+        int(series["metric"]["broker"])
+        for series in prometheus.query(
+            f"process_start_time_seconds{{job='kafka'}}[{longest_seconds}s]"
+        )
+        if "broker" in series["metric"]
+    }
     counted: dict[Way, int] = {}
     for direction, counter in COUNTERS.items():
         for series in prometheus.query(f"{counter}[{longest_seconds}s]"):
             readings = [
                 (round(float(at) * 1000), int(float(count))) for at, count in series["values"]
             ]
-            way = (int(series["metric"]["broker"]), direction)
+            broker = int(series["metric"]["broker"])
+            if broker in started:
+                readings.insert(0, (readings[0][0] - 1, 0))
+            way = (broker, direction)
             counted[way] = counted.get(way, 0) + grown_until(readings, until_ms)
     return counted
 

@@ -30,6 +30,8 @@ def test_without_zookeeper_everything_stands_and_goes_on_afterwards(
         )
     finally:
         kafka.zookeeper.start()
+    # A broker whose session ended in between has lost its leaders: it gets them back.
+    kafka.restore_preferred_leaders(topic, timeout_seconds=120)
     in_kafka.wait_for_fetch_quota("checkout", 12 * MB, timeout_seconds=120)
     scene.waits_for("bbp/orders", "Ready", timeout_seconds=90)
     assert release.restarts() == restarts

@@ -233,6 +233,8 @@ def test_one_reading_shows_nothing(readings: list[Reading]) -> None:
 
 def test_each_broker_and_direction_is_counted_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     def query(_: object, expression: str) -> list[dict[str, object]]:
+        if expression.startswith("process_start_time_seconds{"):
+            return []
         grown = 10 if expression.startswith("kafka_broker_bytesin_total[") else 1
         return [
             {"metric": {"broker": broker}, "values": [[1.0, "5"], [2.004, str(5 + grown * number)]]}
@@ -242,6 +244,22 @@ def test_each_broker_and_direction_is_counted_by_itself(monkeypatch: pytest.Monk
     monkeypatch.setattr(PrometheusLab, "query", query)
     counted = counted_by_brokers(PrometheusLab(), until_ms=2004, longest_seconds=60)
     assert counted == {(1, "produce"): 10, (2, "produce"): 20, (1, "fetch"): 1, (2, "fetch"): 2}
+
+
+def test_what_a_broker_moved_before_its_first_scrape_counts_where_its_start_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def query(_: object, expression: str) -> list[dict[str, object]]:
+        if expression.startswith("process_start_time_seconds{"):
+            return [{"metric": {"broker": "1"}, "values": [[1.0, "0.5"]]}]
+        return [
+            {"metric": {"broker": broker}, "values": [[1.0, "700"], [2.0, "750"]]}
+            for broker in ("1", "2")
+        ]
+
+    monkeypatch.setattr(PrometheusLab, "query", query)
+    counted = counted_by_brokers(PrometheusLab(), until_ms=2000, longest_seconds=60)
+    assert (counted[1, "fetch"], counted[2, "fetch"]) == (750, 50)
 
 
 # --- what quotas held back ------------------------------------------------------------------------
