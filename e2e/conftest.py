@@ -105,14 +105,7 @@ def scene(kubernetes: Cluster, release: Release, in_kafka: KafkaSide) -> Iterato
     kubernetes.kubectl("create", "namespace", namespace)
     opened = Scenario(kubernetes, namespace)
     login = Login()
-    opened.kubectl(
-        "create",
-        "secret",
-        "generic",
-        SECRET,
-        *(f"--from-literal={key}={value}" for key, value in login.literals().items()),
-    )
-    opened.kubectl("label", "secret", SECRET, "tidegate.io/credentials=true")
+    opened.credentials(SECRET, login.literals())
     yield opened
     release.wait_until_ready()
     written = "\n".join([release.logs(), opened.events()])

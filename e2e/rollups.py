@@ -14,6 +14,8 @@ from typing import Any
 from e2e.cluster import Cluster
 from e2e.declared import Document
 from e2e.scene import Scenario
+from lab.iceberg import RestCatalog
+from lab.object_stores import ObjectStore
 from lab.process import wait_until
 from tidegate.control.rollups import TABLES_LABEL, pod_of
 from tidegate.kube.rollup_jobs import job_body
@@ -166,12 +168,27 @@ class Rollups:
         return list(json.loads(found)["items"])
 
 
-def rolling_up(claim: str, *, interval_seconds: int, executors: int = 2) -> Document:
+def on_claim(name: str) -> Document:
+    """The storage of a policy whose tables are on this claim."""
+    return {"url": "file:///var/lib/tidegate/usage", "claimName": name}
+
+
+def in_bucket(bucket: ObjectStore, *, login: str, catalog: RestCatalog) -> Document:
+    """The storage of tables in S3 that a catalog knows; `login` is the Secret's name."""
+    return {
+        "url": bucket.address("orders"),
+        "endpoint": bucket.endpoint,
+        "region": bucket.environment["AWS_DEFAULT_REGION"],
+        "credentialsSecretRef": {"name": login},
+        "catalog": {"type": "rest", "uri": catalog.uri, "namespace": "orders"},
+    }
+
+
+def rolling_up(storage: Document, *, interval_seconds: int, executors: int = 2) -> Document:
     """What a policy needs beside metrics; Pods as small as a machine with two processors has room
     for.
     """
     small = {"cores": 1, "requestMillicores": 100, "memory": "1Gi"}
-    storage = {"url": "file:///var/lib/tidegate/usage", "claimName": claim}
     return {
         "rollup": {
             "intervalSeconds": interval_seconds,

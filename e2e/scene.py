@@ -31,6 +31,12 @@ class Scenario:
         content = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(documents)})
         self.kubectl("apply", "--server-side", "--field-manager=git", "-f", "-", input=content)
 
+    def credentials(self, name: str, keys: Mapping[str, str]) -> None:
+        """Make a Secret that policies of this namespace may name."""
+        literals = (f"--from-literal={key}={value}" for key, value in keys.items())
+        self.kubectl("create", "secret", "generic", name, *literals)
+        self.kubectl("label", "secret", name, "tidegate.io/credentials=true")
+
     def refusal(self, document: Document) -> str:
         """What the API server says when it refuses the object; AssertionError when it takes it."""
         try:

@@ -19,17 +19,24 @@ from e2e.kafka_side import KafkaSide
 from e2e.login import Login
 from e2e.release import Release
 from e2e.rollup_history import USERS, bytes_of, made_up_history, window
-from e2e.rollups import ACCOUNT, Rollups, rolling_up, shown, tables_in
+from e2e.rollups import ACCOUNT, Rollups, in_bucket, on_claim, rolling_up, shown, tables_in
 from e2e.scene import Scenario
 from image import ROLLUP, build
+from lab import object_stores
 from lab.episodes import Business, fill_topic, running_clients
+from lab.iceberg import RestCatalog
 from lab.kafka import KafkaLab
 from lab.kubernetes.kind import KindLab
 from lab.kubernetes.node import NodeLab
+from lab.object_stores import ObjectStore
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab
 from tests.integration.rollup.history_server import HistoryServer
 from tidegate.kube.rollup_jobs import rfc3339
+from tidegate.resources.rollup import RollupStorage
+from tidegate.rollup.tables import iceberg
+from tidegate.rollup.tables.iceberg import CatalogSettings
+from tidegate.rollup.tables.store import UsageStore
 
 pytestmark = pytest.mark.timeout(1500)
 EVERY_MS = 300_000
@@ -94,7 +101,7 @@ def declared(
                 name=name,
                 mode="Observe",
                 metrics=metrics,
-                **rolling_up(name, interval_seconds=86_400),
+                **rolling_up(on_claim(name), interval_seconds=86_400),
             )
         )
         return store
@@ -152,17 +159,37 @@ def test_a_job_that_can_never_succeed_is_not_tried_again_and_says_why(
     assert rollups.last_words(job).splitlines()[-1].startswith("error: ")
 
 
-def test_a_scheduled_job_publishes_what_was_read_just_now(
+@pytest.fixture(scope="module")
+def bucket(kafka: KafkaLab) -> Iterator[ObjectStore]:
+    """S3 on the lab's bridge, where Pods reach it."""
+    with object_stores.s3(kafka.bridge.gateway) as store, pytest.MonkeyPatch.context() as here:
+        for name, value in store.environment.items():
+            here.setenv(name, value)
+        yield store
+
+
+@pytest.fixture(scope="module")
+def catalog(kafka: KafkaLab, bucket: ObjectStore) -> Iterator[RestCatalog]:
+    """An Iceberg catalog there, which writes its own files into the bucket."""
+    place = kafka.run.path / "catalog"
+    with RestCatalog(place, bucket=bucket, host=kafka.bridge.gateway) as service:
+        yield service
+
+
+def test_a_scheduled_job_publishes_what_was_read_just_now_in_a_bucket_and_a_catalog(
     scene: Scenario,
     rollups: Rollups,
     topic: str,
     kafka: KafkaLab,
     prometheus: PrometheusLab,
     in_kafka: KafkaSide,
+    bucket: ObjectStore,
+    catalog: RestCatalog,
 ) -> None:
-    store = rollups.volume("usage")
+    scene.credentials("lake", bucket.environment)
+    storage = in_bucket(bucket, login="lake", catalog=catalog)
     gold = tier("gold", "L0", {"checkout": 30 * MB}, topic=topic)
-    rolled_up = rolling_up("usage", interval_seconds=EVERY_MS // 1000)
+    rolled_up = rolling_up(storage, interval_seconds=EVERY_MS // 1000)
     scene.declare(policy(kafka, **watching(prometheus, egress_limit=1000 * MB), **rolled_up), gold)
     in_kafka.wait_for_fetch_quota("checkout", 30 * MB)
     reader = Business("L0", "checkout", 5 * MB, None, contract=30 * MB)
@@ -178,8 +205,12 @@ def test_a_scheduled_job_publishes_what_was_read_just_now(
     current = scene.waits_for("bbp/orders", "RollupsCurrent")
     assert current["reason"] == "RollupsPublished"
 
+    store = UsageStore.at(RollupStorage.model_validate(storage).address)
     rows = tables_in(store)["usage_5m"].filter(pc.field("user") == "checkout")
     assert pc.sum(rows["bytes"]).as_py() > 100 * MB
+    known = iceberg.open_catalog(CatalogSettings("rest", catalog.uri, "orders"), store)
+    told = known.load_table("orders.usage_5m").scan("user = 'checkout'").to_arrow()
+    assert pc.sum(told["bytes"]).as_py() == pc.sum(rows["bytes"]).as_py()
     assert {one["name"] for one in scene.read("bt/gold")["status"]["members"]} == {"checkout"}
     rollups.wait_until_no_executor_is_left()
     scene.delete("bt/gold", "bbp/orders")

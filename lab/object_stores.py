@@ -64,8 +64,8 @@ class ObjectStore:
 
 
 @contextmanager
-def s3() -> Iterator[ObjectStore]:
-    """moto's S3, with the bucket `usage`."""
+def s3(host: str = "127.0.0.1") -> Iterator[ObjectStore]:
+    """moto's S3 at `host`, with the bucket `usage`."""
     packages = moto()
     environment = {
         "AWS_ACCESS_KEY_ID": "tidegate",
@@ -73,8 +73,9 @@ def s3() -> Iterator[ObjectStore]:
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true",
     }
-    argv = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1"]
-    with _running("moto", argv, environment={"PYTHONPATH": str(packages)}, probe="/") as endpoint:
+    argv = [sys.executable, "-m", "moto.server", "-H", host]
+    found = {"PYTHONPATH": str(packages)}
+    with _running("moto", argv, environment=found, probe="/", host=host) as endpoint:
         _request("PUT", f"{endpoint}/{BUCKET}", headers=_MOTO_LOGIN)
         yield ObjectStore(
             "S3",
@@ -127,9 +128,7 @@ def azure() -> Iterator[ObjectStore]:
 
 def moto() -> Path:
     """The directory with moto and what it imports, downloaded when the cache has none."""
-    pins = FILES / "moto.txt"
-    key: list[str | bytes] = [pins.read_bytes(), sys.version]
-    return cache.entry("moto", key, build=lambda content: _install(pins, content))
+    return python_packages("moto", FILES / "moto.txt")
 
 
 def azurite() -> Path:
@@ -151,12 +150,20 @@ def uv() -> Path:
     return place / "bin" / "uv"
 
 
+def python_packages(name: str, pins: Path) -> Path:
+    """The directory `name` with what the file pins, and nothing else, for this interpreter."""
+    # compiled, for a Python that did so later would change the entry, which is then built anew
+    key: list[str | bytes] = [pins.read_bytes(), sys.version, "compiled"]
+    return cache.entry(name, key, build=lambda content: _install(pins, content))
+
+
 def _install(pins: Path, content: Path) -> None:
     say(pins.stem, f"downloading {pins.stem} and what it imports")
     target = ["--target", str(content), "--python", sys.executable, "--link-mode", "copy"]
     install = [str(uv()), "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
     process.output_of(
-        [*install, *target, "--requirement", str(pins)], timeout_seconds=_INSTALL_TIMEOUT_SECONDS
+        [*install, "--compile-bytecode", *target, "--requirement", str(pins)],
+        timeout_seconds=_INSTALL_TIMEOUT_SECONDS,
     )
 
 
@@ -187,10 +194,11 @@ def _running(
     probe: str,
     port_option: str = "-port",
     environment: Mapping[str, str] | None = None,
+    host: str = "127.0.0.1",
 ) -> Iterator[str]:
     """Start it on a free port; its address once it answers there."""
-    port = free_port()
-    endpoint = f"http://127.0.0.1:{port}"
+    port = free_port(host)
+    endpoint = f"http://{host}:{port}"
     option = "-p" if name == "moto" else port_option
     with (
         RunDirectory() as run,
@@ -233,12 +241,3 @@ _MOTO_LOGIN = {
     "Authorization": "AWS4-HMAC-SHA256 Credential=tidegate/20260101/us-east-1/s3/aws4_request, "
     "SignedHeaders=host, Signature=00"
 }
-
-
-def iceberg_reader() -> tuple[Path, list[Path]]:
-    """A DuckDB of its own with its reader of Iceberg: its packages, and the extensions to load."""
-    pins = FILES / "duckdb.txt"
-    key: list[str | bytes] = [pins.read_bytes(), sys.version]
-    packages = cache.entry("duckdb-iceberg", key, build=lambda content: _install(pins, content))
-    names = ("avro", "iceberg")
-    return packages, [next(packages.rglob(f"{name}.duckdb_extension")) for name in names]

@@ -220,7 +220,7 @@ def with_quota_plugin(version: str = KAFKA_4) -> Path:
     """The jars of this Kafka with Strimzi's quota plugin, a class that replaces Kafka's quotas."""
 
     def build(content: Path) -> None:
-        _maven(content, _COPY, f"-Dartifact={_QUOTA_PLUGIN}", f"-DoutputDirectory={content}")
+        _copy(_QUOTA_PLUGIN, content)
         for jar in kafka_jars(version).glob("*.jar"):
             (content / jar.name).symlink_to(jar)
 
@@ -229,6 +229,18 @@ def with_quota_plugin(version: str = KAFKA_4) -> Path:
         [_POMS[version].read_bytes(), _QUOTA_PLUGIN],
         build=build,
     )
+
+
+def maven_artifact(name: str, artifact: str) -> Path:
+    """The directory with this one jar, downloaded as the entry `name` when the cache has none.
+
+    `artifact` is group:artifact:version; what it depends on is not followed.
+    """
+    return cache.entry(name, [artifact], build=lambda content: _copy(artifact, content))
+
+
+def _copy(artifact: str, content: Path) -> None:
+    _maven(content, _COPY, f"-Dartifact={artifact}", f"-DoutputDirectory={content}")
 
 
 def _maven(content: Path, *arguments: str) -> None:

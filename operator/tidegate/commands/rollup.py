@@ -5,6 +5,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import parse_qsl
 
 import typer
 
@@ -74,7 +75,8 @@ Catalog = Annotated[
         "--catalog",
         metavar="URL",
         help="An Iceberg catalog that is told of the tables, in its namespace tidegate: http:// or "
-        "https:// of a REST service, or a database such as sqlite:///FILE.",
+        "https:// of a REST service, where `?namespace=NAME` names another namespace and "
+        "`?warehouse=NAME` a catalog of the service; or a database such as sqlite:///FILE.",
     ),
 ]
 
@@ -435,7 +437,17 @@ def _catalog(uri: str | None) -> "CatalogSettings | None":
 
     if uri is None:
         return None
-    return CatalogSettings("rest" if uri.startswith(("http://", "https://")) else "sql", uri)
+    if not uri.startswith(("http://", "https://")):
+        return CatalogSettings("sql", uri)
+    address, _, query = uri.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    unknown = options.keys() - {"namespace", "warehouse"}
+    if unknown or "" in options.values():
+        raise InvalidResource(
+            f"--catalog {uri}: after `?` it has namespace=NAME and warehouse=NAME, and nothing "
+            "else. A login is in the variables ICEBERG_TOKEN or ICEBERG_CREDENTIAL."
+        )
+    return CatalogSettings("rest", address, **options)
 
 
 def store_address(given: str) -> str:

@@ -421,7 +421,12 @@ def _own_fields() -> list[JsonObject]:
 
 
 _BUCKET = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL")
-_CATALOG = ("ICEBERG_TOKEN", "ICEBERG_CREDENTIAL")
+_CATALOG = (
+    "ICEBERG_TOKEN",
+    "ICEBERG_CREDENTIAL",
+    "ICEBERG_SCOPE",
+    "ICEBERG_OAUTH2_SERVER_URI",
+)
 
 
 def login_environment(secret_name: str, names: Iterable[str] = _BUCKET) -> list[JsonObject]:

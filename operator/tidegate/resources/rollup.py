@@ -72,6 +72,15 @@ CatalogUri = Annotated[str, Field(min_length=1, max_length=512), _catalog_check,
 _namespace_check, _namespace_schema = ruled(
     matching(r"[a-z][a-z0-9_]*", "must be small letters, digits and '_', a letter first")
 )
+_warehouse_check, _warehouse_schema = ruled(
+    matching(
+        r"[A-Za-z0-9](?:[A-Za-z0-9._:/-]*[A-Za-z0-9])?",
+        "must be a name or an address, of letters, digits and '.', '_', ':', '/', '-'",
+    )
+)
+CatalogWarehouse = Annotated[
+    str, Field(min_length=1, max_length=256), _warehouse_check, _warehouse_schema
+]
 CatalogNamespace = Annotated[
     str, Field(min_length=1, max_length=63), _namespace_check, _namespace_schema
 ]
@@ -129,8 +138,8 @@ class StorageCredentials(SchemaModel):
     name: ObjectName = Field(
         description="Name of a Secret in the namespace of this object, with the label "
         "tidegate.io/credentials. Its keys AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, "
-        "AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, ICEBERG_TOKEN and ICEBERG_CREDENTIAL are used, each "
-        "where it is there."
+        "AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, ICEBERG_TOKEN, ICEBERG_CREDENTIAL, ICEBERG_SCOPE "
+        "and ICEBERG_OAUTH2_SERVER_URI are used, each where it is there."
     )
 
 
@@ -145,6 +154,11 @@ class RollupCatalog(SchemaModel):
     namespace: CatalogNamespace = Field(
         default="tidegate",
         description="Namespace of the tables, one for each policy. Unset means tidegate.",
+    )
+    warehouse: CatalogWarehouse | None = Field(
+        default=None,
+        description="Which of the service's catalogs it is, where it has several (Polaris, "
+        "Lakekeeper, Unity Catalog and Gravitino ask for it). Unset means the service's own.",
     )
 
 

@@ -278,7 +278,9 @@ def policy_engine(
 
 def _catalog(spec: Rollup) -> CatalogSettings | None:
     given = spec.storage.catalog
-    return None if given is None else CatalogSettings(given.type, given.uri, given.namespace)
+    if given is None:
+        return None
+    return CatalogSettings(given.type, given.uri, given.namespace, given.warehouse)
 
 
 def spark_place(

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from lab.iceberg import RestCatalog, open_duckdb
 from tests.goldens.golden import numbers
 from tests.integration.rollup.history_server import HistoryServer
 from tests.integration.rollup.known_history import (
@@ -165,6 +166,38 @@ def rows_of(store: Path) -> list[dict[str, Any]]:
     return sorted(
         rows, key=lambda row: (row["window_start"], row["broker"], row["user"], row["direction"])
     )
+
+
+def test_a_run_with_a_catalog_publishes_and_commits_and_another_engine_has_every_byte(
+    known_history: HistoryServer, spark: SparkSession, policy: Path, tmp_path: Path
+) -> None:
+    asked = ("--prometheus", known_history.url, *PERIOD, "--file", str(policy))
+    with RestCatalog(tmp_path / "catalog") as rest, open_duckdb() as reader:
+        place = ("--out", str(tmp_path / "usage"), "--catalog", f"{rest.uri}?namespace=orders")
+        code, output = call("rollup", "run", *asked, *place)
+        assert code == 0, output
+        reader.attach(rest.uri)
+        for table in ("usage_5m", "usage_1h"):
+            by_user = f'select "user", sum(bytes)::bigint from lake.orders.{table} group by all'
+            assert dict(reader.ask(by_user)) == {user: moved(user) for user in RATES}
+        hours = "select distinct window_start::varchar from lake.orders.tier_1h order by all"
+        assert [at[:13] for (at,) in reader.ask(hours)] == ["2026-01-01 22", "2026-01-01 23"]
+        # a run that finds nothing new leaves the tables as they are
+        snapshots = "select count(*) from iceberg_snapshots(lake.orders.usage_5m)"
+        before = reader.ask(snapshots)
+        assert call("rollup", "run", *asked, *place)[0] == 0
+        assert reader.ask(snapshots) == before
+        rest.process.kill()
+        code, output = call("rollup", "run", *asked, *place)
+    assert code == 0, output
+    assert "catalog: The Iceberg catalog of type rest could not be updated" in output
+
+
+def test_a_catalog_with_a_login_in_its_address_is_refused() -> None:
+    asked = ("--prometheus", "http://127.0.0.1:9", "--from", "3h", "--out", "x")
+    code, output = call("rollup", "run", *asked, "--catalog", "https://lake?token=secret")
+    assert code == 1
+    assert "ICEBERG_TOKEN" in output
 
 
 def test_verify_finds_a_whole_store_whole_and_a_torn_one_torn(store: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from lab.iceberg import RestCatalog, open_duckdb
 from lab.kubernetes.api import KubeApi
 from tests.goldens.golden import numbers
 from tests.integration.rollup.history_server import HistoryServer
@@ -151,6 +152,32 @@ def test_a_job_publishes_its_window_and_a_result_for_the_operator(commands: Roll
     assert alice.coverage == pytest.approx(
         3 / 168, abs=1e-4
     )  # the hour before the two was computed as well: samples may come late
+
+
+def test_a_catalog_that_is_away_fails_no_job_and_is_told_by_the_next(
+    commands: RollupCommands, tmp_path: Path
+) -> None:
+    def asked(uri: str) -> tuple[int, str]:
+        catalog = {"type": "rest", "uri": uri, "namespace": "orders"}
+        spec = json.dumps({"spec": {"rollup": {"storage": {"catalog": catalog}}}})
+        commands.kube.kubectl(
+            "patch", "bbp", "orders", "-n", commands.namespace, "--type=merge", "-p", spec
+        )
+        return commands.call("job", *LAST_HOUR)
+
+    code, output = asked("http://127.0.0.1:9")
+    assert code == 0, output
+    result = commands.result()
+    assert result.catalog_problem is not None
+    assert "catalog of type rest" in result.catalog_problem
+    assert any(window.end_ms == END_MS for window in result.published)
+    with RestCatalog(tmp_path / "catalog") as rest, open_duckdb() as reader:
+        code, output = asked(rest.uri)
+        assert code == 0, output
+        reader.attach(rest.uri)
+        by_user = 'select "user", sum(bytes)::bigint from lake.orders.usage_1h group by all'
+        assert dict(reader.ask(by_user)) == {user: moved(user) for user in RATES}
+    assert commands.result().catalog_problem is None
 
 
 def test_a_backfill_fills_what_is_missing_and_then_finds_nothing(commands: RollupCommands) -> None:

@@ -61,4 +61,4 @@ def test_killed_while_it_publishes_every_hour_is_whole(s3: ObjectStore) -> None:
     kills = int(os.environ.get("STORE_KILLS", "3"))
     seed = int(os.environ.get("STORE_KILLS_SEED") or "20261124")
     print(f"{kills} kills, seed {seed}")
-    store_life.play_kills(s3.address("kills"), s3.environment, kills, seed=seed)
+    print(store_life.play_kills(s3.address("kills"), s3.environment, kills, seed=seed))

@@ -27,6 +27,7 @@ from tidegate.errors import Unauthorized, Unreachable
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES, JsonObject, ObjectRef
 from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, encode
 from tidegate.resources.rollup import Rollup
+from tidegate.rollup.tables.iceberg import LOGIN_VARIABLES
 from tidegate.settings import RollupOffer, Settings
 
 HOUR = 3600.0
@@ -556,6 +557,24 @@ def test_a_policy_uses_only_a_secret_that_is_labelled_for_policies() -> None:
     assert desk.look().trouble is None
     (job,) = desk.kubernetes.list_jobs("streaming", selector="app.kubernetes.io/component=rollup")
     assert secrets_of(job) == {"minio"}
+
+
+def test_a_job_gets_the_catalogs_login_and_what_it_is_exchanged_with() -> None:
+    catalog = {"type": "rest", "uri": "https://catalog:8181", "warehouse": "lake"}
+    storage = {**ELSEWHERE, "catalog": catalog, "credentialsSecretRef": {"name": "lake"}}
+    desk = Desk(storage=storage)
+    desk.kubernetes.put_secret("streaming", "lake", {"ICEBERG_TOKEN": b"a"})
+    assert desk.look().trouble is None
+    (job,) = desk.kubernetes.list_jobs("streaming", selector="app.kubernetes.io/component=rollup")
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    given = {
+        entry["name"]: entry["valueFrom"]["secretKeyRef"]
+        for entry in container["env"]
+        if entry["name"] in LOGIN_VARIABLES
+    }
+    assert given == {
+        name: {"name": "lake", "key": name, "optional": True} for name in LOGIN_VARIABLES
+    }
 
 
 @pytest.mark.parametrize(

@@ -128,6 +128,8 @@ def test_a_bucket_may_have_an_endpoint_and_a_login_from_the_policys_own_secret()
             "AWS_ENDPOINT_URL",
             "ICEBERG_TOKEN",
             "ICEBERG_CREDENTIAL",
+            "ICEBERG_SCOPE",
+            "ICEBERG_OAUTH2_SERVER_URI",
         )
     }
 

@@ -966,6 +966,11 @@ BAD_ROLLUPS = (
         "spec.rollup.storage.catalog.uri",
     ),
     BadInput(
+        "a catalog's warehouse with a login",
+        policy({"rollup.storage.catalog.warehouse": "s3://me:pw@lake"}),
+        "spec.rollup.storage.catalog.warehouse",
+    ),
+    BadInput(
         "a catalog of a kind that is not offered",
         policy({"rollup.storage.catalog.type": "hive"}),
         "spec.rollup.storage.catalog.type",

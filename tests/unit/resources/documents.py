@@ -125,6 +125,7 @@ _POLICY: Document = {
                     "type": "rest",
                     "uri": "https://catalog:8181/api",
                     "namespace": "orders",
+                    "warehouse": "lake",
                 },
             },
             "driver": {"cores": 2, "requestMillicores": 500, "memory": "3Gi"},

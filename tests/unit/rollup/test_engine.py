@@ -10,8 +10,10 @@ from tests.unit.rollup.transport.posting import PostRequest, answering
 from tidegate.errors import Unauthorized
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.resources.rollup import Rollup
+from tidegate.rollup import engine
 from tidegate.rollup.engine import EVENTS_FOLDER, Engine, RollupRequest, Span, spark_place
 from tidegate.rollup.schemas import HOUR_MS
+from tidegate.rollup.tables.iceberg import CatalogSettings
 
 SPAN = Span(490_000 * HOUR_MS, 490_003 * HOUR_MS)
 
@@ -23,10 +25,10 @@ def test_a_server_that_wants_a_login_is_reported_before_spark_is_started(tmp_pat
     with answering(refuse) as server:
         request = RollupRequest(MetricsSettings(PrometheusServer(server.url)), f"file://{tmp_path}")
         with (
-            Engine(request, clock_ms=lambda: SPAN.end_ms, tell=lambda _: None) as engine,
+            Engine(request, clock_ms=lambda: SPAN.end_ms, tell=lambda _: None) as opened,
             pytest.raises(Unauthorized),
         ):
-            engine.publish(SPAN)
+            opened.publish(SPAN)
     assert SparkSession.getActiveSession() is None
     assert list(tmp_path.iterdir()) == []
 
@@ -44,6 +46,15 @@ def test_a_policys_settings_of_spark_are_those_of_its_session(tmp_path: Path) ->
     )
     place = spark_place(spec, None, None, tmp_path)
     assert place.further == {"spark.sql.shuffle.partitions": "64"}
+
+
+def test_a_policys_catalog_is_the_runs() -> None:
+    catalog = {"type": "rest", "uri": "https://catalog/api", "namespace": "orders"}
+    storage = {"url": "s3://usage/shop", "catalog": {**catalog, "warehouse": "lake"}}
+    assert engine._catalog(Rollup.model_validate({"storage": storage})) == CatalogSettings(
+        "rest", "https://catalog/api", "orders", "lake"
+    )
+    assert engine._catalog(Rollup.model_validate({"storage": {"url": "s3://usage/shop"}})) is None
 
 
 def test_event_logs_are_on_the_claim_and_the_oldest_make_room(tmp_path: Path) -> None:

@@ -31,8 +31,14 @@ if TYPE_CHECKING:
 
 CatalogType = Literal["rest", "sql"]
 
-# of the login at the catalog: the names that the Secret of the storage may have beside AWS' own
-LOGIN_VARIABLES: Mapping[str, str] = {"ICEBERG_TOKEN": "token", "ICEBERG_CREDENTIAL": "credential"}
+# of the login at the catalog: the names that the Secret of the storage may have beside AWS' own;
+# scope and server are of the OAuth exchange of a credential for a token
+LOGIN_VARIABLES: Mapping[str, str] = {
+    "ICEBERG_TOKEN": "token",
+    "ICEBERG_CREDENTIAL": "credential",
+    "ICEBERG_SCOPE": "scope",
+    "ICEBERG_OAUTH2_SERVER_URI": "oauth2-server-uri",
+}
 
 FOLDER = "_iceberg"  # Iceberg's own files, beside the tables
 _STORE_URL = "tidegate.store-url"  # not _STORE: a table's own property would hide it
@@ -45,11 +51,15 @@ _ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class CatalogSettings:
-    """Where the Iceberg tables are known: a REST service, or a database by SQLAlchemy."""
+    """Where the Iceberg tables are known: a REST service, or a database by SQLAlchemy.
+
+    `warehouse` is which of a service's catalogs it is, for those that have several.
+    """
 
     type: CatalogType
     uri: str
     namespace: str = "tidegate"
+    warehouse: str | None = None
 
 
 def update(store: UsageStore, settings: CatalogSettings, *, now_ms: int) -> list[str]:
@@ -82,14 +92,15 @@ def open_catalog(settings: CatalogSettings, store: UsageStore) -> Catalog:
     from pyiceberg.catalog import load_catalog
 
     login = {name: value for variable, name in LOGIN_VARIABLES.items() if (value := _env(variable))}
-    files = {"py-io-impl": "tidegate.rollup.tables.iceberg_files.StoreFiles"}
+    own = "tidegate.rollup.tables.iceberg_files"
+    kind = {"py-catalog-impl": f"{own}.PatientRestCatalog"}
     return load_catalog(
         "tidegate",
-        type=settings.type,
         uri=settings.uri,
+        **(kind if settings.type == "rest" else {"type": settings.type}),
+        **({} if settings.warehouse is None else {"warehouse": settings.warehouse}),
         **login,
-        **files,
-        **{_STORE_URL: store.storage.url},
+        **{"py-io-impl": f"{own}.StoreFiles", _STORE_URL: store.storage.url},
     )
 
 
@@ -97,14 +108,15 @@ def _update_table(
     catalog: Catalog, store: UsageStore, kind: TableKind, namespace: str, *, now_ms: int
 ) -> bool:
     """Whether the table has a new snapshot."""
-    from pyiceberg.exceptions import CommitFailedException
+    from pyiceberg.exceptions import CommitFailedException, ValidationException
 
     for attempt in range(1, _ATTEMPTS + 1):
         table = _table(catalog, store, kind, namespace)
         try:
             changed = _commit_changes(table, store, kind, now_ms=now_ms)
             _expire(table, before_ms=now_ms - _KEPT_MS)
-        except CommitFailedException:  # another run was faster; what is missing now?
+        # another run was faster, which pyiceberg may find out when it tries again; what is missing?
+        except (CommitFailedException, ValidationException):
             if attempt == _ATTEMPTS:
                 raise
         else:
@@ -265,7 +277,8 @@ def _env(name: str) -> str:
 
 
 def _without_login(text: str) -> str:
-    """The text without what the login's variables hold."""
-    for variable in LOGIN_VARIABLES:
-        text = text.replace(_env(variable), "...") if _env(variable) else text
+    """The text without token, credential, and the secret after the credential's name."""
+    for variable in ("ICEBERG_TOKEN", "ICEBERG_CREDENTIAL"):
+        for secret in (_env(variable), _env(variable).partition(":")[2]):
+            text = text.replace(secret, "...") if secret else text
     return text
