@@ -430,7 +430,7 @@ def test_sketches_of_hours_are_maps_for_other_readers(
     rows = usage_hour(fine.sort_by([(name, "ascending") for name in order]), {})
     put(store, "a", "usage_1h", rows, start_ms=DAY, now_ms=DAY + DAY_MS)
     iceberg.update(store, catalog, now_ms=now_ms())
-    table = iceberg.open_catalog(catalog, store).load_table(f"{NAMESPACE}.usage_1h")
+    table = iceberg.open_catalog(catalog, store).load_table(f"{catalog.namespace}.usage_1h")
     keys = [(name, "ascending") for name in order[:3]]
     found, expected = (
         one.sort_by(keys)["sketch"].to_pylist()

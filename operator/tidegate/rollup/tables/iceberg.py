@@ -92,6 +92,9 @@ def open_catalog(settings: CatalogSettings, store: UsageStore) -> Catalog:
     from pyiceberg.catalog import load_catalog
 
     login = {name: value for variable, name in LOGIN_VARIABLES.items() if (value := _env(variable))}
+    if settings.type == "rest" and login:
+        # where pyiceberg looks by itself, which it means to end
+        login.setdefault("oauth2-server-uri", f"{settings.uri.rstrip('/')}/v1/oauth/tokens")
     own = "tidegate.rollup.tables.iceberg_files"
     kind = {"py-catalog-impl": f"{own}.PatientRestCatalog"}
     return load_catalog(
