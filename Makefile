@@ -134,6 +134,11 @@ walk-tutorials: setup ## Paste two tutorials line by line in an empty home direc
 	$(PYTHON) -m lab prepare
 	$(PYTHON) -m pytest tests/integration/commands/walked_tutorials.py -s $(PATIENT) $(PYTEST)
 
+.PHONY: walk-strimzi
+walk-strimzi: setup ## Paste README's install block and the tutorial beside Strimzi in an empty home directory, on kind with a stand-in for Strimzi (root)
+	$(PYTHON) -m lab prepare kind
+	$(PYTHON) -m pytest e2e/walked_strimzi.py -s $(PYTEST)
+
 .PHONY: check
 check: setup ## Lint, types, import rules, generated files up to date, and the site of docs/
 	$(PYTHON) -m ruff check .

@@ -107,6 +107,11 @@ class Skopeo:
             f"docker://{reference}",
         )
 
+    def push_archive(self, archive: Path, reference: str) -> None:
+        """Put the image of a docker archive to `host/name:tag`. Raises `LabError`."""
+        tls = self._tls("--dest-tls-verify")
+        self._run("copy", *tls, f"docker-archive:{archive}", f"docker://{reference}")
+
     def pull(self, reference: str, directory: Path) -> Layout:
         """What a registry has at `host/name:tag` or `host/name@digest`, in a new layout.
 

@@ -201,6 +201,13 @@ class PolicyOptions:
     as_user: str | None = None
     namespace: str | None = None
 
+    @property
+    def place(self) -> str | None:
+        """The namespace that Kubernetes is asked about: the one given, or the policy's as it is
+        named; None = all.
+        """
+        return self.namespace or (self.policy or "").rpartition("/")[0] or None
+
 
 @dataclass(frozen=True, slots=True)
 class PolicySource:
@@ -307,7 +314,7 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
     """
     kubernetes, policies, tiers, overrides = _objects(around, options)
     policy = _chosen(policies, options)
-    tiers, unlisted = with_tiers_elsewhere(kubernetes, policy, tiers, options.namespace)
+    tiers, unlisted = with_tiers_elsewhere(kubernetes, policy, tiers, options.place)
     ours, said = (
         [raw for raw in objects if belongs_to(raw, policy)] for objects in (tiers, overrides)
     )
@@ -339,7 +346,7 @@ def stored_policy(
     kubernetes = around.open_kubernetes(options.kubeconfig, options.context, options.as_user)
     policy = _chosen(_listed(kubernetes, BROKER_BANDWIDTH_POLICIES, options), options)
     own = _listed(kubernetes, BUSINESS_TIERS, options)
-    tiers, _ = with_tiers_elsewhere(kubernetes, policy, own, options.namespace)
+    tiers, _ = with_tiers_elsewhere(kubernetes, policy, own, options.place)
     return kubernetes, policy, [raw for raw in tiers if belongs_to(raw, policy)]
 
 
@@ -397,15 +404,15 @@ def bounds_of(source: PolicySource | None) -> "FactorBounds":
 
 
 def _listed(kubernetes: Kubernetes, kind: ResourceKind, options: PolicyOptions) -> list[RawObject]:
-    return list(kubernetes.list_all(kind, (options.namespace,) if options.namespace else ()).items)
+    return list(kubernetes.list_all(kind, (options.place,) if options.place else ()).items)
 
 
 def _chosen(policies: Sequence[RawObject], options: PolicyOptions) -> RawObject:
     where = (
         "in the given files"
         if options.files
-        else f"in namespace {options.namespace}"
-        if options.namespace
+        else f"in namespace {options.place}"
+        if options.place
         else "in the cluster"
     )
     known = ", ".join(sorted(object_key(policy) for policy in policies)) or "none"

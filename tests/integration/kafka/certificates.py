@@ -1,11 +1,12 @@
 """Certificates for one test: an authority of its own, and a key with a certificate that is good for
-127.0.0.1, made by openssl.
+127.0.0.1 or other names, made by openssl.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,9 +35,11 @@ class Certificates:
         }
 
 
-def make_certificates(folder: Path, *, minutes_ago: int = 0) -> Certificates:
+def make_certificates(
+    folder: Path, *, minutes_ago: int = 0, names: Sequence[str] = ("IP:127.0.0.1",)
+) -> Certificates:
     """A new authority and one certificate of it, for a server and for its client alike, valid for
-    two days from then on.
+    two days from then on. `names` are as openssl writes them: "IP:..." or "DNS:...".
     """
     refuse_missing("openssl")
     folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +57,7 @@ def make_certificates(folder: Path, *, minutes_ago: int = 0) -> Certificates:
         "-CAkey",
         authority_key,
         "-addext",
-        "subjectAltName=IP:127.0.0.1",
+        f"subjectAltName={','.join(names)}",
         "-addext",
         "basicConstraints=CA:FALSE",
     )

@@ -3,7 +3,7 @@ totals, and what is unlimited.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -530,3 +530,23 @@ def test_replication_beside_a_client_is_told_as_the_status_has_it(
     told = "partitions being reassigned: 3, 90 MB left, about 45 s by broker 1 egress."
     assert (told in answer.out.replace("\n", " ")) == (said is not None)
     assert said is None or said in answer.out.replace("\n", " ")
+
+
+def test_a_policy_with_its_namespace_needs_no_right_beyond_that_namespace(
+    world: Any, policy: Any, tier: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.kubernetes.create(BROKER_BANDWIDTH_POLICIES, policy)
+    world.kubernetes.create(BUSINESS_TIERS, tier)
+    list_all = world.kubernetes.list_all
+
+    def list_in(kind: Any, namespaces: Sequence[str] = ()) -> Any:
+        if tuple(namespaces) != ("streaming",):
+            raise Unauthorized(f"cannot list {kind.plural} at the cluster scope")
+        return list_all(kind, namespaces)
+
+    monkeypatch.setattr(world.kubernetes, "list_all", list_in)
+    assert "at the cluster scope" in world.run("explain", "-u", "alice").err
+    answer = world.run("explain", "--policy", "streaming/orders", "-u", "alice")
+    assert answer.code == 0, answer.err
+    answer = world.run("explain", "--policy", "streaming/another", "-u", "alice")
+    assert "in namespace streaming" in answer.err.replace("\n", " ")
