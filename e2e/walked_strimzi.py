@@ -163,7 +163,6 @@ class Strimzi:
 
     def __post_init__(self) -> None:
         self._client = AdminClient(KafkaConnection((self.kafka.bootstrap_servers,)))
-        self._acls = Acls({"bootstrap.servers": self.kafka.bootstrap_servers})
         self._is_over = threading.Event()
         self.operator = UserOperator(self.quotas, self._write, self._kafka_users)
 
@@ -228,8 +227,10 @@ class Strimzi:
             for acl in spec.get("authorization", {}).get("acls", ())
             for operation in acl["operations"]
         ]
-        for done in self._acls.create_acls(bindings).values() if bindings else ():
-            done.result(20)
+        if bindings:
+            client = Acls({"bootstrap.servers": self.kafka.bootstrap_servers})
+            for done in client.create_acls(bindings).values():
+                done.result(20)
         self.kind.kubectl("apply", "-f", "-", input=json.dumps(made))
 
 

@@ -156,7 +156,7 @@ def names(known: StrimziUsers | None) -> set[str]:
     return set(known.users or {})
 
 
-def test_kafka_users_of_the_cluster_are_read_anew_after_15_s(lists: Lists) -> None:
+def test_kafka_users_of_the_cluster_are_read_anew_after_12_s(lists: Lists) -> None:
     lists.users = [kafka_user("alice"), kafka_user("carol", cluster="other")]
     known = lists.known()
     assert names(known(PLACE)) == {"alice"}
@@ -317,6 +317,27 @@ def test_a_pass_waits_for_the_first_reading_only(lists: Lists) -> None:
     assert names(known(PLACE)) == {"alice"}
     gate.set()
     wait_until(lambda: names(known(PLACE)) == {"alice", "bob"}, "the reading", timeout_seconds=10)
+
+
+def test_in_a_quiet_cluster_a_change_is_known_with_the_second_pass_after_it(lists: Lists) -> None:
+    known = lists.known(beside=True)
+    lists.users, lists.takes_seconds = [kafka_user("alice")], 0.2
+    assert names(known(PLACE)) == {"alice"}
+    lists.users.append(kafka_user("bob"))  # just after a list
+    lists.now += 15 - 0.2
+    known(PLACE)  # a pass, which begins a list beside it
+    wait_until(lambda: not known._is_reading(), "the reading", timeout_seconds=10)
+    gate = threading.Event()
+
+    def late(kind: ResourceKind, namespaces: tuple[str, ...]) -> Listing:
+        gate.wait(10)
+        return Listing((), "1")
+
+    lists.list_all = late  # type: ignore[method-assign]
+    lists.now += 15 - 0.2
+    assert names(known(PLACE)) == {"alice", "bob"}
+    gate.set()
+    wait_until(lambda: not known._is_reading(), "the last reading", timeout_seconds=10)
 
 
 # --- the operator ---------------------------------------------------------------------------------
