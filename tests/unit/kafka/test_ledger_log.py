@@ -8,7 +8,9 @@ from types import SimpleNamespace as Answer
 from typing import Any, cast
 
 import pytest
+from kafka.record import MemoryRecordsBuilder
 
+from tidegate.kafka.adminapi import log as log_module
 from tidegate.kafka.adminapi.client import AdminClient, Lost
 from tidegate.kafka.adminapi.log import LedgerLog
 
@@ -22,6 +24,8 @@ class Brokers:
 
     def __init__(self) -> None:
         self.leader = 1
+        self.written = 0  # the end of the log
+        self.committed = [0]  # the end of what is committed, by question; the last one stays
         self.sent: list[tuple[str, Address | None]] = []
 
     def metadata(self, topics: object = ()) -> Any:
@@ -39,6 +43,14 @@ class Brokers:
     def write(self, request: Any, at: Address | None = None) -> Any:
         kind = type(request).__name__.removesuffix("Request")
         self.sent.append((kind, at))
+        if kind == "ListOffsets":
+            return self._end(request)
+        if kind == "Fetch":
+            (asked,) = request.topics[0].partitions
+            content = records(asked.fetch_offset, self.written)
+            found = Answer(error_code=0, aborted_transactions=None, records=content)
+            responses = [Answer(partitions=[found])]
+            return Answer(error_code=0, throttle_time_ms=0, responses=responses)
         partition = Answer(partition_error_code=0, error_code=0, base_offset=7)
         return Answer(
             error_code=0,
@@ -47,6 +59,25 @@ class Brokers:
             results_by_topic_v3_and_below=[Answer(results_by_partition=[partition])],
             responses=[Answer(partition_responses=[partition])],
         )
+
+    def _end(self, request: Any) -> Any:
+        (asked,) = request.topics[0].partitions
+        if asked.timestamp == -2:
+            offset = 0
+        elif request.isolation_level == 0:
+            offset = self.written
+        else:
+            offset = self.committed.pop(0) if len(self.committed) > 1 else self.committed[0]
+        return Answer(topics=[Answer(partitions=[Answer(error_code=0, offset=offset)])])
+
+
+def records(start: int, end: int) -> bytes:
+    """A batch of the format of Kafka >= 0.11 with one record at each offset from `start` on."""
+    batch = MemoryRecordsBuilder(magic=2, compression_type=0, batch_size=1 << 20)
+    for number in range(start, end):
+        batch.append(timestamp=None, key=b"%d" % number, value=b"{}")
+    batch.close()
+    return bytes(batch.buffer())
 
 
 @pytest.fixture
@@ -80,3 +111,29 @@ def test_without_a_leader_no_transaction_is_begun(brokers: Brokers, log: LedgerL
         log.commit([(b"claim", b"{}")])
     assert brokers.sent == []
     assert not log.is_writer
+
+
+def test_a_reader_waits_for_the_mark_that_ends_what_another_process_committed(
+    brokers: Brokers,
+) -> None:
+    brokers.written, brokers.committed = 2, [0, 0, 2]
+    log = LedgerLog(cast(AdminClient, brokers), "ledger")
+    assert [entry.key for entry in log.news()[1]] == [b"0", b"1"]
+
+
+def test_a_transaction_that_stays_open_is_left_out_after_a_while(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_module, "_MARKED_WITHIN_SECONDS", 0.05)
+    brokers.written, brokers.committed = 2, [0]
+    log = LedgerLog(cast(AdminClient, brokers), "ledger")
+    assert log.news() == (False, [])
+
+
+def test_the_writer_does_not_wait_for_the_end_of_its_own_transaction(
+    brokers: Brokers, log: LedgerLog
+) -> None:
+    brokers.written, brokers.committed = 2, [0]
+    assert log.news() == (False, [])
+    asked = [kind for kind, _ in brokers.sent]
+    assert asked == ["ListOffsets", "ListOffsets"]  # the end and the beginning, once each

@@ -43,6 +43,7 @@ _GZIP = 1
 _TRANSACTION_SECONDS = 30  # a writer that died holds readers up for so long, a new one ends it
 _PATIENCE_SECONDS = 8.0  # for an election, and for the end of another writer's transaction
 _PAUSE_SECONDS = 0.01
+_MARKED_WITHIN_SECONDS = 1.0  # a transaction's end is in the log after the answer that it ended
 _FORGOTTEN_SECONDS = 3600.0  # Kafka keeps the mark of a removed key for a day by default
 _TOPIC_RESOURCE = 2
 _EXISTS_ALREADY = 36
@@ -99,7 +100,7 @@ class LedgerLog:
             was_read, self._position = self._position > 0, 0
             self._read_at_seconds = time.monotonic()
             return was_read, []
-        end = self._offset(leader, _LATEST)
+        end = self._offset(leader, _LATEST) if self.is_writer else self._decided_end(leader)
         # what is committed may lag behind what we have just committed, but never the end of the log
         is_anew = self._position > end and self._position > self._offset(leader, _LATEST, _ALL)
         # what was removed is forgotten by the topic after a day, and later readers miss the removal
@@ -255,6 +256,18 @@ class LedgerLog:
         (partition,) = self._client.write(request, leader).topics[0].partitions
         require_done(partition.error_code, "read its ledger", self.topic)
         return int(partition.offset)
+
+    def _decided_end(self, leader: tuple[str, int]) -> int:
+        """Where the committed records end, with what another process committed just now.
+
+        The mark that ends its transaction may come later than the answer to it. A transaction that
+        stays open is left out after a second: whoever becomes the writer ends it.
+        """
+        written = self._offset(leader, _LATEST, _ALL)
+        deadline = time.monotonic() + _MARKED_WITHIN_SECONDS
+        while (end := self._offset(leader, _LATEST)) < written and time.monotonic() < deadline:
+            time.sleep(_PAUSE_SECONDS)
+        return end
 
     def _fetched(self, leader: tuple[str, int], position: int) -> tuple[list[Entry], int]:
         """The committed records from an offset on, and the offset after them."""
