@@ -232,12 +232,15 @@ class Parts:
 
 
 def start_patiently(node: Broker) -> None:
-    """Start it; on a machine that others use, too, a broker takes minutes, or gives up at first."""
-    for _ in range(3):
+    """Start it, again and again: ZooKeeper refuses a broker whose last session, of 6 s, lives on."""
+
+    def has_started() -> bool:
         with suppress(LabError):
             node.start()
-            return
-    node.start()
+            return True
+        return False
+
+    wait_until(has_started, f"broker {node.broker_id} to start", timeout_seconds=120)
 
 
 def declare(crds: KubeApi, namespace: str, kafka: BrokersLab, rate: int = RATE) -> None:
