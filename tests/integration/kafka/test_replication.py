@@ -40,6 +40,7 @@ from tidegate.kafka.throttle_record import record_to_bytes
 from tidegate.resources.policy import KafkaCluster as KafkaSpec
 
 pytestmark = pytest.mark.integration
+FILL_BYTES = 16_384  # of a record, each in a batch of its own
 MIB = 1024 * 1024
 
 
@@ -59,13 +60,14 @@ class World:
                 "bootstrap.servers": self.kafka.bootstrap_servers,
                 "acks": "all",
                 "linger.ms": 20,
+                "batch.size": FILL_BYTES,
                 "queue.buffering.max.kbytes": 4096,
             }
         )
-        for _ in range(size // 65536):
+        for _ in range(size // FILL_BYTES):
             while True:
                 with contextlib.suppress(BufferError):
-                    producer.produce(topic, bytes(65536), partition=partition)
+                    producer.produce(topic, bytes(FILL_BYTES), partition=partition)
                     break
                 producer.poll(0.1)
         assert producer.flush(60) == 0
@@ -232,10 +234,12 @@ class EveryCluster:
     ) -> None:
         topic = topic_resource(unique_name)
         world.kafka.create_topic(unique_name, [[1, 3]])
-        for resource, key, value in (
-            (topic, FOLLOWER_LIST, "0:3"),
-            (broker_resource(3), FOLLOWER_RATE, "100000"),
-        ):
+        # The leader's side holds it: a broker that starts may fetch before it knows of its own rate.
+        slow = (
+            (topic, LEADER_LIST, "0:1"),
+            (broker_resource(1), LEADER_RATE, "100000"),
+        )
+        for resource, key, value in slow:
             world.set(resource, key, Operation.SET, value)
         world.kafka.broker(3).kill()
 
@@ -259,8 +263,8 @@ class EveryCluster:
             return MIB < (left.get(key) or 0) <= 9 * MIB
 
         wait_until(behind, "the replica to catch up", timeout_seconds=30)
-        world.set(broker_resource(3), FOLLOWER_RATE, Operation.DELETE)
-        world.set(topic, FOLLOWER_LIST, Operation.DELETE)
+        for resource, key, _ in slow:
+            world.set(resource, key, Operation.DELETE)
         wait_until(
             lambda: not world.replication.read(with_recovery=True).partitions,
             "everybody in sync",
