@@ -33,6 +33,10 @@ image: setup ## Build the container image and its bill of materials into out/ima
 image-rollup: setup ## Build the image of rollup Jobs, with Java and Spark, into out/image/ (the first time takes minutes)
 	$(PYTHON) -m image --rollup $(if $(REVISION),--revision $(REVISION))
 
+.PHONY: image-console
+image-console: setup ## Build the console's image, with its web server, into out/image/
+	$(PYTHON) -m image --console $(if $(REVISION),--revision $(REVISION))
+
 .PHONY: doctor
 doctor: ## List what this machine lacks, and the command that installs it
 	python3 -m lab doctor

@@ -17,7 +17,7 @@ from pathlib import Path
 from image import packages
 from image.build_tools import run
 from image.cuts import Saving
-from image.layers import OPERATOR, OUT, ROLLUP, Edition, Layer, build, reproducible_digest
+from image.layers import CONSOLE, OPERATOR, OUT, ROLLUP, Edition, Layer, build, reproducible_digest
 from image.rootfs import add_rollup_parts, make_all
 from lab.errors import LabError
 
@@ -129,14 +129,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Build; the exit code is 0, or 1 with the reason on stderr."""
     options = _parser().parse_args(arguments)
     try:
-        edition = ROLLUP if options.rollup else OPERATOR
+        edition = ROLLUP if options.rollup else CONSOLE if options.console else OPERATOR
+        if options.parts is not None and options.console:
+            raise LabError(
+                "The Dockerfile makes no image of the console. Build it without --parts."
+            )
         if options.parts is not None:
             lay_out = add_rollup_parts if options.rollup else make_all
             print(savings_list(lay_out(options.parts.resolve())))
         elif options.digest:
             print(reproducible_digest(build(options.revision, edition=edition)))
         elif options.twice:
-            return _twice(*(["--rollup"] if options.rollup else []))
+            return _twice(*([] if edition is OPERATOR else [f"--{_name_of(edition)}"]))
         else:
             _once(options.revision, edition, tried=options.smoke)
     except LabError as failure:
@@ -152,7 +156,7 @@ def _once(revision: str, edition: Edition, *, tried: bool) -> None:
 
     started = time.monotonic()
     image = build(revision, edition=edition)
-    bill = OUT / f"{'rollup-' if edition is ROLLUP else ''}sbom.cdx.json"
+    bill = OUT / "-".join([*([] if edition is OPERATOR else [_name_of(edition)]), "sbom.cdx.json"])
     named = write_bill(image, bill)
     print(size_table(image.layers))
     print(
@@ -168,6 +172,11 @@ def _once(revision: str, edition: Edition, *, tried: bool) -> None:
         from image.smoke import smoke
 
         print(smoke(image))
+
+
+def _name_of(edition: Edition) -> str:
+    """What its option is called."""
+    return edition.repository.removeprefix("tidegate-")
 
 
 def _twice(*edition: str) -> int:
@@ -201,10 +210,16 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIRECTORY",
         help="lay the file system out in DIRECTORY and stop, as the Dockerfile does",
     )
-    parser.add_argument(
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
         "--rollup",
         action="store_true",
         help="the image of rollup Jobs, with Java and Spark, in place of the operator's",
+    )
+    which.add_argument(
+        "--console",
+        action="store_true",
+        help="the console's image, with a web server, in place of the operator's",
     )
     parser.add_argument(
         "--digest",

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from image import java, packages, rootfs
+from image import console, java, packages, rootfs
 from image.cuts import Saving
 from image.packages import MACHINE
 from image.spark_start import JAVA_HOME, SPARK_HOME
@@ -32,7 +32,9 @@ _RECIPES = Path(__file__).resolve().parent
 # Made when the layers are made already, or not part of a layer at all: no layer is made anew when
 # one of these changes.
 _AFTERWARDS = ("__init__", "__main__", "bill", "layers", "smoke", "smoke_inside")
-_ROLLUPS = ("java", "spark_sample", "spark_start")  # no layer of the operator's image has them
+# no layer of the operator's image has them
+_CONSOLES = ("console",)
+_ROLLUPS = ("java", "spark_sample", "spark_start")
 _SOURCES = ("operator/tidegate", "pyproject.toml", "README.md", "LICENSE")
 
 # makes a part in an empty directory, with another for what it needs meanwhile
@@ -101,6 +103,28 @@ def rollup_layers(machine: str = MACHINE) -> list[Layer]:
         ),
     )
     return [base, packages_layer, java_layer, spark, classes, _own(base)]
+
+
+def console_layers(machine: str = MACHINE) -> list[Layer]:
+    """The operator's, and between packages and our own a web server.
+
+    `machine` is the processor they are for. Raises `LabError`.
+    """
+    base, packages_layer, own = layers(machine)
+    here = _base()
+    parts: list[str | bytes] = [
+        base.digest,
+        console.console_requirements(),
+        *_recipes(*_CONSOLES),
+    ]
+    web = _layer(
+        "console",
+        parts,
+        make=lambda tree, work: console.make_console(
+            tree, work=work, base=_tree(here), machine=machine
+        ),
+    )
+    return [base, packages_layer, web, own]
 
 
 def _base() -> Layer:
@@ -180,7 +204,7 @@ def _recipes(*further: str) -> list[bytes]:
 
     How it is made is part of what it is made from.
     """
-    others = {*_AFTERWARDS, *_ROLLUPS} - set(further)
+    others = {*_AFTERWARDS, *_CONSOLES, *_ROLLUPS} - set(further)
     modules = [path for path in sorted(_RECIPES.glob("*.py")) if path.stem not in others]
     return [*(path.read_bytes() for path in modules), packages.BUILD_REQUIREMENTS.read_bytes()]
 
@@ -254,6 +278,14 @@ ROLLUP = Edition(
     rollup_layers,
     "Adds up who used what of Kafka brokers' networks: Tidegate with Spark.",
     {"JAVA_HOME": f"/{JAVA_HOME}", "SPARK_HOME": f"/{SPARK_HOME}"},
+)
+CONSOLE = Edition(
+    "tidegate-console",
+    "/usr/bin/tidegate",
+    console_layers,
+    "Shows in a browser which Kafka broker is over its limit, who gives, and what would help.",
+    # NiceGUI's few files; nothing else can be written
+    {"NICEGUI_STORAGE_PATH": "/tmp/nicegui"},  # noqa: S108 - the image's own
 )
 
 

@@ -30,6 +30,11 @@ for module in pkgutil.walk_packages(tidegate.__path__, "tidegate."):
         if is_for_rollups or missing.name not in ROLLUP_PACKAGES:
             raise
 
+if importlib.util.find_spec("nicegui"):  # the console's image; imported inside functions
+    from tidegate.console.server import Console, make_app
+
+    make_app(Console(None))
+
 # loaded when first asked for
 loaded_later = (client.CustomObjectsApi, kopf.operator)
 charset_normalizer.from_bytes("größer".encode("latin-1")).best()
