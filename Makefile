@@ -25,6 +25,11 @@ setup: .venv/.locked ## Make the locked Python environment in .venv
 console-walk: setup ## Walk the console in a browser while the quick demo plays, and take its pictures (DEMO=full: the whole one)
 	$(PYTHON) -m tools.console_walk
 
+.PHONY: console-states
+console-states: setup ## Take a picture of the console in each of its states, in light and dark, wide and narrow, into out/console-states/
+	mkdir -p out/console-states
+	CONSOLE_PICTURES=out/console-states $(PYTHON) -m pytest tests/integration/console/test_pages.py -k each_state $(PYTEST)
+
 .PHONY: image
 image: setup ## Build the container image and its bill of materials into out/image/, without a container engine
 	$(PYTHON) -m image $(if $(REVISION),--revision $(REVISION))

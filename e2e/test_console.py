@@ -67,10 +67,13 @@ class DeployedConsole:
 @pytest.fixture(scope="module")
 def console(
     kubernetes: Cluster,
-    release: Release,  # noqa: ARG001 - brings the kinds and the operator
+    release: Release,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[DeployedConsole]:
-    """A release without operator of its own; its console logs in to Prometheus from a file."""
+    """A release without replicas, beside the one with operator and kinds; its console logs in to
+    Prometheus from a file.
+    """
+    assert release.pods()
     built = build(edition=CONSOLE)
     kubernetes.load_image(built.archive)
     place = tmp_path_factory.mktemp("console")
@@ -168,7 +171,9 @@ def test_a_viewer_sees_their_namespace_while_it_happens_and_nobody_else_does(
         page.set_default_timeout(30_000)
         foreign: list[str] = []
         here = (console.address, console.address.replace("http:", "ws:"), "data:")
-        page.on("request", lambda one: one.url.startswith(here) or foreign.append(one.url))
+        page.on(
+            "request", lambda one: None if one.url.startswith(here) else foreign.append(one.url)
+        )
         page.goto(console.address)
         page.get_by_label("A token of yours").fill(tenant)
         page.get_by_role("button", name="Log in").click()

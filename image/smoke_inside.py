@@ -31,9 +31,8 @@ for module in pkgutil.walk_packages(tidegate.__path__, "tidegate."):
             raise
 
 if importlib.util.find_spec("nicegui"):  # the console's image; imported inside functions
-    from tidegate.console.server import Console, make_app
-
-    make_app(Console(None))
+    importlib.import_module("nicegui.ui")
+    importlib.import_module("uvicorn")
 
 # loaded when first asked for
 loaded_later = (client.CustomObjectsApi, kopf.operator)

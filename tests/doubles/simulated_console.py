@@ -27,10 +27,13 @@ from tidegate.control.observe import ObservationResult
 from tidegate.control.reconcile import PassResult
 from tidegate.control.report.events import EventDraft, broker_events, level_events
 from tidegate.control.report.status import policy_verdict, tier_verdict
-from tidegate.controller_logic.decision import Decision
-from tidegate.controller_logic.model import Mode, Observation, Topology
+from tidegate.controller_logic.decide import decide
+from tidegate.controller_logic.decision import Decision, Memory
+from tidegate.controller_logic.model import Mode, Observation, QuotaKey, Topology
+from tidegate.controller_logic.quotas.contention import Repairs
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import Unreachable
+from tidegate.kafka.quota_store import ClusterFacts
 from tidegate.simulation.play import play
 from tidegate.tracing import new_pass_id
 
@@ -100,15 +103,9 @@ def moments(text: str) -> tuple[Moment, ...]:
     events: list[Document] = []
 
     def note(observation: Observation, decision: Decision) -> None:
-        facts = None
         levels_before = policy.get("status") or {}
-        seen = ObservationResult(replace(observation, policy=scenario.policy), facts)
-        result = PassResult(seen, decision)
-        verdict = policy_verdict(
-            result, declare(policy, tiers).spec, previous=policy.get("status") or {}
-        )
-        policy["status"] = _status(verdict, observation.now_seconds, policy.get("status"))
-        policy["status"]["clusterId"] = "6n9yBVQpTmqxCpLQXWtDzw"
+        observation = replace(observation, policy=scenario.policy)
+        _write_statuses(policy, tiers, observation, decision)
         pass_id = new_pass_id(HOLDER, KEY, observation.now_seconds)
         drafts = (
             *broker_events(levels_before, decision.watched),
@@ -116,11 +113,6 @@ def moments(text: str) -> tuple[Moment, ...]:
         )
         for draft in drafts:
             events.append(_event(len(events), draft, observation.now_seconds, pass_id))
-        for tier in tiers:
-            key = f"{tier['metadata']['namespace']}/{tier['metadata']['name']}"
-            members = [one for one in decision.members if one.tier_key == key]
-            made = tier_verdict(members, decision, scenario.policy.mode)
-            tier["status"] = _status(made, observation.now_seconds, tier.get("status"))
         found.append(
             Moment(
                 observation.now_seconds - EPOCH,
@@ -171,6 +163,24 @@ class _Text:
         return self._text
 
 
+def _write_statuses(
+    policy: Document, tiers: Sequence[Document], observation: Observation, decision: Decision
+) -> None:
+    """As the operator writes them after this pass."""
+    facts = None
+    if not observation.missing:
+        facts = ClusterFacts("6n9yBVQpTmqxCpLQXWtDzw", 1, False, None, answered_by="3 of 3 brokers")
+    seen = ObservationResult(observation, facts)
+    spec = declare(policy, tiers).spec
+    verdict = policy_verdict(PassResult(seen, decision), spec, previous=policy.get("status") or {})
+    policy["status"] = _status(verdict, observation.now_seconds, policy.get("status"))
+    for tier in tiers:
+        key = f"{tier['metadata']['namespace']}/{tier['metadata']['name']}"
+        members = [one for one in decision.members if one.tier_key == key]
+        made = tier_verdict(members, decision, observation.policy.mode)
+        tier["status"] = _status(made, observation.now_seconds, tier.get("status"))
+
+
 def _status(verdict: Any, now_seconds: float, before: Mapping[str, Any] | None) -> Document:
     document: Document = verdict.status.model_dump(mode="json", by_alias=True, exclude_none=True)
     known = {one["type"]: one for one in (before or {}).get("conditions") or ()}
@@ -187,9 +197,6 @@ def _status(verdict: Any, now_seconds: float, before: Mapping[str, Any] | None) 
         }
         for one in verdict.verdicts
     ]
-    for one in document["conditions"]:
-        if one["type"] == "ClusterReachable":
-            one |= {"status": "True", "reason": "ClusterReachable", "message": "It answers"}
     return document
 
 
@@ -234,12 +241,21 @@ def bend(source: SimulatedSource, change: Callable[[Document, list[Document]], N
     source.objects_now = replace(source.objects_now, policies=(policy,), tiers=tuple(tiers))
 
 
+def decide_again(
+    source: SimulatedSource, observation: Observation, memory: Memory | None = None
+) -> None:
+    """The statuses after a pass on this, of an operator that has just begun."""
+    decision, _ = decide(observation, Memory() if memory is None else memory)
+    bend(source, lambda policy, tiers: _write_statuses(policy, tiers, observation, decision))
+
+
 def without_prometheus(source: SimulatedSource) -> None:
-    """Prometheus went away five minutes ago."""
+    """Prometheus went away five minutes ago, for the operator too."""
+    source.now += 300
     source.measured_now = replace(
         source.measured_now, problem="Prometheus at http://prometheus:9090 did not answer in time"
     )
-    source.now += 300
+    decide_again(source, replace(source.moment.observation, now_seconds=source.now))
     source.objects_now = replace(
         source.objects_now,
         heard_at_seconds=source.now,
@@ -248,36 +264,42 @@ def without_prometheus(source: SimulatedSource) -> None:
 
 
 def without_kubernetes(source: SimulatedSource) -> None:
-    """The API server went away two minutes ago."""
+    """The API server went away two minutes ago. Prometheus is read on."""
     source.objects_now = replace(
         source.objects_now, problem="Kubernetes did not answer within 10 s"
     )
     source.now += 120
+    later = stopped_at(source.now - EPOCH)[1]
+    source.measured_now = later.measured_now
 
 
 def without_kafka(source: SimulatedSource) -> None:
-    """No broker answers the operator, so it holds."""
-
-    def change(policy: Document, tiers: list[Document]) -> None:
-        for one in policy["status"]["conditions"]:
-            if one["type"] in ("Ready", "ClusterReachable"):
-                status = "Unknown" if one["type"] == "Ready" else "False"
-                one |= {
-                    "status": status,
-                    "reason": Reason.BROKERS_UNREACHABLE.value,
-                    "message": "No broker of kafka-1:9092 answered",
-                    "lastTransitionTime": yaml_time(source.now - 60),
-                }
-
-    bend(source, change)
+    """No broker has answered the operator for a minute, so it holds."""
+    seen = source.moment.observation
+    missing = ((Reason.BROKERS_UNREACHABLE, "No broker of kafka-1:9092 answered"),)
+    decide_again(source, replace(seen, topology=None, quotas=None, missing=missing))
+    source.now += 60
+    later = stopped_at(source.now - EPOCH)[1]
+    source.measured_now = later.measured_now
+    source.objects_now = replace(
+        source.objects_now,
+        heard_at_seconds=source.now,
+        leases={KEY: LeaseNow(HOLDER, source.now)},
+    )
 
 
 def observing(source: SimulatedSource) -> None:
+    """The policy only observes: so the load is as if nobody gave."""
     bend(source, lambda policy, _: policy["spec"].update(mode=Mode.OBSERVE.value))
+    seen = source.moment.observation
+    decide_again(source, replace(seen, policy=replace(seen.policy, mode=Mode.OBSERVE)))
 
 
 def paused(source: SimulatedSource) -> None:
+    """Paused in the middle of whatever is going on."""
     bend(source, lambda policy, _: policy["spec"].update(suspend=True))
+    seen = source.moment.observation
+    decide_again(source, replace(seen, policy=replace(seen.policy, paused_by=("spec.suspend",))))
 
 
 def no_policy(source: SimulatedSource) -> None:
@@ -285,29 +307,21 @@ def no_policy(source: SimulatedSource) -> None:
 
 
 def contended(source: SimulatedSource) -> None:
-    """Another writer keeps changing the first member of the last tier."""
-
-    def change(policy: Document, tiers: list[Document]) -> None:
-        tiers[-1]["status"]["members"][0] |= {
-            "state": "Contended",
-            "message": "another writer keeps changing its quota; left alone until 09:00",
-        }
-
-    bend(source, change)
+    """Another writer has put a quota of 50 MB/s in place of the backfill's throttle, again."""
+    seen = source.moment.observation
+    assert seen.quotas is not None
+    entity = next(one for one in seen.quotas if one.client_id == "backfill")
+    foreign = {QuotaKey.CONSUMER_BYTE_RATE: "50000000"}
+    quotas = {**seen.quotas, entity: replace(seen.quotas[entity], values=foreign)}
+    repairs = {entity: Repairs(3, source.now - 100, source.now + 400)}
+    decide_again(source, replace(seen, quotas=quotas), Memory(repairs=repairs))
 
 
 def exhausted(source: SimulatedSource) -> None:
-    """Everybody is at the lowest rate, and a broker is over all the same."""
-
-    def change(policy: Document, tiers: list[Document]) -> None:
-        for one in policy["status"]["conditions"]:
-            if one["type"] == "Throttling":
-                one |= {
-                    "reason": Reason.QUOTA_EXHAUSTED.value,
-                    "message": "broker 1 egress: 13.8 MB/s too much with every tier at its target",
-                }
-
-    bend(source, change)
+    """The limit is 60 MB/s, and everybody at the lowest rate is too much for it."""
+    _, poor = stopped_at(source.now - EPOCH, evening().replace("limit: 80M", "limit: 60M"))
+    source.moment, source.now = poor.moment, poor.now
+    source.measured_now, source.objects_now = poor.measured_now, poor.objects_now
 
 
 HOSTILE = (

@@ -80,7 +80,13 @@ def table(
     ).format(named, Markup("<caption>{}</caption>").format(caption) if caption else "", head, rows)
 
 
-def section(name_: str, title: str, inside: Markup) -> Markup:
+def section(name_: str, title: str, inside: Markup, *, age: str = "") -> Markup:
+    """A part of a page with its title; greyed with its `age` where it is not of now."""
+    if age:
+        return Markup(
+            '<section class="aged" aria-labelledby="{}"><h2 id="{}">{} <small>{}</small></h2>{}'
+            "</section>"
+        ).format(name_, name_, title, age, inside)
     return Markup('<section aria-labelledby="{}"><h2 id="{}">{}</h2>{}</section>').format(
         name_, name_, title, inside
     )

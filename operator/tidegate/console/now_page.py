@@ -24,6 +24,7 @@ from tidegate.console.markup import (
 )
 from tidegate.console.parts import ROWS, Page, Part
 from tidegate.console.snapshot import (
+    KAFKA,
     KUBERNETES,
     PROMETHEUS,
     EventNow,
@@ -33,7 +34,7 @@ from tidegate.console.snapshot import (
     OverrideNow,
     PolicyNow,
 )
-from tidegate.controller_logic.model import Level
+from tidegate.controller_logic.model import Level, Mode
 from tidegate.controller_logic.reasons import Reason
 from tidegate.controller_logic.throttle.nic_status import Pressure
 
@@ -74,7 +75,7 @@ def strip(now: PolicyNow) -> Markup:
     )
     held = (
         Markup('<span class="chip warn">held: nothing changes</span>')
-        if now.is_held
+        if now.is_held and not now.paused_by
         else Markup("")
     )
     inputs = joined(_input(now, one.name) for one in now.inputs)
@@ -123,7 +124,23 @@ def answer(now: PolicyNow) -> Markup:
     )
 
 
+def _age(now: PolicyNow, *inputs: str) -> str:
+    """How old it is what comes from these inputs; "" = it is of now."""
+    gone = [one for one in map(now.input_of, inputs) if not one.is_known(now.now_seconds)]
+    known = [one.at_seconds for one in gone if one.at_seconds is not None]
+    if not gone:
+        return ""
+    if len(known) < len(gone):
+        return "never known"
+    return f"as known {ago(now.now_seconds - min(known))} ago"
+
+
 def _sentences(now: PolicyNow) -> Iterable[Markup]:
+    age = _age(now, KUBERNETES)
+    if age:
+        yield Markup(
+            "<strong>Kubernetes does not answer</strong>: levels, quotas and Events are {}."
+        ).format(age)
     unknown = [one for one in now.nics if not one.is_known]
     over = now.over
     if over:
@@ -150,8 +167,19 @@ def _sentences(now: PolicyNow) -> Iterable[Markup]:
         yield Markup("Every broker is within its limits.")
     else:
         yield Markup("No broker's load is known.")
+    yield from _who_gives(now)
+    yield _is_enough(now, unknown)
+
+
+def _who_gives(now: PolicyNow) -> Iterable[Markup]:
     elsewhere = now.elsewhere
-    if not elsewhere:
+    if not all(one.is_known for one in now.members):
+        yield Markup("Who is at the contract is {}.{}").format(UNKNOWN, _levels_known_last(now))
+    elif now.would_change:
+        yield Markup("<strong>Enforce would change</strong> the quota of {}.").format(
+            _named(now.would_change)
+        )
+    elif not elsewhere:
         yield (
             Markup("Everybody is at the contract.")
             if now.members
@@ -160,24 +188,46 @@ def _sentences(now: PolicyNow) -> Iterable[Markup]:
     giving = [one for one in elsewhere if one.gives]
     for level in sorted({one.level for one in giving}, reverse=True):
         mine = [one for one in giving if one.level is level]
-        named = sorted({one.name for one in mine})
-        yield Markup("<strong>{} gives</strong>: {}{}{}{}.").format(
+        yield Markup("<strong>{} gives</strong>: {}{}{}.").format(
             level.value,
-            Markup(", ").join(name(one, most=40) for one in named[:4]),
-            f" and {len(named) - 4} more" if len(named) > 4 else "",
+            _named(mine),
             _of_contracts(mine),
             next((_level_since(now, one) for one in now.levels if one.level is level), ""),
         )
-    others = {(one.name, one.state) for one in elsewhere if not one.gives}
+    changing = {one.key for one in now.would_change}
+    others = {
+        (one.name, one.state) for one in elsewhere if not one.gives and one.key not in changing
+    }
     if others:
         yield Markup("Not at the contract for other reasons: {}{}.").format(
             Markup(", ").join(
-                Markup("{} ({})").format(name(who, most=40), state)
+                Markup("{} ({})").format(name(who, most=40), _WORDS_OF_STATE.get(state, state))
                 for who, state in sorted(others)[:4]
             ),
             f" and {len(others) - 4} more" if len(others) > 4 else "",
         )
-    yield _is_enough(now, unknown)
+
+
+_WORDS_OF_STATE: Final = {"Contended": "Contended: another writer keeps changing its quota"}
+
+
+def _named(members: Iterable[MemberNow]) -> Markup:
+    names = sorted({one.name for one in members})
+    more = f" and {len(names) - 4} more" if len(names) > 4 else ""
+    return Markup("{}{}").format(Markup(", ").join(name(one, most=40) for one in names[:4]), more)
+
+
+def _levels_known_last(now: PolicyNow) -> str:
+    """Which levels gave when the operator knew quotas last."""
+    gave = [one for one in now.levels if one.state not in ("", "Contract")]
+    if not gave:
+        return " When it was known last, every level was at the contract." if now.levels else ""
+    said = ", ".join(
+        f"{one.level.value} {_SINCE.get(one.state, 'was not at the contract since')} "
+        f"{since(one.since, now.now_seconds)}"
+        for one in reversed(gave)
+    )
+    return f" When it was known last: {said}."
 
 
 _SINCE: Final = {
@@ -215,6 +265,12 @@ def _of_contracts(members: Sequence[MemberNow]) -> Markup:
 
 
 def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
+    lease = now.lease
+    if lease is not None and lease.is_known(now.now_seconds) and not lease.holder:
+        return Markup(
+            "<strong>No replica of the operator holds the Lease</strong>: no quota changes until "
+            "one does."
+        )
     if now.paused_by or now.mode == "Observe":
         why = "paused" if now.paused_by else "only observing"
         return Markup("Tidegate is {}: no quota changes.").format(why)
@@ -225,9 +281,16 @@ def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
     if now.over:
         throttling = now.condition("Throttling")
         if throttling.get("reason") in _CANNOT:
-            said = Markup("{}").format(str(throttling.get("message") or ""))
-        else:
-            said = Markup(" ").join(_would_help(nic) for nic in now.over[:3])
+            too_much = Markup(", ").join(map(_too_much, now.over[:3]))
+            return Markup(
+                "It is <strong>not enough, and quotas cannot help</strong>: {}. Too much: {}{}. {}"
+            ).format(
+                _CANNOT[throttling["reason"]],
+                too_much,
+                f" and {len(now.over) - 3} more" if len(now.over) > 3 else "",
+                _WHAT_WOULD,
+            )
+        said = Markup(" ").join(_would_help(nic) for nic in now.over[:3])
         return Markup("It is <strong>not enough yet</strong>. {}").format(said)
     if unknown or not now.nics:
         return Markup("Whether it is enough is {}: not every broker is measured.").format(UNKNOWN)
@@ -236,7 +299,18 @@ def _is_enough(now: PolicyNow, unknown: Sequence[NicNow]) -> Markup:
     return Markup("Nothing is to be done.")
 
 
-_CANNOT: Final = frozenset({Reason.QUOTA_EXHAUSTED.value, Reason.QUOTA_CANNOT_HELP.value})
+_CANNOT: Final = {
+    Reason.QUOTA_EXHAUSTED.value: "every tier below L0 gives what it can",
+    Reason.QUOTA_CANNOT_HELP.value: "no tier below L0 has enough there to give",
+}
+_WHAT_WOULD: Final = "Another limit, other leaders or fewer clients would help: try it on What if."
+
+
+def _too_much(nic: NicNow) -> Markup:
+    over = (nic.bytes_per_second or 0.0) - (nic.limit or 0)
+    return Markup("broker {} {} {}").format(
+        nic.broker, nic.direction.value, rate(over) if over > 0 else "swings around its limit"
+    )
 
 
 def _would_help(nic: NicNow) -> Markup:
@@ -258,8 +332,8 @@ def _would_help(nic: NicNow) -> Markup:
         )
     return Markup(
         "{} {} is too much, and L1 to L3 move only {} there: <strong>quotas cannot help</strong>. "
-        "Another limit, other leaders or fewer clients would: try it on What if."
-    ).format(where, rate(too_much), rate(can_give))
+        "{}"
+    ).format(where, rate(too_much), rate(can_give), _WHAT_WOULD)
 
 
 def heat(now: PolicyNow, history: History) -> Part:
@@ -376,9 +450,9 @@ def lanes(now: PolicyNow, history: History) -> Part:
         (f"Last {ago(seconds)}", "lane"),
         ("Because", ""),
     )
-    return Part(
-        "lanes", section("lanes", "Levels", table(columns, labelled_by="lanes")), tuple(rows)
-    )
+    inside = table(columns, labelled_by="lanes")
+    age = _age(now, KUBERNETES, KAFKA)
+    return Part("lanes", section("lanes", "Levels", inside, age=age), tuple(rows))
 
 
 def _lane(
@@ -395,7 +469,7 @@ def _lane(
             one.state.lower(),
             one.state or UNKNOWN,
             since(one.since, now.now_seconds),
-            one.below,
+            UNKNOWN if one.below is None else one.below,
             one.members,
             joined(_span(span, begin, seconds) for span in spans),
             one.because or _WORDS_OF_LEVEL.get(one.state, ""),
@@ -432,14 +506,23 @@ def _span(span: Span, begin: float, seconds: float) -> Markup:
 
 
 def below(now: PolicyNow) -> Part:
-    if not now.members:
-        inside = Markup('<p class="unknown">No member is known.</p>')
-        return Part("below", section("below", _NOT_AT_CONTRACT, inside))
-    html, rows = members_table(now, now.elsewhere, "Everybody is at the contract.")
-    return Part("below", section("below", _NOT_AT_CONTRACT, html), rows)
-
-
-_NOT_AT_CONTRACT: Final = "Not at the contract"
+    """Who is not at the contract; in mode Observe whose quota would change."""
+    title, empty = "Not at the contract", "Everybody is at the contract."
+    age = _age(now, KUBERNETES)
+    unknown = [one for one in now.members if not one.is_known]
+    if not now.members or unknown:
+        said = f" {unknown[0].message}" if unknown else ""
+        inside = Markup('<p class="unknown hatched">{}{}</p>').format(
+            "Not known of any member." if unknown else "No member is known.", said
+        )
+        return Part("below", section("below", title, inside, age=age))
+    members = now.elsewhere
+    if now.mode == Mode.OBSERVE:
+        title, empty = "What Enforce would change", "Enforce would change nothing."
+        known = {(one.key, one.way) for one in now.would_change}
+        members = (*now.would_change, *(one for one in members if (one.key, one.way) not in known))
+    html, rows = members_table(now, members, empty)
+    return Part("below", section("below", title, html, age=age), rows)
 
 
 def members_table(
@@ -500,13 +583,13 @@ def member_link(policy_key: str, member: str) -> str:
 def _quota(one: MemberNow) -> Markup:
     if one.quota is not None:
         return rate(one.quota)
-    return Markup("{}").format("unlimited") if one.state else rate(None)
+    return Markup("{}").format("unlimited") if one.is_known else rate(None)
 
 
 def _contract(one: MemberNow) -> Markup:
     if one.contract is not None:
         return rate(one.contract)
-    return Markup("{}").format("none") if one.state else rate(None)
+    return Markup("{}").format("none") if one.is_known else rate(None)
 
 
 def cannot_help(now: PolicyNow) -> Iterator[Part]:
@@ -519,7 +602,7 @@ def cannot_help(now: PolicyNow) -> Iterator[Part]:
         ("L0", "right"),
         ("Clients in no tier shown here", "right"),
         ("Replication and other", "right"),
-        ("L1 to L3, which can give", "right"),
+        ("L1 to L3", "right"),
     )
     rows = joined(_cannot_help_row(nic) for nic in now.over)
     yield Part(
@@ -591,9 +674,8 @@ def happened(now: PolicyNow) -> Iterator[Part]:
     columns = (("Time", ""), ("Object", ""), ("Reason", ""), ("What", ""), ("Pass", ""))
     rows = tuple(Part(one.uid, _event(one)) for one in now.events[:_MOST_EVENTS])
     if rows:
-        yield Part(
-            "events", section("events", "Events", table(columns, labelled_by="events")), rows
-        )
+        inside = table(columns, labelled_by="events")
+        yield Part("events", section("events", "Events", inside, age=_age(now, KUBERNETES)), rows)
 
 
 def _event(one: EventNow) -> Markup:
@@ -631,7 +713,8 @@ def findings(now: PolicyNow) -> Markup:
     )
     columns = [(words, "") for words in ("Condition", "Status", "Reason", "Message")]
     said = table(columns, conditions, labelled_by="conditions")
-    return section("conditions", "What the operator says", Markup("{}{}").format(listed, said))
+    inside = Markup("{}{}").format(listed, said)
+    return section("conditions", "What the operator says", inside, age=_age(now, KUBERNETES))
 
 
 def no_policy(objects_problem: str, heard: float | None, now_seconds: float) -> Page:

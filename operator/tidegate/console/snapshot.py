@@ -27,6 +27,7 @@ from tidegate.controller_logic.model import (
     Topology,
 )
 from tidegate.controller_logic.readings import Flows, flows_of
+from tidegate.controller_logic.reasons import Reason
 from tidegate.controller_logic.throttle.nic_status import (
     NicStatus,
     Pressure,
@@ -163,14 +164,14 @@ class NicNow:
 
 @dataclass(frozen=True, slots=True)
 class LevelNow:
-    """One level as the status has it; `members` and how many of them are below their contract."""
+    """One level as the status has it; `members`, and how many give, None = not known now."""
 
     level: Level
     state: str
     since: str
     because: str
     members: int
-    below: int
+    below: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +179,8 @@ class MemberNow:
     """One member one way, in bytes/s. `sends` is over all brokers, `quota` on each of them.
 
     `contract` is over all brokers. `quota` and `contract` None = none, or not known where
-    `state` is empty. `by_broker` has what it moves on each broker.
+    `is_known` is False. `target` is what the quota should be, None = what it is. `by_broker` has
+    what it moves on each broker. `gives`: it is below its contract for a broker over its limit.
     """
 
     tier_key: str
@@ -196,18 +198,22 @@ class MemberNow:
     leaders: int | None
     skew: str
     override: str
+    target: int | None = None
+    gives: bool = False
     by_broker: Mapping[int, float] = field(default_factory=dict)
 
     @property
-    def is_elsewhere(self) -> bool:
-        """Whether it is not at its contract, for whatever reason: also held or contended."""
+    def is_known(self) -> bool:
+        """Whether the operator says what it has; it cannot while it does not reach the cluster."""
         has_quota = self.quota is not None or self.contract is not None
-        return has_quota and bool(self.state) and self.state not in AT_CONTRACT
+        return bool(self.state) and (has_quota or self.state != MemberState.HELD)
 
     @property
-    def gives(self) -> bool:
-        """Whether it is below its contract for a broker over its limit."""
-        return self.is_elsewhere and self.state == MemberState.THROTTLED
+    def is_elsewhere(self) -> bool:
+        """Whether it is not at its contract, for whatever reason: also contended, or held there."""
+        has_quota = self.quota is not None or self.contract is not None
+        stays_right = self.state == MemberState.HELD and self.target is None
+        return has_quota and self.is_known and self.state not in AT_CONTRACT and not stays_right
 
     @property
     def key(self) -> str:
@@ -273,8 +279,16 @@ class PolicyNow:
     @property
     def elsewhere(self) -> tuple[MemberNow, ...]:
         """Who is not at the contract: the least important first, of these who sends most."""
-        found = [one for one in self.members if one.is_elsewhere]
-        return tuple(sorted(found, key=lambda one: (one.level, one.sends or 0.0), reverse=True))
+        return self._least_important_first(one for one in self.members if one.is_elsewhere)
+
+    @property
+    def would_change(self) -> tuple[MemberNow, ...]:
+        """In mode Observe: whose quota Enforce would change."""
+        held = (one for one in self.members if one.state == MemberState.HELD and one.is_known)
+        return self._least_important_first(held if self.mode == Mode.OBSERVE else ())
+
+    def _least_important_first(self, members: Iterable[MemberNow]) -> tuple[MemberNow, ...]:
+        return tuple(sorted(members, key=lambda one: (one.level, one.sends or 0.0), reverse=True))
 
     @property
     def over(self) -> tuple[NicNow, ...]:
@@ -282,8 +296,9 @@ class PolicyNow:
 
     @property
     def is_held(self) -> bool:
-        """Whether the operator says that it lacks an input, so that nothing changes."""
-        return self.condition("Ready").get("status") == "Unknown"
+        """Whether the operator says that nothing changes: it lacks an input, or is paused."""
+        said = self.condition("Ready")
+        return bool(said) and said.get("status") != "True" and said.get("reason") not in _GOES_ON
 
     def condition(self, kind: str) -> RawObject:
         return next((one for one in self.conditions if one.get("type") == kind), {})
@@ -297,6 +312,10 @@ def policy_keys(objects: Objects) -> tuple[str, ...]:
     return tuple(sorted(object_key(raw) for raw in objects.policies))
 
 
+# a policy that is not Ready for one of these changes other quotas all the same
+_GOES_ON: Final = frozenset(
+    {Reason.REMOVAL_HELD.value, Reason.CONTENDED.value, Reason.WRITE_BUDGET_SPENT.value}
+)
 KUBERNETES, OPERATOR, PROMETHEUS, KAFKA = "Kubernetes", "Operator", "Prometheus", "Kafka"
 _KUBERNETES_FRESH_SECONDS: Final = 15.0
 _LEASE_FRESH_SECONDS: Final = 30.0
@@ -525,13 +544,14 @@ class _Joined:
                 continue
             mine = {(m.tier_key, m.name) for m in members if m.level is level}
             below = {(m.tier_key, m.name) for m in members if m.level is level and m.gives}
+            are_known = all(m.is_known for m in members if m.level is level)
             yield LevelNow(
                 level,
                 str(one.get("state") or ""),
                 str(one.get("since") or ""),
                 str(one.get("because") or ""),
                 len(mine),
-                len(below),
+                len(below) if are_known else None,
             )
 
     def _members(self) -> Iterator[MemberNow]:
@@ -550,6 +570,8 @@ class _Joined:
             flows = self._flows.of((member.entity, way))
             quota = _number((status.get("quota") or {}).get(name))
             contract = _number((status.get("contractTotal") or {}).get(name))
+            target = _number((status.get("target") or {}).get(name))
+            state = str(status.get("state") or "")
             moves = any(one.bytes_per_second >= _NOTHING for one in flows.values())
             if quota is None and contract is None and not moves:
                 continue
@@ -564,7 +586,7 @@ class _Joined:
                 tier.level,
                 member.entity,
                 way,
-                str(status.get("state") or ""),
+                state,
                 str(status.get("message") or ""),
                 sum(one.bytes_per_second for one in flows.values())
                 if flows
@@ -576,8 +598,28 @@ class _Joined:
                 status.get("leaders"),
                 str(status.get("leaderSkew") or ""),
                 str(status.get("override") or ""),
+                target,
+                self._gives(state, tier.level, quota, contract, target),
                 {broker: one.bytes_per_second for broker, one in sorted(flows.items())},
             )
+
+    def _gives(
+        self,
+        state: str,
+        level: Level,
+        quota: int | None,
+        contract: int | None,
+        target: int | None,
+    ) -> bool:
+        if state == MemberState.HELD:  # a throttle stays while the policy is paused
+            is_lowered = quota is not None and target is not None and quota < target
+            return is_lowered and self._throttled_levels >= {level.value}
+        return state == MemberState.THROTTLED and (quota is not None or contract is not None)
+
+    @property
+    def _throttled_levels(self) -> set[str]:
+        levels = self._status.get("levels") or ()
+        return {one["level"] for one in levels if one.get("state") == "Throttled"}
 
     def _overrides_now(self) -> Iterator[OverrideNow]:
         for raw in self._overrides:

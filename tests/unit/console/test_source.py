@@ -173,6 +173,7 @@ def test_what_was_known_stays_while_the_server_is_away(api: ApiServer, source: L
     api.items = [tier("kept")]
     source.start()
     until(lambda: names(source) == {"kept"}, "the list")
+    until(lambda: source.objects().heard_at_seconds is not None, "the lists of all kinds")
     api.ended = True  # type: ignore[attr-defined]
     api.shutdown()
     api.server_close()

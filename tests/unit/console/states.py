@@ -1,0 +1,107 @@
+"""The states in which the page Now has to read right: when to stop, what is bent, what it says."""
+
+from collections.abc import Callable
+from typing import Final
+
+from tests.doubles import simulated_console as simulated
+from tests.doubles.simulated_console import SimulatedSource
+
+Bend = Callable[[SimulatedSource], None]
+THROTTLED_AT: Final = 640.0  # seconds: L3 and L2 give for brokers 1 to 3
+JUST_OVER_AT: Final = 306.0  # the first pass that sees broker 1 over its limit
+
+STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
+    "Prometheus away": (
+        THROTTLED_AT,
+        simulated.without_prometheus,
+        (
+            "Prometheus does not answer, last known 5 min ago",
+            "of 3 of 3 NICs the load is unknown",
+            "L3 gives: backfill, throttled since 08:09:11 (6 min).",
+            "Whether it is enough is unknown",
+            "last 5 min ago",
+            "now unknown, no broker has a reading",
+        ),
+    ),
+    "Kafka away": (
+        THROTTLED_AT,
+        simulated.without_kafka,
+        (
+            "held: nothing changes",
+            "Kafka does not answer, last known 60 s ago",
+            "Who is at the contract is unknown. When it was known last: L3 throttled since "
+            "08:09:11 (2 min), L2 throttled since 08:09:12 (2 min).",
+            "Quotas stay as they are: No broker of kafka-1:9092 answered",
+            "Levels as known 60 s ago",
+            "unknown of 1",
+            "Not known of any member. No broker of kafka-1:9092 answered",
+        ),
+    ),
+    "API server away": (
+        THROTTLED_AT,
+        simulated.without_kubernetes,
+        (
+            "Kubernetes does not answer, last known 2 min ago",
+            "Lease unknown",
+            "Prometheus 1 s old",
+            "Kubernetes does not answer: levels, quotas and Events are as known 2 min ago.",
+            "L3 gives: backfill (12.1 MB/s",
+            "Levels as known 2 min ago",
+            "Not at the contract as known 2 min ago",
+            "What the operator says as known 2 min ago",
+        ),
+    ),
+    "no policy": (
+        THROTTLED_AT,
+        simulated.no_policy,
+        (
+            "There is no BrokerBandwidthPolicy here",
+            "A policy appears here as soon as there is one.",
+        ),
+    ),
+    "Observe": (
+        JUST_OVER_AT,
+        simulated.observing,
+        (
+            "mode Observe",
+            "Broker 1 egress is over its limit: 98.0 MB/s",
+            "Enforce would change the quota of backfill, indexer.",
+            "Tidegate is only observing: no quota changes.",
+            "What Enforce would change",
+            "mode is Observe, nothing is written; Enforce would throttle it",
+        ),
+    ),
+    "paused": (
+        THROTTLED_AT,
+        simulated.paused,
+        (
+            "paused by spec.suspend",
+            "L3 gives: backfill (11.8 MB/s",
+            "throttled since 08:09:11 (85 s).",
+            "Tidegate is paused: no quota changes.",
+            "every quota stays as it is until that ends",
+        ),
+    ),
+    "contended": (
+        THROTTLED_AT,
+        simulated.contended,
+        (
+            "L2 gives: indexer",
+            "Not at the contract for other reasons: backfill (Contended: another writer keeps "
+            "changing its quota).",
+            "fetch is 50.0 MB/s (50000000 B/s), Tidegate's is 4.3 MB/s",
+            "To end it at once: tidegate resync streaming/orders",
+        ),
+    ),
+    "exhausted": (
+        THROTTLED_AT,
+        simulated.exhausted,
+        (
+            "Broker 1 egress is over its limit: 69.2 MB/s of 60.0 MB/s, since 08:06:26 (4 min).",
+            "It is not enough, and quotas cannot help: every tier below L0 gives what it can. "
+            "Too much: broker 1 egress 9.2 MB/s",
+            "Another limit, other leaders or fewer clients would help: try it on What if.",
+            "What no quota can help with",
+        ),
+    ),
+}

@@ -1,0 +1,87 @@
+"""What the page Now says in each state: what is not known is said with its age, and is never zero or
+"at the contract". Pictures of the same are taken by `make console-states`.
+"""
+
+import html
+import re
+from dataclasses import replace
+
+import pytest
+
+from tests.doubles import simulated_console as simulated
+from tests.doubles.simulated_console import HOLDER, KEY, stopped_at
+from tests.unit.console.states import STATES, THROTTLED_AT, Bend
+from tidegate.console.now_page import no_policy, now_page
+from tidegate.console.parts import page_html
+from tidegate.console.snapshot import LeaseNow
+
+
+def page(seconds: float, bend: Bend) -> str:
+    console, source = stopped_at(seconds)
+    bend(source)
+    objects = source.objects()
+    now = console.policy(objects, KEY)
+    if now is None:
+        return page_html(no_policy(objects.problem, objects.heard_at_seconds, source.now))
+    return page_html(now_page(now, console.history))
+
+
+def text_of(markup: str) -> str:
+    """As a browser shows it: blocks are lines, and no spaces are doubled."""
+    lines = re.sub(r"</(tr|li|h2|p|div|section|td|th)>", "\n", re.sub(r"<svg.*?</svg>", "", markup))
+    plain = html.unescape(re.sub(r"<[^>]+>", "", lines))
+    return "\n".join(" ".join(line.split()) for line in plain.splitlines())
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_state_is_said_in_words(state: str) -> None:
+    seconds, bend, texts = STATES[state]
+    text = text_of(page(seconds, bend))
+    for one in texts:
+        assert one in text
+
+
+@pytest.mark.parametrize("state", ["Prometheus away", "Kafka away", "API server away", "paused"])
+def test_who_is_throttled_is_never_said_to_be_at_the_contract(state: str) -> None:
+    seconds, bend, _ = STATES[state]
+    assert "Everybody is at the contract" not in text_of(page(seconds, bend))
+
+
+def test_what_is_not_known_is_greyed_and_never_zero() -> None:
+    shown = page(THROTTLED_AT, simulated.without_prometheus)
+    assert shown.count('class="nic hatched"') == 3
+    assert not re.search(r">0(\.0)? (%|kB/s|MB/s)", shown)
+    shown = page(THROTTLED_AT, simulated.without_kafka)
+    assert re.findall(r'<section[^>]* class="aged" aria-labelledby="(\w+)"', shown) == ["lanes"]
+    assert 'class="unknown hatched">Not known of any member' in shown
+    shown = page(THROTTLED_AT, simulated.without_kubernetes)
+    aged = re.findall(r'<section[^>]* class="aged" aria-labelledby="(\w+)"', shown)
+    assert aged == ["lanes", "below", "events", "conditions"]
+    assert "hatched" not in shown  # loads are of now
+
+
+def test_a_member_that_is_held_at_its_contract_is_not_in_the_way() -> None:
+    shown = text_of(page(THROTTLED_AT, simulated.paused))
+    assert "payments" not in shown
+    assert "Not at the contract for other reasons" not in shown
+
+
+def test_who_gives_while_paused_keeps_their_quotas_for_what_if() -> None:
+    from tidegate.console.snapshot import quotas_in_force
+
+    console, source = stopped_at(THROTTLED_AT)
+    simulated.paused(source)
+    now = console.policy(source.objects(), KEY)
+    assert now is not None
+    assert sorted(quotas_in_force(now).values()) == [4_320_000, 12_000_000]
+
+
+def test_an_operator_that_is_gone_is_said_before_whether_it_is_enough() -> None:
+    def gone(source: simulated.SimulatedSource) -> None:
+        leases = {KEY: LeaseNow("", source.now)}
+        source.objects_now = replace(source.objects_now, leases=leases)
+
+    shown = text_of(page(THROTTLED_AT, gone))
+    assert "No replica of the operator holds the Lease: no quota changes until one does." in shown
+    assert "It is enough now" not in shown
+    assert HOLDER.partition("_")[0] not in shown
