@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.command_line import doctor_figures, kraft_doctor_figures, start_figures
+from bench.console import console_figures
 from bench.control.core import decide_figures, metadata_figures
 from bench.control.in_cluster import in_cluster
 from bench.control.kraft import kraft_change, kraft_cold, kraft_reaction
@@ -240,6 +241,7 @@ SECTIONS: Mapping[str, Mapping[str, Callable[[], list[Figure]]]] = {
         "doctor": doctor_figures,
         "doctor-kraft": kraft_doctor_figures,
     },
+    "The console": {"console": console_figures},
     "In a cluster": {"in-cluster": in_cluster},
     "Usage rollups": ROLLUPS,
 }

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.large_console import large_measured, large_objects
 from tests.doubles import simulated_console as simulated
-from tests.doubles.large_console import large_measured, large_objects
 from tests.doubles.simulated_console import (
     HOSTILE,
     KafkaAsSimulated,

@@ -1,11 +1,21 @@
-"""A cluster of many brokers and members as the console sees it: objects with statuses, readings."""
+"""A cluster of many brokers and members as the console sees it: objects with statuses, readings.
+
+`python -m bench.large_console BROKERS MEMBERS PORT` serves it, with a pass every five seconds and
+whenever a line comes on standard input: so many members are throttled then.
+"""
 
 from __future__ import annotations
 
 import random
+import sys
+import threading
+import time
 from typing import Any
 
+from tidegate.console.history import Past
+from tidegate.console.server import Console, ConsoleSettings, serve
 from tidegate.console.snapshot import Measured, Objects
+from tidegate.console.source import Trail
 from tidegate.controller_logic.model import ClientRate, Direction, Entity, NicSpan, Readings
 
 MB = 1_000_000
@@ -123,3 +133,63 @@ def large_measured(brokers: int, members: int, now: float, *, seed: int = 1) -> 
         for way in Direction
     }
     return Measured(Readings(now, 15.0, nic, clients))
+
+
+class LargeSource:
+    """Objects and readings as of the last pass."""
+
+    cluster = None
+
+    def __init__(self, brokers: int, members: int) -> None:
+        self._size = (brokers, members)
+        self._throttled, self._passes = 40, 0
+        self._lock = threading.Lock()
+        self.pass_over()
+
+    def pass_over(self, *, throttled: int | None = None) -> None:
+        with self._lock:
+            self._throttled = self._throttled if throttled is None else throttled
+            self._passes += 1
+            now = time.time()
+            self._objects = large_objects(*self._size, now, throttled=self._throttled)
+            self._measured = large_measured(*self._size, now, seed=self._passes)
+
+    def now_seconds(self) -> float:
+        return time.time()
+
+    def changes(self) -> object:
+        return self._passes
+
+    def objects(self) -> Objects:
+        return self._objects
+
+    def measured(self, policy_key: str) -> Measured:  # noqa: ARG002
+        return self._measured
+
+    def past(self, policy_key: str) -> Past | None:  # noqa: ARG002
+        return None
+
+    def trail(self) -> Trail:
+        return Trail()
+
+
+def main(brokers: int, members: int, port: int) -> None:
+    """Serve until standard input ends and the process is stopped."""
+    source = LargeSource(brokers, members)
+
+    def again_and_again() -> None:
+        while True:
+            time.sleep(5.0)
+            source.pass_over()
+
+    def as_told() -> None:
+        for line in sys.stdin:
+            source.pass_over(throttled=int(line))
+
+    for loop in (again_and_again, as_told):
+        threading.Thread(target=loop, daemon=True).start()
+    serve(Console(source, settings=ConsoleSettings(port=port)))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:4]))
