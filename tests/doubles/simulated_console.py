@@ -289,7 +289,8 @@ def without_kafka(source: SimulatedSource) -> None:
 
 
 def observing(source: SimulatedSource) -> None:
-    """The policy only observes: so the load is as if nobody gave."""
+    """The policy only observes. For a moment at which nobody gives yet: the load goes on so."""
+    source.objects_now = replace(stopped_at(source.now - EPOCH - 1)[1].objects_now, events=())
     bend(source, lambda policy, _: policy["spec"].update(mode=Mode.OBSERVE.value))
     seen = source.moment.observation
     decide_again(source, replace(seen, policy=replace(seen.policy, mode=Mode.OBSERVE)))

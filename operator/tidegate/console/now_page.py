@@ -540,7 +540,7 @@ def members_table(
         ("Level", ""),
         ("Member", ""),
         ("Way", ""),
-        ("Sends, all brokers", "right"),
+        ("Moves, all brokers", "right"),
         ("Quota, each broker", "right"),
         ("Contract, all brokers", "right"),
         ("Delayed by Kafka", "right"),

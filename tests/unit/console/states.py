@@ -34,6 +34,7 @@ STATES: Final[dict[str, tuple[float, Bend, tuple[str, ...]]]] = {
             "Quotas stay as they are: No broker of kafka-1:9092 answered",
             "Levels as known 60 s ago",
             "unknown of 1",
+            "Not judged now: which brokers are live is not known",
             "Not known of any member. No broker of kafka-1:9092 answered",
         ),
     ),

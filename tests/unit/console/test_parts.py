@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
-from tests.doubles.large_console import large_measured, large_objects
+from bench.large_console import large_measured, large_objects
 from tests.doubles.simulated_console import stopped_at
 from tidegate.console.now_page import now_page
 from tidegate.console.parts import ROWS, Changes, Page, Part, changes_between, page_html

@@ -105,9 +105,17 @@ def metrics_fresh(result: PassResult, *, measured: bool) -> Verdict:
             Reason.METRICS_NOT_WATCHED,
             shortened(sentence(f"{_NOT_MEASURED}{also}")),
         )
-    if readings is None or result.decision.watched is None:
+    if readings is None:
         return Verdict(
             _TYPE, Truth.UNKNOWN, Reason.STARTING, "No reading of the brokers' load has come yet"
+        )
+    if result.decision.watched is None:
+        holds = result.decision.holds
+        return Verdict(
+            _TYPE,
+            Truth.UNKNOWN,
+            holds[0].reason if holds else Reason.STARTING,
+            "Not judged now: which brokers are live is not known",
         )
     unknown = [
         nic
