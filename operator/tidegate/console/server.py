@@ -57,6 +57,7 @@ _UPDATE_SECONDS: Final = 0.05
 _AGES_SECONDS: Final = 2.0
 _NOTE_SECONDS: Final = 5.0
 _SHOWN_LINES: Final = 200
+_LAST_ANSWERS_SECONDS: Final = 5
 _CONTENT_POLICY: Final = "; ".join(
     (
         "default-src 'self'",
@@ -278,6 +279,8 @@ def serve(console: Console) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
+        # a page that is open keeps its connection, and the next process is waited for
+        timeout_graceful_shutdown=_LAST_ANSWERS_SECONDS,
     )
 
 
