@@ -173,18 +173,15 @@ def _sentences(now: PolicyNow) -> Iterable[Markup]:
 
 def _who_gives(now: PolicyNow) -> Iterable[Markup]:
     elsewhere = now.elsewhere
-    if not all(one.is_known for one in now.members):
+    known = sum(one.is_known for one in now.members)
+    if now.members and not known:
         yield Markup("Who is at the contract is {}.{}").format(UNKNOWN, _levels_known_last(now))
     elif now.would_change:
         yield Markup("<strong>Enforce would change</strong> the quota of {}.").format(
             _named(now.would_change)
         )
     elif not elsewhere:
-        yield (
-            Markup("Everybody is at the contract.")
-            if now.members
-            else Markup("No member is known.")
-        )
+        yield Markup("{}").format(_nobody_elsewhere(now) if now.members else "No member is known.")
     giving = [one for one in elsewhere if one.gives]
     for level in sorted({one.level for one in giving}, reverse=True):
         mine = [one for one in giving if one.level is level]
@@ -206,6 +203,14 @@ def _who_gives(now: PolicyNow) -> Iterable[Markup]:
             ),
             f" and {len(others) - 4} more" if len(others) > 4 else "",
         )
+
+
+def _nobody_elsewhere(now: PolicyNow) -> str:
+    unknown = sum(not one.is_known for one in now.members)
+    if not unknown:
+        return "Everybody is at the contract."
+    of_all = f"of {unknown} of {len(now.members)} rates the operator says nothing yet"
+    return f"Nobody is known to be away from the contract; {of_all}."
 
 
 _WORDS_OF_STATE: Final = {"Contended": "Contended: another writer keeps changing its quota"}
@@ -507,13 +512,12 @@ def _span(span: Span, begin: float, seconds: float) -> Markup:
 
 def below(now: PolicyNow) -> Part:
     """Who is not at the contract; in mode Observe whose quota would change."""
-    title, empty = "Not at the contract", "Everybody is at the contract."
+    title, empty = "Not at the contract", _nobody_elsewhere(now)
     age = _age(now, KUBERNETES)
-    unknown = [one for one in now.members if not one.is_known]
-    if not now.members or unknown:
-        said = f" {unknown[0].message}" if unknown else ""
+    if not any(one.is_known for one in now.members):
+        said = f" {now.members[0].message}" if now.members else ""
         inside = Markup('<p class="unknown hatched">{}{}</p>').format(
-            "Not known of any member." if unknown else "No member is known.", said
+            "Not known of any member." if now.members else "No member is known.", said
         )
         return Part("below", section("below", title, inside, age=age))
     members = now.elsewhere

@@ -13,6 +13,7 @@ from typing import Any, Final
 from tidegate.control.declared import Declared, SpecReader, belongs_to, declare, object_key
 from tidegate.controller_logic.contracts.desired import MemberState
 from tidegate.controller_logic.model import (
+    KEY_OF,
     Direction,
     Entity,
     Level,
@@ -179,8 +180,9 @@ class MemberNow:
     """One member one way, in bytes/s. `sends` is over all brokers, `quota` on each of them.
 
     `contract` is over all brokers. `quota` and `contract` None = none, or not known where
-    `is_known` is False. `target` is what the quota should be, None = what it is. `by_broker` has
-    what it moves on each broker. `gives`: it is below its contract for a broker over its limit.
+    `is_known` is False: the operator has not seen it yet, or does not reach the cluster. `target`
+    is what the quota should be, None = what it is. `gives`: it is below its contract for a broker
+    over its limit. `by_broker` has what it moves on each broker.
     """
 
     tier_key: str
@@ -198,15 +200,10 @@ class MemberNow:
     leaders: int | None
     skew: str
     override: str
+    is_known: bool
     target: int | None = None
     gives: bool = False
     by_broker: Mapping[int, float] = field(default_factory=dict)
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the operator says what it has; it cannot while it does not reach the cluster."""
-        has_quota = self.quota is not None or self.contract is not None
-        return bool(self.state) and (has_quota or self.state != MemberState.HELD)
 
     @property
     def is_elsewhere(self) -> bool:
@@ -572,8 +569,12 @@ class _Joined:
             contract = _number((status.get("contractTotal") or {}).get(name))
             target = _number((status.get("target") or {}).get(name))
             state = str(status.get("state") or "")
+            is_known = bool(state) and not (
+                state == MemberState.HELD and {"quota", "contractTotal"}.isdisjoint(status)
+            )
             moves = any(one.bytes_per_second >= _NOTHING for one in flows.values())
-            if quota is None and contract is None and not moves:
+            is_missed = not is_known and _declares(member, way)
+            if quota is None and contract is None and not moves and not is_missed:
                 continue
             delays = [
                 one.throttle_milliseconds
@@ -598,6 +599,7 @@ class _Joined:
                 status.get("leaders"),
                 str(status.get("leaderSkew") or ""),
                 str(status.get("override") or ""),
+                is_known,
                 target,
                 self._gives(state, tier.level, quota, contract, target),
                 {broker: one.bytes_per_second for broker, one in sorted(flows.items())},
@@ -636,6 +638,10 @@ class _Joined:
                 str(spec.get("reason") or ""),
                 str(ready.get("message") or ""),
             )
+
+
+def _declares(member: Member, way: Direction) -> bool:
+    return member.contract is not None and member.contract.gives(KEY_OF[way])
 
 
 def _is_fullest(one: WatchedBroker | None, nic: NicStatus) -> bool:

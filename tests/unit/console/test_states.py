@@ -13,7 +13,8 @@ from tests.doubles.simulated_console import HOLDER, KEY, stopped_at
 from tests.unit.console.states import STATES, THROTTLED_AT, Bend
 from tidegate.console.now_page import no_policy, now_page
 from tidegate.console.parts import page_html
-from tidegate.console.snapshot import LeaseNow
+from tidegate.console.snapshot import LeaseNow, quotas_in_force
+from tidegate.controller_logic.model import Direction
 
 
 def page(seconds: float, bend: Bend) -> str:
@@ -67,8 +68,6 @@ def test_a_member_that_is_held_at_its_contract_is_not_in_the_way() -> None:
 
 
 def test_who_gives_while_paused_keeps_their_quotas_for_what_if() -> None:
-    from tidegate.console.snapshot import quotas_in_force
-
     console, source = stopped_at(THROTTLED_AT)
     simulated.paused(source)
     now = console.policy(source.objects(), KEY)
@@ -85,3 +84,42 @@ def test_an_operator_that_is_gone_is_said_before_whether_it_is_enough() -> None:
     assert "No replica of the operator holds the Lease: no quota changes until one does." in shown
     assert "It is enough now" not in shown
     assert HOLDER.partition("_")[0] not in shown
+
+
+def test_a_way_without_a_contract_does_not_make_a_paused_policy_unknown() -> None:
+    def also_produces(source: simulated.SimulatedSource) -> None:
+        readings = source.measured_now.readings
+        assert readings is not None
+        clients = {
+            (entity, broker, Direction.INGRESS): one
+            for (entity, broker, _), one in readings.clients.items()
+        }
+        readings = replace(readings, clients={**readings.clients, **clients})
+        source.measured_now = replace(source.measured_now, readings=readings)
+        simulated.paused(source)
+
+    shown = text_of(page(THROTTLED_AT, also_produces))
+    assert "is unknown" not in shown
+    assert "L3 gives: backfill" in shown
+
+
+def test_a_member_that_the_operator_has_not_seen_yet_is_said_and_not_taken_as_at_its_contract() -> (
+    None
+):
+    def with_a_new_tier(source: simulated.SimulatedSource) -> None:
+        simulated.bend(source, lambda _, tiers: tiers[-1].pop("status"))
+
+    shown = text_of(page(200.0, with_a_new_tier))
+    assert "Nobody is known to be away from the contract; of 1 of 3 rates" in shown
+    assert "Everybody is at the contract" not in shown
+
+
+def test_kafka_and_prometheus_away_leave_nobody_out() -> None:
+    def both(source: simulated.SimulatedSource) -> None:
+        simulated.without_kafka(source)
+        source.measured_now = simulated.Measured(problem="it did not answer in time")
+
+    shown = text_of(page(THROTTLED_AT, both))
+    assert "Who is at the contract is unknown. When it was known last: L3 throttled" in shown
+    assert "Whether it is enough" not in shown
+    assert "Quotas stay as they are" in shown
