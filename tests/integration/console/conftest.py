@@ -73,7 +73,7 @@ class Watched:
 def watched(browser: Browser, shown: Shown) -> Iterator[Watched]:
     context = browser.new_context(viewport={"width": 1300, "height": 900})
     page = context.new_page()
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(60_000)  # of a machine that is busy with other tests
     foreign: list[str] = []
     errors: list[str] = []
     here = (shown.address, shown.address.replace("http:", "ws:"), "data:")
