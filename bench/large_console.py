@@ -1,7 +1,8 @@
 """A cluster of many brokers and members as the console sees it: objects with statuses, readings.
 
 `python -m bench.large_console BROKERS MEMBERS PORT` serves it, with a pass every five seconds and
-whenever a line comes on standard input: so many members are throttled then.
+whenever a line comes on standard input: so many members are throttled then, and a line is printed
+when the pass is over.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tidegate.console.source import Trail
 from tidegate.controller_logic.model import ClientRate, Direction, Entity, NicSpan, Readings
 
 MB = 1_000_000
+PASS_SECONDS = 5.0
 LEVELS = ("L0", "L1", "L2", "L3")
 
 
@@ -179,12 +181,13 @@ def main(brokers: int, members: int, port: int) -> None:
 
     def again_and_again() -> None:
         while True:
-            time.sleep(5.0)
+            time.sleep(PASS_SECONDS)
             source.pass_over()
 
     def as_told() -> None:
         for line in sys.stdin:
             source.pass_over(throttled=int(line))
+            print("over", flush=True)
 
     for loop in (again_and_again, as_told):
         threading.Thread(target=loop, daemon=True).start()
