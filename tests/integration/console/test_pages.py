@@ -316,12 +316,14 @@ def test_no_name_is_more_than_text(shown: Shown, watched: Watched, path: str) ->
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", ["/", "/member", "/what-if", "/history"])
+@pytest.mark.parametrize("path", ["/", "/member", "/what-if", "/history", "/?greyed"])
 def test_axe_finds_nothing_serious(shown: Shown, browser, path: str, scheme: str) -> None:  # type: ignore[no-untyped-def]
     from axe_playwright_python.sync_playwright import Axe
 
     source = shows(shown, OVER_AT)
     source.lines = tuple(simulated.audit_lines(5))
+    if path == "/?greyed":
+        simulated.without_kubernetes(source)
     context = browser.new_context(color_scheme=scheme, viewport={"width": 1200, "height": 900})
     page = context.new_page()
     page.goto(shown.address + path)
