@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError
-from tidegate.rollup.entities import read_entities, tiers_of, write_entities
+from tidegate.rollup.entities import SpecChanges, read_entities, tiers_of, write_entities
 from tidegate.rollup.fold.hours import Places
 from tidegate.rollup.ingest import IngestOrder, Source, WorkItem, read_source
 from tidegate.rollup.labels import labels_text
@@ -158,7 +158,7 @@ class RollupRun:
     `policy` nothing is known of tiers, contracts and limits; without `retention` nothing is let go.
     `trail` are lines of the audit trail, for who has none of the operator's metrics. `tell` gets a
     sentence for each step, for logs; `progress` counts within them; `catalog_problem` gets why the
-    `catalog` is behind the tables.
+    `catalog` is behind the tables. `tasks_at_once` read from Prometheus; None = every core does.
     """
 
     order: IngestOrder
@@ -168,6 +168,7 @@ class RollupRun:
     retention: Retention | None = None
     trail: Sequence[AuditLine] = field(default=(), repr=False)
     catalog: CatalogSettings | None = None
+    tasks_at_once: int | None = None
     clock_ms: Callable[[], int] = field(kw_only=True)
     tell: Callable[[str], None] = field(kw_only=True)
     progress: Progress = field(default=unwatched, kw_only=True)
@@ -289,7 +290,8 @@ class _Rollup:
             return {}
         now, known = run.policy.members, read_entities(self.store)
         trail = read_trail(run.trail, run.policy.key, end_ms=run.clock_ms())
-        entities = known.seen(now, run.clock_ms(), trail)
+        changes = SpecChanges(run.policy.changed_ms, self._looked_ms())
+        entities = known.seen(now, run.clock_ms(), trail, changes)
         if entities != known:
             write_entities(self.store, entities, run.order.owner)
         members = {at: entities.at_end_of(self._end(at), now) for at in run.hours}
@@ -298,6 +300,10 @@ class _Rollup:
         if others:
             run.tell(f"{others} of {len(members)} hours had other members in tiers than now")
         return members
+
+    def _looked_ms(self) -> int:
+        """When a run published last: it had looked at the members before."""
+        return max((file.modified_ms for _, file in self.store.listed(_FINE[0])), default=0)
 
     def _terms(
         self,
@@ -331,7 +337,13 @@ class _Rollup:
         ]
         promised = {start_ms: one.brokers for start_ms, one in terms.items()}
         staged = ingest_all(
-            self.spark, run.order, items, run.progress, terms=promised, places=self._places(members)
+            self.spark,
+            run.order,
+            items,
+            run.progress,
+            terms=promised,
+            places=self._places(members),
+            at_once=run.tasks_at_once,
         )
         known = sorted({file.window_start_ms for file in staged if file.table == "broker_5m"})
         left = len(run.hours) - len(known)

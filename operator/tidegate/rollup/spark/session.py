@@ -20,22 +20,29 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 # into the heap.
 _HASHED_KEYS = 12_288
 WORKER_DAEMON = "tidegate.rollup.spark.worker_daemon"
-# A run is over before code that was compiled twice pays: without the second compiler even 10
-# million samples take no longer, and a sixth less of the processors. Classes fill more than the
-# metaspace that Java begins with, which would be four collections of the whole heap. Rows pass
-# through and few stay: beside a young generation of a third of the heap, as is usual, this small
-# one saves a cold hour of 10,000 series 0.1 GB and costs it a second; longer runs save more.
+# Of the driver's Java machine. A run on one machine is over before code that was compiled twice
+# pays: without the second compiler even 10 million samples take no longer, and a sixth less of the
+# processors. Classes fill more than the metaspace that Java begins with, which would be four
+# collections of the whole heap. Rows pass through and few stay: beside a young generation of a
+# third of the heap, as is usual, this small one saves a cold hour of 10,000 series 0.1 GB and costs
+# it a second; longer runs save more.
 _JAVA_OPTIONS = (
     "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m -XX:MaxNewSize=96m"
 )
+SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _SQL_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.shuffle.partitions": "8",
+    SHUFFLE_PARTITIONS: "8",
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": str(_HASHED_KEYS),
     "spark.sql.files.maxPartitionBytes": "16m",
     # otherwise workers of SQL have another environment than the others, and so another daemon
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
 }
+
+
+def shuffle_settings(cores: int) -> dict[str, str]:
+    """As many partitions as there are cores, and some: Spark joins small ones, and divides none."""
+    return {SHUFFLE_PARTITIONS: str(max(int(_SQL_SETTINGS[SHUFFLE_PARTITIONS]), 2 * cores))}
 
 
 @contextmanager
@@ -72,16 +79,17 @@ def _beside(running: SparkSession) -> SparkSession:
 
 
 def _settings(memory: str) -> dict[str, str]:
-    java_options = f"{_JAVA_OPTIONS} -Dlog4j2.configurationFile={_LOGGING}"
+    logging = f"-Dlog4j2.configurationFile={_LOGGING}"
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": java_options,
-        # executors are Pods of the same image, and have the file at the same path
-        "spark.executor.extraJavaOptions": java_options,
+        "spark.driver.extraJavaOptions": f"{_JAVA_OPTIONS} {logging}",
+        # Executors are Pods of the same image, and have the file at the same path. They have more
+        # to do and a size of their own, so collector and compilers are Java's usual ones.
+        "spark.executor.extraJavaOptions": logging,
         **_SQL_SETTINGS,
         "spark.speculation": "false",
         "spark.python.worker.reuse": "true",

@@ -62,8 +62,11 @@ def ingest_all(
     *,
     terms: Mapping[int, Mapping[int, BrokerTerms]] = NO_TERMS,
     places: Mapping[int, Places] = NO_PLACES,
+    at_once: int | None = None,
 ) -> list[StagedFile]:
-    """Carry all items out; no item, no file. Raises PySparkException when a task keeps failing.
+    """Carry all items out, at most `at_once` at the same time; no item, no file.
+
+    Raises PySparkException when a task keeps failing.
 
     `terms` are by the items' start and broker, `places` of clients by the items' start. A worker
     unpacks those of the hours that it gets: the terms of a day of 5000 members are megabytes.
@@ -74,7 +77,9 @@ def ingest_all(
     ended = context.accumulator(0)
     by_hour = {start_ms: context.broadcast(brokers) for start_ms, brokers in terms.items()}
     places_of = _shared_by_hours(context, places)
-    tasks = context.parallelize(items, numSlices=len(items)).flatMap(
+    # a task is tried again as a whole, so it has one item where nothing speaks against it
+    slices = len(items) if at_once is None else min(len(items), at_once)
+    tasks = context.parallelize(items, numSlices=slices).flatMap(
         partial(_counted, ended, order, by_hour, places_of)
     )
     try:
