@@ -45,7 +45,14 @@ from tidegate.rollup.tables.format import (
     PublishedFile,
     UsageDamaged,
 )
-from tidegate.rollup.tables.publication import StagedFile, stage
+from tidegate.rollup.tables.publication import (
+    Publication,
+    StagedFile,
+    Written,
+    parts_of,
+    stage,
+    write_rows,
+)
 from tidegate.rollup.tables.store import Part, UsageStore
 from tidegate.rollup.terms.reader import BrokerTerms
 
@@ -90,6 +97,33 @@ def ingest_all(
             one.unpersist()
     progress(Step.INGESTED, len(items), len(items))
     return staged
+
+
+def write_all(
+    spark: SparkSession, store_url: str, publications: Sequence[Publication]
+) -> list[list[Written]]:
+    """Write the files of all publications, of each in parts; the driver names them.
+
+    Without any row there is nothing for Spark to do. Raises PySparkException when a task keeps
+    failing.
+    """
+    parts = [
+        (number, part)
+        for number, publication in enumerate(publications)
+        if publication.staged
+        for part in parts_of(publication)
+    ]
+    found: list[list[Written]] = [[] for _ in publications]
+    if parts:
+        tasks = spark.sparkContext.parallelize(parts, numSlices=len(parts))
+        for number, written in tasks.map(partial(_written, store_url)).collect():
+            found[number].append(written)
+    return found
+
+
+def _written(store_url: str, part: tuple[int, Publication]) -> tuple[int, Written]:
+    number, publication = part
+    return number, write_rows(UsageStore.at(store_url), publication)
 
 
 def _shared_by_hours(
