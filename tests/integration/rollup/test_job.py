@@ -195,7 +195,7 @@ def test_a_label_that_somebody_changed_counts_from_the_change_of_the_tier_on(
     """Kubernetes keeps when a tier's spec was changed; the Job that sees it runs an hour later."""
 
     def tier_now() -> Mapping[str, Any]:
-        asked = ["get", "bt", "gold", "-n", commands.namespace, "-o", "json"]
+        asked = ["get", "bt", "reporting", "-n", commands.namespace, "-o", "json"]
         found: Mapping[str, Any] = json.loads(
             commands.kube.kubectl(*asked, "--show-managed-fields")
         )
@@ -213,11 +213,11 @@ def test_a_label_that_somebody_changed_counts_from_the_change_of_the_tier_on(
     wait_until(lambda: time.time() * 1000 > looked_ms + 1000, "a second", timeout_seconds=5)
     labels = json.dumps({"spec": {"labels": {"team": "shop"}}})
     commands.kube.kubectl(
-        "patch", "bt", "gold", "-n", commands.namespace, "--type=merge", "-p", labels
+        "patch", "bt", "reporting", "-n", commands.namespace, "--type=merge", "-p", labels
     )
     # what the operator writes into the status is no change of the tier
     commands.kube.kubectl(
-        *("patch", "bt", "gold", "-n", commands.namespace, "--subresource=status"),
+        *("patch", "bt", "reporting", "-n", commands.namespace, "--subresource=status"),
         *("--type=merge", "-p", json.dumps({"status": {"observedGeneration": 2}})),
     )
     assert created_ms < changed_ms() <= int(time.time() * 1000)
