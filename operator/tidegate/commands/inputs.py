@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -214,13 +215,15 @@ class PolicySource:
     """One policy with its tiers, and Kubernetes for its credentials (None = it has none).
 
     `status` is the policy's last status, `tier_statuses` are those of its tiers by their keys. Both
-    are empty with files, and before the operator has written one.
+    are empty with files, and before the operator has written one. `tiers_changed_ms` is when the
+    spec of each tier changed last, by Kubernetes' own account of who set which field.
     """
 
     declared: Declared
     kubernetes: Kubernetes | None = None
     status: Mapping[str, Any] = field(default_factory=dict)
     tier_statuses: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    tiers_changed_ms: Mapping[str, int] = field(default_factory=dict)
     bounds: PolicyBounds = field(default_factory=PolicyBounds)
     annotations: Mapping[str, str] = field(default_factory=dict)
 
@@ -331,9 +334,26 @@ def find_policy(around: CommandContext, options: PolicyOptions) -> PolicySource:
         kubernetes,
         policy.get("status") or {},
         statuses,
+        {object_key(raw): at_ms for raw in ours if (at_ms := spec_changed_ms(raw)) is not None},
         around.bounds,
         policy["metadata"].get("annotations") or {},
     )
+
+
+def spec_changed_ms(raw: RawObject) -> int | None:
+    """When a field of the object's spec was set or removed last; None where nobody kept that.
+
+    Kubernetes keeps it to the second, for each client that set a field.
+    """
+    try:
+        times = [
+            datetime.fromisoformat(entry["time"]).timestamp()
+            for entry in raw["metadata"].get("managedFields") or ()
+            if "f:spec" in entry["fieldsV1"]
+        ]
+    except (KeyError, TypeError, ValueError):  # a file that somebody edited
+        return None
+    return round(max(times) * 1000) if times else None
 
 
 def stored_policy(
@@ -381,7 +401,12 @@ def terms_of(source: PolicySource | None) -> "PolicyTerms | None":
 
     if source is None:
         return None
-    return PolicyTerms.of(source.declared.policy, source.declared.tiers or (), source.tier_statuses)
+    return PolicyTerms.of(
+        source.declared.policy,
+        source.declared.tiers or (),
+        source.tier_statuses,
+        source.tiers_changed_ms,
+    )
 
 
 def owner_of(source: PolicySource | None, cluster_id: str | None = None) -> "Owner":

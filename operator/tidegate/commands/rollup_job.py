@@ -103,6 +103,7 @@ def rollup_policy(around: CommandContext, asked: PolicyOptions) -> "RollupPolicy
         declared.policy,
         declared.tiers or (),
         source.tier_statuses,
+        source.tiers_changed_ms,
         spec.rollup,
         metrics,
         owner_of(source),

@@ -37,7 +37,12 @@ from tidegate.rollup.job import (
 from tidegate.rollup.samples import Progress, Transport, unwatched
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
-from tidegate.rollup.spark.session import LOCAL, SparkSession, spark_session
+from tidegate.rollup.spark.session import (
+    LOCAL,
+    SparkSession,
+    shuffle_settings,
+    spark_session,
+)
 from tidegate.rollup.spark.stages import workers_errors
 from tidegate.rollup.tables.format import NOBODY, Manifest, Owner, new_run_id, time_words
 from tidegate.rollup.tables.iceberg import CatalogSettings
@@ -74,7 +79,8 @@ class RollupRequest:
 
     Without `policy` nothing is known of tiers, contracts and limits; without `retention` nothing is
     let go. `trail` counts where Prometheus has none of the operator's metrics. `parallel_requests`
-    are those of one machine. Tables of another `owner` are refused.
+    are those of one machine, `tasks_at_once` how many read on all of them together, None = as many
+    as there are cores. Tables of another `owner` are refused.
     """
 
     metrics: MetricsSettings
@@ -86,6 +92,7 @@ class RollupRequest:
     catalog: CatalogSettings | None = None
     bounds: FactorBounds = BOUNDS
     parallel_requests: int = _PARALLEL_OF_ONE
+    tasks_at_once: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +156,7 @@ class Engine:
                 request.retention,
                 request.trail,
                 request.catalog,
+                tasks_at_once=request.tasks_at_once,
                 clock_ms=self._clock_ms,
                 tell=self._tell,
                 progress=self._progress,
@@ -218,6 +226,7 @@ class RollupPolicy:
     policy: Policy
     tiers: tuple[Tier, ...]
     tier_statuses: Mapping[str, Mapping[str, Any]]
+    tiers_changed_ms: Mapping[str, int]
     spec: Rollup
     metrics: MetricsSettings
     owner: Owner
@@ -254,18 +263,18 @@ def policy_engine(
     `folder` is the process's own. Raises InvalidResource for executors without an image.
     """
     executors = _executors(policy, pod)
-    # executors know nothing of each other's requests, so each may have its part of them
-    parallel = _PARALLEL_REQUESTS // (1 if executors is None else executors.instances)
+    parallel, at_once = requests_of(1 if executors is None else executors.instances)
     retention = policy.spec.retention_days
     request = RollupRequest(
         policy.metrics,
         policy.spec.storage.address,
-        PolicyTerms.of(policy.policy, policy.tiers, policy.tier_statuses),
+        PolicyTerms.of(policy.policy, policy.tiers, policy.tier_statuses, policy.tiers_changed_ms),
         Retention(retention.five_minutes, retention.hours),
         owner=policy.owner,
         catalog=_catalog(policy.spec),
         bounds=FactorBounds(*policy.spec.factor_bounds),
-        parallel_requests=max(1, min(_PARALLEL_OF_ONE, parallel)),
+        parallel_requests=parallel,
+        tasks_at_once=at_once,
     )
     place = spark_place(policy.spec, pod, executors, folder)
     if executors is not None:
@@ -274,6 +283,17 @@ def policy_engine(
             f"{place.further['spark.kubernetes.executor.podNamePrefix']}-exec-..."
         )
     return Engine(request, place, clock_ms=clock_ms, tell=tell)
+
+
+def requests_of(machines: int) -> tuple[int, int | None]:
+    """How many requests each machine may have under way, and how many tasks may read at once.
+
+    Executors know nothing of each other's requests, so each has its part of them. Where there are
+    more executors than requests, each task has one, and only so many tasks read.
+    """
+    if machines > _PARALLEL_REQUESTS:
+        return 1, _PARALLEL_REQUESTS
+    return min(_PARALLEL_OF_ONE, _PARALLEL_REQUESTS // machines), None
 
 
 def _catalog(spec: Rollup) -> CatalogSettings | None:
@@ -289,7 +309,8 @@ def spark_place(
     """Where a policy's Spark runs and with which settings; makes room for an event log."""
     memory_mib = mebibytes(spec.driver.memory) if pod is None else pod.memory_mib
     memory = f"{heap_mib(memory_mib)}m"
-    further = {**(spec.spark_conf or {}), **_event_log(spec)}
+    cores = spec.driver.cores if executors is None else executors.instances * executors.cores
+    further = {**shuffle_settings(cores), **(spec.spark_conf or {}), **_event_log(spec)}
     if executors is None or pod is None:
         return SparkPlace(f"local[{spec.driver.cores},{_ATTEMPTS}]", memory, further)
     template = folder / "executor.json"

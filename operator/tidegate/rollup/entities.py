@@ -1,14 +1,14 @@
 """Who was a member of which tier when: the table `entities`, and what it says of a past hour.
 
 Tiers change, and a bill of last month is about those of last month. Each run looks at the members
-as they are, and writes down what changed since the last one; the audit trail, where there is one,
-has the moment. Labels are in no trail: another label counts from the run on that saw it. The table
-is one Parquet file, which each write replaces whole: a client has a row for each membership, from
-`valid_from` to `valid_to`, null = still valid.
+as they are, and writes down what changed since the last one. The moment is that of the audit trail,
+where there is one, or of the tier's last change as Kubernetes keeps it, or else that of the run.
+The table is one Parquet file, which each write replaces whole: a client has a row for each
+membership, from `valid_from` to `valid_to`, null = still valid.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
@@ -58,6 +58,26 @@ class Membership:
 
 
 @dataclass(frozen=True, slots=True)
+class SpecChanges:
+    """When the spec of each tier changed last, by tier, and when a run looked at them before.
+
+    What is new since then came with a change after that look. An older one has another reason, such
+    as a policy that admits other members.
+    """
+
+    at_ms: Mapping[str, int] = field(default_factory=dict)
+    looked_ms: int = 0
+
+    def of(self, tier: str, seen_ms: int) -> int:
+        """When what was seen of this tier came about; at the latest when it was seen."""
+        changed_ms = self.at_ms.get(tier, seen_ms)
+        return changed_ms if self.looked_ms < changed_ms < seen_ms else seen_ms
+
+
+NO_CHANGES: Final = SpecChanges()
+
+
+@dataclass(frozen=True, slots=True)
 class Entities:
     """All memberships that are known, by client and time."""
 
@@ -83,29 +103,51 @@ class Entities:
             if one.is_valid_at(at_ms)
         ]
 
-    def seen(self, now: Sequence[PolicyMember], at_ms: int, trail: Trail) -> "Entities":
-        """What is known once the members were looked at. Nothing is forgotten."""
+    def seen(
+        self,
+        now: Sequence[PolicyMember],
+        at_ms: int,
+        trail: Trail,
+        changes: SpecChanges = NO_CHANGES,
+    ) -> "Entities":
+        """What is known once the members were looked at. Nothing is forgotten.
+
+        `changes` count from the second look on: the first one has the members for all time before.
+        """
         present = {one.client: one for one in now}
         known = self if self.memberships else Entities(tuple(_of_trail(trail, present)))
+        changes = replace(changes, looked_ms=max(changes.looked_ms, self._newest_ms))
+        if not self.memberships:
+            changes = NO_CHANGES
         found: list[Membership] = []
+        ended: dict[Client, int] = {}
+        relabelled: set[Client] = set()
         for one in known.memberships:
             member = present.get(one.client)
             if one.to_ms is not None:
-                found.append(one)
-            elif member is not None and _place(member) == one.place:
-                if _labels(member) == one.labels:
-                    found.append(one)
-                    del present[one.client]
-                else:
-                    found.append(replace(one, to_ms=at_ms))
+                ended[one.client] = one.to_ms
+            elif member is None or _place(member) != one.place:
+                ended[one.client] = _ended_ms(trail, one, member, at_ms, changes)
+            elif _labels(member) != one.labels:
+                ended[one.client] = changes.of(one.tier, at_ms)
+                relabelled.add(one.client)
             else:
-                changed_ms = _changed_ms(trail, one, member, at_ms)
-                found.append(replace(one, to_ms=changed_ms))
-        ended = {one.client: one.to_ms for one in found if one.to_ms is not None}
+                del present[one.client]
+                found.append(one)
+                continue
+            found.append(replace(one, to_ms=ended[one.client]))
         for client, member in present.items():
-            from_ms = _begun_ms(trail, member, ended.get(client), at_ms)
+            from_ms = (
+                ended[client]
+                if client in relabelled
+                else _begun_ms(trail, member, ended.get(client), at_ms, changes)
+            )
             found.append(Membership(client, *_place(member), from_ms, labels=_labels(member)))
         return Entities(tuple(sorted(found, key=lambda one: (one.client, one.from_ms))))
+
+    @property
+    def _newest_ms(self) -> int:
+        return max((one.to_ms or one.from_ms for one in self.memberships), default=0)
 
 
 def tiers_of(members: Iterable[PolicyMember]) -> Mapping[Client, str]:
@@ -163,13 +205,25 @@ def _written_place(write: Written) -> tuple[str, str, str]:
     return write.tier, write.member, write.level
 
 
-def _changed_ms(trail: Trail, one: Membership, member: PolicyMember | None, at_ms: int) -> int:
-    """When a membership ended: with the first write for the next one, else when it was seen."""
-    return at_ms if member is None else _begun_ms(trail, member, one.from_ms, at_ms)
+def _ended_ms(
+    trail: Trail,
+    one: Membership,
+    member: PolicyMember | None,
+    at_ms: int,
+    changes: SpecChanges,
+) -> int:
+    """When a membership ended: as the next one began, or when its tier let it go."""
+    if member is None:
+        return changes.of(one.tier, at_ms)
+    return _begun_ms(trail, member, one.from_ms, at_ms, changes)
 
 
-def _begun_ms(trail: Trail, member: PolicyMember, after_ms: int | None, at_ms: int) -> int:
-    """When the first quota was written for this membership after that time, else now."""
+def _begun_ms(
+    trail: Trail, member: PolicyMember, after_ms: int | None, at_ms: int, changes: SpecChanges
+) -> int:
+    """When the first quota was written for this membership after that time, else when its tier
+    changed.
+    """
     times = [
         one.at_ms
         for one in trail.written
@@ -177,7 +231,7 @@ def _begun_ms(trail: Trail, member: PolicyMember, after_ms: int | None, at_ms: i
         and client_of_entity(one.entity) == member.client
         and (after_ms is None or one.at_ms >= after_ms)
     ]
-    return min(times, default=at_ms)
+    return min(times, default=changes.of(member.tier.key, at_ms))
 
 
 def client_of_entity(text: str) -> Client | None:

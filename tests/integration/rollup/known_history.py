@@ -7,6 +7,9 @@ limit is lowered in the middle.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from tests.integration.rollup.history_server import HistoryServer
 from tidegate.controller_logic.model import (
     BrokerLimit,
@@ -69,33 +72,44 @@ def moved(user: str) -> int:
     )
 
 
-def write_known_history(history: HistoryServer) -> None:
-    """Write the history: clients fetch at even rates.
+def write_known_history(
+    history: HistoryServer, *, more_labels: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Write the history of brokers, whose series have `more_labels`, and that of the operator."""
+    write_brokers(history, more_labels)
+    _write_operator(history)
+
+
+def write_brokers(
+    history: HistoryServer, more_labels: Mapping[str, str], *, as_much: float = 1.0
+) -> None:
+    """Clients fetch at even rates, `as_much` of the known ones.
 
     The gauges are 4 % too high, as Kafka's are. Each sample of theirs is about the time before it.
     """
     times = range(START_MS - HOUR_MS, END_MS + SCRAPE_MS, SCRAPE_MS)
     totals = [0.0]
     for at in times[1:]:
-        totals.append(totals[-1] + sum(_rate(user, at) for user in RATES) * SCRAPE_MS / 1000)
+        moved = as_much * sum(_rate(user, at) for user in RATES)
+        totals.append(totals[-1] + moved * SCRAPE_MS / 1000)
     for broker in BROKERS:
-        labels = {"broker": str(broker)}
+        labels = {"broker": str(broker), **more_labels}
         history.write(
             "kafka_broker_bytesout_total", (labels, list(zip(times, totals, strict=True)))
         )
         nic = {**labels, "device": "eth0"}
         history.write(
             "node_network_transmit_bytes_total",
-            (nic, [(at, NIC * 1_250_000 * (at - times.start) / 1000) for at in times]),
+            (nic, [(at, as_much * NIC * 1_250_000 * (at - times.start) / 1000) for at in times]),
         )
         for user in RATES:
             client = {**labels, "user": user, "resource": "Fetch"}
             history.write(
-                "kafka_quota_byte_rate", (client, [(at, GAUGE * _rate(user, at)) for at in times])
+                "kafka_quota_byte_rate",
+                (client, [(at, as_much * GAUGE * _rate(user, at)) for at in times]),
             )
             held = [(at, 200.0 if _is_held(user, at) else 0.0) for at in times]
             history.write("kafka_quota_throttle_time", (client, held))
-    _write_operator(history)
 
 
 def _is_held(user: str, at_ms: int) -> bool:

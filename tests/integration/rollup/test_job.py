@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,15 +16,19 @@ import pytest
 
 from lab.iceberg import RestCatalog, open_duckdb
 from lab.kubernetes.api import KubeApi
+from lab.process import wait_until
 from tests.goldens.golden import numbers
 from tests.integration.rollup.history_server import HistoryServer
 from tests.integration.rollup.known_history import END_MS, RATES, SCRAPE_MS, START_MS, moved
 from tests.unit.resources.documents import ABSENT, policy, tier
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
+from tidegate.commands.inputs import spec_changed_ms
 from tidegate.controller_logic.model import Entity, QuotaKey
 from tidegate.controller_logic.rollup_schedule import Window
 from tidegate.kube.rollup_jobs import RESULT_KEY, RollupResult, decode
+from tidegate.rollup.entities import read_entities
+from tidegate.rollup.labels import labels_of
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.publication import Publication, publish
 from tidegate.rollup.tables.store import UsageStore
@@ -182,6 +187,47 @@ def test_a_catalog_that_is_away_fails_no_job_and_is_told_by_the_next(
     stored = commands.store.rows("usage_1h").group_by("user").aggregate([("bytes", "sum")])
     assert found == {row["user"]: row["bytes_sum"] for row in stored.to_pylist()}
     assert found.keys() == RATES.keys()
+
+
+def test_a_label_that_somebody_changed_counts_from_the_change_of_the_tier_on(
+    commands: RollupCommands,
+) -> None:
+    """Kubernetes keeps when a tier's spec was changed; the Job that sees it runs an hour later."""
+
+    def tier_now() -> Mapping[str, Any]:
+        asked = ["get", "bt", "reporting", "-n", commands.namespace, "-o", "json"]
+        found: Mapping[str, Any] = json.loads(
+            commands.kube.kubectl(*asked, "--show-managed-fields")
+        )
+        return found
+
+    def changed_ms() -> int:
+        return spec_changed_ms(tier_now()) or 0
+
+    first_ms = int(time.time() * 1000)
+    assert commands.call("job", *LAST_HOUR, now_ms=first_ms)[0] == 0
+    looked_ms = int(time.time() * 1000)
+    created_ms = changed_ms()
+    assert 0 < created_ms <= first_ms
+    # Kubernetes keeps whole seconds, so the change has to be in a later one
+    wait_until(lambda: time.time() * 1000 > looked_ms + 1000, "a second", timeout_seconds=5)
+    labels = json.dumps({"spec": {"labels": {"team": "shop"}}})
+    commands.kube.kubectl(
+        "patch", "bt", "reporting", "-n", commands.namespace, "--type=merge", "-p", labels
+    )
+    # what the operator writes into the status is no change of the tier
+    commands.kube.kubectl(
+        *("patch", "bt", "reporting", "-n", commands.namespace, "--subresource=status"),
+        *("--type=merge", "-p", json.dumps({"status": {"observedGeneration": 2}})),
+    )
+    assert created_ms < changed_ms() <= int(time.time() * 1000)
+    code, output = commands.call("job", *LAST_HOUR, now_ms=first_ms + HOUR_MS)
+    assert code == 0, output
+    rows = [
+        (labels_of(one.labels)["team"], one.from_ms, one.to_ms)
+        for one in read_entities(commands.store).memberships
+    ]
+    assert rows == [("reporting", first_ms, changed_ms()), ("shop", changed_ms(), None)]
 
 
 def test_a_backfill_fills_what_is_missing_and_then_finds_nothing(commands: RollupCommands) -> None:

@@ -38,6 +38,7 @@ from tidegate.rollup.samples import Progress, Selection, Step, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import spark_session
+from tidegate.rollup.tables import publication
 from tidegate.rollup.tables.format import new_run_id
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.upkeep import Retention
@@ -68,6 +69,7 @@ def run(
     now_ms: int | None = None,
     retention: Retention | None = None,
     progress: Progress = unwatched,
+    tasks_at_once: int | None = None,
 ) -> int:
     server = PrometheusServer(known_history.url)
     history = HistorySettings(server, external_labels=("cluster",), scrape_interval_ms=SCRAPE_MS)
@@ -86,6 +88,7 @@ def run(
         clock_ms=lambda: now_ms or end_ms,
         tell=print,
         progress=progress,
+        tasks_at_once=tasks_at_once,
     )
     published = run_rollup(spark, asked, chosen.reader)
     chosen.reader.close()
@@ -236,6 +239,23 @@ def test_an_hour_that_is_not_over_is_published_as_far_as_it_is(
         row["tier"]: row["seconds_throttled"] for row in hour(running, "tier_1h", SECOND_HOUR_MS)
     }
     assert states == {"streaming/gold": 0.0, "streaming/bulk": 300.0}
+
+
+def test_tasks_that_read_several_hours_and_windows_in_parts_give_the_same_rows(
+    spark: SparkSession,
+    known_history: HistoryServer,
+    store: UsageStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many executors and a large cluster have it."""
+    monkeypatch.setattr(publication, "MOST_ROWS_OF_A_PART", 1)
+    run(spark, known_history, tmp_path, tasks_at_once=1)
+    again = UsageStore.at(f"file://{tmp_path}")
+    for table in ("usage_5m", "broker_1h", "usage_1d", "tier_1d"):
+        assert again.rows(table).equals(store.rows(table)), table
+    hours, (_, part) = len(again.windows("usage_5m")), again.parts("usage_5m")
+    assert (hours, len(part.files)) == (2, len(BROKERS))
 
 
 def test_a_second_run_leaves_the_same_rows_and_lets_old_ones_go(

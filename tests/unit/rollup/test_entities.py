@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.unit.rollup.tables.bucket import Bucket, store_in
 from tidegate.controller_logic.model import Entity, Level, Member, Policy, Tier
@@ -13,6 +16,7 @@ from tidegate.rollup.entities import (
     ENTITIES,
     PATH,
     Entities,
+    SpecChanges,
     client_of_entity,
     read_entities,
     tiers_of,
@@ -206,3 +210,107 @@ def test_labels_are_kept_in_the_table() -> None:
     assert decode(store.storage.read(PATH) or b"", where=PATH)["labels"].to_pylist() == [
         '{"team":"shop"}'
     ]
+
+
+LOOKED = NOON + HOUR_MS
+SEEN = NOON + 3 * HOUR_MS + 3 * MINUTE
+CHANGED = NOON + 2 * HOUR_MS + 40 * MINUTE
+
+
+def changes(looked_ms: int = LOOKED, **tiers: int) -> SpecChanges:
+    return SpecChanges({f"ns/{tier}": at_ms for tier, at_ms in tiers.items()}, looked_ms)
+
+
+def begins(entities: Entities) -> dict[tuple[str, str], int]:
+    return {
+        (one.client[0], one.tier.removeprefix("ns/")): one.from_ms for one in entities.memberships
+    }
+
+
+def test_a_member_that_moved_is_in_the_new_tier_from_the_change_of_its_spec_on() -> None:
+    """Not from the run that saw it: the hour of the change has the new tier."""
+    first = Entities().seen(FIRST, NOON + 3 * MINUTE, NO_TRAIL)
+    found = first.seen(MOVED, SEEN, NO_TRAIL, changes(bulk=CHANGED, gold=CHANGED + MINUTE))
+    assert begins(found)["alice", "bulk"] == CHANGED
+    assert begins(found)["carol", "gold"] == CHANGED + MINUTE
+    ended = {one.client[0]: one.to_ms for one in found.memberships if one.to_ms is not None}
+    assert ended == {"alice": CHANGED}
+    assert tiers_at_end_of(found, NOON + 2 * HOUR_MS, MOVED)["alice"] == "gold"
+    assert tiers_at_end_of(found, NOON + 3 * HOUR_MS, MOVED)["alice"] == "bulk"
+
+
+def test_who_left_all_tiers_left_with_the_change_of_its_tier() -> None:
+    first = Entities().seen(FIRST, NOON + 3 * MINUTE, NO_TRAIL)
+    found = first.seen(members(bob="bulk"), SEEN, NO_TRAIL, changes(gold=CHANGED))
+    assert [one.to_ms for one in found.memberships] == [CHANGED, None]
+
+
+def test_another_label_counts_from_the_change_of_its_tier_on() -> None:
+    first = Entities().seen(labelled(alice="shop", bob="ops"), NOON, NO_TRAIL)
+    after = labelled(alice="search", bob="ops")
+    found = first.seen(after, SEEN, NO_TRAIL, changes(gold=CHANGED))
+    assert teams_at_end_of(found, NOON + 2 * HOUR_MS, after)["alice"] == "shop"
+    assert teams_at_end_of(found, NOON + 3 * HOUR_MS, after)["alice"] == "search"
+    rows = [one for one in found.memberships if one.client[0] == "alice"]
+    assert (rows[0].to_ms, rows[1].from_ms) == (CHANGED, CHANGED)
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(changes(), id="nobody kept it"),
+        pytest.param(changes(bulk=LOOKED - MINUTE), id="before the last look: another reason"),
+        pytest.param(changes(bulk=SEEN + MINUTE), id="a clock that is ahead"),
+        pytest.param(changes(0, bulk=NOON + MINUTE), id="before what is written down"),
+    ],
+)
+def test_a_time_that_cannot_be_that_of_the_change_gives_way_to_when_it_was_seen(
+    known: SpecChanges,
+) -> None:
+    first = Entities().seen(FIRST, NOON + 3 * MINUTE, NO_TRAIL)
+    found = first.seen(members(alice="bulk", bob="bulk"), SEEN, NO_TRAIL, known)
+    assert begins(found)["alice", "bulk"] == SEEN
+
+
+def test_the_first_run_has_its_members_for_all_time_before() -> None:
+    found = Entities().seen(FIRST, SEEN, NO_TRAIL, changes(0, gold=CHANGED, bulk=NOON))
+    assert set(begins(found).values()) == {SEEN}
+    assert tiers_at_end_of(found, NOON, FIRST) == {"alice": "gold", "bob": "bulk"}
+
+
+def test_the_trail_goes_before_the_change_of_a_spec() -> None:
+    first = Entities().seen(FIRST, NOON + 3 * MINUTE, NO_TRAIL)
+    found = first.seen(MOVED, NOON + 9 * HOUR_MS, TRAIL, changes(bulk=NOON + 4 * HOUR_MS))
+    assert begins(found)["alice", "bulk"] == NOON + 80 * MINUTE
+
+
+CLIENTS = ("alice", "bob", "carol")
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.dictionaries(st.sampled_from(CLIENTS), st.sampled_from(["gold", "bulk"])),
+            st.integers(1, 5) | st.just(60),  # minutes until the next look
+            st.dictionaries(st.sampled_from(["gold", "bulk"]), st.integers(-200, 10)),
+            st.integers(-200, 10),  # when a run had looked, as far as that is known
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_whatever_times_are_given_a_client_is_in_one_tier_at_a_time_and_in_its_own_at_the_end(
+    looks: list[tuple[dict[str, str], int, dict[str, int], int]],
+) -> None:
+    entities, at_ms = Entities(), NOON
+    for tiers, minutes, changed, looked in looks:
+        at_ms += minutes * MINUTE
+        times = {tier: at_ms + minute * MINUTE for tier, minute in changed.items()}
+        now = members(**tiers)
+        entities = entities.seen(now, at_ms, NO_TRAIL, changes(at_ms + looked * MINUTE, **times))
+        assert tiers_at_end_of(entities, at_ms + 1, now) == tiers or not entities.memberships
+    for client in CLIENTS:
+        own = [one for one in entities.memberships if one.client[0] == client]
+        for earlier, later in pairwise(own):
+            assert earlier.to_ms is not None
+            assert earlier.from_ms <= earlier.to_ms <= later.from_ms

@@ -6,7 +6,7 @@ when one of their hours is published again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from itertools import count
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError
-from tidegate.rollup.entities import read_entities, tiers_of, write_entities
+from tidegate.rollup.entities import SpecChanges, read_entities, tiers_of, write_entities
 from tidegate.rollup.fold.hours import Places
 from tidegate.rollup.ingest import IngestOrder, Source, WorkItem, read_source
 from tidegate.rollup.labels import labels_text
@@ -30,11 +30,18 @@ from tidegate.rollup.spark.stages import (
     tier_sums,
     tiers_by_hour,
     usage_sums,
+    write_all,
 )
 from tidegate.rollup.tables import iceberg
 from tidegate.rollup.tables.format import Manifest
 from tidegate.rollup.tables.iceberg import CatalogSettings
-from tidegate.rollup.tables.publication import Publication, StagedFile, discard_staging, publish
+from tidegate.rollup.tables.publication import (
+    Publication,
+    StagedFile,
+    Written,
+    discard_staging,
+    name_files,
+)
 from tidegate.rollup.tables.store import UsageStore, stamps
 from tidegate.rollup.tables.upkeep import Retention, keep_up
 from tidegate.rollup.tables.verify import RULES, WORTH_TELLING
@@ -91,12 +98,25 @@ class Coarser:
         yield (
             f"tier_{suffix}",
             None
-            if is_hours and not self._has_tiers(starts)
+            if not (self._has_tiers(starts) if is_hours else self._hours_have_tiers(starts))
             else lambda: tier_sums(finer("usage_5m"), tiers(), states(), window_ms=span_ms),
         )
 
     def _has_tiers(self, hours: range) -> bool:
         return any(self.members.get(at) or self.states.get(at) for at in hours)
+
+    def _hours_have_tiers(self, days: range) -> bool:
+        """False where every hour is known to have had no member of any tier."""
+        store = UsageStore.at(self.store_url)
+        usage, tiers = (
+            {
+                one.window: one.contents.rows
+                for one in store.manifests(table, days[0], days[-1] + DAY_MS)
+                if not one.combines and not one.retired
+            }
+            for table in ("usage_1h", "tier_1h")
+        )
+        return any(tiers.values()) or not usage.keys() <= tiers.keys()
 
     def _members(self, hours: range) -> DataFrame:
         """Without the hour where members are the same throughout, as nearly always."""
@@ -158,7 +178,7 @@ class RollupRun:
     `policy` nothing is known of tiers, contracts and limits; without `retention` nothing is let go.
     `trail` are lines of the audit trail, for who has none of the operator's metrics. `tell` gets a
     sentence for each step, for logs; `progress` counts within them; `catalog_problem` gets why the
-    `catalog` is behind the tables.
+    `catalog` is behind the tables. `tasks_at_once` read from Prometheus; None = every core does.
     """
 
     order: IngestOrder
@@ -168,6 +188,7 @@ class RollupRun:
     retention: Retention | None = None
     trail: Sequence[AuditLine] = field(default=(), repr=False)
     catalog: CatalogSettings | None = None
+    tasks_at_once: int | None = None
     clock_ms: Callable[[], int] = field(kw_only=True)
     tell: Callable[[str], None] = field(kw_only=True)
     progress: Progress = field(default=unwatched, kw_only=True)
@@ -289,7 +310,8 @@ class _Rollup:
             return {}
         now, known = run.policy.members, read_entities(self.store)
         trail = read_trail(run.trail, run.policy.key, end_ms=run.clock_ms())
-        entities = known.seen(now, run.clock_ms(), trail)
+        changes = SpecChanges(run.policy.changed_ms, self._looked_ms())
+        entities = known.seen(now, run.clock_ms(), trail, changes)
         if entities != known:
             write_entities(self.store, entities, run.order.owner)
         members = {at: entities.at_end_of(self._end(at), now) for at in run.hours}
@@ -298,6 +320,10 @@ class _Rollup:
         if others:
             run.tell(f"{others} of {len(members)} hours had other members in tiers than now")
         return members
+
+    def _looked_ms(self) -> int:
+        """When a run published last: it had looked at the members before."""
+        return max((file.modified_ms for _, file in self.store.listed(_FINE[0])), default=0)
 
     def _terms(
         self,
@@ -331,7 +357,13 @@ class _Rollup:
         ]
         promised = {start_ms: one.brokers for start_ms, one in terms.items()}
         staged = ingest_all(
-            self.spark, run.order, items, run.progress, terms=promised, places=self._places(members)
+            self.spark,
+            run.order,
+            items,
+            run.progress,
+            terms=promised,
+            places=self._places(members),
+            at_once=run.tasks_at_once,
         )
         known = sorted({file.window_start_ms for file in staged if file.table == "broker_5m"})
         left = len(run.hours) - len(known)
@@ -341,27 +373,26 @@ class _Rollup:
         sources = {
             start_ms: f"{run.order.transport}; {terms[start_ms].words}" for start_ms in known
         }
-        published = [
-            self._published(
-                staged,
-                table=table,
-                start_ms=start_ms,
+        fine = [
+            replace(
+                self._publication(staged, table, start_ms),
                 source=sources[start_ms],
-                samples=source.samples.get(start_ms, 0),
+                source_samples=source.samples.get(start_ms, 0),
             )
             for start_ms in known
             for table in _FINE
         ]
-        published += [
-            self._published(
-                staged,
-                table=table,
-                start_ms=start_ms,
-                made_from=stamps(self.store, [finer], start_ms, start_ms + HOUR_MS),
-            )
+        hourly = [
+            self._publication(staged, table, start_ms)
             for start_ms in known
-            for table, finer in _HOURS_OF_TASKS.items()
+            for table in _HOURS_OF_TASKS
         ]
+        written = write_all(self.spark, run.order.store_url, [*fine, *hourly])
+        published = [self._named(each, files) for each, files in zip(fine, written, strict=False)]
+        for each, files in zip(hourly, written[len(fine) :], strict=True):
+            at_ms, finer = each.window_start_ms, _HOURS_OF_TASKS[each.table]
+            made_from = stamps(self.store, [finer], at_ms, at_ms + HOUR_MS)
+            published.append(self._named(replace(each, made_from=made_from), files))
         words = unattributed_words(one for one in published if one.table == "broker_5m")
         if words:
             run.tell(words)
@@ -389,36 +420,29 @@ class _Rollup:
                     staged = stage_frame(
                         rows(), order.store_url, order.run_id, table, owner=order.owner
                     )
-                published += [
-                    self._published(staged, table=table, start_ms=at, made_from=sources[at])
+                wanted = [
+                    replace(self._publication(staged, table, at), made_from=sources[at])
                     for at in known
+                ]
+                written = write_all(self.spark, order.store_url, wanted)
+                published += [
+                    self._named(each, files) for each, files in zip(wanted, written, strict=True)
                 ]
         return published
 
-    def _published(
-        self,
-        staged: Sequence[StagedFile],
-        *,
-        table: str,
-        start_ms: int,
-        source: str = "",
-        samples: int | None = None,
-        made_from: Mapping[str, str] | None = None,
-    ) -> Manifest:
-        of_window = [
-            file for file in staged if (file.table, file.window_start_ms) == (table, start_ms)
-        ]
-        publication = Publication(
+    def _publication(self, staged: Sequence[StagedFile], table: str, start_ms: int) -> Publication:
+        own = [file for file in staged if (file.table, file.window_start_ms) == (table, start_ms)]
+        order = self.run.order
+        return Publication(
             table=table,
             window_start_ms=start_ms,
-            run_id=self.run.order.run_id,
-            staged=of_window,
-            owner=self.run.order.owner,
-            source=source,
-            source_samples=samples,
-            made_from=made_from or {},
+            run_id=order.run_id,
+            staged=own,
+            owner=order.owner,
         )
-        manifest = publish(self.store, publication, now_ms=self.run.clock_ms())
+
+    def _named(self, publication: Publication, written: Sequence[Written]) -> Manifest:
+        manifest = name_files(self.store, publication, written, now_ms=self.run.clock_ms())
         self.windows.done()
         return manifest
 

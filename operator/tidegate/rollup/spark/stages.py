@@ -45,7 +45,14 @@ from tidegate.rollup.tables.format import (
     PublishedFile,
     UsageDamaged,
 )
-from tidegate.rollup.tables.publication import StagedFile, stage
+from tidegate.rollup.tables.publication import (
+    Publication,
+    StagedFile,
+    Written,
+    parts_of,
+    stage,
+    write_rows,
+)
 from tidegate.rollup.tables.store import Part, UsageStore
 from tidegate.rollup.terms.reader import BrokerTerms
 
@@ -62,8 +69,11 @@ def ingest_all(
     *,
     terms: Mapping[int, Mapping[int, BrokerTerms]] = NO_TERMS,
     places: Mapping[int, Places] = NO_PLACES,
+    at_once: int | None = None,
 ) -> list[StagedFile]:
-    """Carry all items out; no item, no file. Raises PySparkException when a task keeps failing.
+    """Carry all items out, at most `at_once` at the same time; no item, no file.
+
+    Raises PySparkException when a task keeps failing.
 
     `terms` are by the items' start and broker, `places` of clients by the items' start. A worker
     unpacks those of the hours that it gets: the terms of a day of 5000 members are megabytes.
@@ -74,7 +84,9 @@ def ingest_all(
     ended = context.accumulator(0)
     by_hour = {start_ms: context.broadcast(brokers) for start_ms, brokers in terms.items()}
     places_of = _shared_by_hours(context, places)
-    tasks = context.parallelize(items, numSlices=len(items)).flatMap(
+    # a task is tried again as a whole, so it has one item where nothing speaks against it
+    slices = len(items) if at_once is None else min(len(items), at_once)
+    tasks = context.parallelize(items, numSlices=slices).flatMap(
         partial(_counted, ended, order, by_hour, places_of)
     )
     try:
@@ -85,6 +97,33 @@ def ingest_all(
             one.unpersist()
     progress(Step.INGESTED, len(items), len(items))
     return staged
+
+
+def write_all(
+    spark: SparkSession, store_url: str, publications: Sequence[Publication]
+) -> list[list[Written]]:
+    """Write the files of all publications, of each in parts; the driver names them.
+
+    Without any row there is nothing for Spark to do. Raises PySparkException when a task keeps
+    failing.
+    """
+    parts = [
+        (number, part)
+        for number, publication in enumerate(publications)
+        if publication.staged
+        for part in parts_of(publication)
+    ]
+    found: list[list[Written]] = [[] for _ in publications]
+    if parts:
+        tasks = spark.sparkContext.parallelize(parts, numSlices=len(parts))
+        for number, written in tasks.map(partial(_written, store_url)).collect():
+            found[number].append(written)
+    return found
+
+
+def _written(store_url: str, part: tuple[int, Publication]) -> tuple[int, Written]:
+    number, publication = part
+    return number, write_rows(UsageStore.at(store_url), publication)
 
 
 def _shared_by_hours(

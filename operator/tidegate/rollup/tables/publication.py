@@ -54,7 +54,10 @@ FOLDER = "_staging"
 
 @dataclass(frozen=True, slots=True)
 class StagedFile:
-    """Rows of one window in one staged file; `dataclasses.asdict` makes a row of it for Spark."""
+    """Rows of one window in one staged file; `dataclasses.asdict` makes a row of it for Spark.
+
+    `brokers` are the lowest and the highest one of its rows; None = it may have any, or tiers.
+    """
 
     table: str
     window_start_ms: int
@@ -63,6 +66,7 @@ class StagedFile:
     size_bytes: int
     sha256: str
     sums: Mapping[str, int]
+    brokers: tuple[int, int] | None = None
 
 
 def stage(
@@ -126,7 +130,15 @@ def _stage_window(
         len(content),
         checksum(content),
         contents.sums,
+        _brokers_in(kind, rows),
     )
+
+
+def _brokers_in(kind: TableKind, rows: pa.Table) -> tuple[int, int] | None:
+    if kind.key[0] != "broker" or not rows.num_rows:
+        return None
+    ends = pc.min_max(rows["broker"]).as_py()
+    return ends["min"], ends["max"]
 
 
 # Rows of many files are sorted in portions that fit into memory, each of which becomes a file. A
@@ -136,6 +148,7 @@ def _stage_window(
 
 
 MOST_ROWS = 2_000_000  # that are sorted at once; about half a gigabyte
+MOST_ROWS_OF_A_PART = 1_000_000  # several of which are written at once on a machine
 
 
 class Source(Protocol):
@@ -188,7 +201,8 @@ def _read(sources: Sequence[Source], parallel: int, some: Some | None) -> Iterat
 class Publication:
     """A whole window of a table; no staged file = no usage, which is published too.
 
-    `coverage` None = the mean of the rows' own.
+    `coverage` None = the mean of the rows' own. `part` is the number of one of its parts, for the
+    names of files.
     """
 
     table: str
@@ -200,6 +214,7 @@ class Publication:
     source_samples: int | None = None
     coverage: float | None = None
     made_from: Mapping[str, str] = field(default_factory=dict)
+    part: int = 0
 
     @property
     def kind(self) -> TableKind:
@@ -210,31 +225,84 @@ class Publication:
         return window_at(self.kind, self.window_start_ms)
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Files that no manifest names yet; `covered` adds up their rows' coverage, None without it."""
+
+    files: tuple[PublishedFile, ...] = ()
+    covered: float | None = None
+
+    @property
+    def coverage(self) -> float | None:
+        """The mean of the rows."""
+        rows = sum(file.rows for file in self.files)
+        return None if self.covered is None or not rows else self.covered / rows
+
+
 def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Manifest:
-    """Verify, write and swap; returns what is published now.
+    """Verify, write and swap; returns what is published now. Raises what its two halves raise."""
+    return name_files(store, publication, [write_rows(store, publication)], now_ms=now_ms)
+
+
+def parts_of(publication: Publication) -> list[Publication]:
+    """The publication in parts that can be written beside each other, by brokers.
+
+    Each has at most `MOST_ROWS_OF_A_PART` rows, or those of brokers that cannot be divided.
+    """
+    known = [(one.brokers, one) for one in publication.staged if one.brokers is not None]
+    if len(known) < len(publication.staged) or not known:
+        return [publication]
+    shares: list[list[StagedFile]] = [[]]
+    rows, highest = 0, 0
+    for (lowest, last), one in sorted(known, key=lambda each: each[0]):
+        if shares[-1] and lowest > highest and rows + one.rows > MOST_ROWS_OF_A_PART:
+            shares.append([])
+            rows = 0
+        shares[-1].append(one)
+        rows, highest = rows + one.rows, max(highest, last)
+    return [
+        replace(publication, staged=tuple(share), part=number)
+        for number, share in enumerate(shares)
+    ]
+
+
+def write_rows(store: UsageStore, part: Publication) -> Written:
+    """Verify what was staged of the part, and write it sorted under new names.
+
+    Raises UsageDamaged where files do not hold what was staged, rows lie outside of the window or
+    come twice; RetryLater where the storage does not answer or is full.
+    """
+    standing = _standing(store, part)
+    return write_files(
+        store.storage,
+        part.kind,
+        part.window,
+        run_id=part.run_id,
+        portions=_portions(store.storage, part),
+        known=() if standing is None else standing.files,
+        part=part.part,
+    )
+
+
+def name_files(
+    store: UsageStore, publication: Publication, written: Sequence[Written], *, now_ms: int
+) -> Manifest:
+    """Swap: the manifest names the files of all parts, and no others; what is published now.
 
     Where the window has the same rows already, from the same sources, nothing is written: what was
     made of it need not be made again. One that was published before it was over is published again,
-    because that it is complete is news.
-
-    Raises UsageDamaged where files do not hold what was staged, rows lie outside of the window or
-    come twice; RetryLater where the storage does not answer or is full. After any error the window
-    is as it was.
+    because that it is complete is news. Raises UsageDamaged where rows are lost or come twice, and
+    RetryLater as `write_rows`. After any error the window is as it was.
     """
-    window, portions = publication.window, _portions(store.storage, publication)
-    standing = _standing(store, publication)
-    files, coverage = write_files(
-        store.storage,
-        publication.kind,
-        window,
-        run_id=publication.run_id,
-        portions=portions,
-        known=() if standing is None else standing.files,
+    covered = [one.covered for one in written if one.covered is not None]
+    whole = Written(
+        tuple(file for one in written for file in one.files), sum(covered) if covered else None
     )
+    files, coverage = whole.files, whole.coverage
     _require_all(publication, files)
     manifest = Manifest(
         table=publication.table,
-        window=window,
+        window=publication.window,
         run_id=publication.run_id,
         published_at_ms=to_seconds(now_ms),
         files=files,
@@ -244,6 +312,7 @@ def publish(store: UsageStore, publication: Publication, *, now_ms: int) -> Mani
         coverage=coverage if publication.coverage is None else publication.coverage,
         made_from=publication.made_from,
     )
+    standing = _standing(store, publication)
     if standing is not None and encode_manifest(standing) == encode_manifest(
         replace(manifest, run_id=standing.run_id, published_at_ms=standing.published_at_ms)
     ):
@@ -276,25 +345,23 @@ def write_files(
     run_id: str,
     portions: Iterator[pa.Table],
     known: Sequence[PublishedFile] = (),
-) -> tuple[tuple[PublishedFile, ...], float | None]:
-    """Write a file for each portion; the files, and the mean coverage of their rows or None.
+    part: int = 0,
+) -> Written:
+    """Write a file for each portion.
 
     One of the same content among the `known` is taken as it is. No reader sees the others before a
     manifest names them.
     """
     files: list[PublishedFile] = []
     by_checksum = {one.sha256: one for one in known}
-    covered = 0.0
+    covered = 0.0 if "coverage" in kind.schema.names else None
     for number, rows in enumerate(portions):
-        stem = f"{window.folder(kind)}/part-{require_run_id(run_id)}-{number}"
+        name = f"part-{require_run_id(run_id)}-{part}" + (f"-{number}" if number else "")
+        stem = f"{window.folder(kind)}/{name}"
         files.append(_write_file(storage, kind, stem, rows, known=by_checksum))
-        covered += (
-            (pc.sum(rows["coverage"]).as_py() or 0.0) if "coverage" in kind.schema.names else 0.0
-        )
-    rows_written = sum(file.rows for file in files)
-    return tuple(
-        files
-    ), covered / rows_written if rows_written and "coverage" in kind.schema.names else None
+        if covered is not None:
+            covered += pc.sum(rows["coverage"]).as_py() or 0.0
+    return Written(tuple(files), covered)
 
 
 def _write_file(

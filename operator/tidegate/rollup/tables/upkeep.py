@@ -102,15 +102,15 @@ def _compact(
     rows = sum(hour.contents.rows for hour in hours)
     sources = _sources(store, day, store.parts(kind.name, day.start_ms, day.end_ms))
     portions = in_portions(kind, sources, rows=rows, parallel=store.storage.parallel)
-    files, coverage = write_files(store.storage, kind, day, run_id=run_id, portions=portions)
+    written = write_files(store.storage, kind, day, run_id=run_id, portions=portions)
     manifest = Manifest(
         table=kind.name,
         window=day,
         run_id=run_id,
         published_at_ms=to_seconds(now_ms),
-        files=files,
+        files=written.files,
         owner=hours[-1].owner,
-        coverage=coverage,
+        coverage=written.coverage,
         made_from={hour.name: hour.stamp for hour in hours},
     )
     _require_all(kind, manifest, hours)

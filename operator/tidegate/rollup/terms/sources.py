@@ -75,6 +75,7 @@ class PolicyTerms:
 
     `from_status` has the rates on each broker in the tiers' status, by tier and member.
     `past_members` are those of another time, where they are not the tiers' members of now.
+    `changed_ms` is when the spec of each tier changed last, as far as Kubernetes was asked.
     """
 
     key: str
@@ -83,6 +84,7 @@ class PolicyTerms:
     window: QuotaWindow = field(default_factory=QuotaWindow)
     from_status: Mapping[tuple[str, str], RatesByDirection] = field(default_factory=dict)
     past_members: Sequence[PolicyMember] | None = None
+    changed_ms: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -90,6 +92,7 @@ class PolicyTerms:
         policy: Policy,
         tiers: Sequence[Tier],
         statuses: Mapping[str, Mapping[str, Any]] | None = None,
+        changed_ms: Mapping[str, int] | None = None,
     ) -> Self:
         """`statuses` are those of the BusinessTier objects, by tier."""
         from_status = {
@@ -98,7 +101,14 @@ class PolicyTerms:
             for name, rates in _from_status(status)
         }
         allowed = allowed_tiers(policy, tuple(tiers))
-        return cls(policy.key, allowed, policy.limits, policy.window, from_status)
+        return cls(
+            policy.key,
+            allowed,
+            policy.limits,
+            policy.window,
+            from_status,
+            changed_ms=changed_ms or {},
+        )
 
     @cached_property
     def members(self) -> Sequence[PolicyMember]:

@@ -4,20 +4,32 @@ publishes it.
 
 import errno
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.goldens.golden import numbers
 from tests.unit.rollup.tables.bucket import Bucket, Fault, Killed, store_in
 from tests.unit.rollup.tables.usage import DAY, as_set, put, staged, usage_5m
 from tidegate.errors import TidegateError, Unauthorized, Unreachable
-from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
+from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS, TABLES
 from tidegate.rollup.tables import publication
 from tidegate.rollup.tables.format import UsageDamaged, new_run_id
-from tidegate.rollup.tables.publication import Publication, discard_staging, publish
+from tidegate.rollup.tables.publication import (
+    Publication,
+    StagedFile,
+    discard_staging,
+    name_files,
+    parts_of,
+    publish,
+    stage,
+    write_rows,
+)
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.upkeep import GRACE_MS, sweep
 
@@ -99,6 +111,56 @@ def test_the_same_rows_from_other_sources_keep_their_files_and_are_published_aga
     again = put(store, "b", "usage_5m", NEW, start_ms=DAY, now_ms=NOW, source="range selector")
     assert (again.run_id, again.source, again.files) == ("b", "range selector", first.files)
     assert as_set(store.rows("usage_5m")) == as_set(NEW)
+
+
+@given(
+    st.lists(st.sets(st.integers(1, 9), min_size=1, max_size=3), min_size=1, max_size=8),
+    st.integers(1, 60),
+)
+def test_parts_that_are_written_beside_each_other_are_the_whole_publication(
+    brokers_of_tasks: list[set[int]], most: int
+) -> None:
+    """Staged files of one broker each, as tasks of a run leave them, or of several."""
+    store, taken = store_in(Bucket()), set[int]()
+    files = []
+    for part, brokers in enumerate(brokers_of_tasks):
+        new = sorted(brokers - taken)
+        taken |= brokers
+        if new:
+            files += stage(store, "a", "usage_5m", usage_5m(DAY, brokers=new), part=part)
+    whole = Publication(table="usage_5m", window_start_ms=DAY, run_id="a", staged=files)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(publication, "MOST_ROWS_OF_A_PART", most)
+        parts = parts_of(whole)
+    assert sorted(file.path for part in parts for file in part.staged) == sorted(
+        file.path for file in files
+    )
+    # each of them goes to a task of its own, in whatever order
+    written = {part.part: write_rows(store, part) for part in reversed(parts)}
+    manifest = name_files(store, whole, [written[part.part] for part in parts], now_ms=NOW)
+    rows = store.rows("usage_5m")
+    assert as_set(rows) == as_set(usage_5m(DAY, brokers=sorted(taken)))
+    order = [(name, "ascending") for name in TABLES["usage_5m"].key]
+    assert rows.equals(rows.sort_by(order))
+    assert len({file.path for file in manifest.files}) == len(parts) == len(manifest.files)
+    assert manifest.coverage == 1.0
+    for part in parts:
+        several = len(part.staged) > 1
+        assert not several or sum(f.rows for f in part.staged) <= most or _overlap(part.staged)
+
+
+def _overlap(staged_files: Sequence[StagedFile]) -> bool:
+    """Whether files of a part have brokers between those of another."""
+    ends = sorted(file.brokers for file in staged_files if file.brokers is not None)
+    return any(later[0] <= earlier[1] for earlier, later in pairwise(ends))
+
+
+def test_a_part_that_is_lacking_is_noticed_and_nothing_is_named(store: UsageStore) -> None:
+    files = staged(store, "a", "usage_5m", NEW)
+    whole = Publication(table="usage_5m", window_start_ms=DAY, run_id="a", staged=files)
+    with pytest.raises(UsageDamaged):
+        name_files(store, whole, [write_rows(store, replace(whole, staged=files[:1]))], now_ms=NOW)
+    assert store.windows("usage_5m") == []
 
 
 def test_a_file_that_is_gone_is_written_again(store: UsageStore, bucket: Bucket) -> None:
