@@ -335,9 +335,9 @@ def nics_of(
                 continue
             nics[side] = NicRoom(
                 nic.limit,
-                nic.bytes_per_second,
+                nic.steady_bytes_per_second,
                 nic.at_seconds,
-                nic.span_seconds or 0.0,
+                nic.steady_seconds,
                 frozenset(throttled.get(side, ())),
                 view.cuttable,
             )

@@ -73,7 +73,8 @@ class CatchingUp(Cluster):
 class Beside:
     """Broker 2 fetches what it missed from broker 1, whose clients read.
 
-    `able` is as fast as it can write, whatever the NIC has.
+    `able` is as fast as it can write, whatever the NIC has. With `bursts` it takes what is free of
+    the NIC until its rate's window of 11 s is full, and then waits, as Kafka's replicas do.
     """
 
     clients: SharedNic
@@ -81,6 +82,7 @@ class Beside:
     terms: Terms
     able: float
     capacity: float
+    bursts: bool = False
     demand: ReplicationDemand = field(default_factory=dict)
     cuts: list[tuple[float, str, int]] = field(default_factory=list)
     rates: list[tuple[float, ConfigChange]] = field(default_factory=list)
@@ -104,6 +106,9 @@ class Beside:
         sent = sum(self.clients.sends(one, 1) for one in self.clients.actors)
         rate = self.replica.rate_of(SIDE)
         asks = min(self.able, self.capacity if rate is None else float(rate))
+        if self.bursts and rate is not None:
+            is_full = sum(self.arrived[-10:]) >= 11 * rate
+            asks = 0.0 if is_full else max(float(rate), self.capacity - sent)
         asks = asks if self.is_behind else 0.0
         self.clients.share = min(1.0, self.capacity / max(1.0, sent + asks))
         self.replica.arrives = asks * self.clients.share
@@ -264,6 +269,26 @@ def test_nobody_gives_more_than_is_wanted_and_steady_load_ends_all_changes(
     assert rate <= max(floor_mb, 1.11 * (AIM - had[0] - min(had[1], 10) - min(had[2], 5)) + 1) * MB
     if l1_mb + l2_mb + l3_mb + min(able_mb, 60) <= 30:
         assert played.in_force("reports") == 120
+
+
+@pytest.mark.parametrize("kind", list(MoveKind))
+def test_replicas_that_fetch_in_bursts_get_what_is_spare_and_no_more(kind: MoveKind) -> None:
+    """Nobody is throttled, so the NIC is judged by its newest second, in which they may wait."""
+    played = beside(actor("checkout", "L0", 100), priority=Priority.BELOW_L3)
+    terms = replace(played.terms, minimum=5 * MB)
+    played.bursts = True
+    played.replica.terms = {one: terms if one is kind else OFF for one in MoveKind}
+    if kind is MoveKind.REASSIGNMENT:
+        (partition,) = played.replica.partitions.values()
+        played.replica.partitions["behind", 0] = replace(partition, adding=frozenset({2}))
+    want(played.clients, checkout=60)
+    played.play(60)
+    for _ in range(60):
+        played.play(5)
+        rate = played.replica.rate_of(SIDE)
+        assert rate is not None
+        assert 32 * 0.85 * MB <= rate <= 32 * 1.15 * MB
+    assert played.had("checkout", 300) >= 0.97 * 60
 
 
 def test_a_rate_of_somebody_else_bounds_what_clients_give() -> None:
