@@ -41,12 +41,13 @@ from tidegate.controller_logic.replication.replication_pass import (
     decide_replication,
 )
 from tidegate.controller_logic.replication.throttles import ConfigChange
+from tidegate.controller_logic.reports import cause_of
 from tidegate.controller_logic.throttle.decision import ThrottleDecision
 from tidegate.controller_logic.throttle.input import RateHistory, ThrottleMemory, ThrottleSettings
 
 LIMIT = 100.0
 AIM = 92.0  # percent: cutToPercent less replication's margin
-PLAYED = settings(deadline=None, max_examples=40)  # each plays twelve minutes
+PLAYED = settings(deadline=None, max_examples=15)  # each plays twelve minutes
 KEY = ReplicaKey("behind", 0, 2)
 SIDE = egress_of(1)
 
@@ -86,6 +87,7 @@ class Beside:
     demand: ReplicationDemand = field(default_factory=dict)
     cuts: list[tuple[float, str, int]] = field(default_factory=list)
     rates: list[tuple[float, ConfigChange]] = field(default_factory=list)
+    causes: list[str] = field(default_factory=list)
     arrived: list[float] = field(default_factory=list)
     served: list[dict[str, float]] = field(default_factory=list)
 
@@ -119,6 +121,8 @@ class Beside:
     def _pass(self) -> None:
         given = replace(self.clients.given(), replication_demand=self.demand)
         decision, self.clients.memory = decided(given, self.clients.memory)
+        cause = cause_of(decision, Level.L3, now_seconds=self.clients.now_seconds)
+        self.causes += [] if cause is None else [cause.words]
         for one in self.clients.actors:
             step = decision.steps.get(one.key)
             value = one.promised if step is None else step.value
@@ -208,6 +212,7 @@ def test_l3_that_fills_the_nic_gives_way_to_a_broker_that_comes_back(capacity_mb
     assert not played.is_behind
     assert played.in_force("orders") == 80
     assert played.in_force("reports") < 10
+    assert any(one.startswith("room for ") for one in played.causes) or capacity_mb > LIMIT
     for name in ("checkout", "orders"):
         assert played.had(name, 40) == pytest.approx(5, rel=0.03)
     played.play(240)

@@ -147,10 +147,10 @@ class Move:
             last.at_seconds - first.at_seconds
         )
 
-    def newest_speed(self) -> float:
-        """Bytes/s that arrived in the last seconds; 0 = there are no two readings yet."""
+    def newest_speed(self) -> float | None:
+        """Bytes/s that arrived in the last seconds; None = there are no two readings yet."""
         if len(self.readings) < 2:
-            return 0.0
+            return None
         *before, last = self.readings
         first = next(
             (one for one in reversed(before) if last.at_seconds - one.at_seconds >= NEWEST_SECONDS),

@@ -174,9 +174,9 @@ def demand_of(
 ) -> dict[tuple[int, Direction], dict[Level, float]]:
     """What replication would move on each side beyond what it moves, by the levels below it.
 
-    Those levels give it that. It is what its flows may have, but no more than twice what they
-    brought lately, or the floor where that is more: what a disk or a rate of somebody else
-    (`others`) holds back cannot use room. A level is there with 0 as long as such replication
+    Those levels give it that. It is what its flows may have, but, as soon as their speed is known,
+    no more than twice that, or the floor where that is more: what a disk or a rate of somebody
+    else (`others`) holds back cannot use room. A level is there with 0 as long as such replication
     passes, for then what the level gave is in use.
     """
     found: dict[tuple[int, Direction], dict[Level, float]] = {}
@@ -189,7 +189,10 @@ def demand_of(
             nic = nics.get(side)
             if nic is None or nic.limit is None or nic.bytes_per_second is None:
                 continue
-            likely = max(one.minimum, _GROWTH * sum(move.newest_speed() for move in here))
+            speeds = [move.newest_speed() for move in here]
+            likely = max(
+                one.minimum, sum(inf if speed is None else _GROWTH * speed for speed in speeds)
+            )
             more = max(0.0, min(through[side], likely) - moved_by(nic, here))
             wants = found.setdefault((side.broker, side.direction), {})
             for level in below:
