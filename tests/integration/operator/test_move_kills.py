@@ -51,6 +51,14 @@ VICTIMS = ("operator", "broker", "controller", "tool")
 POLICY = "orders"
 # NICs are slow, or a move would be over before anybody can see it
 SIZE, RATE, NIC = 32 * MIB, 2_000_000, 8_000_000
+# a busy machine must not end sessions and elections that nobody killed
+PATIENT_SESSIONS = {"zookeeper.session.timeout.ms": "12000"}
+PATIENT_QUORUM = {
+    "broker.session.timeout.ms": "12000",
+    "controller.quorum.election.timeout.ms": "2000",
+    "controller.quorum.fetch.timeout.ms": "4000",
+    "controller.quorum.request.timeout.ms": "6000",
+}
 _CALM_SECONDS = 150.0  # a killed operator's Lease, a killed broker's session, and the move itself
 
 
@@ -332,7 +340,7 @@ def test_after_kills_during_moves_nothing_of_ours_is_left(
 ) -> None:
     seed = int(os.environ.get("MOVE_KILLS_SEED") or random.SystemRandom().randrange(10**6))
     print(f"MOVE_KILLS={KILLS} MOVE_KILLS_SEED={seed}")
-    with KraftLab(brokers=3, namespaces=True) as kafka:
+    with KraftLab(brokers=3, namespaces=True, server_properties=PATIENT_QUORUM) as kafka:
         playing = parts(slowed(kafka), seed)
         moves, dice, number, throttled = playing.moves, playing.moves.dice, 0, 0
         slowest, began = 0.0, time.monotonic()
@@ -368,9 +376,7 @@ def test_after_kills_during_moves_nothing_of_ours_is_left(
 def test_after_mishaps_of_a_move_nothing_of_ours_is_left(
     parts: Callable[..., Parts], crds: KubeApi, unique_name: str
 ) -> None:
-    # a busy machine must not end sessions that nobody killed
-    session = {"zookeeper.session.timeout.ms": "12000"}
-    with KafkaLab(brokers=3, namespaces=True, server_properties=session) as kafka:
+    with KafkaLab(brokers=3, namespaces=True, server_properties=PATIENT_SESSIONS) as kafka:
         play_mishaps(parts(slowed(kafka), 1), crds, unique_name)
 
 
@@ -379,7 +385,7 @@ def test_after_mishaps_of_a_move_nothing_of_ours_is_left(
 def test_after_mishaps_without_zookeeper_nothing_of_ours_is_left(
     parts: Callable[..., Parts], crds: KubeApi, unique_name: str
 ) -> None:
-    with KraftLab(brokers=3, namespaces=True) as kafka:
+    with KraftLab(brokers=3, namespaces=True, server_properties=PATIENT_QUORUM) as kafka:
         play_mishaps(parts(slowed(kafka), 1), crds, unique_name)
 
 
