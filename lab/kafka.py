@@ -246,7 +246,7 @@ class Broker:
 with warnings.catch_warnings():
     # kafka-python loads its message definitions by a function that Python 3.11 calls deprecated
     warnings.simplefilter("ignore", DeprecationWarning)
-    from kafka import TopicPartition
+    from kafka import TopicPartition as AdminPartition
     from kafka.admin import KafkaAdminClient
 
 _TIMEOUT_SECONDS = 20.0
@@ -379,7 +379,7 @@ class KafkaAdmin:
         try:
             answers = client.alter_partition_reassignments(
                 {
-                    TopicPartition(*partition): None if target is None else list(target)
+                    AdminPartition(*partition): None if target is None else list(target)
                     for partition, target in replicas.items()
                 },
                 timeout_ms=int(_TIMEOUT_SECONDS * 1000),
