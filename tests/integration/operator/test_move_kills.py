@@ -413,11 +413,13 @@ def play_mishaps(playing: Parts, crds: KubeApi, namespace: str) -> None:
     }
     target = min(targets - {controller} or targets)
     kafka.broker(target).kill()
-    wait_until(
-        lambda: target not in world.replication.read(with_recovery=False).brokers,
-        f"broker {target} to be missed",
-        timeout_seconds=60,
-    )
+
+    def is_missed() -> bool:
+        with suppress(TidegateError):  # whom the brokers name as the controller may be the dead one
+            return target not in world.replication.read(with_recovery=False).brokers
+        return False
+
+    wait_until(is_missed, f"broker {target} to be missed", timeout_seconds=60, poll_seconds=0.5)
     start_patiently(kafka.broker(target))
     # the rate is edited while it moves
     declare(crds, namespace, kafka, 2 * RATE)
