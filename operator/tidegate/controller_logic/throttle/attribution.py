@@ -304,8 +304,10 @@ def room_for_replication(scene: DirectionSnapshot, broker: int) -> Need | None:
     demand, nic = scene.replication_demand.get(broker), scene.nics[broker]
     if demand is None or not nic.known or nic.limit is None or broker in scene.unmeasured:
         return None
-    aim_percent = scene.settings.cut_to_percent - REPLICATION_MARGIN_PERCENT
-    beyond = nic.above(aim_percent / 100) + hidden_load(scene, nic)
+    aim = nic.limit * (scene.settings.cut_to_percent - REPLICATION_MARGIN_PERCENT) / 100
+    mean = (nic.bytes_per_second or 0.0) + hidden_load(scene, nic)
+    # clients may have come back just before it: the mean of two periods shows half of that
+    beyond = max(mean, nic.newest_period_bytes_per_second) - aim
     amount, levels = 0.0, []
     for level in CUT_ORDER:
         gives = min(
