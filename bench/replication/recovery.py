@@ -7,7 +7,7 @@ L1, L3 gives way. At full scale the NIC sends 100 MB/s, and 5 GB are behind.
 """
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from bench.control.world import POLICY
@@ -26,6 +26,7 @@ from bench.results import Figure
 from lab.episodes import Business, fill_topic, running_clients
 from lab.errors import LabError
 from lab.kafka import KafkaLab
+from lab.process import wait_until
 from lab.prometheus import monitoring
 from lab.rates import ByteSeries
 
@@ -138,13 +139,21 @@ def _fall_behind(kafka: KafkaLab, topic: str, behind: int) -> None:
 
 def _come_back(kafka: KafkaLab, view: Replication) -> _Recovered:
     """Start broker 3; the time counts from when it serves."""
-    kafka.broker(3).start()
+    wait_until(lambda: _has_started(kafka), "broker 3 to start", timeout_seconds=300)
     began = time.time()
     while view.is_behind():
         if time.time() - began > 1800:
             raise LabError("Broker 3 has not caught up within half an hour.")
         time.sleep(0.5)
     return _Recovered(began, time.time() - began)
+
+
+def _has_started(kafka: KafkaLab) -> bool:
+    """Start broker 3; on a starved machine its first session may end before it serves."""
+    with suppress(LabError):
+        kafka.broker(3).start()
+        return True
+    return False
 
 
 def _forget(kafka: KafkaLab, topic: str) -> None:

@@ -18,6 +18,7 @@ from tidegate.controller_logic.model import (
     Note,
     Observation,
     Readings,
+    ReplicationDemand,
     StoredQuota,
     Tier,
     Topology,
@@ -302,10 +303,12 @@ class Observer:
         usage_awaited: bool = False,
         rival: Rival = lambda _: None,
         reducible_replication: Mapping[tuple[int, Direction], float] | None = None,
+        replication_demand: ReplicationDemand | None = None,
     ) -> ObservationResult:
         """Read all inputs. `rival` is asked who else has the better right to the cluster.
 
-        `reducible_replication` is what replication gives way by, as the last pass found it.
+        `reducible_replication` is what replication gives way by, `replication_demand` what it would
+        move beyond what it moves, as the last pass found them.
         """
         missing: Missing = list(_unlisted(declared))
         facts = _read_facts(declared, cluster, missing)
@@ -335,6 +338,7 @@ class Observer:
             frozen,
             declared.strimzi,
             reducible_replication or {},
+            replication_demand or {},
         )
         return ObservationResult(
             observation,

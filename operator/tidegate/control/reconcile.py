@@ -230,6 +230,7 @@ class ControlPass:
                     usage_awaited=usage_awaited,
                     rival=rival,
                     reducible_replication=self.replication.reducible,
+                    replication_demand=self.replication.demand,
                 )
 
         before, seen = self.memory, observe(declared)

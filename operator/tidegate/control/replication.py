@@ -11,7 +11,13 @@ from typing import Protocol
 
 from tidegate.control.declared import Declared
 from tidegate.controller_logic.decision import Decision
-from tidegate.controller_logic.model import BrokerLimits, Direction, Level, Mode
+from tidegate.controller_logic.model import (
+    BrokerLimits,
+    Direction,
+    Level,
+    Mode,
+    ReplicationDemand,
+)
 from tidegate.controller_logic.reasons import Reason
 from tidegate.controller_logic.replication.moves import ClusterReplication, MoveKind, Side
 from tidegate.controller_logic.replication.rates import (
@@ -133,6 +139,7 @@ class ReplicationControl:
         self._scanned_at_seconds: float | None = None
         self._known_empty: QuotaStore | None = None
         self._reducible: Mapping[tuple[int, Direction], float] = {}
+        self._demand: ReplicationDemand = {}
         self._figures: Mapping[MoveKind, Figures] = {}
         self._figures_at_seconds = 0.0
 
@@ -140,6 +147,11 @@ class ReplicationControl:
     def reducible(self) -> Mapping[tuple[int, Direction], float]:
         """What replication below L3 gives way by, of the last pass: bytes/s by NIC side."""
         return self._reducible
+
+    @property
+    def demand(self) -> ReplicationDemand:
+        """What replication above some levels would move beyond what it moves, of the last pass."""
+        return self._demand
 
     def run(
         self,
@@ -153,7 +165,7 @@ class ReplicationControl:
     ) -> ReplicationResult:
         """One pass, after that of the quotas. Never raises a TidegateError."""
         spec = None if declared.policy.deleting else declared.spec.replication
-        self._reducible = {}
+        self._reducible, self._demand = {}, {}
         if source is None or (spec is None and self._known_empty is store):
             return IDLE
         try:
@@ -162,7 +174,7 @@ class ReplicationControl:
             return ReplicationResult(error=error)
         if result.decision is None:
             return result
-        self._reducible = result.decision.reducible
+        self._reducible, self._demand = result.decision.reducible, result.decision.demand
         return replace(result, figures=self._renewed(result.decision, terms_of(spec)))
 
     def _renewed(
@@ -323,9 +335,9 @@ def nics_of(
                 continue
             nics[side] = NicRoom(
                 nic.limit,
-                nic.bytes_per_second,
+                nic.steady_bytes_per_second,
                 nic.at_seconds,
-                nic.span_seconds or 0.0,
+                nic.steady_seconds,
                 frozenset(throttled.get(side, ())),
                 view.cuttable,
             )

@@ -215,6 +215,9 @@ DIRECTION_OF = {key: direction for direction, key in KEY_OF.items()}
 BYTE_RATE_KEYS = frozenset(DIRECTION_OF)
 
 RateKey = tuple[Entity, Direction]
+# by side of a broker's NIC: bytes/s that replication would move beyond what it moves, by the levels
+# that give way to it
+ReplicationDemand = Mapping[tuple[int, Direction], Mapping[Level, float]]
 
 
 # What people declare of the brokers' NICs: limits above which tiers are throttled, and speeds.
@@ -651,7 +654,8 @@ class Observation:
     without a user; None = it was not looked up. `usage` None = no usage table can be used now.
     `frozen` are entities left out of `quotas` on purpose, each with the reason and why. `strimzi`
     None = the cluster is not known as one of Strimzi's. `reducible_replication` is what replication
-    below L3 gives way by on each side of a NIC, in bytes/s.
+    below L3 gives way by on each side of a NIC, in bytes/s; `replication_demand` what replication
+    above these levels would move there beyond what it moves.
     """
 
     now_seconds: float
@@ -667,6 +671,7 @@ class Observation:
     frozen: Mapping[Entity, tuple[Reason, str]] = field(default_factory=dict)
     strimzi: StrimziUsers | None = None
     reducible_replication: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
+    replication_demand: ReplicationDemand = field(default_factory=dict)
 
 
 # --- what is written ---

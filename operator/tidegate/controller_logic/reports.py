@@ -116,9 +116,14 @@ def cause_of(
 
 def _need_words(one: Round, view: BrokerView) -> str:
     """`broker 2 egress 58.1 of 50.0 MB/s`; for a broker within its limit, who needs the room."""
-    if view.room_for is None:
-        return _load_words(_nic_key(one, view), view.nic)
     broker, way = _nic_key(one, view)
+    if view.for_replication:
+        return (
+            f"room for {view.need / _MEGABYTE:.1f} MB/s of replication on broker {broker} "
+            f"{way.value} ({_of_limit(view.nic)})"
+        )
+    if view.room_for is None:
+        return _load_words((broker, way), view.nic)
     return (
         f"room for {view.need / _MEGABYTE:.1f} MB/s of {view.room_for.value}, which is below its "
         f"contract, on broker {broker} {way.value} ({_of_limit(view.nic)})"

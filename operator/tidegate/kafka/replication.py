@@ -171,6 +171,24 @@ class KafkaReplication:
         self._addresses = {one.node_id: (one.host, one.port) for one in answer.brokers}
         return answer
 
+    def _ask_controller(self, address: tuple[str, int]) -> Any:
+        """The answer of whom the brokers name as the controller, or of one other broker.
+
+        A kept connection may have been idle for too long, so it is asked twice. Without ZooKeeper
+        brokers name any of them, one that has just died too, and each of them passes the question
+        on; with ZooKeeper another broker says that it is not the controller.
+        """
+        others = [one for one in self._addresses.values() if one != address]
+        for where in (address, address, *others[:1]):
+            try:
+                return self._client.write(_list(), at=where)
+            except Lost as error:
+                lost = error
+        raise Incomplete(
+            Reason.BROKERS_UNREACHABLE,
+            f"The controller did not list reassignments ({lost}); the next pass asks again.",
+        ) from lost
+
     def _reassignments(self, answer: Any) -> dict[tuple[str, int], Any]:
         """The partitions that are being reassigned, as the controller has them."""
         address = self._addresses.get(answer.controller_id)
@@ -180,17 +198,7 @@ class KafkaReplication:
                 "The cluster has no active controller that lists reassignments now; the next pass "
                 "asks again.",
             )
-        try:
-            listed = self._client.write(_list(), at=address)
-        except Lost:  # the connection was kept, and may have been idle for too long
-            try:
-                listed = self._client.write(_list(), at=address)
-            except Lost as error:
-                raise Incomplete(
-                    Reason.BROKERS_UNREACHABLE,
-                    f"The controller did not list reassignments ({error}); the next pass asks "
-                    "again.",
-                ) from error
+        listed = self._ask_controller(address)
         _require(listed.error_code, "list reassignments")
         self._controller, self._listed = answer.controller_id, _listed(listed)
         return {

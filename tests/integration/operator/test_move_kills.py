@@ -51,6 +51,14 @@ VICTIMS = ("operator", "broker", "controller", "tool")
 POLICY = "orders"
 # NICs are slow, or a move would be over before anybody can see it
 SIZE, RATE, NIC = 32 * MIB, 2_000_000, 8_000_000
+# a busy machine must not end sessions and elections that nobody killed
+PATIENT_SESSIONS = {"zookeeper.session.timeout.ms": "12000"}
+PATIENT_QUORUM = {
+    "broker.session.timeout.ms": "12000",
+    "controller.quorum.election.timeout.ms": "2000",
+    "controller.quorum.fetch.timeout.ms": "4000",
+    "controller.quorum.request.timeout.ms": "6000",
+}
 _CALM_SECONDS = 150.0  # a killed operator's Lease, a killed broker's session, and the move itself
 
 
@@ -332,7 +340,7 @@ def test_after_kills_during_moves_nothing_of_ours_is_left(
 ) -> None:
     seed = int(os.environ.get("MOVE_KILLS_SEED") or random.SystemRandom().randrange(10**6))
     print(f"MOVE_KILLS={KILLS} MOVE_KILLS_SEED={seed}")
-    with KraftLab(brokers=3, namespaces=True) as kafka:
+    with KraftLab(brokers=3, namespaces=True, server_properties=PATIENT_QUORUM) as kafka:
         playing = parts(slowed(kafka), seed)
         moves, dice, number, throttled = playing.moves, playing.moves.dice, 0, 0
         slowest, began = 0.0, time.monotonic()
@@ -368,64 +376,77 @@ def test_after_kills_during_moves_nothing_of_ours_is_left(
 def test_after_mishaps_of_a_move_nothing_of_ours_is_left(
     parts: Callable[..., Parts], crds: KubeApi, unique_name: str
 ) -> None:
-    # a busy machine must not end sessions that nobody killed
-    session = {"zookeeper.session.timeout.ms": "12000"}
-    with KafkaLab(brokers=3, namespaces=True, server_properties=session) as kafka:
-        playing = parts(slowed(kafka), 1)
-        moves, world = playing.moves, playing.moves.world
+    with KafkaLab(brokers=3, namespaces=True, server_properties=PATIENT_SESSIONS) as kafka:
+        play_mishaps(parts(slowed(kafka), 1), crds, unique_name)
 
-        def rates() -> Mapping[str, str]:
-            """The rates of brokers that are ours."""
-            return {
-                f"{resource.name} {key}": value
-                for resource, values in world.left().items()
-                for key, value in values.items()
-                if key in (LEADER_RATE, FOLLOWER_RATE)
-                and moves.foreign.get(resource, {}).get(key) != value
-            }
 
-        # the broker that a partition moves to dies and comes back
-        moves.begin_throttled()
-        controller = playing.controller()
-        targets = {
-            broker
-            for one in world.replication.read(with_recovery=False).partitions
-            for broker in one.adding
+@pytest.mark.kraft
+@pytest.mark.timeout(900)
+def test_after_mishaps_without_zookeeper_nothing_of_ours_is_left(
+    parts: Callable[..., Parts], crds: KubeApi, unique_name: str
+) -> None:
+    with KraftLab(brokers=3, namespaces=True, server_properties=PATIENT_QUORUM) as kafka:
+        play_mishaps(parts(slowed(kafka), 1), crds, unique_name)
+
+
+def play_mishaps(playing: Parts, crds: KubeApi, namespace: str) -> None:
+    """Everything that may happen to a move, in two moves; the policy is deleted at the end."""
+    kafka, moves, world = playing.kafka, playing.moves, playing.moves.world
+
+    def rates() -> Mapping[str, str]:
+        """The rates of brokers that are ours."""
+        return {
+            f"{resource.name} {key}": value
+            for resource, values in world.left().items()
+            for key, value in values.items()
+            if key in (LEADER_RATE, FOLLOWER_RATE)
+            and moves.foreign.get(resource, {}).get(key) != value
         }
-        target = min(targets - {controller} or targets)
-        kafka.broker(target).kill()
-        wait_until(
-            lambda: target not in world.replication.read(with_recovery=False).brokers,
-            f"broker {target} to be missed",
-            timeout_seconds=60,
-        )
-        start_patiently(kafka.broker(target))
-        # the rate is edited while it moves
-        declare(crds, unique_name, kafka, 2 * RATE)
-        wait_until(
-            lambda: not moves.is_moving() or set(rates().values()) == {str(2 * RATE)},
-            "the edited rate",
-            timeout_seconds=60,
-            poll_seconds=0.2,
-        )
-        moves.wait_for_calm("the death of the target and an edit")
 
-        # another tool takes our rates away; the controller changes, and the operator dies meanwhile
-        declare(crds, unique_name, kafka, RATE)
-        moves.begin_throttled()
-        time.sleep(6)  # a pass has to have seen them
-        for broker, key in [name.split() for name in rates()]:
-            world.set(broker_resource(int(broker)), key, Operation.DELETE)
-        wait_until(lambda: not moves.is_moving() or rates(), "rates to be back", timeout_seconds=60)
-        active = kafka.broker(playing.controller())
-        active.kill()
-        start_again = playing.kill("operator")
-        start_again()
-        start_patiently(active)
-        # and somebody cancels
-        moves.cancel()
-        moves.wait_for_calm("a tool, a cancel, and another controller")
-        delete_and_see_it_go(crds, unique_name, moves)
+    # the broker that a partition moves to dies and comes back
+    moves.begin_throttled()
+    controller = playing.controller()
+    targets = {
+        broker
+        for one in world.replication.read(with_recovery=False).partitions
+        for broker in one.adding
+    }
+    target = min(targets - {controller} or targets)
+    kafka.broker(target).kill()
+
+    def is_missed() -> bool:
+        with suppress(TidegateError):  # whom the brokers name as the controller may be the dead one
+            return target not in world.replication.read(with_recovery=False).brokers
+        return False
+
+    wait_until(is_missed, f"broker {target} to be missed", timeout_seconds=60, poll_seconds=0.5)
+    start_patiently(kafka.broker(target))
+    # the rate is edited while it moves
+    declare(crds, namespace, kafka, 2 * RATE)
+    wait_until(
+        lambda: not moves.is_moving() or set(rates().values()) == {str(2 * RATE)},
+        "the edited rate",
+        timeout_seconds=60,
+        poll_seconds=0.2,
+    )
+    moves.wait_for_calm("the death of the target and an edit")
+
+    # another tool takes our rates away; the controller changes, and the operator dies meanwhile
+    declare(crds, namespace, kafka, RATE)
+    moves.begin_throttled()
+    time.sleep(6)  # a pass has to have seen them
+    for broker, key in [name.split() for name in rates()]:
+        world.set(broker_resource(int(broker)), key, Operation.DELETE)
+    wait_until(lambda: not moves.is_moving() or rates(), "rates to be back", timeout_seconds=60)
+    active = kafka.broker(playing.controller())
+    active.kill()
+    start_again = playing.kill("operator")
+    start_again()
+    start_patiently(active)
+    # and somebody cancels
+    moves.cancel()
+    moves.wait_for_calm("a tool, a cancel, and another controller")
+    delete_and_see_it_go(crds, namespace, moves)
 
 
 def delete_and_see_it_go(crds: KubeApi, namespace: str, moves: Moves) -> None:

@@ -2,6 +2,7 @@
 elsewhere.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -25,12 +26,21 @@ from tidegate.controller_logic.throttle.input import ActiveThrottle
 from tidegate.controller_logic.throttle.nic_status import nic_statuses
 
 
-def scene(played: SimulatedCluster, replication: float = 0.0) -> DirectionSnapshot:
+def scene(
+    played: SimulatedCluster,
+    replication: float = 0.0,
+    demand: Mapping[Level, float] | None = None,
+) -> DirectionSnapshot:
     """The egress scene of this moment, from readings of 15 s.
 
-    `replication` is what replication below L3 gives way by on broker 1.
+    `replication` is what replication below L3 gives way by on broker 1, `demand` what other
+    replication would move there beyond what it moves.
     """
-    given = replace(played.given(), reducible_replication={(1, OUT): replication})
+    given = replace(
+        played.given(),
+        reducible_replication={(1, OUT): replication},
+        replication_demand={} if demand is None else {(1, OUT): demand},
+    )
     flows = flows_of(given.readings, now_seconds=given.now_seconds, stale_after_seconds=45)
     buckets = buckets_of(given, flows, played.memory.held, played.memory.seen)
     return scene_of(given, OUT, nic_statuses(given, flows, OUT, throttled=False), buckets)
@@ -153,6 +163,47 @@ def test_a_tier_held_down_gets_room_from_the_lower_tiers_where_no_broker_is_over
     swaps = needs_of(scene(hot(played))).swaps
     assert swaps[1].levels == (Level.L3,)
     assert swaps[1].amount == pytest.approx(30 * MB)
+
+
+def test_a_broker_that_comes_back_gets_room_from_l3_and_l2_within_the_limit() -> None:
+    played = simulated_cluster(
+        actor("first", "L1", 60), actor("second", "L2", 60), actor("third", "L3", 60)
+    )
+    want(played, first=30, second=30, third=30)
+    hot(played)
+    assert not needs_of(scene(played)).all
+    wanted = {Level.L3: 50.0 * MB, Level.L2: 50.0 * MB}
+    needs = needs_of(scene(played, demand=wanted))
+    assert not needs.over
+    # 90 MB/s and 50 more, to come to 92; L3 has 29 above its floor
+    assert needs.swaps[1].amount == pytest.approx(48 * MB)
+    assert needs.swaps[1].levels == (Level.L3, Level.L2)
+    # what is more important than L3 only gets no more than that
+    needs = needs_of(scene(played, demand={Level.L3: 50.0 * MB}))
+    assert needs.swaps[1].amount == pytest.approx(29 * MB)
+    assert needs.swaps[1].levels == (Level.L3,)
+    needs = needs_of(scene(played, demand={Level.L3: 50.0 * MB, Level.L2: 10.0 * MB}))
+    assert needs.swaps[1].amount == pytest.approx(29 * MB)
+    # and where there is room for it, nobody gives
+    assert not needs_of(scene(played, demand={Level.L3: 3.0 * MB, Level.L2: 3.0 * MB})).all
+
+
+def test_l1_gives_to_no_replication_also_where_its_broker_is_over_its_limit() -> None:
+    played = simulated_cluster(actor("first", "L1", 90), actor("third", "L3", 60))
+    want(played, first=60, third=50)
+    hot(played)
+    assert needs_of(scene(played)).over[1].amount == pytest.approx(13 * MB)
+    need = needs_of(scene(played, demand={Level.L3: 90.0 * MB, Level.L2: 90.0 * MB})).over[1]
+    assert need.amount == pytest.approx(49 * MB)
+    assert need.levels == (Level.L3,)
+
+
+def test_nobody_gives_to_replication_where_clients_are_not_measured() -> None:
+    played = simulated_cluster(actor("third", "L3", 60))
+    want(played, third=60)
+    played.silent.add(1)
+    hot(played)
+    assert not needs_of(scene(played, demand={Level.L3: 90.0 * MB, Level.L2: 90.0 * MB})).all
 
 
 def test_directions_do_not_mix() -> None:

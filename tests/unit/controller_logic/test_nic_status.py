@@ -169,3 +169,18 @@ def test_the_mean_is_as_long_as_the_brokers_window_demands() -> None:
 def test_less_than_one_sawtooth_period_of_readings_says_nothing_of_throttled_clients() -> None:
     assert not nic(*spans(60, 60, seconds=5), throttled=True, scrape_seconds=5.0).known
     assert nic(*spans(60, 60, seconds=5), scrape_seconds=5.0).known
+
+
+def test_replication_goes_by_means_of_whole_periods_and_by_one_above_the_aim() -> None:
+    """Replicas fetch in bursts: the newest second may have none of it, or much."""
+    bursts = (80.0, 80.0, 80.0, 20.0) * 6
+    found = nic(*spans(*bursts, seconds=1.0), scrape_seconds=1.0)
+    assert found.bytes_per_second == 20 * MB
+    assert found.steady_bytes_per_second == pytest.approx(65 * MB)
+    assert found.steady_seconds == 24
+    found = nic(*spans(*[50.0] * 12, *[99.0] * 12, seconds=1.0), scrape_seconds=1.0)
+    assert found.steady_bytes_per_second == pytest.approx(99 * MB)
+    assert found.steady_seconds == 12
+    found = nic(*spans(50, 60, 70))
+    assert found.steady_bytes_per_second == pytest.approx(65 * MB)
+    assert found.steady_seconds == 30

@@ -447,10 +447,12 @@ def test_replication_below_l3_is_reducible_down_to_its_floor() -> None:
     assert not cluster.play(10).reducible
 
 
-def test_200_partitions_on_50_brokers_are_decided_within_20_ms() -> None:
+@pytest.mark.parametrize("priority", [Priority.BELOW_L3, Priority.L1])
+def test_200_partitions_on_50_brokers_are_decided_within_20_ms(priority: Priority) -> None:
     random = Random(7)
     flows = [tuple(random.sample(range(1, 51), 2)) for _ in range(200)]
-    cluster = Cluster.moving([(a, b) for a, b in flows], size=1e12, brokers=50)
+    terms = replace(FOLLOW, priority=priority)
+    cluster = Cluster.moving([(a, b) for a, b in flows], size=1e12, brokers=50, terms=terms)
     for broker in cluster.brokers:
         cluster.others[Side(broker, egress_of(broker).direction)] = random.random() * 90 * MB
     cluster.play(30)
@@ -458,8 +460,9 @@ def test_200_partitions_on_50_brokers_are_decided_within_20_ms() -> None:
     taken = []
     for _ in range(15):
         start = time.process_time()
-        decide_replication(observed, memory)
+        decision, _ = decide_replication(observed, memory)
         taken.append(time.process_time() - start)
+    assert bool(decision.demand) is (priority is Priority.L1)
     assert min(taken) < 0.020
 
 

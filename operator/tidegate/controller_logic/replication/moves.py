@@ -17,6 +17,7 @@ from tidegate.controller_logic.model import Direction
 KEEP_SECONDS = 180.0  # readings of sizes: more than the longest window of a NIC's mean
 MEASURE_SECONDS = 60.0  # over so long a speed is measured
 LEAST_MEASURED_SECONDS = 15.0
+NEWEST_SECONDS = 10.0  # over so long the newest speed is measured, less only at the beginning
 _LEAST_DISTANCE_SECONDS = 4.0
 
 
@@ -145,6 +146,17 @@ class Move:
         return max(0, last.replica_bytes - first.replica_bytes) / (
             last.at_seconds - first.at_seconds
         )
+
+    def newest_speed(self) -> float | None:
+        """Bytes/s that arrived in the last seconds; None = there are no two readings yet."""
+        if len(self.readings) < 2:
+            return None
+        *before, last = self.readings
+        first = next(
+            (one for one in reversed(before) if last.at_seconds - one.at_seconds >= NEWEST_SECONDS),
+            before[0],
+        )
+        return (last.replica_bytes - first.replica_bytes) / (last.at_seconds - first.at_seconds)
 
     def inflow(self) -> float | None:
         """Bytes/s by which the leader's log grew in the last minute; None = not measured yet."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from tidegate.controller_logic.model import Level
+from tidegate.controller_logic.model import Direction, Level
 from tidegate.controller_logic.replication.moves import (
     Move,
     MoveKind,
@@ -20,11 +20,10 @@ from tidegate.controller_logic.replication.moves import (
     egress_of,
     ingress_of,
 )
+from tidegate.controller_logic.throttle.input import REPLICATION_MARGIN_PERCENT
 
 DEFAULT_MINIMUM = 1024 * 1024
-# Replication stays so far below the limit's cutToPercent. At a full NIC clients get less than they
-# want, which would look like room; and Kafka lets a throttled replica have a tenth more (*Lab*).
-MARGIN_PERCENT = 5
+_GROWTH = 2.0  # replication is believed to want so many times what it moves, its floor at least
 
 
 class ReplicationMode(StrEnum):
@@ -116,6 +115,19 @@ class Rates:
     sides: Mapping[Side, SideRate] = field(default_factory=dict)
     flows: Mapping[Flow, float] = field(default_factory=dict)
 
+    def through(
+        self, kind: MoveKind, others: Mapping[Side, int] | None = None
+    ) -> dict[Side, float]:
+        """The sum of one kind's flows through each side, each within the rates of somebody else."""
+        found: dict[Side, float] = {}
+        for flow, rate in self.flows.items():
+            if flow.kind is kind:
+                ends = (egress_of(flow.source), ingress_of(flow.destination))
+                most = min(rate, *((others or {}).get(end, inf) for end in ends))
+                for side in ends:
+                    found[side] = found.get(side, 0.0) + most
+        return found
+
 
 def room_for(
     nic: NicRoom, moves: Sequence[Move], terms: Terms, cut_to_percent: int
@@ -123,9 +135,9 @@ def room_for(
     """What this side has for replication of these terms; infinite without limit, None = unknown.
 
     Everything else is what the NIC carried less what the moves brought in the same time.
-    Replication leaves MARGIN_PERCENT of the limit free below what cuts of clients aim at. What
-    lower levels send above their throttled rates counts as room: it is cut when the NIC is over its
-    limit. While a more important level is throttled there is none.
+    Replication leaves REPLICATION_MARGIN_PERCENT of the limit free below what cuts of clients aim
+    at. What lower levels send above their throttled rates counts as room, and they make it: see
+    `demand_of`. While a more important level is throttled there is none.
     """
     if nic.limit is None:
         return inf
@@ -134,10 +146,11 @@ def room_for(
     rank = terms.priority.rank
     if any(rank_of(level) > rank for level in nic.throttled):
         return 0.0
-    most = nic.limit * (cut_to_percent - MARGIN_PERCENT) / 100
-    return max(0.0, most - _others(nic, moves)) + sum(
-        amount for level, amount in nic.reducible.items() if rank_of(level) < rank
-    )
+    most = nic.limit * (cut_to_percent - REPLICATION_MARGIN_PERCENT) / 100
+    others = _others(nic, moves)
+    given = sum(amount for level, amount in nic.reducible.items() if rank_of(level) < rank)
+    # where clients have no series they count by their quotas, which may be more than there is
+    return max(0.0, most - others) + min(given, others)
 
 
 def moved_by(nic: NicRoom, moves: Sequence[Move]) -> float:
@@ -150,6 +163,41 @@ def moved_by(nic: NicRoom, moves: Sequence[Move]) -> float:
 
 def _others(nic: NicRoom, moves: Sequence[Move]) -> float:
     return (nic.bytes_per_second or 0.0) - moved_by(nic, moves)
+
+
+def demand_of(
+    moves: Sequence[Move],
+    terms: Mapping[MoveKind, Terms],
+    nics: Mapping[Side, NicRoom],
+    rates: Rates,
+    others: Mapping[Side, int],
+) -> dict[tuple[int, Direction], dict[Level, float]]:
+    """What replication would move on each side beyond what it moves, by the levels below it.
+
+    Those levels give it that. It is what its flows may have, but, as soon as their speed is known,
+    no more than twice that, or the floor where that is more: what a disk or a rate of somebody
+    else (`others`) holds back cannot use room. A level is there with 0 as long as such replication
+    passes, for then what the level gave is in use.
+    """
+    found: dict[tuple[int, Direction], dict[Level, float]] = {}
+    for kind, one in terms.items():
+        below = [level for level in Level if rank_of(level) < one.priority.rank]
+        if one.mode is not ReplicationMode.FOLLOW or not below:
+            continue
+        through = rates.through(kind, others)
+        for side, here in by_side([move for move in moves if move.kind is kind]).items():
+            nic = nics.get(side)
+            if nic is None or nic.limit is None or nic.bytes_per_second is None:
+                continue
+            speeds = [move.newest_speed() for move in here]
+            likely = max(
+                one.minimum, sum(inf if speed is None else _GROWTH * speed for speed in speeds)
+            )
+            more = max(0.0, min(through[side], likely) - moved_by(nic, here))
+            wants = found.setdefault((side.broker, side.direction), {})
+            for level in below:
+                wants[level] = wants.get(level, 0.0) + more
+    return found
 
 
 def fair_rates(

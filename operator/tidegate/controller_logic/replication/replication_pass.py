@@ -18,8 +18,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from tidegate.controller_logic.model import Direction
+from tidegate.controller_logic.model import Direction, Level, ReplicationDemand
 from tidegate.controller_logic.replication.moves import (
+    KEEP_SECONDS,
     ClusterReplication,
     Move,
     MoveKind,
@@ -38,6 +39,7 @@ from tidegate.controller_logic.replication.rates import (
     ReplicationMode,
     SideRate,
     Terms,
+    demand_of,
     estimate,
     fair_rates,
     moved_by,
@@ -45,6 +47,7 @@ from tidegate.controller_logic.replication.rates import (
 )
 from tidegate.controller_logic.replication.throttles import (
     EVERY_REPLICA,
+    RATE_KEYS,
     ConfigChange,
     ConfigPlan,
     Configs,
@@ -93,6 +96,9 @@ class ReplicationInput:
     scanned: Configs | None = None
 
 
+_Given = tuple[float, Mapping[Level, float]]
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicationMemory:
     """What one pass hands to the next; if it is lost, only speeds and distances begin anew.
@@ -100,7 +106,8 @@ class ReplicationMemory:
     `written_at_seconds` is when each resource was written last, `seen_ours` what of ours was there
     in the last pass, `removed` how often somebody took it away while it was wanted, `leftovers`
     since when each value of somebody else has been there, with its text. `absent` is since when
-    an item of the record has not been there.
+    an item of the record has not been there. `given` is what each level sent above its throttled
+    rates in the last minutes, with the time of each reading.
     """
 
     progress: Progress = field(default_factory=dict)
@@ -109,6 +116,7 @@ class ReplicationMemory:
     removed: Mapping[Resource, int] = field(default_factory=dict)
     leftovers: Mapping[tuple[Resource, str], tuple[str, float]] = field(default_factory=dict)
     absent: Mapping[tuple[Resource, str, str], float] = field(default_factory=dict)
+    given: Mapping[Side, tuple[_Given, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +124,8 @@ class ReplicationDecision:
     """What one pass decided; every number on replication that a user sees comes from here.
 
     `changes` are made after `record` was written. `in_force` is the rate of each throttled side as
-    it will be then. `reducible` is what replication below L3 still gives way by, in bytes/s.
+    it will be then. `reducible` is what replication below L3 still gives way by, in bytes/s, and
+    `demand` what other replication would move beyond what it moves, by the levels below it.
     `left_alone` are resources where somebody keeps removing ours; `unknown` those of ours of which
     nothing is known, because their broker is down. `held` says why nothing was decided.
     """
@@ -133,6 +142,7 @@ class ReplicationDecision:
     left_alone: tuple[Resource, ...] = ()
     unknown: tuple[Resource, ...] = ()
     reducible: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
+    demand: ReplicationDemand = field(default_factory=dict)
     held: str = ""
 
     def of(self, kind: MoveKind) -> tuple[Move, ...]:
@@ -168,7 +178,9 @@ def decide_replication(
             ),
             memory,
         )
+    nics, levels_gave = _over_the_same_time(given.nics, memory)
     moves, progress = moves_of(given.seen, memory.progress)
+    given = replace(given, nics=nics)
     ours = _ours(given.configs, given.record)
     removed = _removed_by_others(given, moves, ours, memory)
     rates = _rates(given, moves, ours)
@@ -207,7 +219,8 @@ def decide_replication(
         due,
         left_alone,
         plan.unknown,
-        _reducible(given, moves, ours),
+        _reducible(given, moves, rates, ours),
+        demand_of(moves, given.terms, given.nics, rates, _rates_of_others(plan)),
     )
     kept = {
         resource: at_seconds
@@ -215,7 +228,7 @@ def decide_replication(
         if given.now_seconds - at_seconds < LEAST_DISTANCE_SECONDS
     }
     return decision, ReplicationMemory(
-        progress, {**kept, **written}, ours, removed, leftovers, absent
+        progress, {**kept, **written}, ours, removed, leftovers, absent, levels_gave
     )
 
 
@@ -228,6 +241,35 @@ def not_applied(memory: ReplicationMemory, resources: Iterable[Resource]) -> Rep
             one: at for one, at in memory.written_at_seconds.items() if one not in failed
         },
     )
+
+
+def _over_the_same_time(
+    nics: Mapping[Side, NicRoom], memory: ReplicationMemory
+) -> tuple[dict[Side, NicRoom], dict[Side, tuple[_Given, ...]]]:
+    """The NICs with what lower levels may give as a mean over the time of the NIC's own mean.
+
+    What they send falls from reading to reading while they give way, and the NIC's mean follows
+    later: between the two, room would seem to go.
+    """
+    found: dict[Side, NicRoom] = {}
+    remembered: dict[Side, tuple[_Given, ...]] = {}
+    for side, nic in nics.items():
+        known = [
+            one for one in memory.given.get(side, ()) if one[0] > nic.at_seconds - KEEP_SECONDS
+        ]
+        if nic.bytes_per_second is not None and (not known or known[-1][0] < nic.at_seconds):
+            known.append((nic.at_seconds, nic.reducible))
+        inside = [given for at, given in known if at > nic.at_seconds - nic.span_seconds]
+        if nic.reducible and inside:
+            mean = {
+                level: sum(one.get(level, 0.0) for one in inside) / len(inside)
+                for level in nic.reducible
+            }
+            nic = replace(nic, reducible=mean)
+        found[side] = nic
+        if any(given for _, given in known):
+            remembered[side] = tuple(known)
+    return found, remembered
 
 
 def _ours(configs: Configs, record: Items) -> Items:
@@ -411,18 +453,33 @@ def _in_force(configs: Configs, plan: ConfigPlan) -> dict[Side, int]:
     }
 
 
+def _rates_of_others(plan: ConfigPlan) -> dict[Side, int]:
+    """The rates that somebody else set where ours were wanted."""
+    return {
+        Side(int(one.resource.name), direction): int(one.value)
+        for one in plan.others
+        for direction, key in RATE_KEYS.items()
+        if one.key == key and one.value.isdecimal()
+    }
+
+
 def _reducible(
-    given: ReplicationInput, moves: Sequence[Move], ours: Items
+    given: ReplicationInput, moves: Sequence[Move], rates: Rates, ours: Items
 ) -> dict[tuple[int, Direction], float]:
-    """What replication below L3 moves above its floor, on each side that has a rate of ours."""
+    """What replication gives way by, on each side that has a rate of ours.
+
+    Below L3 that is what it moves above its floor, else what it moves above what it may.
+    """
     found: dict[tuple[int, Direction], float] = {}
     for kind, terms in given.terms.items():
-        if terms.mode is not ReplicationMode.FOLLOW or terms.priority is not Priority.BELOW_L3:
+        if terms.mode is not ReplicationMode.FOLLOW:
             continue
+        through = rates.through(kind)
         for side, here in by_side([move for move in moves if move.kind is kind]).items():
             if _rate_of_ours(ours, given.configs, side) is None:
                 continue
-            amount = moved_by(given.nics.get(side, _NO_ROOM), here) - terms.minimum
+            keeps = terms.minimum if terms.priority is Priority.BELOW_L3 else through[side]
+            amount = moved_by(given.nics.get(side, _NO_ROOM), here) - keeps
             if amount > 0:
                 key = (side.broker, side.direction)
                 found[key] = found.get(key, 0.0) + amount

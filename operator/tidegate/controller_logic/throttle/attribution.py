@@ -16,6 +16,7 @@ from tidegate.controller_logic.throttle.input import (
     MATTERS,
     MIN_RELIEF,
     RAMP,
+    REPLICATION_MARGIN_PERCENT,
     SATURATED,
     SEVERE,
     ThrottleInput,
@@ -40,7 +41,8 @@ class DirectionSnapshot:
     that hold no raise up any more, because the policy asks for that. They still justify no cut.
     `forbids_raises` are the blind brokers on which nothing may be raised, `throttled` the buckets
     below their contracts by our decision. `reducible_replication` is what replication below L3
-    gives way by on each broker, in bytes/s, before anybody else.
+    gives way by on each broker, in bytes/s, before anybody else; `replication_demand` is what
+    replication above a level would move there beyond what it moves, by the levels below it.
     """
 
     now_seconds: float
@@ -53,6 +55,7 @@ class DirectionSnapshot:
     unmeasured: frozenset[int] = frozenset()
     unknown_for_long: frozenset[int] = frozenset()
     reducible_replication: Mapping[int, float] = field(default_factory=dict)
+    replication_demand: Mapping[int, Mapping[Level, float]] = field(default_factory=dict)
     blind: frozenset[int] = field(init=False, repr=False, compare=False)
     forbids_raises: frozenset[int] = field(init=False, repr=False, compare=False)
     all_blind: bool = field(init=False, repr=False, compare=False)
@@ -113,6 +116,11 @@ def scene_of(
         {
             broker: amount
             for (broker, way), amount in given.reducible_replication.items()
+            if way is direction
+        },
+        {
+            broker: demand
+            for (broker, way), demand in given.replication_demand.items()
             if way is direction
         },
     )
@@ -196,6 +204,7 @@ class Need:
 
     amount: float
     levels: tuple[Level, ...] = CUT_ORDER
+    for_replication: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +223,8 @@ class NotReducible:
 class Needs:
     """What brokers need: `over` their limit where a cut helps, `helpless` where none does.
 
-    `swaps`: a lower tier gives to a higher one. `spent`: where tiers are throttled already and what
-    they could still give would not help.
+    `swaps`: a lower tier gives to a higher one, or to replication. `spent`: where tiers are
+    throttled already and what they could still give would not help.
     """
 
     over: Mapping[int, Need] = field(default_factory=dict)
@@ -272,13 +281,44 @@ def needs_of(scene: DirectionSnapshot) -> Needs:
         if can_give < least_relief(nic, begun=begun) * amount:
             (spent if begun else helpless)[broker] = NotReducible(amount, can_give, replication)
         else:
-            over[broker] = Need(amount)
-    return Needs(
-        over,
-        helpless,
-        spent,
-        _make_room_for_higher_tiers(scene, {*over, *helpless, *spent, *gives_way}),
-    )
+            wanted = room_for_replication(scene, broker)
+            over[broker] = wanted if wanted is not None and wanted.amount > amount else Need(amount)
+    swaps = _make_room_for_higher_tiers(scene, {*over, *helpless, *spent, *gives_way})
+    for broker in scene.replication_demand.keys() & scene.nics.keys():
+        wanted = room_for_replication(scene, broker)
+        if (
+            wanted is not None
+            and scene.nics[broker].pressure is Pressure.WITHIN
+            and (broker not in swaps or wanted.amount > swaps[broker].amount)
+        ):
+            swaps[broker] = wanted
+    return Needs(over, helpless, spent, swaps)
+
+
+def room_for_replication(scene: DirectionSnapshot, broker: int) -> Need | None:
+    """What lower levels give to replication that is more important; None = nothing that matters.
+
+    Whether the broker is over its limit does not count: clients that fill a NIC just below it would
+    hold up a broker that comes back for as long as it takes.
+    """
+    demand, nic = scene.replication_demand.get(broker), scene.nics[broker]
+    if demand is None or not nic.known or nic.limit is None or broker in scene.unmeasured:
+        return None
+    aim = nic.limit * (scene.settings.cut_to_percent - REPLICATION_MARGIN_PERCENT) / 100
+    mean = (nic.bytes_per_second or 0.0) + hidden_load(scene, nic)
+    # clients may have come back just before it: the mean of two periods shows half of that
+    beyond = max(mean, nic.newest_period_bytes_per_second) - aim
+    amount, levels = 0.0, []
+    for level in CUT_ORDER:
+        gives = min(
+            scene.can_give(broker, (level,)), beyond + demand.get(level, float("-inf")) - amount
+        )
+        if gives > 0:
+            amount += gives
+            levels.append(level)
+    if not scene.matters(broker, amount, 2 * MATTERS):
+        return None
+    return Need(amount, tuple(levels), for_replication=True)
 
 
 def least_relief(nic: NicStatus, *, begun: bool) -> float:

@@ -17,6 +17,7 @@ from tidegate.controller_logic.throttle.attribution import (
     DirectionSnapshot,
     Needs,
     effect_of,
+    room_for_replication,
 )
 from tidegate.controller_logic.throttle.buckets import Bucket
 from tidegate.controller_logic.throttle.decision import LimitedBy, Phase, StepKind, ThrottleStep
@@ -214,9 +215,10 @@ def cut_step(
 def strides(scene: DirectionSnapshot, memory: DirectionMemory) -> tuple[ThrottleStep, ...]:
     """The next steps towards what the last round decided, before a new round can be made.
 
-    Only while one of their brokers is over its limit, and as far as a window allows that holds
-    nothing from before the last step. Not for L1, which lower levels may yet spare. Nor where many
-    of a level give: their writes are spread over a whole sawtooth period, and each saves little.
+    Only while one of their brokers is over its limit, or replication needs room there, and as far
+    as a window allows that holds nothing from before the last step. Not for L1, which lower levels
+    may yet spare. Nor where many of a level give: their writes are spread over a whole sawtooth
+    period, and each saves little.
     """
     settings, now_seconds = scene.settings, scene.now_seconds
     steps: list[ThrottleStep] = []
@@ -225,7 +227,8 @@ def strides(scene: DirectionSnapshot, memory: DirectionMemory) -> tuple[Throttle
     full = frozenset(
         broker
         for broker, nic in scene.nics.items()
-        if nic.is_full and (nic.at_seconds or 0.0) > since_seconds
+        if (nic.at_seconds or 0.0) > since_seconds
+        and (nic.is_full or room_for_replication(scene, broker) is not None)
     )
     for level in CUT_ORDER[:2]:
         giving = [bucket for bucket in scene.tiers[level] if bucket.key in goals]

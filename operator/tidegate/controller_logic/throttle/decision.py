@@ -114,12 +114,14 @@ class Finding:
 class BrokerView:
     """One broker in one direction: its NIC, its need (0 = none), and what each level could give.
 
-    `room_for` is the level that lower ones make room for there; None = it is over its limit.
+    `room_for` is the level that lower ones make room for there, `for_replication` = they make it
+    for replication; neither = it is over its limit.
     """
 
     nic: NicStatus
     need: float = 0.0
     room_for: Level | None = None
+    for_replication: bool = False
     cuttable: Mapping[Level, float] = field(default_factory=dict)
 
 

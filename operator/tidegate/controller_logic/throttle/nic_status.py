@@ -46,6 +46,8 @@ class NicStatus:
     above it. `why` says for people why it is unknown; `lies` = because it contradicts `clients`,
     which is what Kafka says it moves for clients there. `newest_period_bytes_per_second` is the
     mean of the newest sawtooth period, which shows a jump of load sooner than the mean of two.
+    `steady_bytes_per_second` over `steady_seconds` is a mean of whole periods also where the newest
+    reading judges, for replicas fetch in bursts of some seconds; the shorter one above the aim.
     """
 
     broker: int
@@ -61,6 +63,8 @@ class NicStatus:
     why: str = ""
     lies: bool = False
     newest_period_bytes_per_second: float = 0.0
+    steady_bytes_per_second: float = 0.0
+    steady_seconds: float = 0.0
     known: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -218,11 +222,11 @@ class _Judge:
     def _measured(self, nic: NicStatus, limit: int, usable: Sequence[NicSpan]) -> NicStatus:
         window = _newest(usable, self._mean_seconds) if self._mean_seconds else usable[-1:]
         rate = _mean(window)
-        newest_period = (
-            _mean(_newest(usable, self._given.settings.sawtooth_period_seconds))
-            if self._mean_seconds
-            else rate
-        )
+        settings = self._given.settings
+        period = _newest(usable, settings.sawtooth_period_seconds)
+        newest_period = _mean(period) if self._mean_seconds else rate
+        is_above_aim = _mean(period) * 100 > settings.cut_to_percent * limit
+        steady = period if is_above_aim else _newest(usable, settings.nic_mean_seconds)
         if self._mean_seconds:
             surely = self._without_sawteeth(nic.broker, usable[-1])
             if surely > max(rate, SEVERE * limit):
@@ -245,6 +249,8 @@ class _Judge:
             len(last),
             nic.clients,
             newest_period_bytes_per_second=newest_period,
+            steady_bytes_per_second=_mean(steady),
+            steady_seconds=_seconds(steady),
         )
 
     def _without_sawteeth(self, broker: int, newest: NicSpan) -> float:

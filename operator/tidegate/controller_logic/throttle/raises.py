@@ -13,7 +13,13 @@ from tidegate.controller_logic.model import Level, RateKey
 from tidegate.controller_logic.throttle.attribution import RAISE_ORDER, DirectionSnapshot
 from tidegate.controller_logic.throttle.buckets import Bucket
 from tidegate.controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleStep
-from tidegate.controller_logic.throttle.input import FREE, RELEASED, SMALL, WORTH_RAISING
+from tidegate.controller_logic.throttle.input import (
+    FREE,
+    RELEASED,
+    REPLICATION_MARGIN_PERCENT,
+    SMALL,
+    WORTH_RAISING,
+)
 
 _HALVINGS = 25
 
@@ -67,10 +73,12 @@ class _Raiser:
         self._busy = busy
         self._most = most
         self._room = headroom_of(scene)
+        self._reserved: dict[int, float] = {}
         self.steps: dict[RateKey, ThrottleStep] = {}
 
     def raise_tier(self, level: Level) -> bool:
         """Raise what may be raised. Returns whether all is released: the next tier may follow."""
+        self._reserve_for_replication(level)
         throttled = [bucket for bucket in self._scene.tiers[level] if bucket.is_throttled]
         open_ones = [
             bucket
@@ -89,6 +97,18 @@ class _Raiser:
             bucket.key in self.steps and self.steps[bucket.key].kind is StepKind.RELEASE
             for bucket in throttled
         )
+
+    def _reserve_for_replication(self, level: Level) -> None:
+        """Take out of the headroom what replication above this level would move, and its margin.
+
+        Else what it gave would be asked back from it as soon as replication moves more.
+        """
+        for broker, demand in self._scene.replication_demand.items():
+            limit = self._scene.nics[broker].limit if broker in self._scene.nics else None
+            if level in demand and broker in self._room and limit is not None:
+                reserve = demand[level] + limit * REPLICATION_MARGIN_PERCENT / 100
+                self._room[broker] -= reserve - self._reserved.get(broker, 0.0)
+                self._reserved[broker] = reserve
 
     def _is_pinned(self, bucket: Bucket) -> bool:
         """Whether one of its brokers is full or blind.

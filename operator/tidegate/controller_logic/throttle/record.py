@@ -76,6 +76,7 @@ def _views(scene: DirectionSnapshot, outcome: Outcome) -> tuple[BrokerView, ...]
             nic,
             needs.get(broker, 0.0),
             _next_above(outcome.needs.swaps.get(broker)),
+            (swap := outcome.needs.swaps.get(broker)) is not None and swap.for_replication,
             {level: scene.can_give(broker, (level,)) for level in CUT_ORDER},
         )
         for broker, nic in scene.nics.items()
@@ -84,7 +85,7 @@ def _views(scene: DirectionSnapshot, outcome: Outcome) -> tuple[BrokerView, ...]
 
 def _next_above(swap: Need | None) -> Level | None:
     """The level for which those that are asked make room."""
-    return None if swap is None else CUT_ORDER[len(swap.levels)]
+    return None if swap is None or swap.for_replication else CUT_ORDER[len(swap.levels)]
 
 
 def _after(since_seconds: float | None, seconds: float, scene: DirectionSnapshot) -> float:

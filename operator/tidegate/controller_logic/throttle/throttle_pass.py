@@ -256,6 +256,7 @@ def throttle_pass(
         rates.all(),
         ThrottleSettings.of(policy),
         observation.reducible_replication,
+        observation.replication_demand,
     )
     decision, remembered = throttle(given, flows, memory)
     changes = [step for step in _in_write_order(decision.steps.values()) if not step.ends_drain]
