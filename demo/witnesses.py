@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,14 +17,15 @@ from typing import Any, Self
 
 import urllib3
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 from kazoo.client import KazooClient
 from kubernetes import client, config
 
 from demo.board import Board
 from demo.episode import TierStep
+from demo.move_outcome import FOLLOWER_RATE, LEADER_RATE, Foretold, Throttles, ThrottleStep
 from demo.parts import NAMESPACE, POLICY
-from demo.script import BROKER, BUSINESSES
+from demo.script import BROKER, BROKERS, BUSINESSES
 from demo.words import MarkKind
 from lab.episodes import Operation
 from lab.kafka import BrokersLab, KafkaLab
@@ -295,18 +296,7 @@ class TierWatch:
                 )
 
     def _read(self) -> list[dict[str, Any]]:
-        try:
-            policy: Any = self._api.get_namespaced_custom_object(
-                "tidegate.io",
-                "v1alpha1",
-                NAMESPACE,
-                "brokerbandwidthpolicies",
-                POLICY,
-                _request_timeout=_TIMEOUT_SECONDS,
-            )
-        except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
-            return []  # asked again in a second
-        return list((policy.get("status") or {}).get("levels") or ())
+        return list(_policy_status(self._api).get("levels") or ())
 
     def _take(self, step: TierStep) -> None:
         before = next((one for one in reversed(self._steps) if one.level == step.level), None)
@@ -319,6 +309,128 @@ class TierWatch:
             self._board.mark(
                 step.at_seconds, MarkKind.STATE, f"{step.level} is {step.state}{because}"
             )
+
+
+def _policy_status(api: client.CustomObjectsApi) -> dict[str, Any]:
+    """The policy's status; empty when it could not be read, for it is asked again in a second."""
+    try:
+        policy: Any = api.get_namespaced_custom_object(
+            "tidegate.io",
+            "v1alpha1",
+            NAMESPACE,
+            "brokerbandwidthpolicies",
+            POLICY,
+            _request_timeout=_TIMEOUT_SECONDS,
+        )
+    except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
+        return {}
+    return dict(policy.get("status") or {})
+
+
+_LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_DYNAMIC = {
+    ConfigSource.DYNAMIC_BROKER_CONFIG.value,
+    ConfigSource.DYNAMIC_TOPIC_CONFIG.value,
+}
+
+
+class ReplicationWatch:
+    """A context manager; while it is open, the throttles in Kafka and the foretold end are kept.
+
+    Brokers and topics are asked once a second for what is set on them, and so is the policy's
+    status.
+    """
+
+    def __init__(
+        self, kafka: BrokersLab, kubeconfig: Path, board: Board, *, topics: Sequence[str]
+    ) -> None:
+        self._kafka = AdminClient(
+            {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "error_cb": _be_quiet}
+        )
+        self._api = client.CustomObjectsApi(config.new_client_from_config(str(kubeconfig)))
+        self._board = board
+        self._topics = topics
+        self._steps: list[ThrottleStep] = []
+        self._foretold: list[Foretold] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="replication-watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._steps.append(ThrottleStep(time.time(), self.throttles()))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def steps(self) -> tuple[ThrottleStep, ...]:
+        """What was set first, and every change so far, in the order of time."""
+        return tuple(self._steps)
+
+    def foretold(self) -> tuple[Foretold, ...]:
+        """Every estimate of the end so far, in the order of time."""
+        return tuple(self._foretold)
+
+    def throttles(self) -> Throttles:
+        """Every rate and list that is set now. Raises KafkaException without an answer."""
+        found: dict[tuple[str, str], str] = {}
+        brokers = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in BROKERS]
+        topics = [ConfigResource(ResourceType.TOPIC, topic) for topic in self._topics]
+        asked = [*(self._kafka.describe_configs([broker]) for broker in brokers)]
+        asked.append(self._kafka.describe_configs(topics))
+        for answers in asked:
+            for resource, answer in answers.items():
+                name = f"{resource.restype.name.lower()} {resource.name}"
+                found |= {
+                    (name, key): value for key, value in _set(answer.result(_TIMEOUT_SECONDS))
+                }
+        return found
+
+    def _run(self) -> None:
+        while not self._ended.wait(_POLL_SECONDS):
+            with contextlib.suppress(KafkaException, TimeoutError):  # asked again in a second
+                self._take(ThrottleStep(time.time(), self.throttles()))
+            self._take_estimate(_policy_status(self._api))
+
+    def _take(self, step: ThrottleStep) -> None:
+        before = self._steps[-1].throttles
+        if step.throttles == before:
+            return
+        self._steps.append(step)
+        rate = step.throttles.get((f"broker {BROKER}", LEADER_RATE))
+        self._board.show_quota("move", None if rate is None else int(rate))
+        for where in sorted(before.keys() | step.throttles.keys()):
+            if before.get(where) != step.throttles.get(where):
+                text = (
+                    f"{where[0]}: {where[1]} {_throttle_text(where[1], step.throttles.get(where))}"
+                )
+                self._board.mark(step.at_seconds, MarkKind.THROTTLE, text)
+
+    def _take_estimate(self, status: dict[str, Any]) -> None:
+        moving = (status.get("replication") or {}).get("moving") or {}
+        seconds, left = moving.get("etaSeconds"), moving.get("bytesLeft")
+        if seconds is None or left is None:
+            return
+        one = Foretold(time.time(), float(seconds), int(left))
+        newest = self._foretold[-1] if self._foretold else None
+        if newest is None or (newest.seconds, newest.bytes_left) != (one.seconds, one.bytes_left):
+            self._foretold.append(one)
+            self._board.show_state("move", f"{left / 1e6:.0f} MB left, {seconds:.0f} s")
+
+
+def _set(entries: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The throttles among a resource's settings that somebody has set."""
+    for key in (LEADER_RATE, FOLLOWER_RATE, *_LISTS):
+        entry = entries.get(key)
+        if entry is not None and entry.source in _DYNAMIC and entry.value:
+            yield key, entry.value
+
+
+def _throttle_text(key: str, value: str | None) -> str:
+    if value is None:
+        return "is taken away"
+    return f"= {int(value) / 1e6:.2f} MB/s" if key in (LEADER_RATE, FOLLOWER_RATE) else f"= {value}"
 
 
 class KubernetesEvents:
