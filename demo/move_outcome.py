@@ -29,7 +29,7 @@ class ThrottleStep:
 
 @dataclass(frozen=True, slots=True)
 class Foretold:
-    """What the policy's status said at that moment: so many seconds until the end."""
+    """What the operator's metrics said from that moment on: so many seconds until the end."""
 
     at_seconds: float
     seconds: float
@@ -113,6 +113,10 @@ class MoveOutcome:
         spare = self.spare(move)
         return move.moved_bytes / spare if spare > 0 else float("inf")
 
+    def longest_seconds(self, move: Move) -> float:
+        """How long it may take under Tidegate."""
+        return SLOWER_THAN_SPARE * self.seconds_by_spare(move) + PASS_SECONDS
+
     def highest_mean(self, move: Move, seconds: int) -> float:
         """The highest mean that the NIC sent over so many seconds, one that ends in the move."""
         ends = range(
@@ -192,6 +196,8 @@ MOVE = f"Experiment 5: partitions are moved off broker {BROKER} while L0 reads f
 CUT_TO = 0.97
 LOST_PERCENT = 3
 SLOWER_THAN_SPARE = 1.25
+# Replication is looked at every 5 s: so late may the last replica get what another one had.
+PASS_SECONDS = 5
 FIRST_THROTTLE_SECONDS = 5
 CLEAN_UP_SECONDS = 15
 ESTIMATE_OFF_PERCENT = 15
@@ -228,12 +234,11 @@ def _checks(outcome: MoveOutcome) -> Iterator[Check]:
         highest=limit * (1 + LIMIT_SLACK),
         tolerance=f"at most +{slack}",
     )
-    by_spare = outcome.seconds_by_spare(move)
     yield at_most(
         MOVE,
-        f"the move, against {SLOWER_THAN_SPARE:g} x bytes / what was spare before it",
+        f"the move: {SLOWER_THAN_SPARE:g} x bytes / what was spare before it, and a pass",
         move.seconds,
-        most=round(SLOWER_THAN_SPARE * by_spare, 1),
+        most=round(outcome.longest_seconds(move), 1),
     )
     yield Check(
         MOVE,

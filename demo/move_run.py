@@ -41,7 +41,12 @@ from demo.script import (
 )
 from demo.throttling import withdraw
 from demo.views import move_view, watched_board
-from demo.witnesses import KubernetesEvents, ReplicationWatch, recent_nic_rate
+from demo.witnesses import (
+    KubernetesEvents,
+    ThrottleWatch,
+    foretold_by_metrics,
+    recent_nic_rate,
+)
 from demo.words import Interruption, Mark, MarkKind
 from lab.episodes import (
     FULL_SHARE,
@@ -59,7 +64,8 @@ from lab.rates import SAWTOOTH_SECONDS
 TITLE_ALONE = "Experiment 5, Kafka alone"
 TITLE = "Experiment 5, Tidegate"
 _FREE = "L0 reads what it wants"
-_FULL_FOR_SECONDS = 6
+_FULL_FOR_SECONDS = 5
+_CATCHES_UP = 1.2
 _LONGEST_START_SECONDS = 60.0
 _READY_TIMEOUT_SECONDS = 60
 _POLL_SECONDS = 0.5
@@ -105,7 +111,7 @@ def run_move(
 
 def _play(parts: Parts, board: Board, length: MoveLength) -> MoveOutcome:
     topics = (UNTHROTTLED_TOPIC, FOLLOWED_TOPIC, TOPIC)
-    watch = ReplicationWatch(parts.kafka, parts.kube.kubeconfig, board, topics=topics)
+    watch = ThrottleWatch(parts.kafka, board, topics=topics)
     events = KubernetesEvents(parts.kube.kubeconfig, board.mark, namespace=NAMESPACE)
     with watch, events, _Reader(parts, board) as reader:
         foreign = watch.steps()[0].throttles
@@ -139,11 +145,10 @@ def _play(parts: Parts, board: Board, length: MoveLength) -> MoveOutcome:
                 end_seconds=ended,
             ),
             steps=watch.steps(),
-            foretold=tuple(
-                one
-                for one in watch.foretold()
-                if followed.requested_seconds <= one.at_seconds
-                and (followed.ended_seconds is None or one.at_seconds < followed.ended_seconds)
+            foretold=foretold_by_metrics(
+                parts.prometheus.ready(),
+                followed.requested_seconds,
+                followed.requested_seconds + followed.watched_seconds,
             ),
             foreign=foreign,
             processor=ProcessorShare.between(reader.ticks, ProcessorTimes.now()),
@@ -272,7 +277,7 @@ class _Reader:
         self._stack.close()
 
     def wait_for_full_load(self, title: str) -> None:
-        """Until L0 has got what it wants, and no more, for some seconds; a minute at most."""
+        """Until L0 has got what it wants for some seconds, and no more; a minute at most."""
         self.wait_until(self._is_full, title, _FREE, longest_seconds=_LONGEST_START_SECONDS)
 
     def wait(self, title: str, activity: str, seconds: float) -> None:
@@ -299,9 +304,12 @@ class _Reader:
         )
 
     def _is_full(self) -> bool:
+        """Whether it got what it wants in the last seconds, and caught up in none of them."""
         newest = self.clients.newest(_FULL_FOR_SECONDS)[READER.level]
-        rate = sum(newest) / _FULL_FOR_SECONDS
-        return FULL_SHARE * READER.demand <= rate <= (2 - FULL_SHARE) * READER.demand
+        return (
+            sum(newest) / _FULL_FOR_SECONDS >= FULL_SHARE * READER.demand
+            and max(newest) <= _CATCHES_UP * READER.demand
+        )
 
     def _show(self, ended: threading.Event) -> None:
         moved: list[float] = []
@@ -313,3 +321,11 @@ class _Reader:
             rates = {READER.level: read, "move": tuple(moved)}
             mean = recent_nic_rate(self.parts.kafka, self._prometheus, seconds=SAWTOOTH_SECONDS)
             self.board.show_rates(rates, mean)
+            now = time.time()
+            estimates = foretold_by_metrics(self._prometheus, now, now)
+            state = (
+                f"{estimates[-1].bytes_left / 1e6:.0f} MB left, {estimates[-1].seconds:.0f} s"
+                if estimates
+                else ""
+            )
+            self.board.show_state("move", state)

@@ -558,15 +558,15 @@ def move_plot(outcome: MoveOutcome) -> Plot:
         ("l0", f"L0 ({READER.user}), mean of {_MOVE_MEAN_SECONDS} s"),
         ("moved", f"everything else that broker {BROKER} sends: what is moved"),
         ("line quota", "rate that Tidegate allows to what is moved, on top of what L0 wants"),
-        ("line return", "end as foretold in the status"),
-        ("line promise dashed", "end as it was"),
+        ("line return", "seconds until the end, as foretold"),
+        ("line promise dashed", "as it was, and what L0 wants"),
     ]
     return plot(
         "move",
         f"Partitions are moved off broker {BROKER} while L0 reads from it.",
         (
             "Top: what the broker's NIC sends. Below: how many seconds the move under Tidegate "
-            "still takes, as the policy's status says and as it was."
+            "still takes, as the operator's metrics say and as it was."
         ),
         parts,
         height=ends.bottom + 42,

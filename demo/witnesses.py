@@ -296,7 +296,18 @@ class TierWatch:
                 )
 
     def _read(self) -> list[dict[str, Any]]:
-        return list(_policy_status(self._api).get("levels") or ())
+        try:
+            policy: Any = self._api.get_namespaced_custom_object(
+                "tidegate.io",
+                "v1alpha1",
+                NAMESPACE,
+                "brokerbandwidthpolicies",
+                POLICY,
+                _request_timeout=_TIMEOUT_SECONDS,
+            )
+        except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
+            return []  # asked again in a second
+        return list((policy.get("status") or {}).get("levels") or ())
 
     def _take(self, step: TierStep) -> None:
         before = next((one for one in reversed(self._steps) if one.level == step.level), None)
@@ -311,22 +322,6 @@ class TierWatch:
             )
 
 
-def _policy_status(api: client.CustomObjectsApi) -> dict[str, Any]:
-    """The policy's status; empty when it could not be read, for it is asked again in a second."""
-    try:
-        policy: Any = api.get_namespaced_custom_object(
-            "tidegate.io",
-            "v1alpha1",
-            NAMESPACE,
-            "brokerbandwidthpolicies",
-            POLICY,
-            _request_timeout=_TIMEOUT_SECONDS,
-        )
-    except (client.ApiException, urllib3.exceptions.HTTPError, OSError):
-        return {}
-    return dict(policy.get("status") or {})
-
-
 _LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 _DYNAMIC = {
     ConfigSource.DYNAMIC_BROKER_CONFIG.value,
@@ -334,26 +329,21 @@ _DYNAMIC = {
 }
 
 
-class ReplicationWatch:
-    """A context manager; while it is open, the throttles in Kafka and the foretold end are kept.
+class ThrottleWatch:
+    """A context manager; while it is open, every change of throttles in Kafka is kept and shown.
 
-    Brokers and topics are asked once a second for what is set on them, and so is the policy's
-    status.
+    Brokers and topics are asked once a second for what is set on them.
     """
 
-    def __init__(
-        self, kafka: BrokersLab, kubeconfig: Path, board: Board, *, topics: Sequence[str]
-    ) -> None:
+    def __init__(self, kafka: BrokersLab, board: Board, *, topics: Sequence[str]) -> None:
         self._kafka = AdminClient(
             {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "error_cb": _be_quiet}
         )
-        self._api = client.CustomObjectsApi(config.new_client_from_config(str(kubeconfig)))
         self._board = board
         self._topics = topics
         self._steps: list[ThrottleStep] = []
-        self._foretold: list[Foretold] = []
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="replication-watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="throttle-watch", daemon=True)
 
     def __enter__(self) -> Self:
         self._steps.append(ThrottleStep(time.time(), self.throttles()))
@@ -367,10 +357,6 @@ class ReplicationWatch:
     def steps(self) -> tuple[ThrottleStep, ...]:
         """What was set first, and every change so far, in the order of time."""
         return tuple(self._steps)
-
-    def foretold(self) -> tuple[Foretold, ...]:
-        """Every estimate of the end so far, in the order of time."""
-        return tuple(self._foretold)
 
     def throttles(self) -> Throttles:
         """Every rate and list that is set now. Raises KafkaException without an answer."""
@@ -391,7 +377,6 @@ class ReplicationWatch:
         while not self._ended.wait(_POLL_SECONDS):
             with contextlib.suppress(KafkaException, TimeoutError):  # asked again in a second
                 self._take(ThrottleStep(time.time(), self.throttles()))
-            self._take_estimate(_policy_status(self._api))
 
     def _take(self, step: ThrottleStep) -> None:
         before = self._steps[-1].throttles
@@ -407,16 +392,38 @@ class ReplicationWatch:
                 )
                 self._board.mark(step.at_seconds, MarkKind.THROTTLE, text)
 
-    def _take_estimate(self, status: dict[str, Any]) -> None:
-        moving = (status.get("replication") or {}).get("moving") or {}
-        seconds, left = moving.get("etaSeconds"), moving.get("bytesLeft")
-        if seconds is None or left is None:
-            return
-        one = Foretold(time.time(), float(seconds), int(left))
-        newest = self._foretold[-1] if self._foretold else None
-        if newest is None or (newest.seconds, newest.bytes_left) != (one.seconds, one.bytes_left):
-            self._foretold.append(one)
-            self._board.show_state("move", f"{left / 1e6:.0f} MB left, {seconds:.0f} s")
+
+_ESTIMATE = (
+    'tidegate_replication_eta_seconds{kind="Reassignment"}',
+    'tidegate_replication_bytes_left{kind="Reassignment"}',
+)
+
+
+def foretold_by_metrics(
+    prometheus: PrometheusLab, start_seconds: float, end_seconds: float
+) -> tuple[Foretold, ...]:
+    """Every estimate of the end in the operator's metrics, with the time of its first scrape.
+
+    The status has the same figures, but renews them once a minute only.
+    """
+    window = {"end_unix_seconds": end_seconds, "step_seconds": 1.0}
+    seconds, left = (
+        {
+            float(at): float(value)
+            for one in prometheus.query_range(metric, start_seconds, **window)
+            for at, value in one["values"]
+        }
+        for metric in _ESTIMATE
+    )
+    found: list[Foretold] = []
+    for at in sorted(seconds.keys() & left.keys()):
+        one = Foretold(at, seconds[at], int(left[at]))
+        newest = found[-1] if found else None
+        if one.bytes_left and (
+            newest is None or (newest.seconds, newest.bytes_left) != (one.seconds, one.bytes_left)
+        ):
+            found.append(one)
+    return tuple(found)
 
 
 def _set(entries: dict[str, Any]) -> Iterator[tuple[str, str]]:
