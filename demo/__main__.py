@@ -72,6 +72,9 @@ Chosen = TypeVar("Chosen")
 
 def main() -> int:
     """Run the demo and return its exit code."""
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print((__doc__ or "").strip())
+        return 0
     console = _console()
     length = _chosen(console, "DEMO", LENGTHS, default="full", what="demo")
     kind = _chosen(console, "KAFKA", KAFKAS, default=DEFAULT_KAFKA, what="Kafka")

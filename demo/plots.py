@@ -559,7 +559,7 @@ def move_plot(outcome: MoveOutcome) -> Plot:
         ("moved", f"everything else that broker {BROKER} sends: what is moved"),
         ("line quota", "rate that Tidegate allows to what is moved, on top of what L0 wants"),
         ("line return", "seconds until the end, as foretold"),
-        ("line promise dashed", "as it was, and what L0 wants"),
+        ("line promise dashed", "as it was"),
     ]
     return plot(
         "move",

@@ -6,6 +6,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import yaml
@@ -26,6 +27,7 @@ from demo.script import (
 )
 from demo.summary import summary
 from demo.views import move_view
+from demo.witnesses import foretold_by_metrics
 from demo.words import MarkKind
 from tests.unit.demo.conftest import FOREIGN, PlayedMove, PlayedRun
 from tidegate.resources.kinds import parse_policy, parse_tier
@@ -69,6 +71,27 @@ def test_throttles_of_somebody_else_are_not_ours(played_move: PlayedMove) -> Non
     ]
 
 
+class Scraped:
+    """A Prometheus with these values of the two metrics, one a second from 100 s on."""
+
+    def __init__(self, seconds: list[float], left: list[int]) -> None:
+        self._values = {"eta_seconds": seconds, "bytes_left": left}
+
+    def query_range(self, metric: str, *_: object, **__: object) -> list[dict[str, Any]]:
+        values = next(found for name, found in self._values.items() if name in metric)
+        return [{"values": [[100 + at, str(value)] for at, value in enumerate(values)]}]
+
+
+def test_an_estimate_counts_from_its_first_scrape_and_none_of_a_move_that_is_over() -> None:
+    scraped = Scraped([20, 20, 20, 16, 0], [200, 200, 200, 150, 0])
+    found = foretold_by_metrics(scraped, 100, 105)  # type: ignore[arg-type]  # asked for a range only
+    assert [(one.at_seconds, one.seconds, one.bytes_left) for one in found] == [
+        (100, 20, 200),
+        (103, 16, 150),
+    ]
+    assert found[1].end_seconds == 119
+
+
 # --- bounds ---------------------------------------------------------------------------------------
 
 
@@ -91,7 +114,7 @@ def test_a_move_that_follows_keeps_every_bound(played_move: PlayedMove) -> None:
         # nothing was set, so nothing is left, and it is clean at once
         ({"throttled_after": None}, ["request to the first throttle"]),
         ({"moves": 15_000_000}, ["NIC of broker 2"]),
-        ({"moves": 8_000_000}, ["the move, against"]),
+        ({"moves": 7_000_000}, ["the move: 1.25 x"]),
         ({"foretold_longer_by": 4.0}, ["end foretold"]),
         ({"clean_after": None}, ["end of the move until", "rates and lists left"]),
         ({"foreign": (FOREIGN, {}, FOREIGN)}, ["rates and lists of somebody else"]),
@@ -99,7 +122,7 @@ def test_a_move_that_follows_keeps_every_bound(played_move: PlayedMove) -> None:
         ({"foreign": ({}, {}, {})}, ["rates and lists of somebody else"]),
         (
             {"ends": False, "clean_after": None},
-            ["the move, against", "end foretold", "end of the move until", "rates and lists left"],
+            ["the move: 1.25 x", "end foretold", "end of the move until", "rates and lists left"],
         ),
     ],
     ids=str,
