@@ -28,7 +28,7 @@ from demo.move_outcome import (
     ESTIMATE_OFF_PERCENT,
     FIRST_THROTTLE_SECONDS,
     LOST_PERCENT,
-    PASS_SECONDS,
+    RATE_STANDS_SECONDS,
     SLOWER_THAN_SPARE,
     Foretold,
     Move,
@@ -341,11 +341,11 @@ def _moves_compared(outcome: MoveOutcome) -> Iterator[tuple[str, str, str, str]]
         "spare of the limit before",
         lambda one: f"{outcome.spare(one) / 1e6:.1f} MB/s",
     )
-    slowest = outcome.longest_seconds(outcome.followed)
+    slowest = _most(round(outcome.longest_seconds(outcome.followed), 1))
     yield compare(
         "request to the end",
         lambda one: "not ended" if one.seconds is None else f"{one.seconds:.1f} s",
-        f"{SLOWER_THAN_SPARE:g} x bytes / spare + {PASS_SECONDS} s: {_most(round(slowest, 1))}",
+        f"{SLOWER_THAN_SPARE:g} x bytes / spare + {RATE_STANDS_SECONDS} s: {slowest}",
     )
     own = [
         (

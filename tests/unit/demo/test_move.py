@@ -114,7 +114,7 @@ def test_a_move_that_follows_keeps_every_bound(played_move: PlayedMove) -> None:
         # nothing was set, so nothing is left, and it is clean at once
         ({"throttled_after": None}, ["request to the first throttle"]),
         ({"moves": 15_000_000}, ["NIC of broker 2"]),
-        ({"moves": 7_000_000}, ["the move: 1.25 x"]),
+        ({"moves": 5_000_000}, ["the move: 1.25 x"]),
         ({"foretold_longer_by": 4.0}, ["end foretold"]),
         ({"clean_after": None}, ["end of the move until", "rates and lists left"]),
         ({"foreign": (FOREIGN, {}, FOREIGN)}, ["rates and lists of somebody else"]),
