@@ -346,7 +346,7 @@ class ThrottleWatch:
         self._thread = threading.Thread(target=self._run, name="throttle-watch", daemon=True)
 
     def __enter__(self) -> Self:
-        self._steps.append(ThrottleStep(time.time(), self.throttles()))
+        self._steps.append(ThrottleStep(time.time(), self._throttles(_START_TIMEOUT_SECONDS)))
         self._thread.start()
         return self
 
@@ -358,8 +358,8 @@ class ThrottleWatch:
         """What was set first, and every change so far, in the order of time."""
         return tuple(self._steps)
 
-    def throttles(self) -> Throttles:
-        """Every rate and list that is set now. Raises KafkaException without an answer."""
+    def _throttles(self, timeout_seconds: float) -> Throttles:
+        """Every rate and list that is set now; an error without an answer in that time."""
         found: dict[tuple[str, str], str] = {}
         brokers = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in BROKERS]
         topics = [ConfigResource(ResourceType.TOPIC, topic) for topic in self._topics]
@@ -368,15 +368,13 @@ class ThrottleWatch:
         for answers in asked:
             for resource, answer in answers.items():
                 name = f"{resource.restype.name.lower()} {resource.name}"
-                found |= {
-                    (name, key): value for key, value in _set(answer.result(_TIMEOUT_SECONDS))
-                }
+                found |= {(name, key): value for key, value in _set(answer.result(timeout_seconds))}
         return found
 
     def _run(self) -> None:
         while not self._ended.wait(_POLL_SECONDS):
             with contextlib.suppress(KafkaException, TimeoutError):  # asked again in a second
-                self._take(ThrottleStep(time.time(), self.throttles()))
+                self._take(ThrottleStep(time.time(), self._throttles(_TIMEOUT_SECONDS)))
 
     def _take(self, step: ThrottleStep) -> None:
         before = self._steps[-1].throttles
