@@ -1,6 +1,8 @@
-"""`python -m demo`: plays the three experiments and writes their reports.
+"""`python -m demo`: plays the experiments and writes their reports.
 
-It sets everything up, rolls the usage of the experiments up, and takes everything away again.
+It sets everything up, plays a broker's death (experiment 1) and a broker over its limit (2 and 3),
+rolls the usage of these up (4), moves partitions beside a client (5, which needs root), and takes
+everything away again.
 Environment: DEMO=quick for the short one; KAFKA=4.3-kraft or 3.9-kraft for a Kafka without
 ZooKeeper. Exit codes: 0 every bound kept, 1 a bound missed or a part failed, 2 an unknown DEMO or
 KAFKA, 130 interrupted. Outputs: out/demo/report.html, summary.json (also kept for each Kafka),
@@ -22,6 +24,7 @@ from typing import TypeVar
 from rich.console import Console
 
 from demo.failover import TRIAL_BYTES_PER_SECOND, Play, carried_without_quota
+from demo.move_run import run_move
 from demo.outcome import Outcome
 from demo.parts import (
     AUDIT_TRAIL,
@@ -69,6 +72,9 @@ Chosen = TypeVar("Chosen")
 
 def main() -> int:
     """Run the demo and return its exit code."""
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print((__doc__ or "").strip())
+        return 0
     console = _console()
     length = _chosen(console, "DEMO", LENGTHS, default="full", what="demo")
     kind = _chosen(console, "KAFKA", KAFKAS, default=DEFAULT_KAFKA, what="Kafka")
@@ -155,11 +161,14 @@ def run(
             output=OUTPUT,
             interruption=interruption,
         )
+        # After the rollup: nothing of it is in the tables, which are held to the byte.
+        move, later_marks = run_move(console, parts, length.move, interruption=interruption)
         return replace(
             first,
             throttling=throttling,
             usage=usage,
-            marks=(*first.marks, *marks),
+            move=move,
+            marks=(*first.marks, *marks, *later_marks),
             surroundings={**machine, **describe(parts)},
             setup_seconds=dict(log.seconds),
         )
@@ -168,7 +177,7 @@ def run(
 def _failover(
     console: Console, parts: Parts, *, scale: Scale, windows: Windows, interruption: Interruption
 ) -> Outcome:
-    """Experiment 1; the outcome still lacks the other two and `surroundings`."""
+    """Experiment 1; the outcome still lacks the others and `surroundings`."""
     board, live = watched_board(console, failover_view(scale.contract_bytes_per_second))
     with ExitStack() as stack:
         quota = stack.enter_context(quota_of_user(parts.kafka, board, USER))

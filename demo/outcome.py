@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from demo.episode import ThrottlingOutcome
+from demo.move_outcome import MoveOutcome
 from demo.script import Phase, Scale, Windows, expected_by_broker, quota_of
 from demo.usage_outcome import UsageOutcome
 from demo.words import Check, Mark, exact_check, rate_checks, reaction_check
@@ -77,8 +78,9 @@ class Outcome:
     """The whole run.
 
     `surroundings` describes machine and parts as label and text, in the order in which they are
-    shown. `throttling` is what experiments 2 and 3 left, `usage` is read from the tables made at
-    the end, the rest is of experiment 1; None where they were not played.
+    shown. `throttling` is what experiments 2 and 3 left, `usage` is read from the tables made
+    after them, `move` is what experiment 5 left, the rest is of experiment 1; None where they were
+    not played.
     """
 
     scale: Scale
@@ -91,13 +93,14 @@ class Outcome:
     setup_seconds: Mapping[str, float]
     throttling: ThrottlingOutcome | None = None
     usage: UsageOutcome | None = None
+    move: MoveOutcome | None = None
 
     def checks(self) -> list[Check]:
         """Every bound of the run, in the order in which it was played."""
         rows = [check for result in self.results for check in self._checks_of(result)]
         later = [
             check
-            for part in (self.throttling, self.usage)
+            for part in (self.throttling, self.usage, self.move)
             if part is not None
             for check in part.checks()
         ]
@@ -123,6 +126,8 @@ class Outcome:
         }
         if self.throttling is not None and not self.throttling.passed:
             missed["experiments 2 and 3"] = self.throttling.tidegate.processor
+        if self.move is not None and not self.move.passed:
+            missed["experiment 5"] = self.move.processor
         return missed
 
     def _checks_of(self, result: PhaseResult) -> list[Check]:

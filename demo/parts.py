@@ -156,20 +156,17 @@ def revive(kafka: BrokersLab, broker: int) -> None:
     kafka.restore_preferred_leaders(TOPIC)
 
 
-# What the user declares in experiments 2 and 3: `throttling.yaml` with this run's addresses and
-# source of the load filled in.
+# What the user declares in experiments 2 and 3, and in 5: `throttling.yaml` and `replication.yaml`
+# with this run's addresses and source of the load filled in.
 
 
 RESOURCES = Path(__file__).parent / "throttling.yaml"
+REPLICATION_RESOURCES = Path(__file__).parent / "replication.yaml"
 
 
-def throttling_resources(kafka: BrokersLab, prometheus: PrometheusLab) -> str:
-    """The file as YAML documents for `kubectl apply -f -`."""
-    documents = [
-        document
-        for document in yaml.safe_load_all(RESOURCES.read_text(encoding="utf-8"))
-        if document
-    ]
+def filled_in(file: Path, kafka: BrokersLab, prometheus: PrometheusLab) -> str:
+    """One of the two files as YAML documents for `kubectl apply -f -`."""
+    documents = list(_documents(file))
     for document in documents:
         if document["kind"] == "BrokerBandwidthPolicy":
             _fill_in(document["spec"], kafka, prometheus)

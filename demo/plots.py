@@ -8,8 +8,22 @@ from dataclasses import dataclass
 from math import ceil
 
 from demo.episode import Playing
+from demo.move_outcome import LEADER_RATE, MoveOutcome
 from demo.outcome import Outcome
-from demo.script import BUSINESSES, CONTRACT, HEALTHY_LEADERS, LEVELS, LIMIT, VICTIM, WANTED, Regime
+from demo.script import (
+    BROKER,
+    BUSINESSES,
+    CONTRACT,
+    HEALTHY_LEADERS,
+    LEVELS,
+    LIMIT,
+    NIC,
+    NIC_LIMIT,
+    READER,
+    VICTIM,
+    WANTED,
+    Regime,
+)
 from demo.words import Mark, MarkKind
 from lab.episodes import NIC_MEAN_SECONDS
 from lab.rates import SAWTOOTH_SECONDS, ByteSeries
@@ -479,3 +493,119 @@ def _level_names(rows: Rows, title: str) -> Iterator[Markup]:
     yield text(title, 0, rows.top - 9, class_="axis-title")
     for row, level in enumerate(LEVELS):
         yield rows.name(level, row)
+
+
+# Experiment 5: both moves on one time axis
+
+_MOVE_MEAN_SECONDS = 3
+
+
+def move_plot(outcome: MoveOutcome) -> Plot:
+    """What L0 got and what was moved, the throttle, and how far L0 came behind."""
+    start = outcome.began_seconds
+    across = Scale(0, outcome.ended_seconds - start, _LEFT, _RIGHT)
+    rates = _Strip(across, Scale(0, _megabytes(NIC) * 1.12, 276, 42))
+    ends = _Strip(across, Scale(0, _highest_foretold(outcome), 420, 318))
+    moves = (outcome.unthrottled, outcome.followed)
+    times = range(int(start) + 1, int(outcome.ended_seconds) + 1)
+    shown = [time - start for time in times]
+    read, sent = (
+        [_megabytes(one.mean(time - _MOVE_MEAN_SECONDS, _MOVE_MEAN_SECONDS)) for time in times]
+        for one in (outcome.read, outcome.nic)
+    )
+    nothing = [0.0] * len(shown)
+    over = [max(low, high) for low, high in zip(read, sent, strict=True)]
+    parts: list[Markup] = []
+    for move, name, regime in zip(
+        moves, ("Kafka alone", "Tidegate"), ("fixed", "max"), strict=True
+    ):
+        begin = move.requested_seconds - start
+        end = begin + move.watched_seconds
+        parts += [strip.span(begin, end, regime) for strip in (rates, ends)]
+        middle = across.at((begin + end) / 2)
+        took = "did not end" if move.seconds is None else f"{move.seconds:.0f} s"
+        parts += [
+            text(f"{name}: {took}", middle, 16, anchor="middle", class_="strong"),
+            text(
+                f"L0 gets {outcome.read_percent(move):.0f} %",
+                middle,
+                32,
+                anchor="middle",
+                class_="small",
+            ),
+        ]
+    wanted, limit = _megabytes(READER.demand), _megabytes(NIC_LIMIT)
+    parts += [
+        vertical_axis(
+            rates.upward, labelled(_ticks(rates.upward)), left=_LEFT, right=_RIGHT, title="MB/s"
+        ),
+        area(rates.points(shown, over), rates.points(shown, read), class_="moved"),
+        area(rates.points(shown, read), rates.points(shown, nothing), class_="l0"),
+        rates.level(wanted, "promise dashed", f"L0 wants\n{wanted:g} MB/s"),
+        rates.level(limit, "over dashed", f"limit\n{limit:g} MB/s"),
+        *_throttle(outcome, rates),
+        vertical_axis(
+            ends.upward,
+            labelled(_ticks(ends.upward, count=3)),
+            left=_LEFT,
+            right=_RIGHT,
+            title="seconds until the end",
+        ),
+        *_foretold(outcome, ends),
+        _time_axis(across, ends.bottom, ends.bottom + 4, "seconds since L0 began to read"),
+    ]
+    legend = [
+        ("l0", f"L0 ({READER.user}), mean of {_MOVE_MEAN_SECONDS} s"),
+        ("moved", f"everything else that broker {BROKER} sends: what is moved"),
+        ("line quota", "rate that Tidegate allows to what is moved, on top of what L0 wants"),
+        ("line return", "seconds until the end, as foretold"),
+        ("line promise dashed", "as it was"),
+    ]
+    return plot(
+        "move",
+        f"Partitions are moved off broker {BROKER} while L0 reads from it.",
+        (
+            "Top: what the broker's NIC sends. Below: how many seconds the move under Tidegate "
+            "still takes, as the operator's metrics say and as it was."
+        ),
+        parts,
+        height=ends.bottom + 42,
+        legend=legend,
+    )
+
+
+def _throttle(outcome: MoveOutcome, strip: _Strip) -> Iterator[Markup]:
+    """The leader's rate while it was set, drawn from what L0 wants upwards."""
+    start, wanted = outcome.began_seconds, READER.demand
+    steps = outcome.rate_steps(BROKER, LEADER_RATE)
+    points: list[Point] = []
+    ends = [*(at for at, _ in steps[1:]), outcome.ended_seconds]
+    for (at, rate), end in zip(steps, ends, strict=True):
+        if rate is not None:
+            top = min(_megabytes(wanted + rate), strip.upward.high)
+            points += strip.points((at - start, end - start), (top, top))
+        elif points:
+            yield line(points, class_="quota")
+            points = []
+    if points:
+        yield line(points, class_="quota")
+
+
+def _highest_foretold(outcome: MoveOutcome) -> float:
+    """The scale of times left: the estimates from the second on, and the move itself."""
+    seconds = [one.seconds for one in outcome.foretold[1:]]
+    return 1.1 * max([outcome.followed.watched_seconds, *seconds])
+
+
+def _foretold(outcome: MoveOutcome, strip: _Strip) -> Iterator[Markup]:
+    """Each estimate with the time at which it was made, and the time that was really left."""
+    start, move = outcome.began_seconds, outcome.followed
+    points = strip.points(
+        [one.at_seconds - start for one in outcome.foretold],
+        [min(one.seconds, strip.upward.high) for one in outcome.foretold],
+    )
+    if points:
+        yield line(points, class_="return")
+    if move.ended_seconds is not None:
+        begin, end = move.requested_seconds - start, move.ended_seconds - start
+        yield line(strip.points((begin, end), (end - begin, 0.0)), class_="promise dashed")

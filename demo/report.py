@@ -23,6 +23,18 @@ from demo.episode import (
     ThrottlingOutcome,
     left_out_words,
 )
+from demo.move_outcome import (
+    CLEAN_UP_SECONDS,
+    ESTIMATE_OFF_PERCENT,
+    FIRST_THROTTLE_SECONDS,
+    LOST_PERCENT,
+    RATE_STANDS_SECONDS,
+    SLOWER_THAN_SPARE,
+    Foretold,
+    Move,
+    MoveOutcome,
+    moved_words,
+)
 from demo.outcome import Outcome
 from demo.script import (
     BROKER,
@@ -34,6 +46,9 @@ from demo.script import (
     HIGH_LIMIT,
     LIMIT,
     LOWERED,
+    NIC,
+    NIC_LIMIT,
+    READER,
     USER,
     WANTED,
     cliff_mute_seconds,
@@ -41,7 +56,8 @@ from demo.script import (
 from demo.summary import EarlierRun
 from demo.usage_outcome import REPORT, TABLES, StoredUsage, UsageOutcome, UserUsage
 from demo.words import RATE_ABOVE_PERCENT, RATE_BELOW_PERCENT, clock
-from lab.episodes import FULL_SHARE, NIC_MEAN_SECONDS, Business
+from lab.episodes import FULL_SHARE, LIMIT_SLACK, NIC_MEAN_SECONDS, Business
+from lab.rates import SAWTOOTH_SECONDS
 from tidegate.rollup.report.page import template_text, templates
 
 _LINES_SHOWN = 20
@@ -69,6 +85,7 @@ def report_html(outcome: Outcome, earlier: Sequence[EarlierRun] = ()) -> str:
         missed=sum(not check.kept for check in checks),
         throttling=Markup(throttling_html(outcome.throttling)) if outcome.throttling else "",  # noqa: S704  rendered by a template
         usage=Markup(usage_html(outcome.usage)) if outcome.usage else "",  # noqa: S704  rendered by a template
+        move=Markup(move_html(outcome.move)) if outcome.move else "",  # noqa: S704  rendered by a template
     )
 
 
@@ -274,3 +291,97 @@ def _usage_row(
 
 def _total_bytes(stored: StoredUsage, direction: str) -> int:
     return sum(moved for (_, one), moved in stored.by_broker.items() if one == direction)
+
+
+# Experiment 5
+
+
+def move_html(outcome: MoveOutcome) -> str:
+    """The part on experiment 5."""
+    return _render(
+        "move.html",
+        outcome=outcome,
+        broker=BROKER,
+        reader=READER,
+        nic=NIC,
+        limit=NIC_LIMIT,
+        moved=moved_words(),
+        compared=list(_moves_compared(outcome)),
+        foretold=[_foretold_row(outcome, one) for one in outcome.foretold],
+    )
+
+
+def _moves_compared(outcome: MoveOutcome) -> Iterator[tuple[str, str, str, str]]:
+    """Every line of the table: its name, Kafka alone, Tidegate, the bound."""
+
+    def compare(
+        name: str, figure: Callable[[Move], str], bound: str = ""
+    ) -> tuple[str, str, str, str]:
+        return name, figure(outcome.unthrottled), figure(outcome.followed), bound
+
+    yield compare(
+        "L0 during the move, of what it wants",
+        lambda one: f"{outcome.read_percent(one):.1f} %",
+        f"at least {100 - LOST_PERCENT} %",
+    )
+    yield compare(
+        "the farthest that L0 came behind, in seconds of what it wants",
+        lambda one: f"{outcome.longest_lag_seconds(one):.1f} s",
+    )
+    yield compare(
+        f"the NIC's highest mean of {SAWTOOTH_SECONDS} s",
+        lambda one: f"{outcome.highest_mean(one, SAWTOOTH_SECONDS) / 1e6:.1f} MB/s",
+        f"at most {NIC_LIMIT * (1 + LIMIT_SLACK) / 1e6:.1f} MB/s",
+    )
+    yield compare(
+        "moved",
+        lambda one: f"{one.moved_bytes / 1e6:.0f} MB",
+    )
+    yield compare(
+        "spare of the limit before",
+        lambda one: f"{outcome.spare(one) / 1e6:.1f} MB/s",
+    )
+    slowest = _most(round(outcome.longest_seconds(outcome.followed), 1))
+    yield compare(
+        "request to the end",
+        lambda one: "not ended" if one.seconds is None else f"{one.seconds:.1f} s",
+        f"{SLOWER_THAN_SPARE:g} x bytes / spare + {RATE_STANDS_SECONDS} s: {slowest}",
+    )
+    own = [
+        (
+            "request to the first throttle in Kafka",
+            _seconds(outcome.seconds_to_first_throttle()),
+            _most(FIRST_THROTTLE_SECONDS),
+        ),
+        (
+            "end until no rate and no list is left",
+            _seconds(outcome.seconds_to_clean()),
+            _most(CLEAN_UP_SECONDS),
+        ),
+        (
+            "end foretold at half of the bytes, off by",
+            _percent(outcome.estimate_off_percent(outcome.halfway())),
+            f"at most {ESTIMATE_OFF_PERCENT} % of the time",
+        ),
+        ("rates and lists left", str(outcome.left()), "0"),
+        (
+            "of somebody else: set before, changed",
+            f"{len(outcome.foreign)}, {outcome.foreign_changed()}",
+            "0 changed",
+        ),
+    ]
+    yield from ((name, "", figure, bound) for name, figure, bound in own)
+
+
+def _foretold_row(outcome: MoveOutcome, one: Foretold) -> tuple[str, str, str, str]:
+    """When, how many bytes were left, how many seconds, how far off."""
+    return (
+        f"{one.at_seconds - outcome.followed.requested_seconds:.0f} s",
+        f"{one.bytes_left / 1e6:.0f} MB",
+        f"{one.seconds:.0f} s",
+        _percent(outcome.estimate_off_percent(one)),
+    )
+
+
+def _percent(percent: float | None) -> str:
+    return "not known" if percent is None else f"{percent:.0f} %"

@@ -1,4 +1,4 @@
-"""The three experiments as data: order, times, rates, and what the arithmetic expects.
+"""The experiments as data: order, times, rates, and what the arithmetic expects.
 
 Experiment 1: broker 3 is killed. A native Kafka quota is one number that every broker applies to
 its own traffic. So a broker lets through `min(quota, offered rate x partitions it leads)`, and that
@@ -6,7 +6,10 @@ is all the arithmetic there is.
 
 Experiments 2 and 3: four businesses read from one partition of one broker, whose limit is lowered
 and raised. Together they want twice the limit, so that L3 and L2 at their throttled rates do not
-suffice: L1 has to give something too. Nothing here starts or measures anything.
+suffice: L1 has to give something too.
+
+Experiment 5: two partitions are moved off a broker while L0 reads half of what its NIC can send,
+once as Kafka does it by itself and once with Tidegate. Nothing here starts or measures anything.
 """
 
 from collections import Counter
@@ -203,6 +206,38 @@ def cliff_mute_seconds(business: Business) -> float:
     return 0.0 if business.throttled is None else 11 * (business.demand / business.throttled - 1)
 
 
+# Experiment 5: partitions are moved off the broker from which L0 reads
+
+
+NIC = 30_000_000
+NIC_LIMIT = 27_000_000
+READER = Business("L0", BUSINESSES[0].user, 15_000_000, None, 20_000_000)
+# Equal topics, led by the broker alone: one is moved by Kafka alone, the other under Tidegate.
+UNTHROTTLED_TOPIC, FOLLOWED_TOPIC = "archive-1", "archive-2"
+# Partition -> the broker that it is moved to.
+MOVED_TO: Mapping[int, int] = {0: 1, 1: 3}
+# Somebody else's throttles, which no move of the experiment needs: they have to stay.
+FOREIGN_RATE_BROKER, FOREIGN_RATE = 1, 900_000_000
+FOREIGN_LIST = "0:1"
+
+
+@dataclass(frozen=True, slots=True)
+class MoveLength:
+    """The size and the times of experiment 5, in bytes and seconds.
+
+    `before`: how long the NIC is measured before each move. `longest_move`: after that a move
+    counts as not ended.
+    """
+
+    moved_bytes: int
+    before_seconds: int
+    longest_move_seconds: int
+
+
+FULL_MOVE = MoveLength(moved_bytes=600_000_000, before_seconds=15, longest_move_seconds=180)
+QUICK_MOVE = MoveLength(moved_bytes=240_000_000, before_seconds=8, longest_move_seconds=100)
+
+
 # How large and how long everything is played
 
 
@@ -231,6 +266,7 @@ class Length:
 
     windows: Windows
     throttling: ThrottlingLength
+    move: MoveLength
     tries_machine: bool
 
 
@@ -244,8 +280,8 @@ FULL = Windows(
 )
 # What the environment variable DEMO may say.
 LENGTHS = {
-    "full": Length(FULL, FULL_THROTTLING, tries_machine=True),
-    "quick": Length(QUICK, QUICK_THROTTLING, tries_machine=False),
+    "full": Length(FULL, FULL_THROTTLING, FULL_MOVE, tries_machine=True),
+    "quick": Length(QUICK, QUICK_THROTTLING, QUICK_MOVE, tries_machine=False),
 }
 
 

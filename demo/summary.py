@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from demo.episode import Playing, ThrottlingOutcome
+from demo.move_outcome import FOLLOWER_RATE, LEADER_RATE, Move, MoveOutcome
 from demo.outcome import Outcome, PhaseResult
-from demo.script import BUSINESSES, CONTRACT, LIMIT
+from demo.script import BROKER, BUSINESSES, CONTRACT, LIMIT, MOVED_TO, NIC, NIC_LIMIT, READER
 from demo.usage_outcome import StoredUsage, UsageOutcome, Witnesses
 from demo.words import Check
+from lab.rates import SAWTOOTH_SECONDS
 
 # Experiments 2 and 3 as JSON for programs: the report's figures, rates in bytes/s, times in
 # seconds.
@@ -116,6 +118,59 @@ def _witnesses(seen: Witnesses) -> dict[str, Any]:
     }
 
 
+# Experiment 5 as JSON for programs.
+
+
+def move_summary(outcome: MoveOutcome) -> dict[str, Any]:
+    """Plain data; what never came is null. Seconds count from the request of Tidegate's move."""
+    begin = outcome.followed.requested_seconds
+    sides = [(BROKER, LEADER_RATE), *((to, FOLLOWER_RATE) for to in MOVED_TO.values())]
+    return {
+        "length": asdict(outcome.length),
+        "nic_bytes_per_second": NIC,
+        "limit_bytes_per_second": NIC_LIMIT,
+        "reader": asdict(READER),
+        "unthrottled": _move(outcome, outcome.unthrottled),
+        "tidegate": {
+            **_move(outcome, outcome.followed),
+            "seconds_to_first_throttle": outcome.seconds_to_first_throttle(),
+            "seconds_from_end_until_nothing_left": outcome.seconds_to_clean(),
+            "throttles_left": outcome.left(),
+            "rates": [
+                {"after_seconds": round(at - begin, 1), "broker": broker, "key": key, "to": rate}
+                for broker, key in sides
+                for at, rate in outcome.rate_steps(broker, key)
+            ],
+            "foretold": [
+                {
+                    "after_seconds": round(one.at_seconds - begin, 1),
+                    "seconds": one.seconds,
+                    "bytes_left": one.bytes_left,
+                    "off_percent": outcome.estimate_off_percent(one),
+                }
+                for one in outcome.foretold
+            ],
+        },
+        "foreign_throttles": len(outcome.foreign),
+        "foreign_throttles_changed": outcome.foreign_changed(),
+        "processor": asdict(outcome.processor),
+    }
+
+
+def _move(outcome: MoveOutcome, move: Move) -> dict[str, Any]:
+    return {
+        "topic": move.topic,
+        "bytes": move.moved_bytes,
+        "seconds": move.seconds,
+        "spare_bytes_per_second_before": round(outcome.spare(move)),
+        "l0_percent_of_wanted": round(outcome.read_percent(move), 2),
+        "l0_longest_lag_seconds": round(outcome.longest_lag_seconds(move), 2),
+        f"nic_highest_{SAWTOOTH_SECONDS}_s_mean": round(
+            outcome.highest_mean(move, SAWTOOTH_SECONDS)
+        ),
+    }
+
+
 def summary(outcome: Outcome) -> dict[str, Any]:
     """Plain data; what could not be measured is null."""
     return {
@@ -134,6 +189,7 @@ def summary(outcome: Outcome) -> dict[str, Any]:
         if outcome.throttling is None
         else throttling_summary(outcome.throttling),
         "usage": None if outcome.usage is None else usage_summary(outcome.usage),
+        "move": None if outcome.move is None else move_summary(outcome.move),
         "checks": [_check(check) for check in outcome.checks()],
         "surroundings": dict(outcome.surroundings),
         "setup_seconds": dict(outcome.setup_seconds),

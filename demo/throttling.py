@@ -19,11 +19,12 @@ from demo.episode import Playing, ThrottlingOutcome, TierStep, played
 from demo.parts import (
     NAMESPACE,
     POLICY,
+    RESOURCES,
     Parts,
+    filled_in,
     limit_patch,
     revive,
     set_fixed_quota,
-    throttling_resources,
 )
 from demo.script import (
     BROKER,
@@ -247,7 +248,7 @@ def declare(parts: Parts, board: Board) -> None:
     Experiment 1's tiers are taken away.
     """
     board.show_activity(TITLE, "kubectl apply -f demo/throttling.yaml")
-    declared = throttling_resources(parts.kafka, parts.prometheus.ready())
+    declared = filled_in(RESOURCES, parts.kafka, parts.prometheus.ready())
     parts.kube.kubectl("-n", NAMESPACE, "apply", "-f", "-", input=declared)
     parts.kube.kubectl(
         "-n", NAMESPACE, "delete", "bt", "accounting", "reporting", "--ignore-not-found"
@@ -259,7 +260,7 @@ def declare(parts: Parts, board: Board) -> None:
 
 
 def withdraw(parts: Parts) -> None:
-    """Delete the policy, which gives every quota back, and then the tiers."""
+    """Delete the policy if it is there, which gives every quota back, and then the tiers."""
     timeout = _READY_TIMEOUT_SECONDS + 10
     parts.kube.kubectl(
         "-n",
@@ -267,6 +268,7 @@ def withdraw(parts: Parts) -> None:
         "delete",
         "bbp",
         POLICY,
+        "--ignore-not-found",
         "--wait",
         f"--timeout={_READY_TIMEOUT_SECONDS}s",
         timeout_seconds=timeout,

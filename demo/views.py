@@ -1,7 +1,7 @@
 """The experiments on a terminal while they run, and the table of all bounds at the end.
 
 They are shown in a live frame or as plain lines. Only drawing; everything shown comes from the
-board. A frame never has more lines or columns than the terminal. Both experiments are drawn by one
+board. A frame never has more lines or columns than the terminal. All experiments are drawn by one
 `View`: what differs is the table's rows and one line below it.
 """
 
@@ -21,7 +21,7 @@ from rich.text import Text
 from demo.board import HISTORY_SECONDS, Board, Snapshot
 from demo.episode import left_out_words
 from demo.outcome import Outcome
-from demo.script import BROKERS, BUSINESSES, HEALTHY_LEADERS, USER, WANTED
+from demo.script import BROKERS, BUSINESSES, HEALTHY_LEADERS, NIC, READER, USER, WANTED
 from demo.words import Check, Mark, MarkKind
 from lab.rates import SAWTOOTH_SECONDS
 
@@ -36,6 +36,7 @@ _BORDER_COLUMNS = 4
 _FIXED_LINES = 9
 _MARK_STYLES = {
     MarkKind.QUOTA: "bold green",
+    MarkKind.THROTTLE: "bold green",
     MarkKind.KILL: "bold red",
     MarkKind.RETURN: "bold green",
     MarkKind.LEADER: "yellow",
@@ -187,6 +188,36 @@ def throttling_view() -> View:
     after = ("12 s mean", "quota", "wants", "state")
     return View(
         "the broker's limit", ("tier",), "arrives", after, 58, rows, status, _nic_against_limit
+    )
+
+
+def move_view() -> View:
+    """Experiment 5: a row for L0 and one for what is moved, and the broker's NIC."""
+
+    def rows(board: Snapshot) -> list[Row]:
+        read, moved = board.rates.get(READER.level, ()), board.rates.get("move", ())
+        rate = board.quotas.get("move")
+        reads = (f"{recent_mean(read) / 1e6:.1f} MB/s", f"wants {READER.demand / 1e6:g}", "")
+        moves = (
+            f"{recent_mean(moved) / 1e6:.1f} MB/s",
+            "no throttle" if rate is None else f"may {rate / 1e6:.1f}",
+            board.states.get("move", ""),
+        )
+        return [
+            Row((READER.level,), read, float(NIC), reads),
+            Row(("move",), moved, float(NIC), moves),
+        ]
+
+    def status(board: Snapshot) -> Text:
+        over = (
+            board.nic_rate is not None and board.limit is not None and board.nic_rate > board.limit
+        )
+        text = f"broker's {_nic_against_limit(board)}; it can send {NIC / 1e6:g} MB/s"
+        return _line(text, style="bold red" if over else "bold green")
+
+    after = ("12 s mean", "rate", "state")
+    return View(
+        "partitions are moved", ("",), "per second", after, 62, rows, status, _nic_against_limit
     )
 
 

@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,14 +17,15 @@ from typing import Any, Self
 
 import urllib3
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, ResourceType
 from kazoo.client import KazooClient
 from kubernetes import client, config
 
 from demo.board import Board
 from demo.episode import TierStep
+from demo.move_outcome import FOLLOWER_RATE, LEADER_RATE, Foretold, Throttles, ThrottleStep
 from demo.parts import NAMESPACE, POLICY
-from demo.script import BROKER, BUSINESSES
+from demo.script import BROKER, BROKERS, BUSINESSES
 from demo.words import MarkKind
 from lab.episodes import Operation
 from lab.kafka import BrokersLab, KafkaLab
@@ -319,6 +320,122 @@ class TierWatch:
             self._board.mark(
                 step.at_seconds, MarkKind.STATE, f"{step.level} is {step.state}{because}"
             )
+
+
+_LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+_DYNAMIC = {
+    ConfigSource.DYNAMIC_BROKER_CONFIG.value,
+    ConfigSource.DYNAMIC_TOPIC_CONFIG.value,
+}
+
+
+class ThrottleWatch:
+    """A context manager; while it is open, every change of throttles in Kafka is kept and shown.
+
+    Brokers and topics are asked once a second for what is set on them.
+    """
+
+    def __init__(self, kafka: BrokersLab, board: Board, *, topics: Sequence[str]) -> None:
+        self._kafka = AdminClient(
+            {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "error_cb": _be_quiet}
+        )
+        self._board = board
+        self._topics = topics
+        self._steps: list[ThrottleStep] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="throttle-watch", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._steps.append(ThrottleStep(time.time(), self._throttles(_START_TIMEOUT_SECONDS)))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def steps(self) -> tuple[ThrottleStep, ...]:
+        """What was set first, and every change so far, in the order of time."""
+        return tuple(self._steps)
+
+    def _throttles(self, timeout_seconds: float) -> Throttles:
+        """Every rate and list that is set now; an error without an answer in that time."""
+        found: dict[tuple[str, str], str] = {}
+        brokers = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in BROKERS]
+        topics = [ConfigResource(ResourceType.TOPIC, topic) for topic in self._topics]
+        asked = [*(self._kafka.describe_configs([broker]) for broker in brokers)]
+        asked.append(self._kafka.describe_configs(topics))
+        for answers in asked:
+            for resource, answer in answers.items():
+                name = f"{resource.restype.name.lower()} {resource.name}"
+                found |= {(name, key): value for key, value in _set(answer.result(timeout_seconds))}
+        return found
+
+    def _run(self) -> None:
+        while not self._ended.wait(_POLL_SECONDS):
+            with contextlib.suppress(KafkaException, TimeoutError):  # asked again in a second
+                self._take(ThrottleStep(time.time(), self._throttles(_TIMEOUT_SECONDS)))
+
+    def _take(self, step: ThrottleStep) -> None:
+        before = self._steps[-1].throttles
+        if step.throttles == before:
+            return
+        self._steps.append(step)
+        rate = step.throttles.get((f"broker {BROKER}", LEADER_RATE))
+        self._board.show_quota("move", None if rate is None else int(rate))
+        for where in sorted(before.keys() | step.throttles.keys()):
+            if before.get(where) != step.throttles.get(where):
+                text = (
+                    f"{where[0]}: {where[1]} {_throttle_text(where[1], step.throttles.get(where))}"
+                )
+                self._board.mark(step.at_seconds, MarkKind.THROTTLE, text)
+
+
+_ESTIMATE = (
+    'tidegate_replication_eta_seconds{kind="Reassignment"}',
+    'tidegate_replication_bytes_left{kind="Reassignment"}',
+)
+
+
+def foretold_by_metrics(
+    prometheus: PrometheusLab, start_seconds: float, end_seconds: float
+) -> tuple[Foretold, ...]:
+    """Every estimate of the end in the operator's metrics, with the time of its first scrape.
+
+    The status has the same figures, but renews them once a minute only.
+    """
+    window = {"end_unix_seconds": end_seconds, "step_seconds": 1.0}
+    seconds, left = (
+        {
+            float(at): float(value)
+            for one in prometheus.query_range(metric, start_seconds, **window)
+            for at, value in one["values"]
+        }
+        for metric in _ESTIMATE
+    )
+    found: list[Foretold] = []
+    for at in sorted(seconds.keys() & left.keys()):
+        one = Foretold(at, seconds[at], int(left[at]))
+        newest = found[-1] if found else None
+        if one.bytes_left and (
+            newest is None or (newest.seconds, newest.bytes_left) != (one.seconds, one.bytes_left)
+        ):
+            found.append(one)
+    return tuple(found)
+
+
+def _set(entries: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The throttles among a resource's settings that somebody has set."""
+    for key in (LEADER_RATE, FOLLOWER_RATE, *_LISTS):
+        entry = entries.get(key)
+        if entry is not None and entry.source in _DYNAMIC and entry.value:
+            yield key, entry.value
+
+
+def _throttle_text(key: str, value: str | None) -> str:
+    if value is None:
+        return "is taken away"
+    return f"= {int(value) / 1e6:.2f} MB/s" if key in (LEADER_RATE, FOLLOWER_RATE) else f"= {value}"
 
 
 class KubernetesEvents:

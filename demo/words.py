@@ -175,6 +175,7 @@ class MarkKind(StrEnum):
     """What a mark in the plot stands for."""
 
     QUOTA = "quota write"
+    THROTTLE = "throttle"
     KILL = "broker killed"
     RETURN = "broker back"
     LEADER = "leader moved"

@@ -268,7 +268,13 @@ def nic_bytes(
     return ByteSeries(growth(answer[0]["values"]) if answer else ())
 
 
-def wait_until(holds: Callable[[], bool], operator: Process, *, longest_seconds: float) -> bool:
+def wait_until(
+    holds: Callable[[], bool],
+    operator: Process,
+    *,
+    longest_seconds: float,
+    poll_seconds: float = 1.0,
+) -> bool:
     """Check once a second; True as soon as it holds, False when the time is over.
 
     Raises `LabError` when the operator ended.
@@ -282,7 +288,7 @@ def wait_until(holds: Callable[[], bool], operator: Process, *, longest_seconds:
                 f"The operator ended with code {operator.exit_code} during the "
                 f"episode.\n{operator.log_tail()}"
             )
-        time.sleep(min(1.0, left))
+        time.sleep(min(poll_seconds, left))
     return holds()
 
 

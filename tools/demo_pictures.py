@@ -18,6 +18,7 @@ REPORT = Path("out/demo/report.html")
 PICTURES = {
     "total": Path("docs/broker-death.svg"),
     "episode-tidegate": Path("docs/throttling-episode.svg"),
+    "move": Path("docs/replication-move.svg"),
 }
 
 _MARGIN, _LEGEND_ROW, _KEY = 14, 20, 12

@@ -3,21 +3,34 @@ may spoil any of it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
 from demo.episode import Playing, ThrottlingOutcome, TierStep
+from demo.move_outcome import (
+    FOLLOWER_RATE,
+    LEADER_RATE,
+    Foretold,
+    Move,
+    MoveOutcome,
+    Throttles,
+    ThrottleStep,
+)
 from demo.outcome import Outcome, PhaseResult, Reaction
 from demo.script import (
     BUSINESSES,
     CONTRACT,
+    FOLLOWED_TOPIC,
     FULL,
     FULL_THROTTLING,
     HEALTHY_LEADERS,
     LEVELS,
     LIMIT,
     ORPHAN,
+    QUICK_MOVE,
+    READER,
+    UNTHROTTLED_TOPIC,
     VICTIM,
     Phase,
     Scale,
@@ -358,3 +371,82 @@ def _written(user: str, tier: str) -> UserUsage:
 
 def _below(tier: str) -> TierEpisodes:
     return TierEpisodes(f"streaming/{tier}", "fetch", 1, 160.0)
+
+
+# --- experiment 5 ---------------------------------------------------------------------------------
+# Two moves made by arithmetic: alone at 20 MB/s, which leaves L0 two thirds of what it wants; then
+# under Tidegate at 9.6 MB/s from the second second on, beside an L0 that gets everything.
+
+
+PlayedMove = Callable[..., MoveOutcome]
+REQUESTED_ALONE, REQUESTED = BEGAN + 20, BEGAN + 60
+MOVED = 240_000_000
+FOREIGN: Throttles = {("broker 1", LEADER_RATE): "900000000"}
+OURS: Throttles = {
+    ("broker 2", LEADER_RATE): "9600000",
+    ("broker 3", FOLLOWER_RATE): "4800000",
+    ("topic archive-2", "leader.replication.throttled.replicas"): "0:2,1:2",
+}
+
+
+@pytest.fixture(scope="session")
+def played_move() -> PlayedMove:
+    """Both moves; see `_played_move` for what can be spoilt in the second one."""
+    return _played_move
+
+
+def _played_move(
+    *,
+    share: float = 1.0,
+    moves: int = 9_600_000,
+    ends: bool = True,
+    throttled_after: float | None = 1.0,
+    clean_after: float | None = 2.0,
+    foretold_longer_by: float = 0.0,
+    foreign: Sequence[Throttles] = (FOREIGN, FOREIGN, FOREIGN),
+) -> MoveOutcome:
+    """`share` is what L0 gets of what it wants, `moves` the bytes that are moved in a second,
+    `foreign` what somebody else has set before, during and after the move.
+    """
+    seconds = MOVED / moves
+    alone = Move(UNTHROTTLED_TOPIC, MOVED, 8, REQUESTED_ALONE, REQUESTED_ALONE + 12, BEGAN + 32)
+    given_up = REQUESTED + seconds
+    ours = Move(FOLLOWED_TOPIC, MOVED, 8, REQUESTED, given_up if ends else None, given_up)
+    ended = given_up + 5
+
+    def rates(at: float) -> tuple[float, float]:
+        """What L0 gets, and what is moved."""
+        if alone.requested_seconds <= at < alone.requested_seconds + 12:
+            return READER.demand * 2 / 3, 20e6
+        if REQUESTED <= at < given_up:
+            return READER.demand * share, moves
+        return READER.demand, 0.0
+
+    times = [BEGAN + second for second in range(int(ended - BEGAN) + 3)]
+    steps = [ThrottleStep(BEGAN, foreign[0])]
+    if throttled_after is not None:
+        steps.append(ThrottleStep(REQUESTED + throttled_after, {**foreign[1], **OURS}))
+        if clean_after is not None:
+            steps.append(ThrottleStep(given_up + clean_after, foreign[2]))
+    return MoveOutcome(
+        length=QUICK_MOVE,
+        began_seconds=BEGAN,
+        ended_seconds=ended,
+        unthrottled=alone,
+        followed=ours,
+        read=ByteSeries([Sample(BEGAN, 0), *(Sample(at + 1, round(rates(at)[0])) for at in times)]),
+        nic=ByteSeries(
+            [Sample(BEGAN, 0), *(Sample(at + 1, round(sum(rates(at)))) for at in times)]
+        ),
+        steps=steps,
+        foretold=[
+            Foretold(
+                REQUESTED + after,
+                seconds - after + foretold_longer_by,
+                round(MOVED - after * moves),
+            )
+            for after in range(2, int(seconds), 5)
+        ],
+        foreign=foreign[0],
+        processor=ProcessorShare(busy_percent=50.0, stolen_percent=1.0),
+    )

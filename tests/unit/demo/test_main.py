@@ -22,6 +22,7 @@ def in_an_empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DEMO", raising=False)
     monkeypatch.delenv("KAFKA", raising=False)
+    monkeypatch.setattr(program.sys, "argv", ["demo"])
     monkeypatch.setattr(program, "Interruption", lambda say: None)
     monkeypatch.setattr(program, "report_html", lambda outcome, earlier: "the report")
 
@@ -155,3 +156,11 @@ def test_what_is_unknown_is_refused_at_once_not_one_after_the_other(
     assert "'fast'" in said
     assert "'2.8'" in said
     assert not program.OUTPUT.exists()
+
+
+def test_help_says_what_it_does_and_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(program.sys, "argv", ["demo", "--help"])
+    assert ends_with(monkeypatch, fails) == 0
+    assert "DEMO=quick" in capsys.readouterr().out

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from demo.report import report_html, throttling_html
-from tests.unit.demo.conftest import PlayedRun, PlayedThrottling
+from demo.report import move_html, report_html, throttling_html
+from tests.unit.demo.conftest import PlayedMove, PlayedRun, PlayedThrottling
 from tools import demo_pictures
 from tools.demo_pictures import PICTURES, NoSuchPlotError, picture, plot_of
 
@@ -16,9 +16,10 @@ _SVG = "{http://www.w3.org/2000/svg}"
 
 
 @pytest.fixture(scope="module")
-def report(played: PlayedRun, played_throttling: PlayedThrottling) -> str:
+def report(played: PlayedRun, played_throttling: PlayedThrottling, played_move: PlayedMove) -> str:
     page = report_html(played())
-    return page.replace("</body>", throttling_html(played_throttling()) + "</body>")
+    later = throttling_html(played_throttling()) + move_html(played_move())
+    return page.replace("</body>", later + "</body>")
 
 
 @pytest.mark.parametrize("key", PICTURES)
