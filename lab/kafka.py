@@ -632,14 +632,19 @@ def _plan(directory: Path, zookeeper_connect: str, content: Path) -> BrokerPlan:
 
 
 def use_as_labs_do(plan: BrokerPlan) -> None:
-    """Do once what labs are used for: topic, both logins, a record in and out, JMX exporter."""
+    """Do once what labs are used for: topic, both logins, a record in and out, JMX exporter.
+
+    Raises LabError where the broker does not do its part.
+    """
     admin = KafkaAdmin(f"{plan.host}:{plan.ports.plain}")
     admin.wait_for_brokers([plan.broker_id])
     admin.create_topic(_TOPIC, [[plan.broker_id]])
     admin.create_scram_user(_USER, _PASSWORD)
     sasl = f"{plan.host}:{plan.ports.sasl}"
-    can_log_in(sasl, _USER, password=_PASSWORD)
-    _produce_and_fetch(login_settings(sasl, _USER, password=_PASSWORD, mechanism="PLAIN"))
+    if not can_log_in(sasl, _USER, password=_PASSWORD):
+        raise LabError(f"{sasl} refused the SCRAM user {_USER} that was just made.")
+    user, password = next(iter(plan.plain_users.items()))
+    _produce_and_fetch(login_settings(sasl, user, password=password, mechanism="PLAIN"))
     with urllib.request.urlopen(
         f"http://{plan.host}:{plan.ports.jmx}/metrics", timeout=_ANSWER_TIMEOUT_SECONDS
     ) as metrics:
@@ -649,11 +654,13 @@ def use_as_labs_do(plan: BrokerPlan) -> None:
 def _produce_and_fetch(login: dict[str, Any]) -> None:
     producer = Producer(login)
     producer.produce(_TOPIC, b"recorded")
-    producer.flush(_ANSWER_TIMEOUT_SECONDS)
+    unsent = producer.flush(_ANSWER_TIMEOUT_SECONDS)
     consumer = Consumer({**login, "group.id": _TOPIC})
     consumer.assign([TopicPartition(_TOPIC, 0, 0)])
-    consumer.poll(_ANSWER_TIMEOUT_SECONDS)
+    record = None if unsent else consumer.poll(_ANSWER_TIMEOUT_SECONDS)
     consumer.close()
+    if record is None or record.value() != b"recorded":
+        raise LabError(f"A record did not get through {login['bootstrap.servers']} and back.")
 
 
 def end_recording(process: Process, archive: Path) -> None:

@@ -318,7 +318,7 @@ def record_kraft_archives(version: str = KAFKA_4) -> None:
 def _record(version: str, content: Path) -> None:
     with RunDirectory() as run:
         host = "127.0.0.1"
-        lab = KraftLab(version=version)
+        lab = KraftLab(version=version, users=("recorder",))
         lab._run = run
         plan = lab._plan(1, "b1", FIRST_BROKER_HOST_NUMBER + 1)
         options = tuple(java.recording_options(MAIN_CLASS, content))

@@ -15,7 +15,7 @@ from kazoo.exceptions import NoAuthError
 
 from lab import cache, zookeeper
 from lab.kafka import MAIN_CLASS as BROKER_MAIN_CLASS
-from lab.kafka import KafkaLab, QuotaChange, record_archives
+from lab.kafka import KafkaLab, QuotaChange, record_archives, use_as_labs_do
 from lab.load import LoadClient, LoadPlan, RateStep
 from lab.packages import kafka_jars
 from lab.process import Process, wait_until
@@ -114,6 +114,11 @@ def test_zookeeper_and_every_broker_start_from_what_was_recorded(kafka: KafkaLab
         for process in processes
     ]
     assert mapped == [java_can_share_classes()] * 4, "`python -m lab prepare` records the archives"
+
+
+def test_a_broker_does_all_that_a_fresh_machine_records() -> None:
+    with KafkaLab(brokers=1, users=("alice",)) as kafka:
+        use_as_labs_do(kafka.broker(1).plan)
 
 
 def test_a_java_that_cannot_record_costs_a_line_and_no_error(

@@ -118,10 +118,10 @@ def play_kills(url: str, environment: Mapping[str, str], kills: int, *, seed: in
         dict[int, int](),
         Killed(),
     )
-    staged_before, round_seconds = 0, _seconds_of_a_round(url, environment)
+    staged_before, round_seconds = 0, _seconds_of_a_round(url, environment, newest)
     of_brokers: dict[int, int] = {}
     for kill in range(kills):
-        first = max(newest.values(), default=2) + 1  # two rounds were for their time
+        first = max(newest.values()) + 1
         met.publications += _publish_until_killed(
             url, environment, first, newest, seconds=moments.uniform(0.0, 1.5 * round_seconds)
         )
@@ -142,7 +142,7 @@ def play_kills(url: str, environment: Mapping[str, str], kills: int, *, seed: in
             assert {one.window for one in verify(store).broken} == {
                 window_at(TABLES["usage_5m"], DAY + hour * HOUR_MS).name for hour in between
             }
-    number = max(newest.values(), default=2) + 2
+    number = max(newest.values()) + 2
     for hour in range(_HOURS_OF_A_ROUND):
         publish_hour(store, "last", hour, seed=number)
     keep_up(store, Retention(), run_id="night", now_ms=NOW_MS)
@@ -168,14 +168,22 @@ def _publications_in(store: UsageStore, hour: int, candidates: Iterable[int]) ->
     )
 
 
-def _seconds_of_a_round(url: str, environment: Mapping[str, str]) -> float:
-    """From its first words until three hours are published and their day is put together."""
+def _seconds_of_a_round(url: str, environment: Mapping[str, str], newest: dict[int, int]) -> float:
+    """From its first words until three hours are published and their day is put together.
+
+    `newest` has its words: it is killed too, wherever it is then.
+    """
     with _publishing(url, environment, 1) as said:
         said.get(timeout=_PATIENCE_SECONDS)
         began = time.monotonic()
         for _ in range(_HOURS_OF_A_ROUND + 1):  # the next round's first hour
-            said.get(timeout=_PATIENCE_SECONDS)
+            _hear(said.get(timeout=_PATIENCE_SECONDS), newest)
         return time.monotonic() - began
+
+
+def _hear(line: str, newest: dict[int, int]) -> None:
+    hour, number = map(int, line.split())
+    newest[hour] = number
 
 
 def _publish_until_killed(
@@ -196,8 +204,7 @@ def _publish_until_killed(
     lines += [said.get() for _ in range(said.qsize())]
     published = [line for line in lines if line.endswith("\n") and line != "ready\n"]
     for line in published:
-        hour, number = map(int, line.split())
-        newest[hour] = number
+        _hear(line, newest)
     return len(published)
 
 
