@@ -641,8 +641,11 @@ def use_as_labs_do(plan: BrokerPlan) -> None:
     admin.create_topic(_TOPIC, [[plan.broker_id]])
     admin.create_scram_user(_USER, _PASSWORD)
     sasl = f"{plan.host}:{plan.ports.sasl}"
-    if not can_log_in(sasl, _USER, password=_PASSWORD):
-        raise LabError(f"{sasl} refused the SCRAM user {_USER} that was just made.")
+    wait_until(  # the controller took the user, and the broker reads of it a little later
+        lambda: can_log_in(sasl, _USER, password=_PASSWORD),
+        f"{sasl} to accept the SCRAM user {_USER} that was just made",
+        timeout_seconds=_ANSWER_TIMEOUT_SECONDS,
+    )
     user, password = next(iter(plan.plain_users.items()))
     _produce_and_fetch(login_settings(sasl, user, password=password, mechanism="PLAIN"))
     with urllib.request.urlopen(
