@@ -52,7 +52,9 @@ def test_logins_are_accepted_with_the_right_password_only(
     kafka: KafkaLab, unique_name: str
 ) -> None:
     kafka.create_scram_user(unique_name, "right")
-    assert kafka.can_log_in(unique_name, "right")
+    wait_until(  # brokers read of a new user a little later
+        lambda: kafka.can_log_in(unique_name, "right"), "the login", timeout_seconds=20
+    )
     assert not kafka.can_log_in(unique_name, "wrong")
     assert kafka.can_log_in("alice", kafka.password("alice"), mechanism="PLAIN")
 

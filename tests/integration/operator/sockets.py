@@ -26,13 +26,16 @@ class Listener:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: list[socket.socket] = []
         self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._accepting = threading.Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     @property
     def came(self) -> int:
         return len(self._open)
 
     def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # which ends `accept`
+        self._accepting.join()
         self._listener.close()
         for connection in self._open:
             connection.close()
