@@ -2,6 +2,7 @@
 there and follows a pass, what the process costs with one viewer, and what a what-if takes.
 """
 
+import socket
 import subprocess
 import sys
 import time
@@ -93,8 +94,6 @@ def _served() -> Iterator[tuple["subprocess.Popen[bytes]", str]]:
 
 
 def _listens(port: int) -> bool:
-    import socket
-
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

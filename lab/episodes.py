@@ -275,7 +275,7 @@ def wait_until(
     longest_seconds: float,
     poll_seconds: float = 1.0,
 ) -> bool:
-    """Check once a second; True as soon as it holds, False when the time is over.
+    """Check every `poll_seconds`; True as soon as it holds, False when the time is over.
 
     Raises `LabError` when the operator ended.
     """

@@ -240,7 +240,7 @@ class Parts:
 
 
 def start_patiently(node: Broker) -> None:
-    """Start it, again and again: ZooKeeper refuses a broker whose last session, of 6 s, lives on."""
+    """Start it, again and again: ZooKeeper refuses a broker while its last session lives."""
 
     def has_started() -> bool:
         with suppress(LabError):
