@@ -12,6 +12,8 @@ export UV_PYTHON_DOWNLOADS := never
 export UV_PYTHON := 3.11
 # Tests start dozens of interpreters; where compiled code may not be kept, each would compile all its libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
+# Types of unchanged files are not worked out again by each new checkout: a minute of a processor.
+export MYPY_CACHE_DIR ?= $(CACHE)/tidegate-lab/mypy
 
 ##@ Use
 .PHONY: demo
@@ -55,7 +57,7 @@ INTEGRATION := integration-kraft integration-operators integration-brokers integ
 AT_ONCE := 4
 
 .PHONY: test
-test: setup ## Set everything up and run every test, those on real parts too
+test: setup ## Set everything up and run the tests, those on real parts too (those of `make test-long` not)
 	$(PYTHON) -m lab doctor --quiet
 	$(PYTHON) -m lab prepare
 	@$(MAKE) --no-print-directory --keep-going --jobs=$(AT_ONCE) --output-sync=target $(INTEGRATION) test-unit
@@ -79,11 +81,17 @@ ON_PARTS := tests/integration --ignore=$(ROLLUP) $(PATIENT)
 integration-throttling: BEHIND :=
 .PHONY: $(INTEGRATION)
 $(KINDS:%=integration-%): integration-%: setup
-	$(BEHIND) $(PYTHON) -m pytest $(ON_PARTS) -m $* $(PYTEST)
+	$(BEHIND) $(PYTHON) -m pytest $(ON_PARTS) -m "$* and not long" $(PYTEST)
 integration-rollup: setup
-	$(BEHIND) $(PYTHON) -m pytest $(ROLLUP) $(PATIENT) $(PYTEST)
+	$(BEHIND) $(PYTHON) -m pytest $(ROLLUP) $(PATIENT) -m "not long" $(PYTEST)
 integration-rest: setup
-	$(BEHIND) $(PYTHON) -m pytest $(ON_PARTS) -m "integration $(KINDS:%=and not %)" $(PYTEST)
+	$(BEHIND) $(PYTHON) -m pytest $(ON_PARTS) -m "integration and not long $(KINDS:%=and not %)" $(PYTEST)
+
+# Each has its promise tested by a shorter one in `make test`, on one kind of Kafka or in virtual time.
+.PHONY: test-long
+test-long: setup ## Run the tests that take minutes each: a migration to KRaft, kills, a rival, replicas that come and go (root)
+	$(PYTHON) -m lab prepare
+	$(PYTHON) -m pytest tests/integration $(PATIENT) -m long -n $(AT_ONCE) --dist loadfile $(PYTEST)
 
 .PHONY: simulate
 simulate: setup ## Play days full of faults with the whole operator in virtual time (SEED=1 SEEDS=200; one seed prints its steps)

@@ -518,6 +518,7 @@ def _sketches(estimated: dict[tuple[int, Direction], Table], quantiles: Quantile
 
 
 BEGIN_MS = 494_445 * HOUR_MS
+_MIDNIGHT_MS = 494_448 * HOUR_MS  # the first one after that
 SAMPLES_PER_SECOND = 2_500_000
 _COLD_SECONDS, _COLD_MEGABYTES = 14.0, 1200.0
 _SLOPE_NANOSECONDS = 800.0  # twice what reading, folding and writing alone may take
@@ -586,19 +587,33 @@ def cold_figures(cluster: SyntheticCluster | None = None) -> list[Figure]:
 
 
 def growth_figures(brokers: int = 5, clients: int = 250) -> list[Figure]:
-    """A start and a slope, fitted through four and sixteen times the series, and the hours."""
+    """A start and a slope, fitted through four and sixteen times the series, and the hours.
+
+    The hours are of a day that is not over; what the tables of a whole day take is told apart.
+    """
     series = [
         SyntheticCluster(BEGIN_MS, brokers=brokers * times, clients=clients) for times in (1, 4, 16)
     ]
     hours = [
-        SyntheticCluster(BEGIN_MS, hours=times, brokers=brokers, clients=clients)
-        for times in (4, 16)
+        SyntheticCluster(_MIDNIGHT_MS, hours=times, brokers=brokers, clients=clients)
+        for times in (1, 4, 16)
     ]
-    measured = {cluster: _grown(cluster) for cluster in (*series, *hours)}
-    of_hours = [series[0], *hours]
+    ended = SyntheticCluster(
+        _MIDNIGHT_MS - 16 * HOUR_MS, hours=16, brokers=brokers, clients=clients
+    )
+    measured = {cluster: _grown(cluster) for cluster in (*series, *hours, ended)}
+    in_day, whole_day = measured[hours[-1]].whole, measured[ended].whole
     return [
         *_fitted([measured[each] for each in series], "more series"),
-        *_fitted([measured[each] for each in of_hours], "more hours"),
+        *_fitted([measured[each] for each in hours], "more hours"),
+        Figure(
+            "a whole run, warm: what the tables of a day add, once it is over",
+            whole_day - in_day,
+            "s",
+            None,
+            f"{whole_day:.1f} s for 16 hours up to midnight ({_size(ended)}), {in_day:.1f} s for "
+            f"16 from midnight on",
+        ),
         Figure(
             "a whole run, warm: most memory of these",
             max(warm.cost.peak_bytes for warm in measured.values()) / 1e6,

@@ -25,7 +25,12 @@ PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize(
-    ("version", "brokers", "controllers"), [(KAFKA_3, 1, 1), (KAFKA_3, 3, 0), (KAFKA_4, 1, 3)]
+    ("version", "brokers", "controllers"),
+    [
+        (KAFKA_3, 1, 1),
+        pytest.param(KAFKA_3, 3, 0, marks=pytest.mark.long),
+        pytest.param(KAFKA_4, 1, 3, marks=pytest.mark.long),
+    ],
 )
 def test_brokers_take_a_quota_and_keep_it_and_logins_over_a_crash(
     version: str, brokers: int, controllers: int

@@ -164,6 +164,7 @@ class TestWithZooKeeper(EveryCluster):
 
 
 @pytest.mark.kraft
+@pytest.mark.long
 class TestWithKraft(EveryCluster):
     @pytest.fixture
     def world(self) -> Iterator[World]:

@@ -29,7 +29,12 @@ from tidegate.controller_logic.quotas.contention import RESYNC
 from tidegate.kafka.zookeeper.nodes import ledger_path
 
 # It waits for minutes, and the other tests that run an operator take as long without it.
-pytestmark = [pytest.mark.integration, pytest.mark.brokers, pytest.mark.timeout(420)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.brokers,
+    pytest.mark.long,
+    pytest.mark.timeout(420),
+]
 
 OURS, THEIRS = 10_000_000, 5_000_000
 POLL_SECONDS = 15

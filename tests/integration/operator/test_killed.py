@@ -158,6 +158,7 @@ def _kill_at(
     return not installation.is_settled(rate)
 
 
+@pytest.mark.long
 def test_killed_at_any_moment_and_started_again_it_reaches_the_state_of_an_undisturbed_operator(
     kafka: KafkaLab, crds: KubeApi, installations: tuple[Installation, Installation], tmp_path: Path
 ) -> None:

@@ -40,7 +40,7 @@ from tidegate.kube.api import BUSINESS_TIERS
 
 KILLS = int(os.environ.get("KRAFT_KILLS") or "4")  # each victim once
 
-pytestmark = [pytest.mark.integration, pytest.mark.kraft]
+pytestmark = [pytest.mark.integration, pytest.mark.kraft, pytest.mark.long]
 
 MB = 1_000_000
 CHANGING = ("alice", "bob", "carol", "dave", "erin")

@@ -31,7 +31,7 @@ from tidegate.kafka.quota_store import Claim
 from tidegate.kafka.settings import KafkaConnection, ZooKeeperConnection
 from tidegate.kafka.zookeeper.session import ZooKeeperSession
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.long]
 
 TRANSACTIONS = {
     "transaction.state.log.num.partitions": "3",

@@ -45,6 +45,7 @@ KILLS = int(os.environ.get("MOVE_KILLS") or "0")
 
 pytestmark = [
     pytest.mark.integration,
+    pytest.mark.long,
     pytest.mark.skipif(os.geteuid() != 0, reason="brokers with slow NICs of their own need root"),
 ]
 VICTIMS = ("operator", "broker", "controller", "tool")

@@ -77,6 +77,7 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1500)
 def test_after_48_hourly_publications_all_readers_have_the_stores_sums(
     store: UsageStore, rest: CatalogSettings

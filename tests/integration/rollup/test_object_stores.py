@@ -56,6 +56,7 @@ def test_its_iceberg_tables_are_the_stores_at_a_policys_endpoint(
     play_iceberg(UsageStore.at(given.address), catalog, hours=3)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(3600)  # make store-kills plays a hundred
 def test_killed_while_it_publishes_every_hour_is_whole(s3: ObjectStore) -> None:
     kills = int(os.environ.get("STORE_KILLS", "3"))

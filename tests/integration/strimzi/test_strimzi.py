@@ -236,6 +236,7 @@ def cluster(
         yield Cluster(strimzi, world, namespace, unique_name)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_the_operator_lives_beside_a_user_operator(cluster: Cluster, tmp_path: Path) -> None:
     declared = {"producerByteRate": 3_000_000, "consumerByteRate": 4_000_000}
