@@ -50,11 +50,11 @@ doctor: ## List what this machine lacks, and the command that installs it
 
 ##@ Test
 # Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
-# own. Four keep two processors busy; more at once only make each other late. Those that take longest are first, and
+# own. Five keep two processors busy; more at once only make each other late. Those that take longest are first, and
 # those without real parts, which use every processor there is, fill the end.
 KINDS := operators brokers throttling kraft replicas
-INTEGRATION := integration-kraft integration-operators integration-brokers integration-replicas integration-throttling integration-rollup integration-rest
-AT_ONCE := 4
+INTEGRATION := integration-rest integration-kraft integration-throttling integration-rollup integration-brokers integration-operators integration-console integration-replicas
+AT_ONCE := 5
 
 .PHONY: test
 test: setup ## Set everything up and run the tests, those on real parts too (those of `make test-long` not)
@@ -75,15 +75,19 @@ test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus an
 BEHIND := nice -n 4
 # Parts that start beside each other on a busy machine take minutes; this is for what hangs.
 PATIENT := --timeout=600
-# Usage rollups need no part that others have, and others need not load Spark's libraries.
+# Usage rollups need no part that others have, and others need not load Spark's libraries; the console's pages need a
+# browser.
 ROLLUP := tests/integration/rollup
-ON_PARTS := tests/integration --ignore=$(ROLLUP) $(PATIENT)
+CONSOLE := tests/integration/console
+ON_PARTS := tests/integration --ignore=$(ROLLUP) --ignore=$(CONSOLE) $(PATIENT)
 integration-throttling: BEHIND :=
 .PHONY: $(INTEGRATION)
 $(KINDS:%=integration-%): integration-%: setup
 	$(BEHIND) $(PYTHON) -m pytest $(ON_PARTS) -m "$* and not long" $(PYTEST)
 integration-rollup: setup
 	$(BEHIND) $(PYTHON) -m pytest $(ROLLUP) $(PATIENT) -m "not long" $(PYTEST)
+integration-console: setup
+	$(BEHIND) $(PYTHON) -m pytest $(CONSOLE) $(PATIENT) -m "not long" $(PYTEST)
 integration-rest: setup
 	$(BEHIND) $(PYTHON) -m pytest $(ON_PARTS) -m "integration and not long $(KINDS:%=and not %)" $(PYTEST)
 

@@ -13,6 +13,7 @@ entry that is still good.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -177,19 +178,35 @@ _UNDO_TIMEOUT_SECONDS = 20
 class RunDirectory:
     """The directory of one run; a context manager that leaves nothing of it behind."""
 
-    def __init__(self) -> None:
-        # Four hex digits: interface names, which carry the id, end at 15 characters.
-        self.lab_id = secrets.token_hex(2)
-        self.path = runs_root() / self.lab_id
+    lab_id: str
+    path: Path
 
     def __enter__(self) -> Self:
         sweep()
         runs_root().mkdir(parents=True, exist_ok=True)
-        nascent = runs_root() / f".{self.lab_id}"
-        nascent.mkdir()
-        (nascent / "owner.json").write_text(json.dumps(asdict(ProcessIdentity.own())))
-        nascent.rename(self.path)
+        # Four hex digits: interface names, which carry the id, end at 15 characters. So few are
+        # drawn twice now and then.
+        while not self._is_made(secrets.token_hex(2)):
+            pass
         return self
+
+    def _is_made(self, lab_id: str) -> bool:
+        """False where another run has the id."""
+        self.lab_id, self.path = lab_id, runs_root() / lab_id
+        nascent = runs_root() / f".{lab_id}"
+        try:
+            nascent.mkdir()
+        except FileExistsError:
+            return False
+        (nascent / "owner.json").write_text(json.dumps(asdict(ProcessIdentity.own())))
+        try:
+            nascent.rename(self.path)
+        except OSError as error:
+            shutil.rmtree(nascent)
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+            return False
+        return True
 
     def __exit__(self, *_: object) -> None:
         clear(self.path)

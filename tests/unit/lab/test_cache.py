@@ -154,6 +154,18 @@ def test_a_failed_run_leaves_nothing() -> None:
     assert list(cache.runs_root().iterdir()) == []
 
 
+def test_two_runs_never_share_an_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter(["aaaa", "aaaa", "bbbb", "cccc"])
+    monkeypatch.setattr(cache.secrets, "token_hex", lambda _: next(drawn))
+    with RunDirectory() as one, RunDirectory() as other:
+        (cache.runs_root() / ".cccc").mkdir()  # one that begins at this moment
+        assert (one.lab_id, other.lab_id) == ("aaaa", "bbbb")
+        drawn = iter(["cccc", "dddd"])
+        with RunDirectory() as third:
+            assert third.lab_id == "dddd"
+        assert (one.path / "owner.json").exists()
+
+
 def test_the_next_run_clears_what_an_interrupted_one_left(tmp_path: Path) -> None:
     path = interrupted_run([["sh", "-c", "exit 1"], ["touch", str(tmp_path / "undone")]])
     with RunDirectory():
