@@ -21,6 +21,7 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from lab.rates import ByteSeries, Sample
+from tidegate.controller_logic.replication.moves import moves_of
 from tidegate.errors import TidegateError
 from tidegate.kafka.replication import KafkaReplication
 from tidegate.kafka.settings import KafkaConnection
@@ -151,6 +152,14 @@ class Replication:
             return bool(self._source.read(with_recovery=True).partitions)
         except TidegateError:
             return True
+
+    def bytes_behind(self) -> int:
+        """How many bytes live replicas out of sync lack; a replica of unknown size lacks all."""
+        seen = self._source.read(with_recovery=True)
+        moves, _ = moves_of(seen, {})
+        return sum(
+            (move.size or 0) if move.bytes_left is None else move.bytes_left for move in moves
+        )
 
     def throttles(self) -> int:
         """How many throttles there are anywhere."""
