@@ -22,6 +22,7 @@ from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from lab.rates import ByteSeries, Sample
 from tidegate.controller_logic.replication.moves import moves_of
+from tidegate.controller_logic.replication.throttles import LEADER_RATE, broker_resource
 from tidegate.errors import TidegateError
 from tidegate.kafka.replication import KafkaReplication
 from tidegate.kafka.settings import KafkaConnection
@@ -164,6 +165,13 @@ class Replication:
     def throttles(self) -> int:
         """How many throttles there are anywhere."""
         return sum(len(values) for values in self._source.scan().values())
+
+    def rate_of(self, broker: int) -> str:
+        """The rate in force for what this broker sends; empty where there is none."""
+        resource = broker_resource(broker)
+        with suppress(TidegateError):
+            return self._source.configs({resource}).get(resource, {}).get(LEADER_RATE, "")
+        return ""
 
     def left_after(self, seconds: float) -> int:
         """How many throttles are still there when clean-up has had so long."""
