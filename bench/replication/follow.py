@@ -8,9 +8,10 @@ and with the tool's `--throttle` of a tenth of the NIC. At full scale the NIC se
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bench.control.world import GROUP, POLICY, VERSION, OnKubernetes
@@ -34,6 +35,7 @@ from lab.kafka import KafkaLab
 from lab.packages import kafka_jars
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab, monitoring
+from lab.rates import ByteSeries
 
 FULL_NIC = 100 * MB
 CUT_TO = 0.97  # escalation.cutToPercent's default
@@ -107,7 +109,8 @@ def follow_figures(nic: int, moved: int) -> list[Figure]:
     with ExitStack() as stack:
         kafka = stack.enter_context(brokers_with_nics(nic, users=("checkout",)))
         prometheus = stack.enter_context(monitoring(kafka))
-        on = stack.enter_context(operator_beside([kafka], temporary_log()))
+        log = temporary_log()
+        on = stack.enter_context(operator_beside([kafka], log))
         view = Replication(kafka)
         kafka.create_topic(_READ, [[1]])
         kafka.create_topic(_MOVED, [[1]] * _PARTITIONS)
@@ -124,7 +127,7 @@ def follow_figures(nic: int, moved: int) -> list[Figure]:
             )
         )
         time.sleep(10)
-        move = _Move(kafka, view, on, clients, nic)
+        move = _Move(kafka, view, on, clients, nic, log.with_name("seconds.csv"))
         policy = replication_policy(
             kafka,
             POLICY,
@@ -161,16 +164,26 @@ def fill(kafka: KafkaLab, topic: str, total_bytes: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """The same move again and again: replicas on brokers 2 and 3 come, and go afterwards."""
+    """The same move again and again: replicas on brokers 2 and 3 come, and go afterwards.
+
+    `seconds` is where what each second had is kept, for whoever asks why L0 lost.
+    """
 
     kafka: KafkaLab
     view: Replication
     on: OnKubernetes
     clients: Clients
     nic: int
+    seconds: Path
 
     def play(self, throttle: int | None, *, with_status: bool = False) -> _Run:
         nic = NicCounter(self.kafka, 1)
+        rates: dict[int, str] = {}
+
+        def look() -> None:
+            nic.read()
+            rates[int(time.time())] = self.view.rate_of(1)
+
         nic.read()
         begin = time.time()
         time.sleep(_BEFORE_SECONDS)
@@ -181,7 +194,7 @@ class _Move:
             longest_seconds=3600,
             on=self.on if with_status else None,
             policy_name=POLICY,
-            each_second=nic.read,
+            each_second=look,
         )
         nic.read()
         left = self.view.left_after(15.0) if with_status else 0
@@ -195,6 +208,7 @@ class _Move:
         wait_until(lambda: not self.view.is_moving(), "the replicas to go", timeout_seconds=60)
         time.sleep(5)  # their files are deleted
         sent = nic.series()
+        self._keep(throttle, played, l0, sent, rates)
         return _Run(
             played,
             before,
@@ -203,6 +217,24 @@ class _Move:
             sent.mean(played.began_seconds, played.seconds),
             left,
         )
+
+    def _keep(
+        self,
+        throttle: int | None,
+        played: Played,
+        l0: ByteSeries,
+        sent: ByteSeries,
+        rates: Mapping[int, str],
+    ) -> None:
+        """Write what L0 read and broker 1's NIC sent in each second, and the rate in force."""
+        with self.seconds.open("a") as file:
+            file.write(f"throttle of the tool: {throttle}\nsecond,L0,NIC,rate\n")
+            for second in range(-10, int(played.seconds) + 1):
+                at = played.began_seconds + second
+                file.write(
+                    f"{second},{l0.mean(at, 1) / MB:.1f},{sent.mean(at, 1) / MB:.1f},"
+                    f"{rates.get(int(at), '')}\n"
+                )
 
     def _reassign(self, replicas: Sequence[int], throttle: int | None) -> None:
         further = () if throttle is None else ("--throttle", str(throttle))

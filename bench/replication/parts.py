@@ -21,6 +21,8 @@ from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.process import wait_until
 from lab.rates import ByteSeries, Sample
+from tidegate.controller_logic.replication.moves import moves_of
+from tidegate.controller_logic.replication.throttles import LEADER_RATE, broker_resource
 from tidegate.errors import TidegateError
 from tidegate.kafka.replication import KafkaReplication
 from tidegate.kafka.settings import KafkaConnection
@@ -152,9 +154,24 @@ class Replication:
         except TidegateError:
             return True
 
+    def bytes_behind(self) -> int:
+        """How many bytes live replicas out of sync lack; a replica of unknown size lacks all."""
+        seen = self._source.read(with_recovery=True)
+        moves, _ = moves_of(seen, {})
+        return sum(
+            (move.size or 0) if move.bytes_left is None else move.bytes_left for move in moves
+        )
+
     def throttles(self) -> int:
         """How many throttles there are anywhere."""
         return sum(len(values) for values in self._source.scan().values())
+
+    def rate_of(self, broker: int) -> str:
+        """The rate in force for what this broker sends; empty where there is none."""
+        resource = broker_resource(broker)
+        with suppress(TidegateError):
+            return self._source.configs({resource}).get(resource, {}).get(LEADER_RATE, "")
+        return ""
 
     def left_after(self, seconds: float) -> int:
         """How many throttles are still there when clean-up has had so long."""

@@ -383,7 +383,12 @@ class Invariants:
     def problems(self) -> list[str]:
         """What is not as it should be in the end; empty = all is well."""
         return [
-            problem for kafka in self._world.kafkas.values() for problem in self._problems_of(kafka)
+            *(
+                problem
+                for kafka in self._world.kafkas.values()
+                for problem in self._problems_of(kafka)
+            ),
+            *(problem for moves in self._world.moves.values() for problem in moves.problems()),
         ]
 
     def _problems_of(self, kafka: Kafka) -> Iterable[str]:

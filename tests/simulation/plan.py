@@ -11,6 +11,17 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from tidegate.controller_logic.replication.throttles import (
+    FOLLOWER_LIST,
+    FOLLOWER_RATE,
+    LEADER_LIST,
+    LEADER_RATE,
+    ConfigChange,
+    Operation,
+    broker_resource,
+    topic_resource,
+)
+
 USERS = (
     "alice",
     "bob",
@@ -124,6 +135,7 @@ SHORT = Size(
     mistake_seconds=(50.0,),
 )
 FULL_DAYS = 0.05
+DAYS_WITH_MOVES = 0.25
 
 
 @dataclass(frozen=True)
@@ -224,6 +236,8 @@ def plan_of(seed: int, *, with_namespaces: bool = False) -> Plan:
     )
     acts = [*_people(plan, random), *_weather(plan, random)]
     acts += _policy_edits(plan, acts, Random(f"policy edits {seed}"))
+    plan, moves = _with_moves(plan, Random(f"moves {seed}"))
+    acts += moves
     return replace(
         plan,
         acts=tuple(sorted(acts, key=lambda act: act.at)),
@@ -341,6 +355,55 @@ def _policy_edits(plan: Plan, acts: list[Act], random: Random) -> list[Act]:
         kind = random.choice(("suspend", "observe"))
         edits.append(Act(at, kind, {**args, "seconds": random.choice((5.0, 40.0))}))
     return edits
+
+
+def _with_moves(plan: Plan, random: Random) -> tuple[Plan, list[Act]]:
+    """Replication under throttles of one policy, in some days: moves, and others who throttle."""
+    if random.random() >= DAYS_WITH_MOVES:
+        return plan, []
+    chosen, where = random.choice(plan.policies), random.choice(plan.clusters)
+    spec = {**chosen.spec, "replication": _replication(chosen, random)}
+    policies = [replace(chosen, spec=spec) if one is chosen else one for one in plan.policies]
+    acts, kafka = [], {"kafka": chosen.kafka}
+
+    def happens(kind: str, **args: Any) -> None:
+        acts.append(Act(random.uniform(1.0, plan.storm_seconds), kind, {**kafka, **args}))
+
+    for _ in range(random.randint(1, 4)):
+        leader, new = random.sample(BROKERS, 2)
+        size = {"leader": leader, "new": new, "megabytes": random.choice((50, 400, 4000))}
+        happens("move", is_move=random.random() < 0.7, **size)
+    if random.random() < 0.3:
+        happens("cancel moves")
+    for _ in range(random.choice((0, 0, 1, 2))):
+        happens("throttle by others", change=_change_by_others(random))
+    if random.random() < 0.2:
+        later = random.choice((None, _replication(chosen, random)))
+        args = {"where": where, "policy": chosen.name, "replication": later}
+        acts.append(Act(random.uniform(5.0, plan.storm_seconds), "edit replication", args))
+    return replace(plan, policies=tuple(policies)), acts
+
+
+def _replication(policy: PolicyPlan, random: Random) -> dict[str, Any]:
+    """`spec.replication`; Follow only where load is measured."""
+    fixed = {"mode": "Fixed", "rate": {"max": f"{random.choice((5, 40))}M"}}
+    if "metrics" not in policy.spec or random.random() < 0.3:
+        return {"reassignments": fixed}
+    follow = {"mode": "Follow", "rate": {"min": f"{random.choice((1, 10))}M"}}
+    return {"reassignments": random.choice((fixed, follow)), "recovery": follow}
+
+
+def _change_by_others(random: Random) -> ConfigChange:
+    """A rate that ends as none of ours does, or a replica that no move of ours has."""
+    broker = broker_resource(random.choice(BROKERS))
+    if random.random() < 0.5:
+        rate = str(random.randint(10**7, 10**8) * 10 + 7)
+        return ConfigChange(
+            broker, random.choice((LEADER_RATE, FOLLOWER_RATE)), Operation.SET, rate
+        )
+    item = f"900:{random.choice(BROKERS)}"
+    lists = random.choice((LEADER_LIST, FOLLOWER_LIST))
+    return ConfigChange(topic_resource("moved"), lists, Operation.APPEND, item)
 
 
 def _confirmed_removals(policy: PolicyPlan, where: str, size: Size, random: Random) -> list[Act]:

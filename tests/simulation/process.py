@@ -29,6 +29,7 @@ import tidegate.control.runtime as runtime
 import tidegate.main as main
 import tidegate.metrics as metrics
 from tests.simulation import virtual_time
+from tests.simulation.moves import MovesLink
 from tests.simulation.systems import BrokersLink, KubernetesLink, Session
 from tests.simulation.virtual_time import Group, Killed, VirtualThreading, VirtualTime, running
 from tidegate.control.audit.trail import unread_trail
@@ -183,7 +184,13 @@ def _open_cluster(process: Process, spec: Any, *, secrets: Any, folder: Path) ->
     settings = zookeeper_connection(spec, secrets, folder)
     kafka = process.world.kafkas[spec.zookeeper.connect.partition("-zk")[0]]
     session = Session(process, kafka, settings.sasl.password if settings.sasl else None)
-    return KafkaCluster(session.address, ZooKeeperQuotaStore(session), BrokersLink(process, kafka))
+    moves = process.world.moves.get(kafka.name)
+    return KafkaCluster(
+        session.address,
+        ZooKeeperQuotaStore(session),
+        BrokersLink(process, kafka),
+        replication=None if moves is None else MovesLink(process, moves),
+    )
 
 
 def _context(*args: Any, **kwargs: Any) -> runtime.OperatorContext:

@@ -105,6 +105,11 @@ def a11() -> None:
     a11_confirmation()
 
 
+def replication_record() -> None:
+    """Undoes the record of replication throttles (zookeeper/store.py): nobody knows what is ours."""
+    store.ZooKeeperQuotaStore.keep_throttle_record = lambda *_: None  # type: ignore[method-assign]
+
+
 FIXES: dict[str, Callable[[], None]] = {
     "A1": a1,
     "A1-budget": a1_budget,
@@ -116,4 +121,5 @@ FIXES: dict[str, Callable[[], None]] = {
     "A11": a11,
     "A11-window": a11_window,
     "A11-confirmation": a11_confirmation,
+    "replication-record": replication_record,
 }

@@ -15,11 +15,13 @@ from tests.simulation import virtual_time
 from tests.simulation.invariants import Invariants
 from tests.simulation.lease_watch import LeaseWatch
 from tests.simulation.load import Load, Reader
+from tests.simulation.moves import Moves
 from tests.simulation.plan import NAMESPACE, Act, Plan, PolicyPlan
 from tests.simulation.process import Process
 from tests.simulation.systems import QUOTA_KEYS, Fault, Kafka
 from tests.simulation.virtual_time import Scheduler, VirtualTime
 from tidegate.controller_logic.model import Entity, QuotaKey
+from tidegate.controller_logic.replication.throttles import ConfigChange
 from tidegate.errors import TidegateError
 from tidegate.kube.api import (
     BROKER_BANDWIDTH_POLICIES,
@@ -59,6 +61,11 @@ class World:
             )
             for policy in plan.policies
             if "metrics" in policy.spec
+        }
+        self.moves = {
+            policy.kafka: Moves(self, self.kafkas[policy.kafka])
+            for policy in plan.policies
+            if "replication" in policy.spec
         }
         self.kubernetes = {name: self._kubernetes(name) for name in plan.clusters}
         self.invariants = Invariants(self)
@@ -165,6 +172,8 @@ class World:
         for load in self.loads.values():
             load.want(0.0, 0.0)
             load.is_frozen_until = 0.0
+        for moves in self.moves.values():
+            moves.end()
         for kafka in self.kafkas.values():
             kafka.brokers.update(kafka.replicas[next(iter(kafka.replicas))])
             kafka.elect_leaders()
@@ -352,6 +361,25 @@ class World:
     def _load(self, kafka: str, factor: float, other: float) -> None:
         if kafka in self.loads:
             self.loads[kafka].want(factor, other)
+
+    def _move(self, kafka: str, is_move: bool, **what: Any) -> None:
+        self.moves[kafka].begin(**what, is_move=is_move)
+
+    def _cancel_moves(self, kafka: str) -> None:
+        self.moves[kafka].end()
+
+    def _throttle_by_others(self, kafka: str, change: ConfigChange) -> None:
+        self.moves[kafka].set_by_others(change)
+
+    def _edit_replication(self, where: str, policy: str, replication: JsonObject | None) -> None:
+        def change(raw: JsonObject) -> None:
+            raw["spec"].pop("replication", None)
+            if replication is not None:
+                raw["spec"]["replication"] = replication
+
+        ref = self.ref(where, BROKER_BANDWIDTH_POLICIES, policy)
+        if ref is not None:
+            self.kubernetes[where].edit(ref, change)
 
     def _frozen_samples(self, kafka: str, seconds: float) -> None:
         if kafka in self.loads:

@@ -53,6 +53,12 @@ def test_a_defect_is_found_and_its_day_is_made_smaller() -> None:
     assert "acts are enough, with which:" in run.stdout
 
 
+def test_a_throttle_that_was_never_recorded_is_found() -> None:
+    run = simulate("--seeds", "20", "--without", "replication-record")
+    assert run.returncode == 1
+    assert "which is not in the record" in run.stdout
+
+
 # what two thousand days show at least: so many may be needed to find a defect
 LEAST = {
     "broker dies": 100,
@@ -87,6 +93,7 @@ PEOPLE = {
     *("confirm removal", "create override", "create policy", "create tier", "delete member"),
     *("delete override", "delete policy", "delete tier", "edit contract", "edit limit", "load"),
     *("observe", "replace claim", "suspend", "touch tier"),
+    *("move", "cancel moves", "throttle by others", "edit replication"),
 }
 
 
@@ -131,6 +138,7 @@ def test_two_hundred_days_have_every_size_of_installation() -> None:
     assert sum(day.has_login for day in drawn) >= 40
     assert sum(day.deletes_namespace for day in drawn) >= 20
     assert sum("metrics" in policy.spec for policy in policies) >= 15
+    assert sum("replication" in policy.spec for policy in policies) >= 40
     assert sum(may_spend_its_budget(policy) for policy in policies) >= 5
 
 

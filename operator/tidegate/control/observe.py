@@ -13,12 +13,11 @@ from tidegate.control.declared import Declared
 from tidegate.control.doubts import Frozen, take_out_doubtful, unknown_tiers
 from tidegate.control.replication import ReplicationSource
 from tidegate.controller_logic.model import (
-    Direction,
     Entity,
     Note,
     Observation,
     Readings,
-    ReplicationDemand,
+    ReplicationOnNics,
     StoredQuota,
     Tier,
     Topology,
@@ -302,13 +301,11 @@ class Observer:
         usage: Usage | None = None,
         usage_awaited: bool = False,
         rival: Rival = lambda _: None,
-        reducible_replication: Mapping[tuple[int, Direction], float] | None = None,
-        replication_demand: ReplicationDemand | None = None,
+        replication: ReplicationOnNics | None = None,
     ) -> ObservationResult:
         """Read all inputs. `rival` is asked who else has the better right to the cluster.
 
-        `reducible_replication` is what replication gives way by, `replication_demand` what it would
-        move beyond what it moves, as the last pass found them.
+        `replication` is what the last pass found of it on NICs.
         """
         missing: Missing = list(_unlisted(declared))
         facts = _read_facts(declared, cluster, missing)
@@ -337,8 +334,7 @@ class Observer:
             usage,
             frozen,
             declared.strimzi,
-            reducible_replication or {},
-            replication_demand or {},
+            replication or {},
         )
         return ObservationResult(
             observation,

@@ -229,8 +229,7 @@ class ControlPass:
                     usage=usage,
                     usage_awaited=usage_awaited,
                     rival=rival,
-                    reducible_replication=self.replication.reducible,
-                    replication_demand=self.replication.demand,
+                    replication=self.replication.beside,
                 )
 
         before, seen = self.memory, observe(declared)

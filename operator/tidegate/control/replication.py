@@ -16,7 +16,7 @@ from tidegate.controller_logic.model import (
     Direction,
     Level,
     Mode,
-    ReplicationDemand,
+    ReplicationOnNics,
 )
 from tidegate.controller_logic.reasons import Reason
 from tidegate.controller_logic.replication.moves import ClusterReplication, MoveKind, Side
@@ -138,20 +138,14 @@ class ReplicationControl:
         self._memory = ReplicationMemory()
         self._scanned_at_seconds: float | None = None
         self._known_empty: QuotaStore | None = None
-        self._reducible: Mapping[tuple[int, Direction], float] = {}
-        self._demand: ReplicationDemand = {}
+        self._beside: ReplicationOnNics = {}
         self._figures: Mapping[MoveKind, Figures] = {}
         self._figures_at_seconds = 0.0
 
     @property
-    def reducible(self) -> Mapping[tuple[int, Direction], float]:
-        """What replication below L3 gives way by, of the last pass: bytes/s by NIC side."""
-        return self._reducible
-
-    @property
-    def demand(self) -> ReplicationDemand:
-        """What replication above some levels would move beyond what it moves, of the last pass."""
-        return self._demand
+    def beside(self) -> ReplicationOnNics:
+        """What replication means for clients on each side of a NIC, of the last pass."""
+        return self._beside
 
     def run(
         self,
@@ -165,7 +159,7 @@ class ReplicationControl:
     ) -> ReplicationResult:
         """One pass, after that of the quotas. Never raises a TidegateError."""
         spec = None if declared.policy.deleting else declared.spec.replication
-        self._reducible, self._demand = {}, {}
+        self._beside = {}
         if source is None or (spec is None and self._known_empty is store):
             return IDLE
         try:
@@ -174,7 +168,7 @@ class ReplicationControl:
             return ReplicationResult(error=error)
         if result.decision is None:
             return result
-        self._reducible, self._demand = result.decision.reducible, result.decision.demand
+        self._beside = result.decision.beside
         return replace(result, figures=self._renewed(result.decision, terms_of(spec)))
 
     def _renewed(

@@ -215,9 +215,22 @@ DIRECTION_OF = {key: direction for direction, key in KEY_OF.items()}
 BYTE_RATE_KEYS = frozenset(DIRECTION_OF)
 
 RateKey = tuple[Entity, Direction]
-# by side of a broker's NIC: bytes/s that replication would move beyond what it moves, by the levels
-# that give way to it
-ReplicationDemand = Mapping[tuple[int, Direction], Mapping[Level, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationBeside:
+    """What replication means for the clients on one side of a NIC, in bytes/s.
+
+    `gives` is what it gives way by, before any level. `leaves` has each level that gives way to
+    more important replication there: what it and the levels below it may send together above their
+    throttled rates, while that replication has what it can use.
+    """
+
+    gives: float = 0.0
+    leaves: Mapping[Level, float] = field(default_factory=dict)
+
+
+ReplicationOnNics = Mapping[tuple[int, Direction], ReplicationBeside]
 
 
 # What people declare of the brokers' NICs: limits above which tiers are throttled, and speeds.
@@ -653,9 +666,8 @@ class Observation:
     not unlimited. `client_quotas_exist` says whether anybody has set a byte rate for a client id
     without a user; None = it was not looked up. `usage` None = no usage table can be used now.
     `frozen` are entities left out of `quotas` on purpose, each with the reason and why. `strimzi`
-    None = the cluster is not known as one of Strimzi's. `reducible_replication` is what replication
-    below L3 gives way by on each side of a NIC, in bytes/s; `replication_demand` what replication
-    above these levels would move there beyond what it moves.
+    None = the cluster is not known as one of Strimzi's. `replication` is what the last pass found
+    of it on each side of a NIC where the policy throttles it.
     """
 
     now_seconds: float
@@ -670,8 +682,7 @@ class Observation:
     usage: Usage | None = None
     frozen: Mapping[Entity, tuple[Reason, str]] = field(default_factory=dict)
     strimzi: StrimziUsers | None = None
-    reducible_replication: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
-    replication_demand: ReplicationDemand = field(default_factory=dict)
+    replication: ReplicationOnNics = field(default_factory=dict)
 
 
 # --- what is written ---

@@ -271,6 +271,11 @@ def test_what_a_tool_left_behind_is_shown_and_removed_where_asked(
     stage.run()
     assert status(stage, policy)["leftovers"] == [f"broker 3 {LEADER_RATE}=777"]
     assert stage.condition(policy, "ReplicationCurrent") == ("False", "ReplicationLeftover")
+    source.error = AWAY  # what was shown stays beside why it is not looked at
+    after(stage, 5)
+    assert status(stage, policy)["leftovers"] == [f"broker 3 {LEADER_RATE}=777"]
+    assert status(stage, policy)["problem"] == "No broker answered."
+    source.error = None
     after(stage, 400)
     assert source.cluster.left()
     stage.kubernetes.edit(

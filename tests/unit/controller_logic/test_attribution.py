@@ -16,7 +16,7 @@ from tests.unit.controller_logic.plant import (
     steps_of,
     want,
 )
-from tidegate.controller_logic.model import Direction, Level
+from tidegate.controller_logic.model import Direction, Level, ReplicationBeside
 from tidegate.controller_logic.readings import flows_of
 from tidegate.controller_logic.reasons import Reason
 from tidegate.controller_logic.throttle.attribution import DirectionSnapshot, needs_of, scene_of
@@ -29,18 +29,16 @@ from tidegate.controller_logic.throttle.nic_status import nic_statuses
 def scene(
     played: SimulatedCluster,
     replication: float = 0.0,
-    demand: Mapping[Level, float] | None = None,
+    leaves_mb: Mapping[Level, float] | None = None,
 ) -> DirectionSnapshot:
     """The egress scene of this moment, from readings of 15 s.
 
-    `replication` is what replication below L3 gives way by on broker 1, `demand` what other
-    replication would move there beyond what it moves.
+    `replication` is what replication gives way by on broker 1, `leaves_mb` what more important
+    replication leaves to these levels there.
     """
-    given = replace(
-        played.given(),
-        reducible_replication={(1, OUT): replication},
-        replication_demand={} if demand is None else {(1, OUT): demand},
-    )
+    leaves = {level: amount * MB for level, amount in (leaves_mb or {}).items()}
+    beside = ReplicationBeside(replication, leaves)
+    given = replace(played.given(), replication={(1, OUT): beside})
     flows = flows_of(given.readings, now_seconds=given.now_seconds, stale_after_seconds=45)
     buckets = buckets_of(given, flows, played.memory.held, played.memory.seen)
     return scene_of(given, OUT, nic_statuses(given, flows, OUT, throttled=False), buckets)
@@ -172,20 +170,22 @@ def test_a_broker_that_comes_back_gets_room_from_l3_and_l2_within_the_limit() ->
     want(played, first=30, second=30, third=30)
     hot(played)
     assert not needs_of(scene(played)).all
-    wanted = {Level.L3: 50.0 * MB, Level.L2: 50.0 * MB}
-    needs = needs_of(scene(played, demand=wanted))
+    # L3 and L2 send 29 MB/s above their throttled rates, each
+    needs = needs_of(scene(played, leaves_mb={Level.L3: 10, Level.L2: 10}))
     assert not needs.over
-    # 90 MB/s and 50 more, to come to 92; L3 has 29 above its floor
     assert needs.swaps[1].amount == pytest.approx(48 * MB)
     assert needs.swaps[1].levels == (Level.L3, Level.L2)
-    # what is more important than L3 only gets no more than that
-    needs = needs_of(scene(played, demand={Level.L3: 50.0 * MB}))
+    # all that it has; and what it cannot give is not asked
+    needs = needs_of(scene(played, leaves_mb={Level.L3: -30, Level.L2: -1}))
+    assert needs.swaps[1].amount == pytest.approx(58 * MB)
+    # what is more important than L3 only is no concern of L2
+    needs = needs_of(scene(played, leaves_mb={Level.L3: -5}))
     assert needs.swaps[1].amount == pytest.approx(29 * MB)
     assert needs.swaps[1].levels == (Level.L3,)
-    needs = needs_of(scene(played, demand={Level.L3: 50.0 * MB, Level.L2: 10.0 * MB}))
+    needs = needs_of(scene(played, leaves_mb={Level.L3: -5, Level.L2: 30}))
     assert needs.swaps[1].amount == pytest.approx(29 * MB)
-    # and where there is room for it, nobody gives
-    assert not needs_of(scene(played, demand={Level.L3: 3.0 * MB, Level.L2: 3.0 * MB})).all
+    # and where there is room for it, nobody gives: below 2 % of the limit, too
+    assert not needs_of(scene(played, leaves_mb={Level.L3: 27.1, Level.L2: 56.1})).all
 
 
 def test_l1_gives_to_no_replication_also_where_its_broker_is_over_its_limit() -> None:
@@ -193,7 +193,7 @@ def test_l1_gives_to_no_replication_also_where_its_broker_is_over_its_limit() ->
     want(played, first=60, third=50)
     hot(played)
     assert needs_of(scene(played)).over[1].amount == pytest.approx(13 * MB)
-    need = needs_of(scene(played, demand={Level.L3: 90.0 * MB, Level.L2: 90.0 * MB})).over[1]
+    need = needs_of(scene(played, leaves_mb={Level.L3: 0, Level.L2: 0})).over[1]
     assert need.amount == pytest.approx(49 * MB)
     assert need.levels == (Level.L3,)
 
@@ -203,7 +203,7 @@ def test_nobody_gives_to_replication_where_clients_are_not_measured() -> None:
     want(played, third=60)
     played.silent.add(1)
     hot(played)
-    assert not needs_of(scene(played, demand={Level.L3: 90.0 * MB, Level.L2: 90.0 * MB})).all
+    assert not needs_of(scene(played, leaves_mb={Level.L3: 0, Level.L2: 0})).all
 
 
 def test_directions_do_not_mix() -> None:

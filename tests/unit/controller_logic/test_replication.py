@@ -441,10 +441,10 @@ def test_replication_below_l3_is_reducible_down_to_its_floor() -> None:
     cluster = Cluster.moving([(1, 2)], size=1e12)
     cluster.others = {egress_of(1): 60.0 * MB}
     decision = cluster.play(120)
-    assert decision.reducible[egress_of(1)] == pytest.approx(31 * MB, rel=0.1)
+    assert decision.beside[egress_of(1)].gives == pytest.approx(31 * MB, rel=0.1)
     above = Terms(ReplicationMode.FOLLOW, Priority.L1, minimum=MB)
     cluster.terms = {MoveKind.REASSIGNMENT: above, MoveKind.RECOVERY: OFF}
-    assert not cluster.play(10).reducible
+    assert not any(one.gives for one in cluster.play(10).beside.values())
 
 
 @pytest.mark.parametrize("priority", [Priority.BELOW_L3, Priority.L1])
@@ -462,7 +462,8 @@ def test_200_partitions_on_50_brokers_are_decided_within_20_ms(priority: Priorit
         start = time.process_time()
         decision, _ = decide_replication(observed, memory)
         taken.append(time.process_time() - start)
-    assert bool(decision.demand) is (priority is Priority.L1)
+    has_levels = any(one.leaves for one in decision.beside.values())
+    assert has_levels is (priority is Priority.L1)
     assert min(taken) < 0.020
 
 

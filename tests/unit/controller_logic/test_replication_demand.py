@@ -2,7 +2,11 @@
 long. The throttle of clients and the rates of replication are decided together, second by second.
 """
 
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +23,14 @@ from tests.unit.controller_logic.plant import (
 )
 from tests.unit.controller_logic.replicating import MB, OFF, Cluster, apply
 from tidegate.control.replication import nics_of
-from tidegate.controller_logic.model import BrokerLimit, BrokerLimits, Level, ReplicationDemand
+from tidegate.controller_logic.model import (
+    BrokerLimit,
+    BrokerLimits,
+    Direction,
+    Level,
+    RateKey,
+    ReplicationOnNics,
+)
 from tidegate.controller_logic.replication.moves import (
     MoveKind,
     PartitionState,
@@ -34,7 +45,7 @@ from tidegate.controller_logic.replication.rates import (
     Rates,
     ReplicationMode,
     Terms,
-    demand_of,
+    leaves_of,
 )
 from tidegate.controller_logic.replication.replication_pass import (
     ReplicationDecision,
@@ -52,13 +63,35 @@ KEY = ReplicaKey("behind", 0, 2)
 SIDE = egress_of(1)
 
 
+@dataclass
 class SharedNic(SimulatedCluster):
-    """Clients that get a share of what they want where the NIC is full."""
+    """Clients that share a NIC. With `windows` each sends as fast as it gets until its quota's
+    window of 11 s is full, and then waits, as Kafka's clients do; its rate is a mean over that.
+    """
 
-    share = 1.0
+    windows: bool = False
+    held: dict[RateKey, float] = field(default_factory=lambda: defaultdict(float))
+    got: dict[RateKey, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def asks(self, actor: SimulatedClient) -> float:
+        if not self.windows:
+            return SimulatedCluster.sends(self, actor, 1)
+        cap = self.in_force[actor.key]
+        self.held[actor.key] = max(0.0, self.held[actor.key] - cap)
+        is_full = self.held[actor.key] >= 11 * cap
+        return 0.0 if is_full else self.wants.get((actor.key, 1), 0.0)
+
+    def get(self, key: RateKey, amount: float) -> None:
+        self.held[key] += amount
+        self.got[key].append(amount)
 
     def sends(self, actor: SimulatedClient, broker: int) -> float:
-        return self.share * SimulatedCluster.sends(self, actor, broker)
+        seconds = 11 if self.windows else 1
+        return sum(self.got[actor.key][-seconds:]) / seconds
+
+    def carries(self, broker: int, direction: Direction) -> float:
+        sent = sum(one[-1] for one in self.got.values() if one) if direction is OUT else 0.0
+        return sent + self.other.get((broker, direction), 0.0)
 
 
 class CatchingUp(Cluster):
@@ -84,42 +117,39 @@ class Beside:
     able: float
     capacity: float
     bursts: bool = False
-    demand: ReplicationDemand = field(default_factory=dict)
+    beside: ReplicationOnNics = field(default_factory=dict)
     cuts: list[tuple[float, str, int]] = field(default_factory=list)
     rates: list[tuple[float, ConfigChange]] = field(default_factory=list)
     causes: list[str] = field(default_factory=list)
     arrived: list[float] = field(default_factory=list)
-    served: list[dict[str, float]] = field(default_factory=list)
 
     def play(self, seconds: int) -> None:
-        for second in range(seconds):
+        for _ in range(seconds):
             self._share_nic()
             self.replica._second()
             self.clients.pass_time(1)
-            self.served.append(
-                {str(one.entity.user): self.clients.sends(one, 1) for one in self.clients.actors}
-            )
-            if second % 5 == 4:
+            if len(self.arrived) % 5 == 0:
                 self._pass()
 
     def _share_nic(self) -> None:
-        """The NIC gives each in proportion to what it asks for, when that is more than there is."""
-        self.clients.share = 1.0
-        sent = sum(self.clients.sends(one, 1) for one in self.clients.actors)
+        """No one gets more than another who wants more; a rate's burst takes what is left over."""
+        asks = {one.key: self.clients.asks(one) for one in self.clients.actors}
         rate = self.replica.rate_of(SIDE)
-        asks = min(self.able, self.capacity if rate is None else float(rate))
+        fetches = min(self.able, self.capacity if rate is None else float(rate))
         if self.bursts and rate is not None:
             is_full = sum(self.arrived[-10:]) >= 11 * rate
-            asks = 0.0 if is_full else max(float(rate), self.capacity - sent)
-        asks = asks if self.is_behind else 0.0
-        self.clients.share = min(1.0, self.capacity / max(1.0, sent + asks))
-        self.replica.arrives = asks * self.clients.share
+            fetches = 0.0 if is_full else max(float(rate), self.capacity - sum(asks.values()))
+        fetches = fetches if self.is_behind else 0.0
+        share = _fair_share([*asks.values(), fetches], self.capacity)
+        self.replica.arrives = min(fetches, share)
+        for key, amount in asks.items():
+            self.clients.get(key, min(amount, share))
         self.clients.other[1, OUT] = self.replica.arrives
-        self.replica.others[SIDE] = sent * self.clients.share
+        self.replica.others[SIDE] = sum(min(amount, share) for amount in asks.values())
         self.arrived.append(self.replica.arrives)
 
     def _pass(self) -> None:
-        given = replace(self.clients.given(), replication_demand=self.demand)
+        given = replace(self.clients.given(), replication=self.beside)
         decision, self.clients.memory = decided(given, self.clients.memory)
         cause = cause_of(decision, Level.L3, now_seconds=self.clients.now_seconds)
         self.causes += [] if cause is None else [cause.words]
@@ -129,7 +159,7 @@ class Beside:
             if value != self.clients.in_force[one.key]:
                 self.cuts.append((self.clients.now_seconds, str(one.entity.user), value))
             self.clients.apply(one.key, value)
-        self.demand = self._replicate(decision).demand
+        self.beside = self._replicate(decision).beside
 
     def _replicate(self, decision: ThrottleDecision) -> ReplicationDecision:
         limits = BrokerLimits(self.clients.limits[1])
@@ -143,6 +173,14 @@ class Beside:
         self.rates += [(self.clients.now_seconds, one) for one in found.changes]
         return found
 
+    def comes_back_after(self, seconds: int) -> int:
+        """Only then broker 2 is behind; returns the second of it."""
+        behind = dict(self.replica.partitions)
+        self.replica.partitions, self.replica.filled[KEY] = {}, self.replica.sizes["behind", 0]
+        self.play(seconds)
+        self.replica.partitions, self.replica.filled[KEY] = behind, 0.0
+        return len(self.arrived)
+
     @property
     def is_behind(self) -> bool:
         return self.replica.filled[KEY] < self.replica.sizes["behind", 0]
@@ -153,12 +191,24 @@ class Beside:
 
     def had(self, name: str, seconds: int) -> float:
         """MB/s that this client had in the last seconds."""
-        return sum(one[name] for one in self.served[-seconds:]) / seconds / MB
+        (one,) = [one for one in self.clients.actors if str(one.entity.user) == name]
+        return sum(self.clients.got[one.key][-seconds:]) / seconds / MB
 
     def in_force(self, name: str) -> float:
         """Its quota, in MB/s."""
         (one,) = [one for one in self.clients.actors if str(one.entity.user) == name]
         return self.clients.in_force[one.key] / MB
+
+
+def _fair_share(asks: Sequence[float], capacity: float) -> float:
+    """The most that each may have, where all who ask for less have what they ask for."""
+    left, share = capacity, 0.0
+    for number, amount in enumerate(sorted(asks)):
+        share = left / (len(asks) - number)
+        if amount > share:
+            return share
+        left -= amount
+    return capacity
 
 
 def beside(
@@ -198,27 +248,51 @@ def checkout_orders_reports() -> tuple[SimulatedClient, ...]:
     )
 
 
-@pytest.mark.parametrize("capacity_mb", [94.0, 100.0, 106.0])
-def test_l3_that_fills_the_nic_gives_way_to_a_broker_that_comes_back(capacity_mb: float) -> None:
-    """Also where the NIC can never be over its limit. Alone, a broker takes some three quarters of
-    what the NIC can (*Lab*).
+@pytest.mark.parametrize(
+    ("capacity_mb", "rest_seconds"), [(94, 29), (100, 53), (106, 5), (106, 53), (106, 149)]
+)
+def test_l3_that_fills_the_nic_gives_way_to_a_broker_that_comes_back(
+    capacity_mb: float, rest_seconds: int
+) -> None:
+    """Also where the NIC can never be over its limit, and where L3 was raised just before.
+
+    Alone a broker got 91 % of what the NIC can (*Lab*: 1.25 GB in 54.8 s at 25 MB/s).
     """
-    alone_seconds = 5000 / (0.75 * capacity_mb)
+    alone_seconds = 5000 / (0.91 * capacity_mb)
     played = beside(
         *checkout_orders_reports(), behind_mb=5000, floor_mb=50, capacity_mb=capacity_mb
     )
-    want(played.clients, checkout=5, orders=5, reports=200)
-    played.play(round(1.25 * alone_seconds))
-    assert not played.is_behind
-    assert played.in_force("orders") == 80
-    assert played.in_force("reports") < 10
-    assert any(one.startswith("room for ") for one in played.causes) or capacity_mb > LIMIT
+    played.clients.windows = True
+    want(played.clients, checkout=5, orders=5, reports=2000)
+    began = played.comes_back_after(rest_seconds)
+    while played.is_behind:
+        played.play(1)
+        assert len(played.arrived) - began <= 1.5 * alone_seconds
     for name in ("checkout", "orders"):
-        assert played.had(name, 40) == pytest.approx(5, rel=0.03)
-    played.play(240)
-    assert played.in_force("reports") == 80  # and nothing of it is left
+        assert played.had(name, len(played.arrived) - began) == pytest.approx(5, rel=0.03)
+    assert played.in_force("orders") == 80
+    assert played.in_force("reports") < 11
+    assert any(one.startswith("room for ") for one in played.causes) or capacity_mb > LIMIT
+    want(played.clients, reports=60)
+    played.play(1500)  # holds became longer, because raises were followed by too much load
+    assert played.in_force("reports") == 80
     assert not played.replica.left()
-    assert not played.demand
+    assert not played.beside
+
+
+def test_a_goal_that_was_too_high_is_made_anew_by_the_next_stride() -> None:
+    """L3 was raised a moment before, and billing comes back a moment after."""
+    played = beside(
+        actor("billing", "L1", 80, 20), actor("reports", "L3", 80, 5), floor_mb=50, capacity_mb=106
+    )
+    want(played.clients, billing=1, reports=200)
+    began = played.clients.now_seconds
+    played.play(12)
+    want(played.clients, billing=30, reports=200)
+    played.play(53)
+    lowered = [(at - began, value / MB) for at, _, value in played.cuts]
+    assert [value for _, value in lowered][-1] < 7
+    assert all(later[0] - one[0] <= 16 for one, later in pairwise(lowered)), lowered
 
 
 def test_who_gives_way_is_below_the_priority_of_what_is_moved() -> None:
@@ -232,8 +306,9 @@ def test_who_gives_way_is_below_the_priority_of_what_is_moved() -> None:
         )
         want(played.clients, billing=40, reports=40)
         played.play(240)
-        assert played.in_force("billing") == pytest.approx(l2_mb), priority
-        assert played.in_force("reports") == pytest.approx(l3_mb), priority
+        # the last 2 % of the limit are not worth a write
+        assert l2_mb <= played.in_force("billing") < l2_mb + 2, priority
+        assert l3_mb <= played.in_force("reports") < l3_mb + 2, priority
 
 
 def test_a_slow_disk_takes_no_more_from_clients_than_twice_what_it_writes() -> None:
@@ -271,14 +346,14 @@ def test_nobody_gives_more_than_is_wanted_and_steady_load_ends_all_changes(
     rate = played.replica.rate_of(SIDE)
     assert rate is not None
     had = [played.had(name, 60) for name in ("orders", "billing", "reports")]
-    assert rate <= max(floor_mb, 1.11 * (AIM - had[0] - min(had[1], 10) - min(had[2], 5)) + 1) * MB
+    room_mb = AIM - had[0] - min(had[1], 10) - min(had[2], 5)
+    assert rate <= (1.11 * max(floor_mb, room_mb) + 1) * MB  # a change below 10 % is not made
     if l1_mb + l2_mb + l3_mb + min(able_mb, 60) <= 30:
         assert played.in_force("reports") == 120
 
 
-@pytest.mark.parametrize("kind", list(MoveKind))
-def test_replicas_that_fetch_in_bursts_get_what_is_spare_and_no_more(kind: MoveKind) -> None:
-    """Nobody is throttled, so the NIC is judged by its newest second, in which they may wait."""
+def in_bursts(kind: MoveKind) -> Beside:
+    """Broker 2 is filled below every level beside L0 alone; it fetches in bursts."""
     played = beside(actor("checkout", "L0", 100), priority=Priority.BELOW_L3)
     terms = replace(played.terms, minimum=5 * MB)
     played.bursts = True
@@ -288,6 +363,13 @@ def test_replicas_that_fetch_in_bursts_get_what_is_spare_and_no_more(kind: MoveK
         played.replica.partitions["behind", 0] = replace(partition, adding=frozenset({2}))
     want(played.clients, checkout=60)
     played.play(60)
+    return played
+
+
+@pytest.mark.parametrize("kind", list(MoveKind))
+def test_replicas_that_fetch_in_bursts_get_what_is_spare_and_no_more(kind: MoveKind) -> None:
+    """Nobody is throttled, so the NIC is judged by its newest second, in which they may wait."""
+    played = in_bursts(kind)
     for _ in range(60):
         played.play(5)
         rate = played.replica.rate_of(SIDE)
@@ -296,15 +378,36 @@ def test_replicas_that_fetch_in_bursts_get_what_is_spare_and_no_more(kind: MoveK
     assert played.had("checkout", 300) >= 0.97 * 60
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_l0_that_changes_each_minute_loses_little_and_the_move_has_what_is_spare(seed: int) -> None:
+    """What it does not get in a second is lost to it. *Played*: up to 7 % where it changes by as
+    much every 20 s.
+    """
+    played, dice = in_bursts(MoveKind.REASSIGNMENT), Random(seed)
+    wanted = [dice.uniform(30, 80) for _ in range(10)]
+    for amount in wanted:
+        want(played.clients, checkout=amount)
+        played.play(60)
+    mean = sum(wanted) / len(wanted)
+    assert played.had("checkout", 600) >= 0.97 * mean
+    assert played.mean(600) >= (AIM - mean) / 1.25
+
+
 def test_a_rate_of_somebody_else_bounds_what_clients_give() -> None:
     played = beside(*checkout_orders_reports(), floor_mb=50)
     want(played.clients, checkout=5, orders=5, reports=200)
     played.play(30)
     moves = played._replicate(decided(played.clients.given(), played.clients.memory)[0]).moves
-    nics = {SIDE: NicRoom(100 * MB, 90.0 * MB, played.clients.now_seconds, 10.0)}
+    gives = {Level.L3: 70.0 * MB}
+    nics = {SIDE: NicRoom(100 * MB, 90.0 * MB, played.clients.now_seconds, 10.0, reducible=gives)}
     rates = Rates(flows={Flow(1, 2, MoveKind.RECOVERY): 77.0 * MB})
-    free = demand_of(moves, played.replica.terms, nics, rates, {})[1, OUT]
-    held = demand_of(moves, played.replica.terms, nics, rates, {ingress_of(2): 20 * MB})[1, OUT]
+    terms = played.replica.terms
+    free = leaves_of(moves, terms, nics, rates, {}, 97)[SIDE]
+    held = leaves_of(moves, terms, nics, rates, {ingress_of(2): 20 * MB}, 97)[SIDE]
     moved = moves[0].arrived(played.clients.now_seconds - 10, played.clients.now_seconds) / 10
-    assert free == {Level.L3: pytest.approx(77 * MB - moved), Level.L2: free[Level.L3]}
-    assert held[Level.L3] == max(0.0, 20 * MB - moved)
+    # 92 are to be had, and 90 are used, of which L3 has 70 above its throttled rate
+    assert free == {
+        Level.L3: pytest.approx((92 - 90 + 70 - 77) * MB + moved),
+        Level.L2: free[Level.L3],
+    }
+    assert held[Level.L3] == pytest.approx((92 - 90 + 70 - 20) * MB + moved)

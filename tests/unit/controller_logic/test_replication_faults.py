@@ -143,10 +143,10 @@ class Faults:
             if one.rate is not None and not one.held and None not in rooms:
                 assert one.rate >= one.floor
                 assert one.rate <= max(room or 0.0 for room in rooms) + one.floor + 1, side
-        for (broker, direction), levels in decision.demand.items():
-            assert all(amount >= 0 for amount in levels.values()), (broker, direction)
-            assert Level.L0 not in levels
-            assert Level.L1 not in levels
+        for (broker, direction), beside in decision.beside.items():
+            assert beside.gives >= 0, (broker, direction)
+            assert Level.L0 not in beside.leaves
+            assert Level.L1 not in beside.leaves
 
     def _seconds(self) -> None:
         before = dict(self.cluster.partitions)

@@ -25,7 +25,8 @@ def replication_status(
     decision = result.decision
     problem = _problem(result)
     if decision is None:
-        known = ReplicationStatus.model_validate(previous.get("replication") or {})
+        # as JSON has it: a tuple is a list there
+        known = ReplicationStatus.model_validate(previous.get("replication") or {}, strict=False)
         return known.model_copy(update={"problem": problem})
     return ReplicationStatus(
         moving=_moving(result.figures.get(MoveKind.REASSIGNMENT)),

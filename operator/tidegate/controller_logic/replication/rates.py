@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
-from tidegate.controller_logic.model import Direction, Level
+from tidegate.controller_logic.model import Level
 from tidegate.controller_logic.replication.moves import (
     Move,
     MoveKind,
@@ -20,9 +20,11 @@ from tidegate.controller_logic.replication.moves import (
     egress_of,
     ingress_of,
 )
-from tidegate.controller_logic.throttle.input import REPLICATION_MARGIN_PERCENT
 
 DEFAULT_MINIMUM = 1024 * 1024
+# of the limit: replication stays so far below cutToPercent. At a full NIC clients get less than
+# they want, which would look like room; and Kafka lets a throttled replica have a tenth more
+MARGIN_PERCENT = 5
 _GROWTH = 2.0  # replication is believed to want so many times what it moves, its floor at least
 
 
@@ -135,9 +137,9 @@ def room_for(
     """What this side has for replication of these terms; infinite without limit, None = unknown.
 
     Everything else is what the NIC carried less what the moves brought in the same time.
-    Replication leaves REPLICATION_MARGIN_PERCENT of the limit free below what cuts of clients aim
-    at. What lower levels send above their throttled rates counts as room, and they make it: see
-    `demand_of`. While a more important level is throttled there is none.
+    Replication leaves MARGIN_PERCENT of the limit free below what cuts of clients aim at. What
+    lower levels send above their throttled rates counts as room, and they make it: see `leaves_of`.
+    While a more important level is throttled there is none.
     """
     if nic.limit is None:
         return inf
@@ -146,8 +148,8 @@ def room_for(
     rank = terms.priority.rank
     if any(rank_of(level) > rank for level in nic.throttled):
         return 0.0
-    most = nic.limit * (cut_to_percent - REPLICATION_MARGIN_PERCENT) / 100
-    others = _others(nic, moves)
+    most = nic.limit * (cut_to_percent - MARGIN_PERCENT) / 100
+    others = (nic.bytes_per_second or 0.0) - moved_by(nic, moves)
     given = sum(amount for level, amount in nic.reducible.items() if rank_of(level) < rank)
     # where clients have no series they count by their quotas, which may be more than there is
     return max(0.0, most - others) + min(given, others)
@@ -161,25 +163,23 @@ def moved_by(nic: NicRoom, moves: Sequence[Move]) -> float:
     return min(nic.bytes_per_second, arrived / nic.span_seconds)
 
 
-def _others(nic: NicRoom, moves: Sequence[Move]) -> float:
-    return (nic.bytes_per_second or 0.0) - moved_by(nic, moves)
-
-
-def demand_of(
+def leaves_of(
     moves: Sequence[Move],
     terms: Mapping[MoveKind, Terms],
     nics: Mapping[Side, NicRoom],
     rates: Rates,
     others: Mapping[Side, int],
-) -> dict[tuple[int, Direction], dict[Level, float]]:
-    """What replication would move on each side beyond what it moves, by the levels below it.
+    cut_to_percent: int,
+) -> dict[Side, dict[Level, float]]:
+    """What replication leaves on each side to the levels below it, above their throttled rates.
 
-    Those levels give it that. It is what its flows may have, but, as soon as their speed is known,
-    no more than twice that, or the floor where that is more: what a disk or a rate of somebody
-    else (`others`) holds back cannot use room. A level is there with 0 as long as such replication
-    passes, for then what the level gave is in use.
+    Each level's amount is what it and those below it may send there together. Replication takes
+    what its flows may have, but, as soon as their speed is known, no more than twice that, or the
+    floor where that is more: what a disk or a rate of somebody else (`others`) holds back cannot
+    use room. All of it is a mean over the same seconds, so it does not change because lower levels
+    give way. A level is there as long as such replication passes.
     """
-    found: dict[tuple[int, Direction], dict[Level, float]] = {}
+    found: dict[Side, dict[Level, float]] = {}
     for kind, one in terms.items():
         below = [level for level in Level if rank_of(level) < one.priority.rank]
         if one.mode is not ReplicationMode.FOLLOW or not below:
@@ -193,10 +193,14 @@ def demand_of(
             likely = max(
                 one.minimum, sum(inf if speed is None else _GROWTH * speed for speed in speeds)
             )
-            more = max(0.0, min(through[side], likely) - moved_by(nic, here))
-            wants = found.setdefault((side.broker, side.direction), {})
+            takes = min(through[side], likely) - moved_by(nic, here)
+            leaves = found.setdefault(side, {})
             for level in below:
-                wants[level] = wants.get(level, 0.0) + more
+                if level not in leaves:
+                    lower = [given for low, given in nic.reducible.items() if low >= level]
+                    aim = nic.limit * (cut_to_percent - MARGIN_PERCENT) / 100
+                    leaves[level] = aim - nic.bytes_per_second + sum(lower)
+                leaves[level] -= takes
     return found
 
 

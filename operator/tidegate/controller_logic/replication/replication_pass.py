@@ -18,7 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from tidegate.controller_logic.model import Direction, Level, ReplicationDemand
+from tidegate.controller_logic.model import (
+    Direction,
+    Level,
+    ReplicationBeside,
+    ReplicationOnNics,
+)
 from tidegate.controller_logic.replication.moves import (
     KEEP_SECONDS,
     ClusterReplication,
@@ -39,9 +44,9 @@ from tidegate.controller_logic.replication.rates import (
     ReplicationMode,
     SideRate,
     Terms,
-    demand_of,
     estimate,
     fair_rates,
+    leaves_of,
     moved_by,
     room_for,
 )
@@ -124,8 +129,7 @@ class ReplicationDecision:
     """What one pass decided; every number on replication that a user sees comes from here.
 
     `changes` are made after `record` was written. `in_force` is the rate of each throttled side as
-    it will be then. `reducible` is what replication below L3 still gives way by, in bytes/s, and
-    `demand` what other replication would move beyond what it moves, by the levels below it.
+    it will be then. `beside` is what all of it means for clients, for the quotas of the next pass.
     `left_alone` are resources where somebody keeps removing ours; `unknown` those of ours of which
     nothing is known, because their broker is down. `held` says why nothing was decided.
     """
@@ -141,8 +145,7 @@ class ReplicationDecision:
     removed_leftovers: tuple[OthersThrottle, ...] = ()
     left_alone: tuple[Resource, ...] = ()
     unknown: tuple[Resource, ...] = ()
-    reducible: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
-    demand: ReplicationDemand = field(default_factory=dict)
+    beside: ReplicationOnNics = field(default_factory=dict)
     held: str = ""
 
     def of(self, kind: MoveKind) -> tuple[Move, ...]:
@@ -219,8 +222,7 @@ def decide_replication(
         due,
         left_alone,
         plan.unknown,
-        _reducible(given, moves, rates, ours),
-        demand_of(moves, given.terms, given.nics, rates, _rates_of_others(plan)),
+        _beside(given, moves, rates, ours, _rates_of_others(plan)),
     )
     kept = {
         resource: at_seconds
@@ -463,14 +465,30 @@ def _rates_of_others(plan: ConfigPlan) -> dict[Side, int]:
     }
 
 
-def _reducible(
+def _beside(
+    given: ReplicationInput,
+    moves: Sequence[Move],
+    rates: Rates,
+    ours: Items,
+    others: Mapping[Side, int],
+) -> ReplicationOnNics:
+    """What replication means for clients on each side of a NIC that it passes."""
+    gives = _gives(given, moves, rates, ours)
+    leaves = leaves_of(moves, given.terms, given.nics, rates, others, given.cut_to_percent)
+    return {
+        side: ReplicationBeside(gives.get(side, 0.0), leaves.get(side, {}))
+        for side in gives.keys() | leaves.keys()
+    }
+
+
+def _gives(
     given: ReplicationInput, moves: Sequence[Move], rates: Rates, ours: Items
-) -> dict[tuple[int, Direction], float]:
+) -> dict[Side, float]:
     """What replication gives way by, on each side that has a rate of ours.
 
     Below L3 that is what it moves above its floor, else what it moves above what it may.
     """
-    found: dict[tuple[int, Direction], float] = {}
+    found: dict[Side, float] = {}
     for kind, terms in given.terms.items():
         if terms.mode is not ReplicationMode.FOLLOW:
             continue
@@ -481,8 +499,7 @@ def _reducible(
             keeps = terms.minimum if terms.priority is Priority.BELOW_L3 else through[side]
             amount = moved_by(given.nics.get(side, _NO_ROOM), here) - keeps
             if amount > 0:
-                key = (side.broker, side.direction)
-                found[key] = found.get(key, 0.0) + amount
+                found[side] = found.get(side, 0.0) + amount
     return found
 
 

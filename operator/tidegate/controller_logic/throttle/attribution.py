@@ -8,15 +8,15 @@ are bytes per second.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
-from tidegate.controller_logic.model import Direction, Level
+from tidegate.controller_logic.model import Direction, Level, ReplicationBeside
 from tidegate.controller_logic.throttle.buckets import Bucket
 from tidegate.controller_logic.throttle.input import (
     FAR_OVER,
     MATTERS,
     MIN_RELIEF,
     RAMP,
-    REPLICATION_MARGIN_PERCENT,
     SATURATED,
     SEVERE,
     ThrottleInput,
@@ -29,6 +29,7 @@ from tidegate.controller_logic.throttle.nic_status import NicStatus, Pressure
 
 CUT_ORDER = (Level.L3, Level.L2, Level.L1)
 RAISE_ORDER = (Level.L1, Level.L2, Level.L3)
+_NONE = ReplicationBeside()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,8 @@ class DirectionSnapshot:
     client rates; `blind` those of whose NIC nothing is known; `unknown_for_long` those blind ones
     that hold no raise up any more, because the policy asks for that. They still justify no cut.
     `forbids_raises` are the blind brokers on which nothing may be raised, `throttled` the buckets
-    below their contracts by our decision. `reducible_replication` is what replication below L3
-    gives way by on each broker, in bytes/s, before anybody else; `replication_demand` is what
-    replication above a level would move there beyond what it moves, by the levels below it.
+    below their contracts by our decision. `replication` is what is known of it on each broker that
+    it passes.
     """
 
     now_seconds: float
@@ -54,8 +54,7 @@ class DirectionSnapshot:
     cuttable: Mapping[tuple[int, Level], float]
     unmeasured: frozenset[int] = frozenset()
     unknown_for_long: frozenset[int] = frozenset()
-    reducible_replication: Mapping[int, float] = field(default_factory=dict)
-    replication_demand: Mapping[int, Mapping[Level, float]] = field(default_factory=dict)
+    replication: Mapping[int, ReplicationBeside] = field(default_factory=dict)
     blind: frozenset[int] = field(init=False, repr=False, compare=False)
     forbids_raises: frozenset[int] = field(init=False, repr=False, compare=False)
     all_blind: bool = field(init=False, repr=False, compare=False)
@@ -113,16 +112,7 @@ def scene_of(
         _cuttable(mine),
         unmeasured,
         unknown_for_long,
-        {
-            broker: amount
-            for (broker, way), amount in given.reducible_replication.items()
-            if way is direction
-        },
-        {
-            broker: demand
-            for (broker, way), demand in given.replication_demand.items()
-            if way is direction
-        },
+        {broker: one for (broker, way), one in given.replication.items() if way is direction},
     )
 
 
@@ -272,7 +262,7 @@ def needs_of(scene: DirectionSnapshot) -> Needs:
             nic.above(scene.settings.cut_to_percent / 100) + hidden_load(scene, nic),
             scene.can_give(broker),
         )
-        replication = min(max(0.0, amount), scene.reducible_replication.get(broker, 0.0))
+        replication = min(max(0.0, amount), scene.replication.get(broker, _NONE).gives)
         amount -= replication
         if replication and not amount:
             gives_way.add(broker)
@@ -284,7 +274,7 @@ def needs_of(scene: DirectionSnapshot) -> Needs:
             wanted = room_for_replication(scene, broker)
             over[broker] = wanted if wanted is not None and wanted.amount > amount else Need(amount)
     swaps = _make_room_for_higher_tiers(scene, {*over, *helpless, *spent, *gives_way})
-    for broker in scene.replication_demand.keys() & scene.nics.keys():
+    for broker in scene.replication.keys() & scene.nics.keys():
         wanted = room_for_replication(scene, broker)
         if (
             wanted is not None
@@ -298,21 +288,18 @@ def needs_of(scene: DirectionSnapshot) -> Needs:
 def room_for_replication(scene: DirectionSnapshot, broker: int) -> Need | None:
     """What lower levels give to replication that is more important; None = nothing that matters.
 
-    Whether the broker is over its limit does not count: clients that fill a NIC just below it would
-    hold up a broker that comes back for as long as it takes.
+    They give what they send now beyond what it leaves them. Whether the broker is over its limit
+    does not count: clients that fill a NIC just below it would hold up a broker that comes back for
+    as long as it takes.
     """
-    demand, nic = scene.replication_demand.get(broker), scene.nics[broker]
-    if demand is None or not nic.known or nic.limit is None or broker in scene.unmeasured:
+    leaves = scene.replication.get(broker, _NONE).leaves
+    if not scene.nics[broker].known or broker in scene.unmeasured:
         return None
-    aim = nic.limit * (scene.settings.cut_to_percent - REPLICATION_MARGIN_PERCENT) / 100
-    mean = (nic.bytes_per_second or 0.0) + hidden_load(scene, nic)
-    # clients may have come back just before it: the mean of two periods shows half of that
-    beyond = max(mean, nic.newest_period_bytes_per_second) - aim
-    amount, levels = 0.0, []
+    amount, sent, levels = 0.0, 0.0, []
     for level in CUT_ORDER:
-        gives = min(
-            scene.can_give(broker, (level,)), beyond + demand.get(level, float("-inf")) - amount
-        )
+        can_give = scene.can_give(broker, (level,))
+        sent += can_give
+        gives = min(can_give, sent - leaves.get(level, inf) - amount)
         if gives > 0:
             amount += gives
             levels.append(level)

@@ -213,39 +213,48 @@ def cut_step(
 
 
 def strides(scene: DirectionSnapshot, memory: DirectionMemory) -> tuple[ThrottleStep, ...]:
-    """The next steps towards what the last round decided, before a new round can be made.
+    """The next steps between two rounds, of those that the last round lowered.
 
-    Only while one of their brokers is over its limit, or replication needs room there, and as far
-    as a window allows that holds nothing from before the last step. Not for L1, which lower levels
-    may yet spare. Nor where many of a level give: their writes are spread over a whole sawtooth
-    period, and each saves little.
+    Where one of its brokers is over its limit, a client goes on to the goal of that round. Where
+    replication needs room its goal is made anew each time, for what replication leaves does not
+    depend on how far clients are on their way. A step goes as far as a window allows that holds
+    nothing from before the last one. Not for L1, which lower levels may yet spare. Nor where many
+    of a level give: their writes are spread over a whole sawtooth period, and each saves little.
     """
     settings, now_seconds = scene.settings, scene.now_seconds
     steps: list[ThrottleStep] = []
     goals = memory.goals_at(now_seconds, settings)
     since_seconds = max(memory.cut_at_seconds or 0.0, memory.strode_at_seconds or 0.0)
-    full = frozenset(
-        broker
-        for broker, nic in scene.nics.items()
-        if (nic.at_seconds or 0.0) > since_seconds
-        and (nic.is_full or room_for_replication(scene, broker) is not None)
+    read_since = [
+        broker for broker, nic in scene.nics.items() if (nic.at_seconds or 0.0) > since_seconds
+    ]
+    full = frozenset([broker for broker in read_since if scene.nics[broker].is_full])
+    needs = Needs(
+        swaps={
+            broker: need
+            for broker in read_since
+            if (need := room_for_replication(scene, broker)) is not None
+        }
     )
+    renewed = plan_cuts(scene, needs).targets if memory.goals and needs.swaps else {}
+    needy = full | needs.swaps.keys()
     for level in CUT_ORDER[:2]:
-        giving = [bucket for bucket in scene.tiers[level] if bucket.key in goals]
+        giving = [bucket for bucket in scene.tiers[level] if bucket.key in memory.goals]
         if len(giving) > FEW_ENTITIES:
             continue
         for bucket in giving:
-            if not bucket.is_throttled or not bucket.rate.leads & full:
-                continue
+            wanted = [renewed[bucket.key]] if bucket.key in renewed else []
+            if bucket.key in goals and bucket.rate.leads & full:
+                wanted.append(goals[bucket.key].of(bucket.contract))
             late = bucket.in_stride(settings, now_seconds)
             wait_seconds = late.seconds_until_lowered_again(settings, now_seconds)
-            if wait_seconds > settings.spread_seconds:
+            if not wanted or not bucket.is_throttled or wait_seconds > settings.spread_seconds:
                 continue
-            goal = max(bucket.floor.value, goals[bucket.key].of(bucket.contract))
+            goal = max(bucket.floor.value, min(wanted))
             step = late.safe_step_later(settings) if wait_seconds else late.safe_step(settings)
             value = max(goal, step)
             if value < WORTH_STRIDING * min(bucket.cap, bucket.contract):
-                steps.append(replace(cut_step(late, value, goal, full, scene), in_stride=True))
+                steps.append(replace(cut_step(late, value, goal, needy, scene), in_stride=True))
     return tuple(sorted(steps, key=lambda step: (-step.relief, step.entity.sort_key)))
 
 

@@ -17,7 +17,7 @@ from tidegate.controller_logic.model import (
     QuotaWindow,
     RateKey,
     Readings,
-    ReplicationDemand,
+    ReplicationOnNics,
     Speed,
 )
 
@@ -42,10 +42,6 @@ FEW: Final = 1.5
 FEW_ENTITIES: Final = 12  # but at least so many
 # who gives less than this share of the need is spared while others of the level give it all
 SMALL_GIVER: Final = 0.01
-
-# of the limit: replication stays so far below cutToPercent. At a full NIC clients get less than
-# they want, which would look like room; and Kafka lets a throttled replica have a tenth more
-REPLICATION_MARGIN_PERCENT: Final = 5
 
 # --- how far ---
 GROWTH: Final = 1.25  # what an unthrottled client may have grown between the reading and the write
@@ -207,8 +203,7 @@ class ThrottleInput:
     live: frozenset[int]
     rates: tuple[ManagedRate, ...]
     settings: ThrottleSettings = field(default_factory=ThrottleSettings)
-    reducible_replication: Mapping[tuple[int, Direction], float] = field(default_factory=dict)
-    replication_demand: ReplicationDemand = field(default_factory=dict)
+    replication: ReplicationOnNics = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

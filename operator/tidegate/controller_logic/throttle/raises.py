@@ -10,13 +10,12 @@ from collections.abc import Collection, Sequence, Set
 from math import inf
 
 from tidegate.controller_logic.model import Level, RateKey
-from tidegate.controller_logic.throttle.attribution import RAISE_ORDER, DirectionSnapshot
+from tidegate.controller_logic.throttle.attribution import CUT_ORDER, RAISE_ORDER, DirectionSnapshot
 from tidegate.controller_logic.throttle.buckets import Bucket
 from tidegate.controller_logic.throttle.decision import LimitedBy, StepKind, ThrottleStep
 from tidegate.controller_logic.throttle.input import (
     FREE,
     RELEASED,
-    REPLICATION_MARGIN_PERCENT,
     SMALL,
     WORTH_RAISING,
 )
@@ -73,12 +72,12 @@ class _Raiser:
         self._busy = busy
         self._most = most
         self._room = headroom_of(scene)
-        self._reserved: dict[int, float] = {}
+        self._spent: dict[int, float] = {}
         self.steps: dict[RateKey, ThrottleStep] = {}
 
     def raise_tier(self, level: Level) -> bool:
         """Raise what may be raised. Returns whether all is released: the next tier may follow."""
-        self._reserve_for_replication(level)
+        self._leave_to_replication(level)
         throttled = [bucket for bucket in self._scene.tiers[level] if bucket.is_throttled]
         open_ones = [
             bucket
@@ -98,17 +97,16 @@ class _Raiser:
             for bucket in throttled
         )
 
-    def _reserve_for_replication(self, level: Level) -> None:
-        """Take out of the headroom what replication above this level would move, and its margin.
+    def _leave_to_replication(self, level: Level) -> None:
+        """Bound the headroom of this level by what more important replication leaves it.
 
         Else what it gave would be asked back from it as soon as replication moves more.
         """
-        for broker, demand in self._scene.replication_demand.items():
-            limit = self._scene.nics[broker].limit if broker in self._scene.nics else None
-            if level in demand and broker in self._room and limit is not None:
-                reserve = demand[level] + limit * REPLICATION_MARGIN_PERCENT / 100
-                self._room[broker] -= reserve - self._reserved.get(broker, 0.0)
-                self._reserved[broker] = reserve
+        below = CUT_ORDER[: CUT_ORDER.index(level) + 1]
+        for broker, one in self._scene.replication.items():
+            if level in one.leaves and broker in self._room:
+                sent = self._scene.can_give(broker, below) + self._spent.get(broker, 0.0)
+                self._room[broker] = min(self._room[broker], one.leaves[level] - sent)
 
     def _is_pinned(self, bucket: Bucket) -> bool:
         """Whether one of its brokers is full or blind.
@@ -183,6 +181,7 @@ class _Raiser:
         for broker in _binding(bucket):
             if broker in self._room:
                 self._room[broker] -= value - bucket.cap
+                self._spent[broker] = self._spent.get(broker, 0.0) + value - bucket.cap
 
     def _seen_room(self, brokers: Sequence[int]) -> dict[int, float]:
         return {broker: self._room[broker] for broker in brokers if broker in self._room}

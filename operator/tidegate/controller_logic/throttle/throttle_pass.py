@@ -255,8 +255,7 @@ def throttle_pass(
         topology.brokers,
         rates.all(),
         ThrottleSettings.of(policy),
-        observation.reducible_replication,
-        observation.replication_demand,
+        observation.replication,
     )
     decision, remembered = throttle(given, flows, memory)
     changes = [step for step in _in_write_order(decision.steps.values()) if not step.ends_drain]
