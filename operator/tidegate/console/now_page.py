@@ -190,11 +190,13 @@ def _who_gives(now: PolicyNow) -> Iterable[Markup]:
     giving = [one for one in elsewhere if one.gives]
     for level in sorted({one.level for one in giving}, reverse=True):
         mine = [one for one in giving if one.level is level]
-        yield Markup("<strong>{} gives</strong>: {}{}{}.").format(
+        said = next((one for one in now.levels if one.level is level), None)
+        yield Markup("<strong>{} gives</strong>: {}{}{}.{}").format(
             level.value,
             _named(mine),
             _of_contracts(mine),
-            next((_level_since(now, one) for one in now.levels if one.level is level), ""),
+            "" if said is None else _level_since(now, said),
+            f" Why: {said.because}." if said is not None and said.because else "",
         )
     changing = {one.key for one in now.would_change}
     others = {

@@ -6,6 +6,7 @@ towards Kubernetes, Prometheus and Kafka the console only reads.
 """
 
 import asyncio
+import gc
 import secrets as random_names
 import threading
 import time
@@ -60,6 +61,7 @@ COOKIE: Final = "tidegate-console"
 _UPDATE_SECONDS: Final = 0.05
 _AGES_SECONDS: Final = 2.0
 _NOTE_SECONDS: Final = 5.0
+_COLLECTOR_THRESHOLDS: Final = (50_000, 20, 20)
 _SHOWN_LINES: Final = 200
 _LAST_ANSWERS_SECONDS: Final = 5
 _CONTENT_POLICY: Final = "; ".join(
@@ -299,8 +301,14 @@ def serve(console: Console) -> None:
     """Serve until SIGTERM or Ctrl-C."""
     import uvicorn
 
+    app = make_app(console)
+    # a reading is ten thousands of objects that die without the collector's help, and the modules
+    # of a web server, which stay for ever, are many more
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTOR_THRESHOLDS)
     uvicorn.run(
-        make_app(console),
+        app,
         host=console.settings.host,
         port=console.settings.port,
         log_level="warning",
