@@ -23,9 +23,14 @@ def member_page(
     first = ways[0]
     leaders = (
         Markup(
-            "<p>{} leaders, skew {}: of a contract of {} over all brokers, quotas permit {} while "
+            "<p>{}, skew {}: of a contract of {} over all brokers, quotas permit {} while "
             "it is not throttled.</p>"
-        ).format(first.leaders, first.skew or UNKNOWN, rate(first.contract), rate(first.permitted))
+        ).format(
+            _counted(first.leaders),
+            first.skew or UNKNOWN,
+            rate(first.contract),
+            rate(first.permitted),
+        )
         if first.leaders is not None and first.contract is not None
         else Markup("")
     )
@@ -50,6 +55,10 @@ def member_page(
         *(Part(f"brokers {one.way}", _by_broker(now, one)) for one in ways if one.by_broker),
         Part("levels", Markup("<div>{}</div>").format(levels)),
     )
+
+
+def _counted(leaders: int) -> str:
+    return "1 leader" if leaders == 1 else f"{leaders} leaders"
 
 
 def _member_chart(now: PolicyNow, one: MemberNow, history: History) -> Markup:

@@ -196,7 +196,7 @@ def _who_gives(now: PolicyNow) -> Iterable[Markup]:
             _named(mine),
             _of_contracts(mine),
             "" if said is None else _level_since(now, said),
-            f" Why: {said.because}." if said is not None and said.because else "",
+            "" if said is None else _began(said),
         )
     changing = {one.key for one in now.would_change}
     others = {
@@ -251,10 +251,14 @@ _SINCE: Final = {
 
 def _level_since(now: PolicyNow, level: LevelNow) -> str:
     """Since when it is in this state; `Because` in the table has when it all began."""
-    if not level.since:
-        return ""
-    words = _SINCE.get(level.state, "so since")
-    return f", {words} {since(level.since, now.now_seconds)}"
+    words = _SINCE.get(level.state)
+    return f", {words} {since(level.since, now.now_seconds)}" if words and level.since else ""
+
+
+def _began(level: LevelNow) -> str:
+    """Which broker began it. How it is there now is in its tile, and of now."""
+    first = level.because.partition("; now ")[0]
+    return f" Why: {first}." if first else ""
 
 
 def _of_contracts(members: Sequence[MemberNow]) -> Markup:
@@ -709,8 +713,8 @@ def _event_part(one: EventNow, kept: Kept) -> Part:
 
 def _event(one: EventNow) -> Markup:
     return Markup(
-        '<tr class="event-{}"><td>{}</td><td>{}</td><td>{}</td><td class="why">{}</td>'
-        '<td class="pass">{}</td></tr>'
+        '<tr class="event-{}"><td>{}</td><td class="object">{}</td><td>{}</td>'
+        '<td class="why">{}</td><td class="pass">{}</td></tr>'
     ).format(
         one.type.lower(),
         clock(one.at_seconds),

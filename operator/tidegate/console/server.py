@@ -369,6 +369,7 @@ class _Page:
         self._shown_at: object = None
         self._kept = Kept()
         self._logged_out = ""
+        self._named: Any = None
 
     # What every page has
 
@@ -387,8 +388,8 @@ class _Page:
                 ui.select(
                     list(keys), value=self._policy, label="Policy", on_change=self._other_policy
                 ).props("dense outlined").style("min-width: 240px")
-            elif keys:
-                ui.html(str(name(self._policy)), sanitize=False)
+            else:  # empty until there is a policy
+                self._named = ui.html(str(name(self._policy)) if keys else "", sanitize=False)
             self._moment = ui.html("", sanitize=False).classes("moment")
             dark = ui.dark_mode(None)
             ui.select(
@@ -474,6 +475,8 @@ class _Page:
         objects, now = self._now()
         if now is None and objects.policies:
             self._policy = self._console.policies(objects)[0]
+            if self._named is not None:
+                self._named.set_content(str(name(self._policy)))
             objects, now = self._now()
         if self._logged_out:
             return logged_out(self._logged_out)
