@@ -17,7 +17,7 @@ from tidegate.console.history import Past
 from tidegate.console.server import Console, ConsoleSettings, serve
 from tidegate.console.snapshot import Measured, Objects
 from tidegate.console.source import Trail
-from tidegate.controller_logic.model import ClientRate, Direction, Entity, NicSpan, Readings
+from tidegate.controller_logic.model import ClientRate, Direction, Entity, Level, NicSpan, Readings
 
 MB = 1_000_000
 PASS_SECONDS = 5.0
@@ -137,13 +137,32 @@ def large_measured(brokers: int, members: int, now: float, *, seed: int = 1) -> 
     return Measured(Readings(now, 15.0, nic, clients))
 
 
+def large_past(brokers: int, now: float) -> Past:
+    """A quarter of an hour of every NIC, and an hour in which every level kept its contract."""
+    chance = random.Random(0)
+    return Past(
+        {
+            (broker, way): [
+                (now - 15.0 * back, chance.uniform(0.2, 0.9)) for back in range(60, 0, -1)
+            ]
+            for broker in range(1, brokers + 1)
+            for way in Direction
+        },
+        {
+            Level(level): [(now - 30.0 * back, "Contract") for back in range(120, 0, -1)]
+            for level in LEVELS
+        },
+    )
+
+
 class LargeSource:
-    """Objects and readings as of the last pass."""
+    """Objects and readings as of the last pass, and what was before the first."""
 
     cluster = None
 
     def __init__(self, brokers: int, members: int) -> None:
         self._size = (brokers, members)
+        self._past = large_past(brokers, time.time())
         self._throttled, self._passes = 40, 0
         self._lock = threading.Lock()
         self.pass_over()
@@ -169,7 +188,7 @@ class LargeSource:
         return self._measured
 
     def past(self, policy_key: str) -> Past | None:  # noqa: ARG002
-        return None
+        return self._past
 
     def trail(self) -> Trail:
         return Trail()

@@ -2,8 +2,8 @@
 
 The demo runs beside it, with its own parts. What a person on call would look for is looked for, in
 texts and roles: who is over, who gives and since when, the Events and audit lines of one pass, one
-member, a limit that is tried out, and the way back. Run by `make console-walk`; the pictures are
-`docs/pictures/console-now.png` and `console-what-if.png`. What was read is in `out/console-walk/`.
+member, a limit that is tried out, and the way back. Run by `make console-walk`; pictures and what
+was read are in `out/console-walk/`.
 """
 
 import os
@@ -20,7 +20,6 @@ from playwright.sync_api import Error, Page, expect, sync_playwright
 from lab.browser import chromium
 
 OUT: Final = Path("out") / "console-walk"
-PICTURES: Final = Path("docs") / "pictures"
 _ADDRESS: Final = re.compile(r"in a browser: (http://\S+)")
 _DEMO_SECONDS: Final = 1800.0
 _LOOK_SECONDS: Final = 0.5
@@ -119,7 +118,7 @@ def walk(page: Page, address: str, demo: Demo) -> None:
     pass_id = row.locator("td.pass").inner_text()
     _require(re.fullmatch(r"[0-9a-f]{11}-[0-9a-f]{8}", pass_id), f"{pass_id!r} is no pass")
     expect(page.locator("[data-holder]")).to_contain_text("written by")
-    page.screenshot(path=PICTURES / "console-now.png")
+    page.screenshot(path=OUT / "now.png")
     (OUT / "now.txt").write_text(page.inner_text("body"), encoding="utf-8")
 
     page.get_by_role("region", name="Members").get_by_role("link").first.click()
@@ -139,7 +138,7 @@ def walk(page: Page, address: str, demo: Demo) -> None:
     page.get_by_label("Egress limit of every broker").fill("40M")
     page.get_by_role("button", name="Play ten minutes").click()
     expect(page.get_by_role("status")).to_contain_text("enough", timeout=60_000)
-    page.screenshot(path=PICTURES / "console-what-if.png")
+    page.screenshot(path=OUT / "what-if.png")
 
     page.get_by_role("link", name="Now", exact=True).click()
     page.wait_for_selector(".answer")

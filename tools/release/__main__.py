@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from image import OPERATOR, ROLLUP, Edition, packages
+from image import CONSOLE, OPERATOR, ROLLUP, Edition, packages
 from lab.errors import LabError, say
 from lab.image_archive import architecture
 from lab.kubernetes.tools import Helm
@@ -37,7 +37,13 @@ ROOT = packages.ROOT
 OUT = ROOT / "out" / "release"
 MACHINES: Mapping[str, tuple[str, ...]] = {
     OPERATOR.repository: ("x86_64", "aarch64"),
+    CONSOLE.repository: ("x86_64", "aarch64"),
     ROLLUP.repository: (packages.MACHINE,),  # its own Java has to run while it is built
+}
+TITLES: Mapping[str, str] = {
+    OPERATOR.repository: "image of the operator",
+    CONSOLE.repository: "image of the console",
+    ROLLUP.repository: "image of rollup Jobs",
 }
 _PLACEHOLDER = "registry.example"  # names images in a dry run without REGISTRY
 _GIT_TIMEOUT_SECONDS = 60.0
@@ -123,8 +129,11 @@ class Release:
             yield line
             yield verifier.check_signatures(one, layout)
             yield verifier.ask_cosign(one, layout)
+            started = self.work / "started"
             if one.repository == f"{self.registry}/{OPERATOR.repository}":
-                yield from verify.start(layout, work=self.work / "started")
+                yield from verify.start(layout, work=started / "operator")
+            if one.repository == f"{self.registry}/{CONSOLE.repository}":
+                yield from verify.start(layout, work=started / "console", further=("nicegui",))
         yield verify.check_files(self.out, public_pem=self.key.public_pem)
         chart = self.pushed[-1]
         yield verify.check_chart(
@@ -162,24 +171,24 @@ class Release:
             layout, [image for _, image in images], self.version, annotations=annotations
         )
         shown = " and ".join(architecture(machine) for machine in machines)
-        title = (
-            f"image of the operator, {shown}"
-            if edition is OPERATOR
-            else f"image of rollup Jobs, {shown}"
-        )
-        self.add(title, edition.repository, layout, digest)
+        self.add(f"{TITLES[edition.repository]}, {shown}", edition.repository, layout, digest)
 
     def make_chart(self, helm: Helm) -> None:
         """Write the chart and install.yaml with the images that are there by now.
 
         Raises `LabError`.
         """
-        operator, *rollup = self.pushed
+        images = {one.repository.rpartition("/")[2]: one for one in self.pushed}
+        operator = images[OPERATOR.repository]
         values = files.released_values(
             (files.CHART / "values.yaml").read_text(),
             repository=operator.repository,
             digest=operator.digest,
-            rollup=rollup[0].pinned if rollup else "",
+            others={
+                section: images[edition.repository].pinned
+                for section, edition in (("rollup", ROLLUP), ("console", CONSOLE))
+                if edition.repository in images
+            },
         )
         archive = files.write_chart(
             helm, self.out, work=self._folder("chart"), values=values, version=self.version
@@ -239,7 +248,7 @@ def run_make(options: argparse.Namespace) -> int:
             registry,
             options.dry_run,
             key or SigningKey.made(),
-            (OPERATOR, ROLLUP) if options.rollup else (OPERATOR,),
+            (OPERATOR, CONSOLE, ROLLUP) if options.rollup else (OPERATOR, CONSOLE),
             Path(work),
             out,
         )

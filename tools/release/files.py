@@ -12,7 +12,7 @@ import io
 import re
 import shutil
 import tarfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,16 +36,19 @@ _UNDATED = 0  # seconds since 1970: what reproducible archives have in place of 
 # installs what was checked with it.
 
 
-def released_values(values: str, *, repository: str, digest: str, rollup: str) -> str:
+def released_values(values: str, *, repository: str, digest: str, others: Mapping[str, str]) -> str:
     """The chart's values.yaml with the released images in it, comments and all.
 
-    `repository` and `digest` are the operator's, `rollup` is the name and digest of the image for
-    Jobs, or empty. Raises `LabError` when the values do not have the places they used to.
+    `repository` and `digest` are the operator's; `others` are names with digests of the images
+    that other sections name. Raises `LabError` when the values lack the places they used to have.
     """
     changes = {
         r"^(image:\n(?:  .*\n)*?  repository: )tidegate$": repository,
         r'^(image:\n(?:  .*\n)*?  digest: )""$': digest,
-        **({r'^(rollup:\n(?:  .*\n)*?  image: )""$': rollup} if rollup else {}),
+        **{
+            rf'^({section}:\n(?:  .*\n)*?  image: )""$': pinned
+            for section, pinned in others.items()
+        },
     }
     for pattern, value in changes.items():
         values, found = re.subn(pattern, rf"\g<1>{value}", values, flags=re.MULTILINE)

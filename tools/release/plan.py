@@ -231,7 +231,8 @@ PLACES: Mapping[str, str] = {
 }
 # names of images and archives, and labels, wherever pages, examples and tests have them
 _MENTION = (
-    r'(?:(?<=tidegate:)|(?<=tidegate-)|(?<=tidegate-rollup:)|(?<=tidegate-rollup-)|(?<=newTag: ")'
+    r"(?:(?<=tidegate:)|(?<=tidegate-)|(?<=tidegate-rollup:)|(?<=tidegate-rollup-)"
+    r'|(?<=tidegate-console:)|(?<=tidegate-console-)|(?<=newTag: ")'
     r'|(?<=targetRevision: v)|(?<=kubernetes\.io/version: ")){old}(?![0-9A-Za-z-])'
 )
 

@@ -65,10 +65,16 @@ for module in pkgutil.walk_packages(tidegate.__path__, "tidegate."):
             raise
     else:
         count += 1
+for package in sys.argv[3:]:
+    importlib.import_module(package)
 outside = [path for path in sys.path if path and not path.startswith(sys.argv[1])]
 if outside:
     sys.exit(f"modules could come from outside of the image: {outside}")
-print(f"tidegate {tidegate.__version__} on {platform.machine()}, {count} modules of it imported")
+further = "".join(f" and {package}" for package in sys.argv[3:])
+print(
+    f"tidegate {tidegate.__version__} on {platform.machine()}, "
+    f"{count} modules of it{further} imported"
+)
 """
 # as the script that an installer makes of the wheel's entry point
 _RUN_COMMAND = """
@@ -236,10 +242,11 @@ def check_wheel(wheel: Path, *, version: str, work: Path) -> str:
     return f"wheel: the command says {version}; its only package is {_PACKAGE}"
 
 
-def start(layout: Layout, *, work: Path) -> Iterator[str]:
+def start(layout: Layout, *, work: Path, further: Sequence[str] = ()) -> Iterator[str]:
     """Import all of Tidegate in the image of each processor, as it was fetched; a line for each.
 
-    Another processor is emulated.
+    `further` are packages that this image has besides, which ours import inside functions. Another
+    processor is emulated.
     """
     for name, manifest in oci.platforms(layout).items():
         root = work / name
@@ -247,7 +254,7 @@ def start(layout: Layout, *, work: Path) -> Iterator[str]:
         for layer in oci.manifest_layers(layout, manifest):
             with gzip.open(layer) as content, tarfile.open(fileobj=content, mode="r|") as tar:
                 tar.extractall(root, filter="fully_trusted")  # noqa: S202 - we wrote it
-        machine = _MACHINES[name]
+        machine, absent = _MACHINES[name], ",".join(sorted(ROLLUP_PACKAGES))
         program = root / "usr/bin/python3.11"
         if machine == platform.machine():
             command, how = from_tree(program, base=root), "started"
@@ -255,7 +262,7 @@ def start(layout: Layout, *, work: Path) -> Iterator[str]:
             emulator = unpacked(EMULATOR) / f"usr/bin/qemu-{machine}-static"
             command, how = [str(emulator), "-L", str(root), str(program)], "started in an emulator"
         said = run(
-            [*command, "-s", "-P", "-c", _IMPORT_ALL, root, ",".join(sorted(ROLLUP_PACKAGES))],
+            [*command, "-s", "-P", "-c", _IMPORT_ALL, root, absent, *further],
             timeout_seconds=_START_TIMEOUT_SECONDS,
             directory=root,
             environment={"PYTHONHOME": str(root / "usr"), "PYTHONPATH": str(root / SITE)},

@@ -15,13 +15,14 @@ from tidegate.controller_logic.model import Direction, Level
 
 NIC_SECONDS: Final = 900.0
 MEMBER_SECONDS: Final = 6 * 3600.0
-_NIC_STEP_SECONDS: Final = 5.0
+_GAP_STEP_SECONDS: Final = 5.0
 _MEMBER_STEP_SECONDS: Final = 15.0
 _LONGEST_GAP_SECONDS: Final = 180.0
 _UNKNOWN: Final = float("nan")
 
 NicPlace = tuple[int, Direction]
 MemberWay = tuple[str, Direction]
+Points = Sequence[tuple[float, float | None]]  # times and shares of the limit; None = not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class _OfPolicy:
     nics: dict[NicPlace, deque[tuple[float, float | None]]] = field(default_factory=dict)
     levels: dict[Level, deque[Span]] = field(default_factory=dict)
     members: dict[MemberWay, _Series] = field(default_factory=dict)
-    nics_at: float = 0.0
+    sampled: dict[NicPlace, float | None] = field(default_factory=dict)
     members_at: float = 0.0
 
 
@@ -92,16 +93,22 @@ class History:
             spans.extendleft(reversed(before))
 
     def note(self, now: PolicyNow) -> None:
-        """Add this moment, unless the last one was just before."""
+        """Add what is new of this moment: a NIC's point is of one reading, or of a time without."""
         mine = self._policies.setdefault(now.key, _OfPolicy())
         at = now.now_seconds
-        if at - mine.nics_at >= _NIC_STEP_SECONDS:
-            mine.nics_at = at
-            for nic in now.nics:
-                points = mine.nics.setdefault((nic.broker, nic.direction), deque())
-                points.append((at, nic.share))
-                while points[0][0] < at - NIC_SECONDS:
-                    points.popleft()
+        for nic in now.nics:
+            place = (nic.broker, nic.direction)
+            points = mine.nics.setdefault(place, deque())
+            if nic.is_known:
+                is_new = mine.sampled.get(place) != nic.at_seconds
+            else:
+                is_new = not points or at - points[-1][0] >= _GAP_STEP_SECONDS
+            if not is_new:
+                continue
+            mine.sampled[place] = nic.at_seconds if nic.is_known else None
+            points.append((at, nic.share))
+            while points[0][0] < at - NIC_SECONDS:
+                points.popleft()
         for level in now.levels:
             self._note_level(mine, level.level, level.state, level.because, at)
         if at - mine.members_at >= _MEMBER_STEP_SECONDS:
@@ -129,8 +136,8 @@ class History:
         while spans[0].end < at - MEMBER_SECONDS:
             spans.popleft()
 
-    def nic(self, policy_key: str, place: NicPlace) -> Sequence[tuple[float, float | None]]:
-        """Times and shares of the limit; None = not known."""
+    def nic(self, policy_key: str, place: NicPlace) -> Points:
+        """The last quarter of an hour, oldest first."""
         mine = self._policies.get(policy_key)
         return () if mine is None else tuple(mine.nics.get(place, ()))
 

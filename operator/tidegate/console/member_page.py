@@ -11,7 +11,7 @@ from markupsafe import Markup
 from tidegate.console.history import History
 from tidegate.console.markup import UNKNOWN, ago, joined, name, rate
 from tidegate.console.now_page import members_table
-from tidegate.console.parts import Page, Part
+from tidegate.console.parts import Kept, Page, Part
 from tidegate.console.snapshot import MemberNow, PolicyNow
 from tidegate.controller_logic.quotas.precedence import PrecedenceLevel
 
@@ -23,9 +23,14 @@ def member_page(
     first = ways[0]
     leaders = (
         Markup(
-            "<p>{} leaders, skew {}: of a contract of {} over all brokers, quotas permit {} while "
+            "<p>{}, skew {}: of a contract of {} over all brokers, quotas permit {} while "
             "it is not throttled.</p>"
-        ).format(first.leaders, first.skew or UNKNOWN, rate(first.contract), rate(first.permitted))
+        ).format(
+            _counted(first.leaders),
+            first.skew or UNKNOWN,
+            rate(first.contract),
+            rate(first.permitted),
+        )
         if first.leaders is not None and first.contract is not None
         else Markup("")
     )
@@ -42,7 +47,7 @@ def member_page(
         leaders,
         override,
     )
-    html, rows = members_table(now, ways, "")
+    html, rows = members_table(now, ways, "", Kept())
     return (
         Part("head", head),
         Part("facts", Markup("<div>{}</div>").format(html), rows),
@@ -52,10 +57,15 @@ def member_page(
     )
 
 
+def _counted(leaders: int) -> str:
+    return "1 leader" if leaders == 1 else f"{leaders} leaders"
+
+
 def _member_chart(now: PolicyNow, one: MemberNow, history: History) -> Markup:
     points = list(history.member(now.key, one.key, one.direction))
-    begin = min([at for at, _, _ in points], default=now.now_seconds)
-    seconds = max(60.0, now.now_seconds - begin)
+    # by the points and not by the clock: it changes when there is something new
+    begin, end = (points[0][0], points[-1][0]) if points else (now.now_seconds, now.now_seconds)
+    seconds = max(60.0, end - begin)
     highest = max(
         [value for _, sends, quota in points for value in (sends, quota) if value is not None],
         default=1.0,

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from tidegate.console.history import MEMBER_SECONDS, NIC_SECONDS, History, Span
+from tidegate.console.history import MEMBER_SECONDS, NIC_SECONDS, History, Points, Span
 from tidegate.console.markup import (
     MOST_ROWS,
     UNKNOWN,
@@ -22,7 +22,7 @@ from tidegate.console.markup import (
     since,
     table,
 )
-from tidegate.console.parts import ROWS, Page, Part
+from tidegate.console.parts import ROWS, Kept, Page, Part
 from tidegate.console.snapshot import (
     KAFKA,
     KUBERNETES,
@@ -48,17 +48,22 @@ _WORDS_OF_LEVEL: Final = {
 }
 
 
-def now_page(now: PolicyNow, history: History) -> Page:
-    """Everything of one policy that the person on call wants to see first."""
+def now_page(now: PolicyNow, history: History, kept: Kept | None = None) -> Page:
+    """Everything of one policy that the person on call wants to see first.
+
+    `kept` has what the page was made of last: only what is of something else is made again.
+    """
+    kept = Kept() if kept is None else kept
+    kept.begin()
     return (
         Part("strip", strip(now)),
         Part("answer", answer(now)),
-        heat(now, history),
+        heat(now, history, kept),
         lanes(now, history),
-        below(now),
+        below(now, kept),
         *cannot_help(now),
         *overrides_of(now.overrides, now.now_seconds),
-        *happened(now),
+        *happened(now, kept),
         Part("conditions", findings(now)),
     )
 
@@ -185,11 +190,13 @@ def _who_gives(now: PolicyNow) -> Iterable[Markup]:
     giving = [one for one in elsewhere if one.gives]
     for level in sorted({one.level for one in giving}, reverse=True):
         mine = [one for one in giving if one.level is level]
-        yield Markup("<strong>{} gives</strong>: {}{}{}.").format(
+        said = next((one for one in now.levels if one.level is level), None)
+        yield Markup("<strong>{} gives</strong>: {}{}{}.{}").format(
             level.value,
             _named(mine),
             _of_contracts(mine),
-            next((_level_since(now, one) for one in now.levels if one.level is level), ""),
+            "" if said is None else _level_since(now, said),
+            "" if said is None else _began(said),
         )
     changing = {one.key for one in now.would_change}
     others = {
@@ -244,10 +251,14 @@ _SINCE: Final = {
 
 def _level_since(now: PolicyNow, level: LevelNow) -> str:
     """Since when it is in this state; `Because` in the table has when it all began."""
-    if not level.since:
-        return ""
-    words = _SINCE.get(level.state, "so since")
-    return f", {words} {since(level.since, now.now_seconds)}"
+    words = _SINCE.get(level.state)
+    return f", {words} {since(level.since, now.now_seconds)}" if words and level.since else ""
+
+
+def _began(level: LevelNow) -> str:
+    """Which broker began it. How it is there now is in its tile, and of now."""
+    first = level.because.partition("; now ")[0]
+    return f" Why: {first}." if first else ""
 
 
 def _of_contracts(members: Sequence[MemberNow]) -> Markup:
@@ -341,7 +352,7 @@ def _would_help(nic: NicNow) -> Markup:
     ).format(where, rate(too_much), rate(can_give), _WHAT_WOULD)
 
 
-def heat(now: PolicyNow, history: History) -> Part:
+def heat(now: PolicyNow, history: History, kept: Kept) -> Part:
     """A tile for each broker, the fullest first; unknown ones before those that are calm."""
     by_broker: dict[int, list[NicNow]] = {broker: [] for broker in now.brokers}
     for nic in now.nics:
@@ -361,25 +372,34 @@ def heat(now: PolicyNow, history: History) -> Part:
     inside = Markup('<ul class="heat" tabindex="0" aria-label="Brokers" data-rows>{}</ul>').format(
         ROWS
     )
-    tiles = (_tile(now, one, by_broker[one], history) for one in sorted(by_broker, key=order))
+    tiles = (_tile(now, one, by_broker[one], history, kept) for one in sorted(by_broker, key=order))
     return Part("heat", section("heat", "Brokers against their limits", inside), tuple(tiles))
 
 
-def _tile(now: PolicyNow, broker: int, nics: Sequence[NicNow], history: History) -> Part:
-    rows = joined(_nic(now, one, history) for one in nics) or Markup(
-        '<div class="nic">no limit</div>'
-    )
-    return Part(
-        str(broker),
-        Markup('<li class="tile"><span class="broker">broker {}</span>{}</li>').format(
-            broker, rows
-        ),
-    )
+def _tile(
+    now: PolicyNow, broker: int, nics: Sequence[NicNow], history: History, kept: Kept
+) -> Part:
+    known = [(nic, history.nic(now.key, (nic.broker, nic.direction))) for nic in nics]
+
+    def made() -> Part:
+        rows = joined(_nic(now, nic, points, kept) for nic, points in known) or Markup(
+            '<div class="nic">no limit</div>'
+        )
+        return Part(
+            str(broker),
+            Markup('<li class="tile"><span class="broker">broker {}</span>{}</li>').format(
+                broker, rows
+            ),
+        )
+
+    # only the age of what is unknown goes on by itself
+    at = None if all(nic.is_known for nic in nics) else now.now_seconds
+    return kept.piece(f"heat {broker}", (known, at), made)
 
 
-def _nic(now: PolicyNow, nic: NicNow, history: History) -> Markup:
-    points = history.nic(now.key, (nic.broker, nic.direction))
-    spark = _sparkline(points, now.now_seconds)
+def _nic(now: PolicyNow, nic: NicNow, points: Points, kept: Kept) -> Markup:
+    line = f"line {nic.broker} {nic.direction.value}"
+    spark = kept.piece(line, (points,), lambda: _sparkline(points))
     if not nic.is_known or nic.share is None:
         age = (
             "never read"
@@ -411,11 +431,11 @@ def _nic(now: PolicyNow, nic: NicNow, history: History) -> Markup:
     )
 
 
-def _sparkline(points: Sequence[tuple[float, float | None]], now_seconds: float) -> Markup:
+def _sparkline(points: Points) -> Markup:
     """A quarter of an hour; a gap where it was not known. The line is the limit."""
     width, height = _SPARK
     # by the newest point and not by the clock: it changes when there is something new
-    begin = (points[-1][0] if points else now_seconds) - NIC_SECONDS
+    begin = (points[-1][0] if points else 0.0) - NIC_SECONDS
     lines: list[list[str]] = [[]]
     for at, share in points:
         if share is None:
@@ -510,7 +530,7 @@ def _span(span: Span, begin: float, seconds: float) -> Markup:
     )
 
 
-def below(now: PolicyNow) -> Part:
+def below(now: PolicyNow, kept: Kept) -> Part:
     """Who is not at the contract; in mode Observe whose quota would change."""
     title, empty = "Not at the contract", _nobody_elsewhere(now)
     age = _age(now, KUBERNETES)
@@ -525,12 +545,12 @@ def below(now: PolicyNow) -> Part:
         title, empty = "What Enforce would change", "Enforce would change nothing."
         known = {(one.key, one.way) for one in now.would_change}
         members = (*now.would_change, *(one for one in members if (one.key, one.way) not in known))
-    html, rows = members_table(now, members, empty)
+    html, rows = members_table(now, members, empty, kept)
     return Part("below", section("below", title, html, age=age), rows)
 
 
 def members_table(
-    now: PolicyNow, members: Sequence[MemberNow], empty: str
+    now: PolicyNow, members: Sequence[MemberNow], empty: str, kept: Kept
 ) -> tuple[Markup, tuple[Part, ...] | None]:
     """Members with what they send, their quota and their contract; the first hundred as rows."""
     if not members:
@@ -551,8 +571,13 @@ def members_table(
         ("State", ""),
         ("Why", ""),
     )
-    rows = (Part(f"{one.key} {one.way}", _member_row(now, one)) for one in members[:MOST_ROWS])
+    rows = (_member_part(now, one, kept) for one in members[:MOST_ROWS])
     return Markup("{}{}").format(table(columns, label="Members"), more), tuple(rows)
+
+
+def _member_part(now: PolicyNow, one: MemberNow, kept: Kept) -> Part:
+    name_ = f"{one.key} {one.way}"
+    return kept.piece(f"member {name_}", (now.key, one), lambda: Part(name_, _member_row(now, one)))
 
 
 def _member_row(now: PolicyNow, one: MemberNow) -> Markup:
@@ -667,7 +692,7 @@ def _ends(until_seconds: float | None, now_seconds: float) -> str:
 _MOST_EVENTS: Final = 10
 
 
-def happened(now: PolicyNow) -> Iterator[Part]:
+def happened(now: PolicyNow, kept: Kept) -> Iterator[Part]:
     """The newest Events of the policy, its tiers and overrides; those of one pass share its id."""
     if now.events_problem:
         inside = Markup('<p class="unknown hatched">Events are not known: {}</p>').format(
@@ -676,16 +701,20 @@ def happened(now: PolicyNow) -> Iterator[Part]:
         yield Part("events", section("events", "Events", inside))
         return
     columns = (("Time", ""), ("Object", ""), ("Reason", ""), ("What", ""), ("Pass", ""))
-    rows = tuple(Part(one.uid, _event(one)) for one in now.events[:_MOST_EVENTS])
+    rows = tuple(_event_part(one, kept) for one in now.events[:_MOST_EVENTS])
     if rows:
         inside = table(columns, labelled_by="events")
         yield Part("events", section("events", "Events", inside, age=_age(now, KUBERNETES)), rows)
 
 
+def _event_part(one: EventNow, kept: Kept) -> Part:
+    return kept.piece(f"event {one.uid}", (one,), lambda: Part(one.uid, _event(one)))
+
+
 def _event(one: EventNow) -> Markup:
     return Markup(
-        '<tr class="event-{}"><td>{}</td><td>{}</td><td>{}</td><td class="why">{}</td>'
-        '<td class="pass">{}</td></tr>'
+        '<tr class="event-{}"><td>{}</td><td class="object">{}</td><td>{}</td>'
+        '<td class="why">{}</td><td class="pass">{}</td></tr>'
     ).format(
         one.type.lower(),
         clock(one.at_seconds),

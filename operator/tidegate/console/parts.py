@@ -2,19 +2,21 @@
 
 A part is one HTML element, such as a section or a row of a table. A part with rows has a hole for
 them, in an element of its own. So a page of a thousand rows of which three differ is kept up with
-three rows, and neither focus nor scrolling of the rest is lost. Pure; `live.js` is the other end.
+three rows, and neither focus nor scrolling of the rest is lost. Nor is a part made again while what
+it is made of stays the same. Pure; `live.js` is the other end.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from markupsafe import Markup
 
 _TAG: Final = re.compile(r"<[a-z][a-z0-9]*")
 _ROWS: Final = Markup("\x00rows\x00")
 
+Piece = TypeVar("Piece")
 Placed = list[tuple[str, str | None]]  # a name, and its new text; None = as it was
 Changes = dict[str, Placed]  # by the part whose rows they are; "" = the page itself
 
@@ -45,6 +47,29 @@ class Part:
         return self.shell.replace(_ROWS, "".join(map(str, self.rows)), 1)
 
 
+class Kept:
+    """Pieces of one page with what they are made of. What the page has no more is forgotten."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, tuple[object, Any]] = {}
+        self._now: dict[str, tuple[object, Any]] = {}
+        self.made = 0  # how many pieces had to be made
+
+    def begin(self) -> None:
+        """Begin the page anew."""
+        self._before, self._now = self._now, {}
+
+    def piece(self, name: str, of: tuple[object, ...], make: Callable[[], Piece]) -> Piece:
+        """The piece with this name, unlike every other on the page, as it was or made of `of`."""
+        found = self._before.get(name)
+        if found is None or found[0] != of:
+            self.made += 1
+            found = of, make()
+        self._now[name] = found
+        piece: Piece = found[1]
+        return piece
+
+
 ROWS: Final = _ROWS
 Page = Sequence[Part]
 
@@ -60,7 +85,10 @@ def changes_between(before: Page, after: Page) -> Changes | None:
     placed: Placed = []
     for part in after:
         old = known.get(part.name)
-        if old is None or old.shell != part.shell or (old.rows is None) != (part.rows is None):
+        if old is part:
+            placed.append((part.name, None))
+            continue
+        if old is None or old.html != part.html or (old.rows is None) != (part.rows is None):
             placed.append((part.name, str(part)))
             continue
         placed.append((part.name, None))
@@ -73,9 +101,9 @@ def changes_between(before: Page, after: Page) -> Changes | None:
 
 
 def _placed(before: Iterable[Part], after: Iterable[Part]) -> Placed | None:
-    known = {part.name: part.html for part in before}
+    known = {part.name: part for part in before}
     placed: Placed = [
-        (part.name, None if known.get(part.name) == part.html else str(part)) for part in after
+        (part.name, None if known.get(part.name) == part else str(part)) for part in after
     ]
     is_same = [name for name, _ in placed] == list(known) and not any(html for _, html in placed)
     return None if is_same else placed

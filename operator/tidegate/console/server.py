@@ -6,8 +6,10 @@ towards Kubernetes, Prometheus and Kafka the console only reads.
 """
 
 import asyncio
+import gc
 import secrets as random_names
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+import structlog
 from markupsafe import Markup
 
 from tidegate.console.access import Access, Refused
@@ -23,7 +26,7 @@ from tidegate.console.history import History
 from tidegate.console.markup import clock, joined, name
 from tidegate.console.member_page import member_page, not_looked_at, quota_levels
 from tidegate.console.now_page import logged_out, no_policy, now_page
-from tidegate.console.parts import Page, Part, changes_between, page_html
+from tidegate.console.parts import Kept, Page, Part, changes_between, page_html
 from tidegate.console.snapshot import (
     Objects,
     PolicyNow,
@@ -52,10 +55,13 @@ from tidegate.resources.rates import parse_byte_rate
 if TYPE_CHECKING:
     from fastapi import FastAPI, Request
 
+log = structlog.get_logger(__name__)
+
 COOKIE: Final = "tidegate-console"
 _UPDATE_SECONDS: Final = 0.05
 _AGES_SECONDS: Final = 2.0
 _NOTE_SECONDS: Final = 5.0
+_COLLECTOR_THRESHOLDS: Final = (50_000, 20, 20)
 _SHOWN_LINES: Final = 200
 _LAST_ANSWERS_SECONDS: Final = 5
 _CONTENT_POLICY: Final = "; ".join(
@@ -117,23 +123,27 @@ class Console:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _begun: set[str] = field(default_factory=set)
     _readers: dict[str, SpecReader] = field(default_factory=dict)
-    _known: dict[str, tuple[object, PolicyNow | None]] = field(default_factory=dict)
+    _known: dict[str, PolicyNow] = field(default_factory=dict)
+    _pages: list["_Page"] = field(default_factory=list)
 
     def policies(self, objects: Objects) -> tuple[str, ...]:
         return policy_keys(objects)
 
-    def policy(self, objects: Objects, key: str) -> PolicyNow | None:
-        """The policy as it is now. Without logins all viewers see the same one."""
-        known = self._known.get(key)
-        tick = self.tick()
-        if self.access is None and known is not None and known[0] == tick:
-            return known[1]
-        measured, seconds = self.source.measured(key), self.source.now_seconds()
+    def policy(
+        self, objects: Objects, key: str, before: PolicyNow | None = None
+    ) -> PolicyNow | None:
+        """The policy as it is now. `before` is what this viewer saw of it last.
+
+        Without logins all viewers see the same one.
+        """
+        measured = self.source.measured(key)
+        is_of_all = self.access is None or before is None
         with self._lock:  # a reader has one caller at a time
             reader = self._readers.setdefault(key, SpecReader())
-            now = policy_now(objects, key, measured, seconds, reader)
-        if self.access is None:
-            self._known[key] = (tick, now)
+            known = self._known.get(key) if is_of_all else before
+            now = policy_now(objects, key, measured, self.source.now_seconds(), reader, known)
+            if now is not None and is_of_all:
+                self._known[key] = now
         return now
 
     def tick(self) -> object:
@@ -151,6 +161,19 @@ class Console:
                 self.history.begin(key, past)
             if now is not None and now.input_of("Kubernetes").is_known(now.now_seconds):
                 self.history.note(now)
+
+    def keep_up(self) -> None:
+        """Update every page that a browser has open. Pages whose browser is away wait for it."""
+        for page in tuple(self._pages):
+            try:
+                page.keep_up()
+            except Exception:  # one page's fault is not that of the others
+                log.exception("a page was not updated")
+
+    def keeps_up(self, page: "_Page") -> None:
+        """Update this page, too, until its browser has been away for long."""
+        self._pages.append(page)
+        page.client.on_delete(lambda: self._pages.remove(page))
 
     def seen_by(self, token: str | None) -> Objects:
         """The objects of the namespaces that this viewer may read. Raises Refused."""
@@ -243,17 +266,23 @@ def make_app(console: Console) -> "FastAPI":
     def history(request: Request, policy: str = "") -> None:
         _Page(console, request, "/history", policy).history()
 
-    noting: list[asyncio.Task[None]] = []
+    loops: list[asyncio.Task[None]] = []
 
-    async def note_again_and_again() -> None:
+    async def keep_up_again_and_again() -> None:
+        noted: object = None
+        noted_at = 0.0
         while True:
-            with suppress(Exception):  # shown on the page; the next round may do
-                await asyncio.to_thread(console.note)
-            await asyncio.sleep(_NOTE_SECONDS)
+            changes, seconds = console.source.changes(), time.monotonic()
+            if changes != noted or seconds - noted_at >= _NOTE_SECONDS:
+                noted, noted_at = changes, seconds
+                with suppress(Exception):  # shown on the page; the next round may do
+                    await asyncio.to_thread(console.note)
+            console.keep_up()
+            await asyncio.sleep(_UPDATE_SECONDS)
 
     from nicegui import app as nicegui_app
 
-    nicegui_app.on_startup(lambda: noting.append(asyncio.create_task(note_again_and_again())))
+    nicegui_app.on_startup(lambda: loops.append(asyncio.create_task(keep_up_again_and_again())))
     ui.run_with(
         app,
         title="Tidegate",
@@ -272,8 +301,14 @@ def serve(console: Console) -> None:
     """Serve until SIGTERM or Ctrl-C."""
     import uvicorn
 
+    app = make_app(console)
+    # a reading is ten thousands of objects that die without the collector's help, and the modules
+    # of a web server, which stay for ever, are many more
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_COLLECTOR_THRESHOLDS)
     uvicorn.run(
-        make_app(console),
+        app,
         host=console.settings.host,
         port=console.settings.port,
         log_level="warning",
@@ -329,8 +364,12 @@ class _Page:
     def __init__(self, console: Console, request: "Request", path: str, policy: str) -> None:
         self._console, self._path, self._policy = console, path, policy
         self._token: str | None = request.state.token
+        self._seen: PolicyNow | None = None
         self._shown: Page = ()
+        self._shown_at: object = None
+        self._kept = Kept()
         self._logged_out = ""
+        self._named: Any = None
 
     # What every page has
 
@@ -349,8 +388,8 @@ class _Page:
                 ui.select(
                     list(keys), value=self._policy, label="Policy", on_change=self._other_policy
                 ).props("dense outlined").style("min-width: 240px")
-            elif keys:
-                ui.html(str(name(self._policy)), sanitize=False)
+            else:  # empty until there is a policy
+                self._named = ui.html(str(name(self._policy)) if keys else "", sanitize=False)
             self._moment = ui.html("", sanitize=False).classes("moment")
             dark = ui.dark_mode(None)
             ui.select(
@@ -393,41 +432,51 @@ class _Page:
 
     def _now(self) -> tuple[Objects, PolicyNow | None]:
         objects = self._objects()
-        return objects, self._console.policy(objects, self._policy) if self._policy else None
+        if self._policy:
+            self._seen = self._console.policy(objects, self._policy, self._seen)
+        return objects, self._seen if self._policy else None
 
     def _kept_up(
-        self, body: Callable[[PolicyNow], Page], asked: Callable[[], object] | None = None
+        self, body: Callable[[PolicyNow], Page], asked: Callable[[], object] = lambda: None
     ) -> None:
         """The part of the page that is looked at many times a second; what differs is sent.
 
         `asked` has what the viewer chose besides.
         """
-        from nicegui import ui
-
-        shown_at: object = self._console.tick()
+        self._body, self._asked = body, asked
+        self._shown_at = self._console.tick(), asked()
         self._shown = self._page(body)
-        live = _live_element()(page_html(self._shown))
-        self._moment.set_content(f"{clock(self._console.source.now_seconds())} UTC")
+        self._live = _live_element()(page_html(self._shown))
+        self._moment.set_content(self._clock())
+        self._console.keeps_up(self)
 
-        def update() -> None:
-            nonlocal shown_at
-            tick = (self._console.tick(), asked() if asked is not None else None)
-            if tick == shown_at:
-                return
-            shown_at = tick
-            page = self._page(body)
-            changes = changes_between(self._shown, page)
-            if changes is not None:
-                self._shown = page
-                live.run_method("change", changes)
-                self._moment.set_content(f"{clock(self._console.source.now_seconds())} UTC")
+    @property
+    def client(self) -> Any:
+        """The browser's page in NiceGUI."""
+        return self._live.client
 
-        ui.timer(_UPDATE_SECONDS, update)
+    def keep_up(self) -> None:
+        """Send what differs, where anything may."""
+        at = self._console.tick(), self._asked()
+        if at == self._shown_at or not self.client.has_socket_connection:
+            return
+        self._shown_at = at
+        page = self._page(self._body)
+        changes = changes_between(self._shown, page)
+        if changes is not None:
+            self._shown = page
+            self._live.run_method("change", changes)
+            self._moment.set_content(self._clock())
+
+    def _clock(self) -> str:
+        return f"{clock(self._console.source.now_seconds())} UTC"
 
     def _page(self, body: Callable[[PolicyNow], Page]) -> Page:
         objects, now = self._now()
         if now is None and objects.policies:
             self._policy = self._console.policies(objects)[0]
+            if self._named is not None:
+                self._named.set_content(str(name(self._policy)))
             objects, now = self._now()
         if self._logged_out:
             return logged_out(self._logged_out)
@@ -440,7 +489,7 @@ class _Page:
 
     def now(self) -> None:
         self._frame()
-        self._kept_up(lambda now: now_page(now, self._console.history))
+        self._kept_up(lambda now: now_page(now, self._console.history, self._kept))
 
     def member(self, member: str) -> None:
         from nicegui import ui

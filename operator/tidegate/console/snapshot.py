@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cached_property
+from operator import is_
 from typing import Any, Final
 
 from tidegate.control.declared import Declared, SpecReader, belongs_to, declare, object_key
@@ -248,9 +250,13 @@ class EventNow:
     pass_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PolicyNow:
-    """Everything that pages show of one policy. `events` are the newest first."""
+    """Everything that pages show of one policy. `events` are the newest first.
+
+    At `judged_until_seconds` a reading becomes too old or counts at last, and what was judged by it
+    is judged anew.
+    """
 
     key: str
     now_seconds: float
@@ -267,18 +273,24 @@ class PolicyNow:
     problems: tuple[str, ...]
     raw_policy: RawObject
     raw_tiers: tuple[RawObject, ...]
-    declared: Declared | None = None
-    readings: Readings | None = None
+    raw_overrides: tuple[RawObject, ...]
+    declared: Declared | None
+    measured: Measured
+    judged_until_seconds: float
     lease: LeaseNow | None = None
     events: tuple[EventNow, ...] = ()
     events_problem: str = ""
 
     @property
+    def readings(self) -> Readings | None:
+        return self.measured.readings
+
+    @cached_property
     def elsewhere(self) -> tuple[MemberNow, ...]:
         """Who is not at the contract: the least important first, of these who sends most."""
         return self._least_important_first(one for one in self.members if one.is_elsewhere)
 
-    @property
+    @cached_property
     def would_change(self) -> tuple[MemberNow, ...]:
         """In mode Observe: whose quota Enforce would change."""
         held = (one for one in self.members if one.state == MemberState.HELD and one.is_known)
@@ -286,6 +298,13 @@ class PolicyNow:
 
     def _least_important_first(self, members: Iterable[MemberNow]) -> tuple[MemberNow, ...]:
         return tuple(sorted(members, key=lambda one: (one.level, one.sends or 0.0), reverse=True))
+
+    def is_still_judged_by(self, measured: Measured, now_seconds: float) -> bool:
+        """Whether these readings would be judged at this time as they were."""
+        return (
+            measured is self.measured
+            and self.now_seconds <= now_seconds < self.judged_until_seconds
+        )
 
     @property
     def over(self) -> tuple[NicNow, ...]:
@@ -325,17 +344,47 @@ def policy_now(
     measured: Measured,
     now_seconds: float,
     reader: SpecReader | None = None,
+    before: PolicyNow | None = None,
 ) -> PolicyNow | None:
     """The policy at this moment; None where there is no such policy.
 
-    A `reader` keeps specs that it has read before.
+    A `reader` keeps specs that it has read before. Of `before`, which is the policy as it was put
+    together last, what came from the same objects and readings is taken over: while nothing
+    changes, time alone goes on.
     """
     raw = next((one for one in objects.policies if object_key(one) == policy_key), None)
     if raw is None:
         return None
     tiers = tuple(one for one in objects.tiers if belongs_to(one, raw))
     overrides = tuple(one for one in objects.overrides if belongs_to(one, raw))
-    return _Joined(raw, tiers, overrides, objects, measured, now_seconds, reader).policy()
+    declared = None
+    if before is not None and before.declared is not None:
+        is_same = _are_same(
+            (raw, *tiers, *overrides),
+            (before.raw_policy, *before.raw_tiers, *before.raw_overrides),
+        )
+        if is_same and before.is_still_judged_by(measured, now_seconds):
+            return _later(before, objects, now_seconds)
+        declared = before.declared if is_same else None
+    return _Joined(raw, tiers, overrides, objects, measured, now_seconds, reader, declared).policy()
+
+
+def _are_same(now: Sequence[RawObject], before: Sequence[RawObject]) -> bool:
+    """Whether these are the objects themselves: a change comes as another object."""
+    return len(now) == len(before) and all(map(is_, now, before))
+
+
+def _later(before: PolicyNow, objects: Objects, now_seconds: float) -> PolicyNow:
+    """The same policy with everything that time, the API server and the Lease do to it."""
+    newest = before.input_of(PROMETHEUS).at_seconds
+    return replace(
+        before,
+        now_seconds=now_seconds,
+        inputs=_inputs(before.raw_policy, before.declared, objects, before.measured, newest),
+        lease=objects.leases.get(before.key),
+        events=_events(objects, before.raw_policy, before.raw_tiers, before.raw_overrides),
+        events_problem=objects.events_problem,
+    )
 
 
 class _Joined:
@@ -350,13 +399,14 @@ class _Joined:
         measured: Measured,
         now_seconds: float,
         reader: SpecReader | None,
+        declared: Declared | None,
     ) -> None:
         self._reader = reader
         self._raw, self._tiers, self._overrides = raw, tiers, overrides
         self._objects, self._measured, self._now = objects, measured, now_seconds
         self._status: RawObject = raw.get("status") or {}
         self._problems: list[str] = []
-        self._declared = self._declare()
+        self._declared = self._declare() if declared is None else self._with_problems(declared)
         policy = None if self._declared is None else self._declared.policy
         self._stale = 45.0 if policy is None else policy.stale_after_seconds
         self._flows = flows_of(
@@ -366,10 +416,13 @@ class _Joined:
         self._level_of = {
             member.entity: tier.level for tier in reversed(tiers_read) for member in tier.members
         }
-        self._by_nic: dict[tuple[int, Direction], list[tuple[Entity, float]]] = defaultdict(list)
+        # of each NIC; None = of clients that no tier names
+        self._sums: dict[tuple[int, Direction], dict[Level | None, float]] = defaultdict(dict)
         for (entity, way), at in self._flows.by_key.items():
+            level = self._level_of.get(entity)
             for broker, rate in at.items():
-                self._by_nic[broker, way].append((entity, rate.bytes_per_second))
+                sums = self._sums[broker, way]
+                sums[level] = sums.get(level, 0.0) + rate.bytes_per_second
 
     def policy(self) -> PolicyNow:
         raw, declared, status = self._raw, self._declared, self._status
@@ -383,36 +436,23 @@ class _Joined:
             mode,
             () if declared is None else declared.policy.paused_by,
             tuple(status.get("conditions") or ()),
-            tuple(self._inputs()),
+            _inputs(raw, declared, self._objects, self._measured, self._newest()),
             brokers,
             tuple(self._nics(brokers)),
             tuple(self._levels(members)),
             members,
             tuple(self._overrides_now()),
-            tuple(self._problems),
+            (*self._problems, *self._missing()),
             raw,
             self._tiers,
+            self._overrides,
             declared,
-            self._measured.readings,
+            self._measured,
+            self._judged_until(),
             self._objects.leases.get(object_key(raw)),
-            tuple(self._events()),
+            _events(self._objects, raw, self._tiers, self._overrides),
             self._objects.events_problem,
         )
-
-    def _events(self) -> list[EventNow]:
-        """Events about the policy, its tiers and overrides: the newest first."""
-        named = {
-            (kind, object_key(one))
-            for kind, objects in (
-                (BROKER_BANDWIDTH_POLICIES, (self._raw,)),
-                (BUSINESS_TIERS, self._tiers),
-                (QUOTA_OVERRIDES, self._overrides),
-            )
-            for one in objects
-        }
-        found = [event_now(raw) for raw in self._objects.events if _about(raw) in named]
-        found.sort(key=lambda one: one.at_seconds, reverse=True)
-        return found[:_MOST_EVENTS]
 
     def _declare(self) -> Declared | None:
         try:
@@ -420,47 +460,40 @@ class _Joined:
         except TidegateError as error:
             self._problems.append(error.message)
             return None
+        return self._with_problems(declared)
+
+    def _with_problems(self, declared: Declared) -> Declared:
         self._problems += [f"{broken.key}: {broken.message}" for broken in declared.broken]
         self._problems += [broken.message for broken in declared.broken_overrides]
         return declared
 
-    def _inputs(self) -> Iterator[InputNow]:
-        objects, readings = self._objects, self._measured.readings
-        yield InputNow(
-            KUBERNETES, objects.heard_at_seconds, _KUBERNETES_FRESH_SECONDS, objects.problem
-        )
-        ready = self._condition("Ready")
-        said = "" if ready else "no status yet: no operator has seen this policy"
-        yield InputNow(OPERATOR, objects.heard_at_seconds, _KUBERNETES_FRESH_SECONDS, said)
-        reachable = self._condition("ClusterReachable")
-        away = (
-            str(reachable.get("message") or "not known")
-            if reachable.get("status") != "True"
-            else ""
-        )
-        at = objects.heard_at_seconds
-        if away:
-            at = _seconds(reachable.get("lastTransitionTime"))
-        yield InputNow(KAFKA, at, _KUBERNETES_FRESH_SECONDS, away)
-        spec = None if self._declared is None else self._declared.spec.metrics
-        if spec is None:
-            yield InputNow(PROMETHEUS, None, 0.0, "the policy names no metrics")
-            return
-        newest = max(
-            [
-                spans[-1].at_seconds
-                for spans in (readings.nic if readings else {}).values()
-                if spans
-            ],
-            default=None,
-        )
-        yield InputNow(PROMETHEUS, newest, self._stale, self._measured.problem)
-        if readings is not None:
-            self._problems += [one.message for one in readings.problems]
+    def _missing(self) -> Iterator[str]:
+        """What readings lack."""
+        readings = self._measured.readings
+        if readings is not None and self._declared is not None and self._declared.spec.metrics:
+            yield from (one.message for one in readings.problems)
 
-    def _condition(self, kind: str) -> RawObject:
-        found = self._status.get("conditions") or ()
-        return next((one for one in found if one.get("type") == kind), {})
+    def _judged_until(self) -> float:
+        """When the first reading is too old to be judged by, or new enough at last.
+
+        A NIC whose newest reading is of another time has its age in words, so it is judged anew
+        each time.
+        """
+        readings, now, stale = self._measured.readings, self._now, self._stale
+        if readings is None:
+            return float("inf")
+        nics = {spans[-1].at_seconds for spans in readings.nic.values() if spans}
+        if any(abs(now - at) > stale for at in nics):
+            return now
+        times = nics | {rate.at_seconds for rate in readings.clients.values()}
+        turns = (turn for at in times for turn in (at - stale, at + stale) if turn >= now)
+        return min(turns, default=float("inf"))
+
+    def _newest(self) -> float | None:
+        """When the newest sample of any NIC was."""
+        readings = self._measured.readings
+        nics = {} if readings is None else readings.nic
+        return max((spans[-1].at_seconds for spans in nics.values() if spans), default=None)
 
     def _nics(self, brokers: Sequence[int]) -> Iterator[NicNow]:
         said = {one["id"]: one for one in self._status.get("brokers") or ()}
@@ -469,8 +502,8 @@ class _Joined:
             # its load swings around the limit while it is throttled
             swings = nic.pressure is not Pressure.UNKNOWN and is_over
             pressure = Pressure.OVER if swings else nic.pressure
-            measured = self._flows.is_measured(broker, way)
-            by_level, foreign = self._split(broker, way)
+            is_measured = self._flows.is_measured(broker, way)
+            sums = self._sums.get((broker, way), {})
             yield NicNow(
                 broker,
                 way,
@@ -480,8 +513,8 @@ class _Joined:
                 nic.at_seconds or self._sampled_at((broker, way)),
                 nic.why or self._measured.problem,
                 str(entry.get("since") or "") if pressure.value == entry.get("pressure") else "",
-                by_level,
-                foreign if measured else None,
+                {level: rate for level, rate in sums.items() if level is not None},
+                sums.get(None, 0.0) if is_measured else None,
             )
 
     def _sampled_at(self, place: tuple[int, Direction]) -> float | None:
@@ -522,17 +555,6 @@ class _Joined:
 
     def topology(self, brokers: Sequence[int]) -> Topology:
         return Topology(self._now, frozenset(brokers), {})
-
-    def _split(self, broker: int, way: Direction) -> tuple[Mapping[Level, float], float]:
-        by_level: dict[Level, float] = defaultdict(float)
-        foreign = 0.0
-        for entity, rate in self._by_nic.get((broker, way), ()):
-            level = self._level_of.get(entity)
-            if level is None:
-                foreign += rate
-            else:
-                by_level[level] += rate
-        return by_level, foreign
 
     def _levels(self, members: Sequence[MemberNow]) -> Iterator[LevelNow]:
         for one in self._status.get("levels") or ():
@@ -640,6 +662,42 @@ class _Joined:
             )
 
 
+def _inputs(
+    raw: RawObject,
+    declared: Declared | None,
+    objects: Objects,
+    measured: Measured,
+    newest_sample_seconds: float | None,
+) -> tuple[InputNow, ...]:
+    conditions = (raw.get("status") or {}).get("conditions") or ()
+    said: Mapping[str, RawObject] = {str(one.get("type")): one for one in reversed(conditions)}
+    heard, fresh = objects.heard_at_seconds, _KUBERNETES_FRESH_SECONDS
+    unseen = "" if "Ready" in said else "no status yet: no operator has seen this policy"
+    reachable = said.get("ClusterReachable", {})
+    is_reached = reachable.get("status") == "True"
+    spec = None if declared is None else declared.spec.metrics
+    return (
+        InputNow(KUBERNETES, heard, fresh, objects.problem),
+        InputNow(OPERATOR, heard, fresh, unseen),
+        InputNow(KAFKA, heard, fresh)
+        if is_reached
+        else InputNow(
+            KAFKA,
+            _seconds(reachable.get("lastTransitionTime")),
+            fresh,
+            str(reachable.get("message") or "not known"),
+        ),
+        InputNow(PROMETHEUS, None, 0.0, "the policy names no metrics")
+        if declared is None or spec is None
+        else InputNow(
+            PROMETHEUS,
+            newest_sample_seconds,
+            declared.policy.stale_after_seconds,
+            measured.problem,
+        ),
+    )
+
+
 def _declares(member: Member, way: Direction) -> bool:
     return member.contract is not None and member.contract.gives(KEY_OF[way])
 
@@ -664,6 +722,24 @@ def _about(raw: RawObject) -> tuple[ResourceKind | None, str]:
     regarding = raw.get("regarding") or {}
     key = f"{regarding.get('namespace')}/{regarding.get('name')}"
     return _KINDS.get(str(regarding.get("kind"))), key
+
+
+def _events(
+    objects: Objects, raw: RawObject, tiers: Iterable[RawObject], overrides: Iterable[RawObject]
+) -> tuple[EventNow, ...]:
+    """Events about the policy, its tiers and overrides: the newest first."""
+    named = {
+        (kind, object_key(one))
+        for kind, mine in (
+            (BROKER_BANDWIDTH_POLICIES, (raw,)),
+            (BUSINESS_TIERS, tiers),
+            (QUOTA_OVERRIDES, overrides),
+        )
+        for one in mine
+    }
+    found = [event_now(one) for one in objects.events if _about(one) in named]
+    found.sort(key=lambda one: one.at_seconds, reverse=True)
+    return tuple(found[:_MOST_EVENTS])
 
 
 def event_now(raw: RawObject) -> EventNow:

@@ -296,9 +296,9 @@ class LiveSource:
         while not self._ended.wait(_SHORTEST_READING_SECONDS if self._leases else 0.5):
             for raw in self.objects().policies:
                 key = object_key(raw)
-                lease = self._lease(key, read_lease)
-                if lease != self._leases.get(key):
-                    self._leases[key] = lease
+                lease, before = self._lease(key, read_lease), self._leases.get(key)
+                self._leases[key] = lease
+                if before is None or replace(lease, at_seconds=before.at_seconds) != before:
                     self._changes += 1
 
     def _lease(self, key: str, read_lease: ReadLease) -> LeaseNow:

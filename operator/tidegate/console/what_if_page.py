@@ -22,8 +22,8 @@ def what_if_page(result: Result, before: Result | None) -> Markup:
         Markup("<strong>It would be enough</strong>: every broker is within its limit at the end.")
         if result.is_enough
         else Markup(
-            "<strong>It would not be enough</strong>: {} NICs stay over their limits."
-        ).format(len(result.over))
+            "<strong>It would not be enough</strong>: {} over the limit at the end."
+        ).format("1 NIC is" if len(result.over) == 1 else f"{len(result.over)} NICs are")
     )
     gives = joined(
         Markup("<li>{} gives {}</li>").format(level.value, rate(result.gives(level)))

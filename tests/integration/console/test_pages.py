@@ -147,6 +147,18 @@ def test_a_pass_is_on_the_page_at_once(shown: Shown, watched: Watched) -> None:
     expect(watched.page.get_by_role("list", name="In short")).to_contain_text("L3 gives: backfill")
 
 
+def test_a_policy_that_appears_while_the_page_is_open_is_named_on_it(
+    shown: Shown, watched: Watched
+) -> None:
+    source = shows(shown)
+    policies = source.objects_now
+    simulated.no_policy(source)
+    assert "There is no BrokerBandwidthPolicy here" in opened(shown, watched)
+    source.objects_now = policies
+    expect(watched.page.locator("header")).to_contain_text("streaming/orders")
+    expect(watched.page.locator(".page")).to_contain_text("L3 gives: backfill")
+
+
 @pytest.mark.parametrize("state", STATES)
 def test_each_state_reads_right(shown: Shown, watched: Watched, state: str) -> None:
     """Its texts are in tests/unit/console/test_states.py. With CONSOLE_PICTURES=FOLDER (`make
@@ -368,6 +380,10 @@ def test_narrow_pages_scroll_their_tables_and_not_themselves(shown: Shown, brows
         page.goto(shown.address + path)
         page.wait_for_selector(".page")
         assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.goto(shown.address)
+    named = page.locator("td.object .name").first
+    expect(named).to_have_text("BrokerBandwidthPolicy orders")
+    assert named.evaluate("one => one.getClientRects().length") == 1, "on one line"
     context.close()
 
 

@@ -141,10 +141,16 @@ def test_helm_pulls_the_chart_and_renders_what_install_yaml_has(
     registry: str, helm: Helm, tmp_path: Path
 ) -> None:
     release, local = release_of(tmp_path / "a", "third"), f"{registry}/third"
+    of_console = small_image(tmp_path / "console", "another")
+    digest = str(of_console.held()["digest"])
+    release.add("image of the console", "tidegate-console", of_console, digest)
     release.make_chart(helm)
     looks = verifier(release, local, tmp_path)
     release.push(looks.skopeo, local)
-    image, chart = release.pushed
+    image, console, chart = release.pushed
+    packed = str(release.out / f"tidegate-{VERSION}.tgz")
+    shown = helm.run("template", "t", packed, "--namespace", "t", "--set", "console.enabled=true")
+    assert f"image: {console.pinned}" in shown.replace('"', "")
     line = check_chart(
         helm,
         chart,
@@ -182,7 +188,7 @@ def test_kubectl_applies_the_manifest_to_a_bare_cluster(
         (files.CHART / "values.yaml").read_text(),
         repository=f"{REGISTRY}/tidegate",
         digest=f"sha256:{'a' * 64}",
-        rollup="",
+        others={},
     )
     archive = files.write_chart(
         helm, tmp_path, work=tmp_path / "work", values=values, version=VERSION

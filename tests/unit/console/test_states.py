@@ -67,6 +67,16 @@ def test_a_member_that_is_held_at_its_contract_is_not_in_the_way() -> None:
     assert "Not at the contract for other reasons" not in shown
 
 
+def test_who_gives_is_said_with_the_broker_that_it_is_for_also_when_it_is_enough() -> None:
+    shown = text_of(page(THROTTLED_AT, lambda _: None))
+    assert "Every broker is within its limits." in shown
+    assert re.search(
+        r"L3 gives: backfill \(.* of contracts\), throttled since 08:09:11 \(\d+ s\)\. "
+        r"Why: since 08:05 UTC broker 1 egress 98\.0 of 80\.0 MB/s\.\n",
+        shown,
+    )
+
+
 def test_who_gives_while_paused_keeps_their_quotas_for_what_if() -> None:
     console, source = stopped_at(THROTTLED_AT)
     simulated.paused(source)

@@ -10,7 +10,7 @@ from tests.doubles import simulated_console as simulated
 from tests.doubles.simulated_console import EPOCH, HOSTILE, SimulatedSource, stopped_at
 from tidegate.console import markup, member_page, now_page
 from tidegate.console.history import History, Past
-from tidegate.console.parts import page_html
+from tidegate.console.parts import Kept, page_html
 from tidegate.console.server import Console
 from tidegate.console.snapshot import PolicyNow, assumed_topology, quotas_in_force
 from tidegate.console.source import read_past
@@ -80,7 +80,7 @@ def test_what_is_stale_is_unknown_and_keeps_its_age() -> None:
     age = now.input_of("Prometheus")
     assert not age.is_known(now.now_seconds)
     assert 300 <= now.now_seconds - (age.at_seconds or 0) < 320
-    page = str(now_page.heat(now, console.history))
+    page = str(now_page.heat(now, console.history, Kept()))
     assert page.count("hatched") == 3
     assert " 0 %" not in page
     assert "Every broker is within" not in now_page.answer(now)
@@ -90,7 +90,7 @@ def test_no_reading_ever_is_said_to_be_never() -> None:
     console, source, _ = at(640)
     source.measured_now = simulated.Measured(problem="no right to read Secret streaming/prometheus")
     now = now_of(console, source)
-    assert "never read" in str(now_page.heat(now, console.history))
+    assert "never read" in str(now_page.heat(now, console.history, Kept()))
     assert "last known never" in now_page.strip(now)
 
 

@@ -173,7 +173,7 @@ def texts(**changed: str) -> dict[str, str]:
         "operator/tidegate/__init__.py": '__version__ = "1.2.0"\n',
         "charts/tidegate/Chart.yaml": 'version: 1.2.0\nappVersion: "1.2.0"\n',
         "image/Dockerfile": '# tidegate:1.2.0\nLABEL org.opencontainers.image.version="1.2.0" \\\n',
-        "docs/image.md": "tidegate-1.2.0.tar, tidegate-rollup:1.2.0, other:1.2.0, tidegate:1.2.0-rc.1",
+        "docs/image.md": "tidegate-1.2.0.tar, tidegate-rollup:1.2.0, tidegate-console-1.2.0.tar, other:1.2.0, tidegate:1.2.0-rc.1",
         "CHANGELOG.md": "# Changelog\n\n## Unreleased\n\n- [FEATURE] New.\n",
         **changed,
     }
@@ -185,7 +185,7 @@ def test_a_version_is_set_where_it_is_ours_and_nowhere_else() -> None:
     assert changed["uv.lock"].startswith('name = "other"\nversion = "1.2.0"')
     assert "# tidegate:1.3.0\n" in changed["image/Dockerfile"]
     assert changed["docs/image.md"] == (
-        "tidegate-1.3.0.tar, tidegate-rollup:1.3.0, other:1.2.0, tidegate:1.2.0-rc.1"
+        "tidegate-1.3.0.tar, tidegate-rollup:1.3.0, tidegate-console-1.3.0.tar, other:1.2.0, tidegate:1.2.0-rc.1"
     )
 
 
@@ -423,7 +423,10 @@ def test_a_key_on_another_curve_is_refused(tmp_path: Path) -> None:
 def test_a_released_chart_names_its_images_and_keeps_everything_else() -> None:
     before = (files.CHART / "values.yaml").read_text()
     after = files.released_values(
-        before, repository="registry.example/tidegate", digest="sha256:aa", rollup="r@sha256:bb"
+        before,
+        repository="registry.example/tidegate",
+        digest="sha256:aa",
+        others={"rollup": "r@sha256:bb", "console": "c@sha256:cc"},
     )
     old, new = yaml.safe_load(before), yaml.safe_load(after)
     assert new["image"] == {
@@ -432,14 +435,16 @@ def test_a_released_chart_names_its_images_and_keeps_everything_else() -> None:
         "digest": "sha256:aa",
     }
     assert new["rollup"]["image"] == "r@sha256:bb"
-    new["image"], new["rollup"]["image"] = old["image"], ""
+    assert new["console"]["image"] == "c@sha256:cc"
+    assert not new["console"]["enabled"]
+    new["image"], new["rollup"]["image"], new["console"]["image"] = old["image"], "", ""
     assert new == old
     assert len(after.splitlines()) == len(before.splitlines())
 
 
 def test_a_chart_without_the_places_for_images_is_not_released() -> None:
     with pytest.raises(LabError, match="0 places"):
-        files.released_values("image: {}\n", repository="a", digest="b", rollup="")
+        files.released_values("image: {}\n", repository="a", digest="b", others={})
 
 
 RENDERED = """\
