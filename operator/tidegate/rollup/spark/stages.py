@@ -32,6 +32,7 @@ from tidegate.errors import (
     TidegateError,
     Unauthorized,
 )
+from tidegate.rollup.fold.broker import BrokerTerms
 from tidegate.rollup.fold.hours import Places, ranked
 from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest
 from tidegate.rollup.labels import NO_LABELS
@@ -54,7 +55,6 @@ from tidegate.rollup.tables.publication import (
     write_rows,
 )
 from tidegate.rollup.tables.store import Part, UsageStore
-from tidegate.rollup.terms.reader import BrokerTerms
 
 _LOOK_SECONDS = 0.5
 NO_TERMS: Mapping[int, Mapping[int, BrokerTerms]] = MappingProxyType({})
