@@ -1,4 +1,4 @@
-"""Both stages of a run on Spark: workers ingest samples, then 5-minute rows are added up.
+"""The stages of a run on Spark: workers ingest samples, add up days, then tiers are added up.
 
 The first stage has a task for each broker and range, tried again by Spark's scheduler where a
 worker dies. No sample crosses into the Java machine: a task gives back only the records of the
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
@@ -33,11 +34,11 @@ from tidegate.errors import (
     Unauthorized,
 )
 from tidegate.rollup.fold.broker import BrokerTerms
-from tidegate.rollup.fold.hours import Places, ranked
+from tidegate.rollup.fold.hours import Places, broker_day, ranked, usage_day
 from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest
 from tidegate.rollup.labels import NO_LABELS
 from tidegate.rollup.samples import Progress, Step, unwatched
-from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES
+from tidegate.rollup.schemas import BROKER, DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.tables.format import (
     NOBODY,
     OtherOwner,
@@ -174,42 +175,115 @@ def _repeated(look: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-# The second stage: days of users and brokers, which cross the hours of a task, and tiers, whose
-# members are on many brokers. Sums of finer rows are those of the coarser ones, to the byte. The
-# column `values` has the bytes of a row's 5 minutes: workers rank them, as they do those of hours,
-# when they stage the rows.
+# Days of users and brokers: the hours of one broker are in many files, so each file is read once,
+# and its rows go to the task of their broker. Spark carries them as bytes and looks at none, so
+# that a run without tiers needs no SQL, which takes seconds to begin.
+
+
+_SLICE_ROWS = 200_000  # of what travels at once
+_TASK_ROWS = 1_000_000
+_PLACE = ("window_start", "broker", "user", "client_id")
+_MEASURED = (
+    *("direction", "bytes", "peak_rate", "throttled_seconds", "over_contract_seconds"),
+    *("deferred_bytes", "samples", "coverage"),
+)
+_FINER = {"usage_1d": ("usage_5m", "usage_1h"), "broker_1d": ("broker_5m",)}
+_COLUMNS = {
+    "usage_5m": (*_PLACE, *_MEASURED),
+    "usage_1h": (*_PLACE, "tier", "labels"),
+    "broker_5m": tuple(BROKER.names),
+}
+_Day = tuple[int, int]  # its start, and the broker
+_Slice = tuple[_Day, tuple[str, bytes]]  # with the table that the packed rows are of
+
+
+def stage_days(
+    spark: SparkSession, order: IngestOrder, table: str, days: range
+) -> list[StagedFile]:
+    """Stage `usage_1d` or `broker_1d` of all days from what is published of their hours.
+
+    Raises PySparkException when a task keeps failing.
+    """
+    store, span = UsageStore.at(order.store_url), (days[0], days[-1] + DAY_MS)
+    pieces = [
+        (finer, part, file)
+        for finer in _FINER[table]
+        for part in store.parts(finer, *span)
+        for file in part.files
+    ]
+    if not pieces:
+        return []
+    context = spark.sparkContext
+    rows = sum(file.rows for _, _, file in pieces)
+    slices = context.parallelize(pieces, numSlices=len(pieces)).flatMap(
+        partial(_by_broker, order.store_url, span)
+    )
+    tasks = max(context.defaultParallelism, rows // _TASK_ROWS)
+    staged = slices.partitionBy(tasks, _task_of).mapPartitionsWithIndex(
+        partial(_stage_days, order, table)
+    )
+    return list(staged.collect())
+
+
+def _by_broker(
+    store_url: str, span: tuple[int, int], piece: tuple[str, Part, PublishedFile]
+) -> Iterator[_Slice]:
+    """The file's rows, which are of one day and in order of brokers."""
+    finer, part, file = piece
+    day_ms = part.manifest.window.day.start_ms
+    rows = UsageStore.at(store_url).file_rows(
+        part, file, start_ms=span[0], end_ms=span[1], columns=_COLUMNS[finer]
+    )
+    brokers = rows["broker"].to_numpy()
+    edges = [0, *(np.flatnonzero(brokers[1:] != brokers[:-1]) + 1).tolist(), rows.num_rows]
+    for start, end in pairwise(edges):
+        for at in range(start, end, _SLICE_ROWS):
+            own = rows.slice(at, min(_SLICE_ROWS, end - at))
+            yield (day_ms, int(brokers[at])), (finer, _packed(own))
+
+
+def _stage_days(
+    order: IngestOrder, table: str, number: int, slices: Iterator[_Slice]
+) -> list[StagedFile]:
+    found: dict[_Day, dict[str, list[bytes]]] = {}
+    for key, (finer, packed) in slices:
+        found.setdefault(key, {}).setdefault(finer, []).append(packed)
+    made = [TABLES[table].schema.empty_table().select(TABLES[table].computed)]
+    for key in sorted(found):
+        own = found.pop(key)
+        rows = [_unpacked(name, own.get(name, [])) for name in _FINER[table]]
+        made.append(usage_day(*rows) if table == "usage_1d" else broker_day(*rows))
+    store = UsageStore.at(order.store_url)
+    days = pa.concat_tables(made)
+    return stage(store, order.run_id, table, days, part=number, owner=order.owner)
+
+
+def _task_of(key: _Day) -> int:
+    """Brokers and days in turn; Spark takes the rest of a division by the number of tasks."""
+    return key[0] // DAY_MS + key[1]
+
+
+def _packed(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
+        stream.write_table(rows)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _unpacked(table: str, slices: Sequence[bytes]) -> pa.Table:
+    none = TABLES[table].schema.empty_table().select(_COLUMNS[table])
+    return pa.concat_tables([none, *(pa.ipc.open_stream(one).read_all() for one in slices)])
+
+
+# Tiers, whose members are on many brokers. Sums of finer rows are those of the coarser ones, to the
+# byte. The column `values` has the bytes of a row's 5 minutes: workers rank them, as they do those
+# of hours, when they stage the rows.
 
 
 _GRAINS = {HOUR_MS: "HOUR", DAY_MS: "DAY"}
 VALUES = "values"
-
-
-def usage_sums(fine: DataFrame, tiers: DataFrame, *, window_ms: int) -> DataFrame:
-    """`usage_5m` -> `usage_1d`; `tiers` as `in_tiers` takes them."""
-    windows = window_ms // FIVE_MINUTES_MS
-    return (
-        in_tiers(fine, tiers)
-        .groupBy(_start(window_ms), "broker", "user", "client_id", "tier", "labels", "direction")
-        .agg(
-            *_summed(),
-            columns.sum("samples").cast("int").alias("samples"),
-            (columns.sum("coverage") / windows).alias("coverage"),
-            columns.collect_list("bytes").alias(VALUES),
-        )
-    )
-
-
-def broker_sums(fine: DataFrame, *, window_ms: int) -> DataFrame:
-    """`broker_5m` -> `broker_1d`. The limit is the last one that was in force."""
-    counted = [
-        columns.sum(name).alias(name)
-        for name in ("nic_bytes", "client_bytes", "replication_bytes", "unattributed_bytes")
-    ]
-    last_limit = columns.max_by(
-        "limit", columns.when(columns.col("limit").isNotNull(), columns.col("window_start"))
-    ).alias("limit")
-    over = columns.sum("over_limit_seconds").alias("over_limit_seconds")
-    return fine.groupBy(_start(window_ms), "broker", "direction").agg(*counted, last_limit, over)
 
 
 def tier_sums(fine: DataFrame, tiers: DataFrame, states: DataFrame, *, window_ms: int) -> DataFrame:
