@@ -37,5 +37,5 @@ def test_libraries_that_only_the_driver_needs_are_not_among_the_imports() -> Non
         [sys.executable, "-c", _LIBRARIES], check=True, capture_output=True, text=True, timeout=60
     )
     found = set(said.stdout.split())
-    assert {"pyarrow", "numpy", "pyspark", "requests"} <= found
-    assert not found & {"pydantic", "structlog", "prometheus_client", "rich", "kopf", "pandas"}
+    assert {"pyarrow", "numpy", "pandas", "pyspark", "requests"} <= found
+    assert not found & {"pydantic", "structlog", "prometheus_client", "rich", "kopf"}
