@@ -1,8 +1,9 @@
-"""Hours and days of one broker, from its rows of 5 minutes: sums, percentiles and sketches.
+"""Hours and days of brokers, from their rows of 5 minutes: sums, percentiles and sketches.
 
-A task has all rows of its broker's hour at hand, so it adds them up where they are; those of a day
-come to one task, too. Only tiers, whose members are on many brokers, need Spark's SQL. Sums of the
-finer rows are those of the coarser ones, to the byte. Percentiles are exact, by nearest rank.
+A task has all rows of its broker's hour at hand, so it adds them up where they are; those of a
+client's day come to one task, too. Only tiers, whose members are on many brokers, need Spark's SQL.
+Sums of the finer rows are those of the coarser ones, to the byte. Percentiles are exact, by nearest
+rank.
 
 The sketch beside them is a map of buckets to numbers of 5-minute rates (DDSketch): rates in
 (G^(n-1), G^n] bytes per second are in bucket n, those of up to 1 B/s in bucket 0. Buckets of rows
@@ -46,10 +47,10 @@ def usage_hour(rows: pa.Table, places: Places) -> pa.Table:
 
 
 def usage_day(rows: pa.Table, hours: pa.Table) -> pa.Table:
-    """`usage_5m` of one broker's day, in any order, -> its `usage_1d`.
+    """`usage_5m` of a day and some clients, on any brokers and in any order, -> their `usage_1d`.
 
-    `hours` are its rows of `usage_1h`: a client has a row of the day for each tier and labels that
-    it had in any hour.
+    `hours` are their rows of `usage_1h`: a client has a row of the day for each tier and labels
+    that it had in any hour.
     """
     if not rows.num_rows:
         return USAGE.empty_table()
@@ -59,7 +60,7 @@ def usage_day(rows: pa.Table, hours: pa.Table) -> pa.Table:
     for name, of_none in zip(("tier", "labels"), _OF_NONE, strict=True):
         filled = joined[name].fill_null(of_none)
         joined = joined.set_column(joined.schema.get_field_index(name), name, filled)
-    names = (*_CLIENT, "tier", "labels")
+    names = ("broker", *_CLIENT, "tier", "labels")
     ordered = _in_order(joined, names)
     starts = _starts(ordered, names, window_ms=DAY_MS)
     first = ordered.take(pa.array(starts))
@@ -75,8 +76,8 @@ def broker_hour(rows: pa.Table) -> pa.Table:
 
 
 def broker_day(rows: pa.Table) -> pa.Table:
-    """`broker_5m` of one broker's day, in any order, -> its `broker_1d`, as its hours are made."""
-    return _broker(_in_order(rows, ("direction",)), window_ms=DAY_MS)
+    """`broker_5m` of a day and some brokers, in any order, -> their `broker_1d`."""
+    return _broker(_in_order(rows, ("broker", "direction")), window_ms=DAY_MS)
 
 
 _CLIENT = ("user", "client_id", "direction")
@@ -115,7 +116,7 @@ def _usage(
 def _broker(rows: pa.Table, *, window_ms: int) -> pa.Table:
     if not rows.num_rows:
         return BROKER.empty_table()
-    starts = _starts(rows, ("direction",), window_ms=window_ms)
+    starts = _starts(rows, ("broker", "direction"), window_ms=window_ms)
     ends = np.append(starts[1:], rows.num_rows)
     first = rows.take(pa.array(starts))
     limits = rows["limit"].to_pylist()
@@ -146,13 +147,16 @@ def _with_hour(rows: pa.Table) -> pa.Table:
 
 def _in_order(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     """Rows that are like each other in these columns together, in order of time."""
-    codes = [_codes(rows, name) for name in reversed(names)]
-    return rows.take(pa.array(np.lexsort((_times(rows), *codes)))).combine_chunks()
+    codes: list[NDArray[Any]] = [_times(rows), *(_codes(rows, name) for name in reversed(names))]
+    return rows.take(pa.array(np.lexsort(codes))).combine_chunks()
 
 
 def _starts(rows: pa.Table, names: Sequence[str], *, window_ms: int) -> NDArray[np.int64]:
     """Where rows begin that are of one window and like each other in these columns."""
-    codes = [_times(rows) // window_ms, *(_codes(rows, name) for name in names)]
+    codes: list[NDArray[Any]] = [
+        _times(rows) // window_ms,
+        *(_codes(rows, name) for name in names),
+    ]
     changed = np.any([one[1:] != one[:-1] for one in codes], axis=0)
     return np.append(0, np.flatnonzero(changed) + 1)
 

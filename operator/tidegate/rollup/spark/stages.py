@@ -13,10 +13,12 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import Accumulator, Broadcast, SparkContext, TaskContext
 from pyspark.errors import PySparkException
@@ -175,13 +177,12 @@ def _repeated(look: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-# Days of users and brokers: the hours of one broker are in many files, so each file is read once,
-# and its rows go to the task of their broker. Spark carries them as bytes and looks at none, so
+# Days of users and brokers: the hours of one client are in many files, so each file is read once,
+# and its rows go to the task of their client. Spark carries them as bytes and looks at none, so
 # that a run without tiers needs no SQL, which takes seconds to begin.
 
 
-_SLICE_ROWS = 200_000  # of what travels at once
-_TASK_ROWS = 1_000_000
+_TASK_ROWS = 500_000  # of a day; a third of a gigabyte while they are added up
 _PLACE = ("window_start", "broker", "user", "client_id")
 _MEASURED = (
     *("direction", "bytes", "peak_rate", "throttled_seconds", "over_contract_seconds"),
@@ -193,8 +194,7 @@ _COLUMNS = {
     "usage_1h": (*_PLACE, "tier", "labels"),
     "broker_5m": tuple(BROKER.names),
 }
-_Day = tuple[int, int]  # its start, and the broker
-_Slice = tuple[_Day, tuple[str, bytes]]  # with the table that the packed rows are of
+_Slice = tuple[int, tuple[int, str, bytes]]  # a task, with packed rows of a day and a table
 
 
 def stage_days(
@@ -215,52 +215,63 @@ def stage_days(
         return []
     context = spark.sparkContext
     rows = sum(file.rows for _, _, file in pieces)
+    tasks = max(context.defaultParallelism, rows // len(days) // _TASK_ROWS)
     slices = context.parallelize(pieces, numSlices=len(pieces)).flatMap(
-        partial(_by_broker, order.store_url, span)
+        partial(_by_task, order.store_url, span, tasks)
     )
-    tasks = max(context.defaultParallelism, rows // _TASK_ROWS)
-    staged = slices.partitionBy(tasks, _task_of).mapPartitionsWithIndex(
+    staged = slices.partitionBy(tasks, _same).mapPartitionsWithIndex(
         partial(_stage_days, order, table)
     )
     return list(staged.collect())
 
 
-def _by_broker(
-    store_url: str, span: tuple[int, int], piece: tuple[str, Part, PublishedFile]
+def _by_task(
+    store_url: str, span: tuple[int, int], tasks: int, piece: tuple[str, Part, PublishedFile]
 ) -> Iterator[_Slice]:
-    """The file's rows, which are of one day and in order of brokers."""
+    """The file's rows, which are of one day."""
     finer, part, file = piece
-    day_ms = part.manifest.window.day.start_ms
     rows = UsageStore.at(store_url).file_rows(
         part, file, start_ms=span[0], end_ms=span[1], columns=_COLUMNS[finer]
     )
-    brokers = rows["broker"].to_numpy()
-    edges = [0, *(np.flatnonzero(brokers[1:] != brokers[:-1]) + 1).tolist(), rows.num_rows]
-    for start, end in pairwise(edges):
-        for at in range(start, end, _SLICE_ROWS):
-            own = rows.slice(at, min(_SLICE_ROWS, end - at))
-            yield (day_ms, int(brokers[at])), (finer, _packed(own))
+    numbers = _tasks_of(rows) % tasks
+    order = np.argsort(numbers, kind="stable")
+    rows, edges = rows.take(pa.array(order)), np.searchsorted(numbers[order], range(tasks + 1))
+    for task, (start, end) in enumerate(pairwise(edges.tolist())):
+        if start < end:
+            day_ms = part.manifest.window.day.start_ms
+            yield task, (day_ms, finer, _packed(rows.slice(start, end - start)))
+
+
+def _tasks_of(rows: pa.Table) -> NDArray[np.int64]:
+    """A number for each row, the same for all rows of a client, or of a broker."""
+    numbers: NDArray[np.int64]
+    if "user" not in rows.column_names:
+        numbers = rows["broker"].to_numpy().astype(np.int64)
+        return numbers
+    names = pc.binary_join_element_wise(rows["user"], rows["client_id"], "\0")
+    found = names.combine_chunks().dictionary_encode()
+    of_names = np.array([crc32(name.encode()) for name in found.dictionary.to_pylist()], np.int64)
+    numbers = of_names[found.indices.to_numpy()]
+    return numbers
+
+
+def _same(task: int) -> int:
+    return task
 
 
 def _stage_days(
     order: IngestOrder, table: str, number: int, slices: Iterator[_Slice]
 ) -> list[StagedFile]:
-    found: dict[_Day, dict[str, list[bytes]]] = {}
-    for key, (finer, packed) in slices:
-        found.setdefault(key, {}).setdefault(finer, []).append(packed)
-    made = [TABLES[table].schema.empty_table().select(TABLES[table].computed)]
-    for key in sorted(found):
-        own = found.pop(key)
+    found: dict[int, dict[str, list[bytes]]] = {}
+    for _, (day_ms, finer, packed) in slices:
+        found.setdefault(day_ms, {}).setdefault(finer, []).append(packed)
+    store, staged = UsageStore.at(order.store_url), list[StagedFile]()
+    for day_ms in sorted(found):
+        own = found.pop(day_ms)
         rows = [_unpacked(name, own.get(name, [])) for name in _FINER[table]]
-        made.append(usage_day(*rows) if table == "usage_1d" else broker_day(*rows))
-    store = UsageStore.at(order.store_url)
-    days = pa.concat_tables(made)
-    return stage(store, order.run_id, table, days, part=number, owner=order.owner)
-
-
-def _task_of(key: _Day) -> int:
-    """Brokers and days in turn; Spark takes the rest of a division by the number of tasks."""
-    return key[0] // DAY_MS + key[1]
+        day = usage_day(*rows) if table == "usage_1d" else broker_day(*rows)
+        staged += stage(store, order.run_id, table, day, part=number, owner=order.owner)
+    return staged
 
 
 def _packed(rows: pa.Table) -> bytes:
