@@ -113,9 +113,10 @@ move-kills: setup ## Kill operator, broker, controller and the tool while partit
 	MOVE_KILLS=$(or $(KILLS),100) MOVE_KILLS_SEED=$(SEED) $(PYTHON) -m pytest tests/integration/operator/test_move_kills.py -k kills_during -s $(PYTEST)
 
 .PHONY: test-transports
-test-transports: setup ## Read history from Prometheus 3, and play a store's life in GCS and Azure emulators (compiles them once, minutes)
+test-transports: setup ## Read history from Prometheus 3 and Thanos, and play a store's life in GCS and Azure emulators (compiles them once, minutes)
 	PROMETHEUS=3 $(PYTHON) -m pytest $(ROLLUP)/test_transports.py $(ROLLUP)/test_encrypted_history.py $(PATIENT) $(PYTEST)
 	$(PYTHON) -m pytest $(ROLLUP)/with_object_stores.py $(PYTEST)
+	$(PYTHON) -m pytest $(ROLLUP)/with_thanos.py $(PATIENT) $(PYTEST)
 
 .PHONY: store-kills
 store-kills: setup ## Kill a process that publishes into S3, again and again (KILLS=100 SEED=<number>)

@@ -19,8 +19,8 @@ from tidegate.prometheus.queries import (
 from tidegate.prometheus.settings import BrokerInstances, MetricsSettings
 from tidegate.rollup.fold.broker import (
     BOUNDS,
+    BrokerTerms,
     DirectionSamples,
-    DirectionTerms,
     FactorBounds,
     broker_table,
     fold_broker,
@@ -152,7 +152,7 @@ class WorkItem:
     start_ms: int
     end_ms: int
     part: int
-    terms: Mapping[Direction, DirectionTerms] | None = field(default=None, repr=False)
+    terms: BrokerTerms | None = field(default=None, repr=False)
     places: Places = field(default_factory=dict, repr=False)
 
 

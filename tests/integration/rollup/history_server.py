@@ -30,9 +30,15 @@ class HistoryServer:
     """
 
     def __init__(
-        self, directory: Path, host: str = "127.0.0.1", *, binary: Path | None = None
+        self,
+        directory: Path,
+        host: str = "127.0.0.1",
+        *,
+        binary: Path | None = None,
+        external_labels: Mapping[str, str] = EXTERNAL_LABELS,
     ) -> None:
         self._binary = binary
+        self._external_labels = external_labels
         self._directory = directory
         self._host = host
         self._port = free_port(host)
@@ -42,7 +48,7 @@ class HistoryServer:
     def __enter__(self) -> Self:
         # Prometheus reads YAML, and JSON is YAML
         configuration = {
-            "global": {"external_labels": EXTERNAL_LABELS},
+            "global": {"external_labels": dict(self._external_labels)},
             "storage": {"tsdb": {"out_of_order_time_window": "30d"}},
         }
         (self._directory / "prometheus.yml").write_text(json.dumps(configuration))

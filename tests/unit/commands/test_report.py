@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import json
@@ -17,7 +18,7 @@ from tests.unit.rollup.report.small_request import table
 from tidegate.cli import main
 from tidegate.commands.context import CommandContext
 from tidegate.rollup.report.rate_card import GIB
-from tidegate.rollup.schemas import BROKER, DAY_MS, HOUR_MS, USAGE
+from tidegate.rollup.schemas import BROKER, DAY_MS, FIVE_MINUTES_MS, HOUR_MS, USAGE, USAGE_5M
 from tidegate.rollup.tables.publication import Publication, publish, stage
 from tidegate.rollup.tables.store import UsageStore
 
@@ -230,6 +231,56 @@ def test_a_month_under_way_is_reported_as_far_as_it_is(store: Path, files: Path)
     period = json.loads((files / "out" / "report.json").read_text())["period"]
     assert period["end"] == "2026-10-15T00:00:00Z"
     assert period["before"] == "2026-08-31T22:00:00Z/2026-09-15T00:00:00Z"
+
+
+@pytest.fixture(scope="module")
+def four_hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four hours until 08:00 in which a fetches 20 MB/s."""
+    folder = tmp_path_factory.mktemp("four-hours")
+    publish_hours(folder, "run-1", (f"2026-11-24T0{hour}:00:00Z" for hour in range(4, 8)))
+    found = UsageStore.at(f"file://{folder}")
+    for at_ms in range(ms("2026-11-24T04:00:00Z"), ms("2026-11-24T08:00:00Z"), HOUR_MS):
+        starts = range(at_ms, at_ms + HOUR_MS, FIVE_MINUTES_MS)
+        rows = [{"window_start": one, "user": "a", "bytes": 300 * 20_000_000} for one in starts]
+        staged = stage(found, "run-2", "usage_5m", table(USAGE_5M, rows), part=0)
+        publication = Publication(
+            table="usage_5m", window_start_ms=at_ms, run_id="run-2", staged=staged
+        )
+        publish(found, publication, now_ms=ms(NOW))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "recommended", "words"),
+    [
+        (("--from", "4h"), 26_000_000, "five minutes of the last 4 hours stayed under 20.0 MB/s"),
+        (("--from", "1h"), 26_000_000, "five minutes of the last hour stayed under 20.0 MB/s"),
+        (("--from", "5h"), 26_000_000, "five minutes of the last 5 hours stayed under 20.0 MB/s"),
+        (("--from", "1d"), None, "samples cover 17% of the last 24 hours"),
+        (("--from", "47h"), None, "samples cover 9% of the last 47 hours"),
+        (("--from", "2d"), None, "samples cover 8% of the last 2 days"),
+    ],
+)
+def test_a_recommendation_says_how_much_time_it_rests_on(
+    four_hours: Path,
+    files: Path,
+    arguments: tuple[str, ...],
+    recommended: int | None,
+    words: str,
+) -> None:
+    """In hours below two days: of four hours it is not "the last 1 days"."""
+    tier = copy.deepcopy(TIER)
+    tier["spec"]["members"][0]["contract"] = {"total": {"fetch": "60M"}}  # type: ignore[index]
+    (files / "with-contract.yaml").write_text(f"{json.dumps(POLICY)}\n---\n{json.dumps(tier)}\n")
+    code, said = call(
+        *("report", "--store", str(four_hours), "--file", str(files / "with-contract.yaml")),
+        *(*arguments, "--out", str(files / "out")),
+    )
+    assert code == 0, said
+    (found,) = json.loads((files / "out" / "report.json").read_text())["recommendations"]
+    assert (found["member"], found["recommended"]) == ("checkout", recommended)
+    assert words in found["message"]
+    assert words in " ".join((files / "out" / "report.html").read_text().split())
 
 
 @pytest.mark.parametrize(

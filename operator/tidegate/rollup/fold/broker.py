@@ -209,6 +209,9 @@ class DirectionTerms:
     most_bytes_per_second: float = MOST_BYTES_PER_SECOND
 
 
+BrokerTerms = Mapping[Direction, DirectionTerms]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class DirectionFold:
     """The result of one direction; `clients` name the rows of arrays by client and window.
@@ -255,7 +258,7 @@ def fold_broker(
     samples: Mapping[Direction, DirectionSamples],
     windows: Windows,
     *,
-    terms: Mapping[Direction, DirectionTerms] | None = None,
+    terms: BrokerTerms | None = None,
     interval_ms: int | None = None,
     bounds: FactorBounds = BOUNDS,
 ) -> BrokerFold:

@@ -1,8 +1,9 @@
-"""Hours of one broker, from its rows of 5 minutes: sums, percentiles and sketches.
+"""Hours and days of brokers, from their rows of 5 minutes: sums, percentiles and sketches.
 
-A task has all rows of its broker's hour at hand, so it adds them up where they are; only tiers,
-whose members are on many brokers, and days need anything of other tasks. Sums of the finer rows are
-those of the coarser ones, to the byte. Percentiles are exact, by nearest rank.
+A task has all rows of its broker's hour at hand, so it adds them up where they are; those of a
+client's day come to one task, too. Only tiers, whose members are on many brokers, need Spark's SQL.
+Sums of the finer rows are those of the coarser ones, to the byte. Percentiles are exact, by nearest
+rank.
 
 The sketch beside them is a map of buckets to numbers of 5-minute rates (DDSketch): rates in
 (G^(n-1), G^n] bytes per second are in bucket n, those of up to 1 B/s in bucket 0. Buckets of rows
@@ -10,7 +11,7 @@ add up, which any SQL can do, so percentiles over longer times or several client
 an error of at most 1 %; percentiles themselves do not add up.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from typing import Any, Final
@@ -21,12 +22,11 @@ from numpy.typing import NDArray
 
 from tidegate.rollup.fold.clients import Client
 from tidegate.rollup.labels import NO_LABELS
-from tidegate.rollup.schemas import BROKER, FIVE_MINUTES_MS, HOUR_MS, SKETCH, USAGE
+from tidegate.rollup.schemas import BROKER, DAY_MS, FIVE_MINUTES_MS, HOUR_MS, SKETCH, USAGE
 
 ERROR: Final = 0.01
 GROWTH: Final = (1 + ERROR) / (1 - ERROR)  # G: how much wider each bucket is than the one before
 _SECONDS = FIVE_MINUTES_MS / 1000
-_WINDOWS = HOUR_MS // FIVE_MINUTES_MS
 _PERCENTS = (50, 95, 99)
 
 Places = Mapping[Client, tuple[str, str]]
@@ -38,34 +38,33 @@ def usage_hour(rows: pa.Table, places: Places) -> pa.Table:
     if not rows.num_rows:
         return USAGE.empty_table()
     rows = rows.combine_chunks()
-    starts = _starts(rows, ("user", "client_id", "direction"))
+    starts = _starts(rows, _CLIENT, window_ms=HOUR_MS)
     first = rows.take(pa.array(starts))
     names = zip(first["user"].to_pylist(), first["client_id"].to_pylist(), strict=True)
-    of_none = "", NO_LABELS
-    tiers = [places.get(client, of_none) for client in names]
-    added = {
-        name: np.add.reduceat(_numbers(rows, name), starts)
-        for name in ("bytes", "throttled_seconds", "over_contract_seconds", "deferred_bytes")
-    }
-    coverage = np.add.reduceat(_numbers(rows, "coverage"), starts) / _WINDOWS
-    samples = np.add.reduceat(_numbers(rows, "samples"), starts).astype(np.int32)
-    ranks = ranked(_numbers(rows, "bytes"), np.append(starts, rows.num_rows))
-    columns = {
-        "window_start": _hour_of(first),
-        "broker": first["broker"],
-        "user": first["user"],
-        "client_id": first["client_id"],
-        "tier": pa.array([tier for tier, _ in tiers], pa.string()),
-        "labels": pa.array([labels for _, labels in tiers], pa.string()),
-        "direction": first["direction"],
-        "peak_rate": np.maximum.reduceat(_numbers(rows, "peak_rate"), starts),
-        **added,
-        "samples": samples,
-        "coverage": coverage,
-        **ranks.percentiles,
-        "sketch": ranks.sketch,
-    }
-    return pa.table([columns[name] for name in USAGE.names], names=USAGE.names).cast(USAGE)
+    found = [places.get(client, _OF_NONE) for client in names]
+    tiers, labels = (pa.array([place[n] for place in found], pa.string()) for n in range(2))
+    return _usage(rows, starts, tiers, labels, window_ms=HOUR_MS)
+
+
+def usage_day(rows: pa.Table, hours: pa.Table) -> pa.Table:
+    """`usage_5m` of a day and some clients, on any brokers and in any order, -> their `usage_1d`.
+
+    `hours` are their rows of `usage_1h`: a client has a row of the day for each tier and labels
+    that it had in any hour.
+    """
+    if not rows.num_rows:
+        return USAGE.empty_table()
+    keys = ["hour", "user", "client_id"]
+    places = _with_hour(hours).group_by([*keys, "tier", "labels"]).aggregate([])
+    joined = _with_hour(rows).join(places, keys, use_threads=False)
+    for name, of_none in zip(("tier", "labels"), _OF_NONE, strict=True):
+        filled = joined[name].fill_null(of_none)
+        joined = joined.set_column(joined.schema.get_field_index(name), name, filled)
+    names = ("broker", *_CLIENT, "tier", "labels")
+    ordered = _in_order(joined, names)
+    starts = _starts(ordered, names, window_ms=DAY_MS)
+    first = ordered.take(pa.array(starts))
+    return _usage(ordered, starts, first["tier"], first["labels"], window_ms=DAY_MS)
 
 
 def broker_hour(rows: pa.Table) -> pa.Table:
@@ -73,10 +72,51 @@ def broker_hour(rows: pa.Table) -> pa.Table:
 
     The limit is the last one that was in force.
     """
+    return _broker(rows.combine_chunks(), window_ms=HOUR_MS)
+
+
+def broker_day(rows: pa.Table) -> pa.Table:
+    """`broker_5m` of a day and some brokers, in any order, -> their `broker_1d`."""
+    return _broker(_in_order(rows, ("broker", "direction")), window_ms=DAY_MS)
+
+
+_CLIENT = ("user", "client_id", "direction")
+_OF_NONE = "", NO_LABELS
+
+
+def _usage(
+    rows: pa.Table, starts: NDArray[np.int64], tiers: pa.Array, labels: pa.Array, *, window_ms: int
+) -> pa.Table:
+    """A row for those from each of `starts` on, which are in order; `tiers` is by these."""
+    first = rows.take(pa.array(starts))
+    added = {
+        name: np.add.reduceat(_numbers(rows, name), starts)
+        for name in ("bytes", "throttled_seconds", "over_contract_seconds", "deferred_bytes")
+    }
+    windows = window_ms // FIVE_MINUTES_MS
+    ranks = ranked(_numbers(rows, "bytes"), np.append(starts, rows.num_rows))
+    columns = {
+        "window_start": _window_of(first, window_ms),
+        "broker": first["broker"],
+        "user": first["user"],
+        "client_id": first["client_id"],
+        "tier": tiers,
+        "labels": labels,
+        "direction": first["direction"],
+        "peak_rate": np.maximum.reduceat(_numbers(rows, "peak_rate"), starts),
+        **added,
+        "samples": np.add.reduceat(_numbers(rows, "samples"), starts).astype(np.int32),
+        "coverage": np.add.reduceat(_numbers(rows, "coverage"), starts) / windows,
+        **ranks.percentiles,
+        "sketch": ranks.sketch,
+    }
+    return pa.table([columns[name] for name in USAGE.names], names=USAGE.names).cast(USAGE)
+
+
+def _broker(rows: pa.Table, *, window_ms: int) -> pa.Table:
     if not rows.num_rows:
         return BROKER.empty_table()
-    rows = rows.combine_chunks()
-    starts = _starts(rows, ("direction",))
+    starts = _starts(rows, ("broker", "direction"), window_ms=window_ms)
     ends = np.append(starts[1:], rows.num_rows)
     first = rows.take(pa.array(starts))
     limits = rows["limit"].to_pylist()
@@ -92,7 +132,7 @@ def broker_hour(rows: pa.Table) -> pa.Table:
         for begin, end in zip(starts, ends, strict=True)
     ]
     columns = {
-        "window_start": _hour_of(first),
+        "window_start": _window_of(first, window_ms),
         "broker": first["broker"],
         "direction": first["direction"],
         "limit": pa.array(last_limits, pa.int64()),
@@ -101,15 +141,35 @@ def broker_hour(rows: pa.Table) -> pa.Table:
     return pa.table([columns[name] for name in BROKER.names], names=BROKER.names).cast(BROKER)
 
 
-def _starts(rows: pa.Table, names: tuple[str, ...]) -> NDArray[np.int64]:
-    """Where rows begin that are of one hour and like each other in these columns."""
-    hours = rows["window_start"].cast(pa.int64()).to_numpy() // HOUR_MS
-    codes = [
-        hours,
-        *(rows[name].combine_chunks().dictionary_encode().indices.to_numpy() for name in names),
+def _with_hour(rows: pa.Table) -> pa.Table:
+    return rows.append_column("hour", pa.array(_times(rows) // HOUR_MS))
+
+
+def _in_order(rows: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Rows that are like each other in these columns together, in order of time."""
+    codes: list[NDArray[Any]] = [_times(rows), *(_codes(rows, name) for name in reversed(names))]
+    return rows.take(pa.array(np.lexsort(codes))).combine_chunks()
+
+
+def _starts(rows: pa.Table, names: Sequence[str], *, window_ms: int) -> NDArray[np.int64]:
+    """Where rows begin that are of one window and like each other in these columns."""
+    codes: list[NDArray[Any]] = [
+        _times(rows) // window_ms,
+        *(_codes(rows, name) for name in names),
     ]
     changed = np.any([one[1:] != one[:-1] for one in codes], axis=0)
     return np.append(0, np.flatnonzero(changed) + 1)
+
+
+def _codes(rows: pa.Table, name: str) -> NDArray[np.int32]:
+    """A number for each value of the column."""
+    found: NDArray[np.int32] = rows[name].combine_chunks().dictionary_encode().indices.to_numpy()
+    return found
+
+
+def _times(rows: pa.Table) -> NDArray[np.int64]:
+    found: NDArray[np.int64] = rows["window_start"].cast(pa.int64()).to_numpy()
+    return found
 
 
 def _numbers(rows: pa.Table, name: str) -> NDArray[Any]:
@@ -117,9 +177,9 @@ def _numbers(rows: pa.Table, name: str) -> NDArray[Any]:
     return found
 
 
-def _hour_of(rows: pa.Table) -> pa.Array:
-    times = rows["window_start"].cast(pa.int64()).to_numpy()
-    return pa.array(times - times % HOUR_MS, pa.int64()).cast(pa.timestamp("ms", tz="UTC"))
+def _window_of(rows: pa.Table, window_ms: int) -> pa.Array:
+    times = _times(rows)
+    return pa.array(times - times % window_ms, pa.int64()).cast(pa.timestamp("ms", tz="UTC"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ when one of their hours is published again.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,14 +22,13 @@ from tidegate.rollup.labels import labels_text
 from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.spark.stages import (
-    broker_sums,
     frame_of,
     ingest_all,
+    stage_days,
     stage_frame,
     state_sums,
     tier_sums,
     tiers_by_hour,
-    usage_sums,
     write_all,
 )
 from tidegate.rollup.tables import iceberg
@@ -59,7 +58,7 @@ _STATES = (
     "seconds_contract double, seconds_stepping double, seconds_throttled double, "
     "seconds_relaxing double"
 )
-Rows = Callable[[], DataFrame]
+Stage = Callable[[], list[StagedFile]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,39 +66,39 @@ class Coarser:
     """`members` and `states` are by the start of each hour of the run."""
 
     spark: SparkSession
-    store_url: str
+    order: IngestOrder
     members: Mapping[int, Sequence[PolicyMember]]
     states: Mapping[int, Sequence[TierStates]]
 
-    def tables(self, starts: range) -> Iterator[tuple[str, Rows | None]]:
-        """The windows' tables, each with what makes its rows once those before are published.
+    def tables(self, starts: range) -> Iterator[tuple[str, Stage | None]]:
+        """The windows' tables, each with what stages its rows once those before are published.
 
         None = there are no rows, which Spark need not find out.
         """
-        span_ms, is_hours = starts.step, starts.step == HOUR_MS
-        suffix = "1h" if is_hours else "1d"
+        if starts.step == HOUR_MS:
+            yield "tier_1h", partial(self._tiers, starts) if self._has_tiers(starts) else None
+            return
+        for table in ("usage_1d", "broker_1d"):
+            yield table, partial(stage_days, self.spark, self.order, table, starts)
+        yield "tier_1d", partial(self._tiers, starts) if self._hours_have_tiers(starts) else None
+
+    def _tiers(self, starts: range) -> list[StagedFile]:
+        span_ms, is_hours, order = starts.step, starts.step == HOUR_MS, self.order
 
         def finer(table: str) -> DataFrame:
-            return frame_of(self.spark, self.store_url, table, starts[0], starts[-1] + span_ms)
+            return frame_of(self.spark, order.store_url, table, starts[0], starts[-1] + span_ms)
 
-        def tiers() -> DataFrame:
-            return self._members(starts) if is_hours else tiers_by_hour(finer("usage_1h"))
-
-        def states() -> DataFrame:
-            return (
-                self._states(starts)
-                if is_hours
-                else state_sums(finer("tier_1h"), window_ms=span_ms)
-            )
-
-        if not is_hours:
-            yield "usage_1d", lambda: usage_sums(finer("usage_5m"), tiers(), window_ms=span_ms)
-            yield "broker_1d", lambda: broker_sums(finer("broker_5m"), window_ms=span_ms)
-        yield (
-            f"tier_{suffix}",
-            None
-            if not (self._has_tiers(starts) if is_hours else self._hours_have_tiers(starts))
-            else lambda: tier_sums(finer("usage_5m"), tiers(), states(), window_ms=span_ms),
+        tiers = self._members(starts) if is_hours else tiers_by_hour(finer("usage_1h"))
+        states = (
+            self._states(starts) if is_hours else state_sums(finer("tier_1h"), window_ms=span_ms)
+        )
+        rows = tier_sums(finer("usage_5m"), tiers, states, window_ms=span_ms)
+        return stage_frame(
+            rows,
+            order.store_url,
+            order.run_id,
+            "tier_1h" if is_hours else "tier_1d",
+            owner=order.owner,
         )
 
     def _has_tiers(self, hours: range) -> bool:
@@ -107,7 +106,7 @@ class Coarser:
 
     def _hours_have_tiers(self, days: range) -> bool:
         """False where every hour is known to have had no member of any tier."""
-        store = UsageStore.at(self.store_url)
+        store = UsageStore.at(self.order.store_url)
         usage, tiers = (
             {
                 one.window: one.contents.rows
@@ -277,7 +276,7 @@ class _Rollup:
         terms = self._terms(transport, source.brokers, members)
         published = self._ingested(source, terms, members)
         states = {start_ms: one.tiers for start_ms, one in terms.items()}
-        coarser = Coarser(self.spark, self.run.order.store_url, members, states)
+        coarser = Coarser(self.spark, self.run.order, members, states)
         for starts in self.spans:
             for first in range(0, len(starts), _WINDOWS_AT_ONCE):
                 published += self._summed(coarser, starts[first : first + _WINDOWS_AT_ONCE])
@@ -404,8 +403,7 @@ class _Rollup:
         A window is left out if nothing finer is published: whether there was usage is unknown then.
         """
         published: list[Manifest] = []
-        order = self.run.order
-        for table, rows in coarser.tables(starts):
+        for table, stage in coarser.tables(starts):
             finer = sorted({rule.finer for rule in RULES if rule.coarser == table})
             sources = {
                 start_ms: stamps(self.store, finer, start_ms, start_ms + starts.step)
@@ -414,17 +412,15 @@ class _Rollup:
             known = [start_ms for start_ms in starts if sources[start_ms]]
             self.windows.left_out(len(starts) - len(known))
             if known:
-                staged = []
-                if rows is not None:
+                staged: list[StagedFile] = []
+                if stage is not None:
                     self.run.tell(f"adding up {table}")
-                    staged = stage_frame(
-                        rows(), order.store_url, order.run_id, table, owner=order.owner
-                    )
+                    staged = stage()
                 wanted = [
                     replace(self._publication(staged, table, at), made_from=sources[at])
                     for at in known
                 ]
-                written = write_all(self.spark, order.store_url, wanted)
+                written = write_all(self.spark, self.run.order.store_url, wanted)
                 published += [
                     self._named(each, files) for each, files in zip(wanted, written, strict=True)
                 ]

@@ -16,8 +16,7 @@ LOCAL = "local[*,3]"
 # a level set later is too late for what Spark logs while it starts
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 # Of more groups than these Spark sorts rows before it adds them up, and has one at a time. Its
-# default of 128 is few for short lists; but all lists of a day with 200,000 clients would not fit
-# into the heap.
+# default of 128 is few for the hours of a day's tiers.
 _HASHED_KEYS = 12_288
 WORKER_DAEMON = "tidegate.rollup.spark.worker_daemon"
 # Of the driver's Java machine. A run on one machine is over before code that was compiled twice

@@ -1,4 +1,4 @@
-"""Both stages of a run on Spark: workers ingest samples, then 5-minute rows are added up.
+"""The stages of a run on Spark: workers ingest samples, add up days, then tiers are added up.
 
 The first stage has a task for each broker and range, tried again by Spark's scheduler where a
 worker dies. No sample crosses into the Java machine: a task gives back only the records of the
@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import pairwise
 from types import MappingProxyType
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark import Accumulator, Broadcast, SparkContext, TaskContext
 from pyspark.errors import PySparkException
@@ -32,11 +35,12 @@ from tidegate.errors import (
     TidegateError,
     Unauthorized,
 )
-from tidegate.rollup.fold.hours import Places, ranked
+from tidegate.rollup.fold.broker import BrokerTerms
+from tidegate.rollup.fold.hours import Places, broker_day, ranked, usage_day
 from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest
 from tidegate.rollup.labels import NO_LABELS
 from tidegate.rollup.samples import Progress, Step, unwatched
-from tidegate.rollup.schemas import DAY_MS, FIVE_MINUTES_MS, HOUR_MS, TABLES
+from tidegate.rollup.schemas import BROKER, DAY_MS, HOUR_MS, TABLES
 from tidegate.rollup.tables.format import (
     NOBODY,
     OtherOwner,
@@ -54,7 +58,6 @@ from tidegate.rollup.tables.publication import (
     write_rows,
 )
 from tidegate.rollup.tables.store import Part, UsageStore
-from tidegate.rollup.terms.reader import BrokerTerms
 
 _LOOK_SECONDS = 0.5
 NO_TERMS: Mapping[int, Mapping[int, BrokerTerms]] = MappingProxyType({})
@@ -174,42 +177,124 @@ def _repeated(look: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-# The second stage: days of users and brokers, which cross the hours of a task, and tiers, whose
-# members are on many brokers. Sums of finer rows are those of the coarser ones, to the byte. The
-# column `values` has the bytes of a row's 5 minutes: workers rank them, as they do those of hours,
-# when they stage the rows.
+# Days of users and brokers: the hours of one client are in many files, so each file is read once,
+# and its rows go to the task of their client. Spark carries them as bytes and looks at none, so
+# that a run without tiers needs no SQL, which takes seconds to begin.
+
+
+_TASK_ROWS = 500_000  # of a day; a third of a gigabyte while they are added up
+_PLACE = ("window_start", "broker", "user", "client_id")
+_MEASURED = (
+    *("direction", "bytes", "peak_rate", "throttled_seconds", "over_contract_seconds"),
+    *("deferred_bytes", "samples", "coverage"),
+)
+_FINER = {"usage_1d": ("usage_5m", "usage_1h"), "broker_1d": ("broker_5m",)}
+_COLUMNS = {
+    "usage_5m": (*_PLACE, *_MEASURED),
+    "usage_1h": (*_PLACE, "tier", "labels"),
+    "broker_5m": tuple(BROKER.names),
+}
+_Slice = tuple[int, tuple[int, str, bytes]]  # a task, with packed rows of a day and a table
+
+
+def stage_days(
+    spark: SparkSession, order: IngestOrder, table: str, days: range
+) -> list[StagedFile]:
+    """Stage `usage_1d` or `broker_1d` of all days from what is published of their hours.
+
+    Raises PySparkException when a task keeps failing.
+    """
+    store, span = UsageStore.at(order.store_url), (days[0], days[-1] + DAY_MS)
+    pieces = [
+        (finer, part, file)
+        for finer in _FINER[table]
+        for part in store.parts(finer, *span)
+        for file in part.files
+    ]
+    if not pieces:
+        return []
+    context = spark.sparkContext
+    rows = sum(file.rows for _, _, file in pieces)
+    tasks = max(context.defaultParallelism, rows // len(days) // _TASK_ROWS)
+    slices = context.parallelize(pieces, numSlices=len(pieces)).flatMap(
+        partial(_by_task, order.store_url, span, tasks)
+    )
+    staged = slices.partitionBy(tasks, _same).mapPartitionsWithIndex(
+        partial(_stage_days, order, table)
+    )
+    return list(staged.collect())
+
+
+def _by_task(
+    store_url: str, span: tuple[int, int], tasks: int, piece: tuple[str, Part, PublishedFile]
+) -> Iterator[_Slice]:
+    """The file's rows, which are of one day."""
+    finer, part, file = piece
+    rows = UsageStore.at(store_url).file_rows(
+        part, file, start_ms=span[0], end_ms=span[1], columns=_COLUMNS[finer]
+    )
+    numbers = _tasks_of(rows) % tasks
+    order = np.argsort(numbers, kind="stable")
+    rows, edges = rows.take(pa.array(order)), np.searchsorted(numbers[order], range(tasks + 1))
+    for task, (start, end) in enumerate(pairwise(edges.tolist())):
+        if start < end:
+            day_ms = part.manifest.window.day.start_ms
+            yield task, (day_ms, finer, _packed(rows.slice(start, end - start)))
+
+
+def _tasks_of(rows: pa.Table) -> NDArray[np.int64]:
+    """A number for each row, the same for all rows of a client, or of a broker."""
+    numbers: NDArray[np.int64]
+    if "user" not in rows.column_names:
+        numbers = rows["broker"].to_numpy().astype(np.int64)
+        return numbers
+    names = pc.binary_join_element_wise(rows["user"], rows["client_id"], "\0")
+    found = names.combine_chunks().dictionary_encode()
+    of_names = np.array([crc32(name.encode()) for name in found.dictionary.to_pylist()], np.int64)
+    numbers = of_names[found.indices.to_numpy()]
+    return numbers
+
+
+def _same(task: int) -> int:
+    return task
+
+
+def _stage_days(
+    order: IngestOrder, table: str, number: int, slices: Iterator[_Slice]
+) -> list[StagedFile]:
+    found: dict[int, dict[str, list[bytes]]] = {}
+    for _, (day_ms, finer, packed) in slices:
+        found.setdefault(day_ms, {}).setdefault(finer, []).append(packed)
+    store, staged = UsageStore.at(order.store_url), list[StagedFile]()
+    for day_ms in sorted(found):
+        own = found.pop(day_ms)
+        rows = [_unpacked(name, own.get(name, [])) for name in _FINER[table]]
+        day = usage_day(*rows) if table == "usage_1d" else broker_day(*rows)
+        staged += stage(store, order.run_id, table, day, part=number, owner=order.owner)
+    return staged
+
+
+def _packed(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
+        stream.write_table(rows)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _unpacked(table: str, slices: Sequence[bytes]) -> pa.Table:
+    none = TABLES[table].schema.empty_table().select(_COLUMNS[table])
+    return pa.concat_tables([none, *(pa.ipc.open_stream(one).read_all() for one in slices)])
+
+
+# Tiers, whose members are on many brokers. Sums of finer rows are those of the coarser ones, to the
+# byte. The column `values` has the bytes of a row's 5 minutes: workers rank them, as they do those
+# of hours, when they stage the rows.
 
 
 _GRAINS = {HOUR_MS: "HOUR", DAY_MS: "DAY"}
 VALUES = "values"
-
-
-def usage_sums(fine: DataFrame, tiers: DataFrame, *, window_ms: int) -> DataFrame:
-    """`usage_5m` -> `usage_1d`; `tiers` as `in_tiers` takes them."""
-    windows = window_ms // FIVE_MINUTES_MS
-    return (
-        in_tiers(fine, tiers)
-        .groupBy(_start(window_ms), "broker", "user", "client_id", "tier", "labels", "direction")
-        .agg(
-            *_summed(),
-            columns.sum("samples").cast("int").alias("samples"),
-            (columns.sum("coverage") / windows).alias("coverage"),
-            columns.collect_list("bytes").alias(VALUES),
-        )
-    )
-
-
-def broker_sums(fine: DataFrame, *, window_ms: int) -> DataFrame:
-    """`broker_5m` -> `broker_1d`. The limit is the last one that was in force."""
-    counted = [
-        columns.sum(name).alias(name)
-        for name in ("nic_bytes", "client_bytes", "replication_bytes", "unattributed_bytes")
-    ]
-    last_limit = columns.max_by(
-        "limit", columns.when(columns.col("limit").isNotNull(), columns.col("window_start"))
-    ).alias("limit")
-    over = columns.sum("over_limit_seconds").alias("over_limit_seconds")
-    return fine.groupBy(_start(window_ms), "broker", "direction").agg(*counted, last_limit, over)
 
 
 def tier_sums(fine: DataFrame, tiers: DataFrame, states: DataFrame, *, window_ms: int) -> DataFrame:

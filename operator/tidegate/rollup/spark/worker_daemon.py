@@ -8,13 +8,15 @@ allocator ends at a fork by itself.
 
 import gc
 
+import pandas as pd
 from pyspark import worker
 from pyspark.daemon import manager
 
 from tidegate.rollup import ingest
 from tidegate.rollup.spark import stages
 
-PRELOADED = (worker, ingest, stages)
+# pyarrow imports pandas as soon as it makes an array of a list
+PRELOADED = (worker, pd, ingest, stages)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tidegate.controller_logic.decision import LevelState
 from tidegate.prometheus.queries import broker_of, identity_of
 from tidegate.prometheus.settings import MetricsSettings
-from tidegate.rollup.fold.broker import DirectionTerms, Episode
+from tidegate.rollup.fold.broker import BrokerTerms, DirectionTerms, Episode
 from tidegate.rollup.fold.clients import MOST_BYTES_PER_SECOND, Client, client_of
 from tidegate.rollup.fold.windows import BRIDGED_MS, Rate, longest_hold_ms
 from tidegate.rollup.ingest import catalogue
@@ -81,7 +81,6 @@ class TierStates:
     seconds_relaxing: float
 
 
-BrokerTerms = Mapping[Direction, DirectionTerms]
 Episodes = Mapping[tuple[int, Direction], Sequence[Episode]]  # by broker
 Source = Literal["metrics", "trail", "declared", "none"]
 WITHOUT_POLICY: Final = "contracts and limits not known"

@@ -9,8 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.rollup.fold.hours import ERROR, GROWTH, broker_hour, bucket_of, ranked, usage_hour
-from tidegate.rollup.schemas import BROKER, FIVE_MINUTES_MS, HOUR_MS, USAGE, USAGE_5M
+from tidegate.rollup.fold.hours import (
+    ERROR,
+    GROWTH,
+    broker_day,
+    broker_hour,
+    bucket_of,
+    ranked,
+    usage_day,
+    usage_hour,
+)
+from tidegate.rollup.labels import NO_LABELS, labels_text
+from tidegate.rollup.schemas import BROKER, DAY_MS, FIVE_MINUTES_MS, HOUR_MS, USAGE, USAGE_5M
 
 HOUR = 494_445 * HOUR_MS
 LABELS = '{"team":"shop"}'
@@ -96,6 +106,111 @@ def test_a_broker_has_the_limit_that_was_in_force_last() -> None:
 def test_no_rows_are_no_hour() -> None:
     assert usage_hour(USAGE_5M.empty_table(), {}).equals(USAGE.empty_table())
     assert broker_hour(BROKER.empty_table()).equals(BROKER.empty_table())
+    assert usage_day(USAGE_5M.empty_table(), USAGE.empty_table()).equals(USAGE.empty_table())
+    assert broker_day(BROKER.empty_table()).equals(BROKER.empty_table())
+
+
+DAY = HOUR - HOUR % DAY_MS
+SHOP, OPS = labels_text([("team", "shop")]), labels_text([("team", "ops")])
+PLACES = [("", NO_LABELS), ("ns/gold", SHOP), ("ns/gold", OPS), ("ns/bulk", OPS)]
+clients = st.sampled_from([("a", ""), ("a", "x"), ("b", ""), ("", "x"), ("ab", "c"), ("a", "bc")])
+windows = st.fixed_dictionaries(
+    {
+        "bytes": st.integers(0, 10**12),
+        "peak_rate": st.integers(0, 10**6).map(float),
+        "throttled_seconds": st.integers(0, 300).map(float),
+        "over_contract_seconds": st.integers(0, 300).map(float),
+        "deferred_bytes": st.integers(0, 10**9),
+        "samples": st.integers(0, 20),
+        "coverage": st.sampled_from([0.0, 0.25, 0.5, 1.0]),
+    }
+)
+keys = st.tuples(
+    st.integers(0, 287), clients, st.sampled_from(["fetch", "produce"]), st.integers(7, 8)
+)
+
+
+@settings(max_examples=60)
+@given(
+    st.dictionaries(keys, windows, max_size=60),
+    st.dictionaries(st.tuples(st.integers(0, 23), clients), st.sampled_from(PLACES)),
+    st.randoms(use_true_random=False),
+)
+def test_a_day_is_the_sum_of_its_windows_by_the_tiers_and_labels_of_its_hours(
+    moved: dict[Any, dict[str, Any]], places: dict[Any, tuple[str, str]], order: Any
+) -> None:
+    rows = [
+        {
+            "window_start": DAY + number * FIVE_MINUTES_MS,
+            "user": user,
+            "client_id": client_id,
+            "direction": direction,
+            "broker": broker,
+            **measured,
+        }
+        for (number, (user, client_id), direction, broker), measured in moved.items()
+    ]
+    order.shuffle(rows)
+    hours = [
+        {
+            "window_start": DAY + hour * HOUR_MS,
+            "user": user,
+            "client_id": client_id,
+            "tier": tier,
+            "labels": labels,
+        }
+        for (hour, (user, client_id)), (tier, labels) in places.items()
+        for _ in range(2)  # of both directions
+    ]
+    names = ["window_start", "user", "client_id", "tier", "labels"]
+    of_hours = pa.Table.from_pylist(hours, schema=pa.schema([USAGE.field(one) for one in names]))
+    made = usage_day(usage(rows), of_hours)
+    assert made.schema.equals(USAGE)
+    expected: dict[Any, list[dict[str, Any]]] = {}
+    for (number, client, direction, broker), measured in sorted(moved.items()):
+        place = places.get((number // 12, client), ("", NO_LABELS))
+        expected.setdefault((*client, *place, direction, broker), []).append(measured)
+    columns = ("user", "client_id", "tier", "labels", "direction", "broker")
+    found = {tuple(row[name] for name in columns): row for row in made.to_pylist()}
+    assert len(found) == made.num_rows
+    assert found.keys() == expected.keys()
+    for key, windows_of_key in expected.items():
+        row, counts = found[key], sorted(one["bytes"] for one in windows_of_key)
+        for name in ("bytes", "throttled_seconds", "over_contract_seconds", "deferred_bytes"):
+            assert row[name] == sum(one[name] for one in windows_of_key), name
+        assert row["peak_rate"] == max(one["peak_rate"] for one in windows_of_key)
+        assert row["samples"] == sum(one["samples"] for one in windows_of_key)
+        assert row["coverage"] == sum(one["coverage"] for one in windows_of_key) / 288
+        assert row["p95"] == counts[-(-len(counts) * 95 // 100) - 1] / 300
+        assert sum(dict(row["sketch"]).values()) == len(counts)
+        assert row["window_start"].timestamp() * 1000 == DAY
+
+
+def test_a_brokers_day_has_the_limit_of_its_last_window_that_had_one() -> None:
+    names = ("nic_bytes", "client_bytes", "replication_bytes", "unattributed_bytes")
+    rows = [
+        {
+            "window_start": DAY + hour * HOUR_MS,
+            "broker": 7,
+            "direction": direction,
+            "limit": limit,
+            "over_limit_seconds": 1.5,
+            **dict.fromkeys(names, 10 + hour),
+        }
+        for hour, direction, limit in (
+            (20, "fetch", None),
+            (3, "fetch", 5),
+            (1, "produce", None),
+            (11, "fetch", 6),
+        )
+    ]
+    made = broker_day(pa.Table.from_pylist(rows, schema=BROKER))
+    assert made.schema.equals(BROKER)
+    found = {row["direction"]: row for row in made.to_pylist()}
+    fetch, produce = found["fetch"], found["produce"]
+    assert (fetch["limit"], fetch["over_limit_seconds"], fetch["client_bytes"]) == (6, 4.5, 64)
+    assert (produce["limit"], produce["nic_bytes"]) == (None, 11)
+    assert {row["window_start"].timestamp() for row in made.to_pylist()} == {DAY / 1000}
 
 
 @given(st.lists(st.lists(st.integers(0, 10**13), max_size=30), min_size=1, max_size=5))
