@@ -95,7 +95,7 @@ integration-rest: setup
 .PHONY: test-long
 test-long: setup ## Run the tests that take minutes each: a migration to KRaft, kills, a rival, replicas that come and go (root)
 	$(PYTHON) -m lab prepare
-	$(PYTHON) -m pytest tests/integration $(PATIENT) -m long -n $(AT_ONCE) --dist loadfile $(PYTEST)
+	$(PYTHON) -m pytest tests/integration $(PATIENT) -m long -n 4 --dist loadfile $(PYTEST)
 
 .PHONY: simulate
 simulate: setup ## Play days full of faults with the whole operator in virtual time (SEED=1 SEEDS=200; one seed prints its steps)

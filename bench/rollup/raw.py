@@ -25,7 +25,7 @@ from lab.cache import RunDirectory
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.tables.store import UsageStore
 
-BEGIN_MS = 494_445 * HOUR_MS
+BEGIN_MS = 494_448 * HOUR_MS  # a midnight: no day ends in these hours, and no engine makes one
 _SECONDS, _MEGABYTES = 22.0, 4000.0
 _TIMEOUT_SECONDS = 500
 _KEY = ["hour", "broker", "user", "client_id", "direction"]
