@@ -50,21 +50,20 @@ doctor: ## List what this machine lacks, and the command that installs it
 
 ##@ Test
 # Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
-# own. Five keep two processors busy; more at once only make each other late. Those that take longest are first, and
-# those without real parts, which use every processor there is, fill the end.
+# own; those that take longest are first. Tests without real parts never wait, so they take what the others leave.
 KINDS := operators brokers throttling kraft replicas
 INTEGRATION := integration-rest integration-kraft integration-throttling integration-rollup integration-brokers integration-operators integration-console integration-replicas
-AT_ONCE := 5
+AT_ONCE := 6
 
 .PHONY: test
 test: setup ## Set everything up and run the tests, those on real parts too (those of `make test-long` not)
 	$(PYTHON) -m lab doctor --quiet
 	$(PYTHON) -m lab prepare
-	@$(MAKE) --no-print-directory --keep-going --jobs=$(AT_ONCE) --output-sync=target $(INTEGRATION) test-unit
+	@$(MAKE) --no-print-directory --keep-going --jobs=$(AT_ONCE) --output-sync=target test-unit $(INTEGRATION)
 
 .PHONY: test-unit
 test-unit: setup ## Run the tests that need no real parts (three minutes alone)
-	nice -n 8 $(PYTHON) -m pytest -m "not integration" -n auto --maxprocesses=4 $(PYTEST)
+	nice -n 12 $(PYTHON) -m pytest -m "not integration" -n auto --maxprocesses=4 $(PATIENT) $(PYTEST)
 
 .PHONY: test-integration
 test-integration: setup ## Run the tests on real ZooKeeper, Kafka, Prometheus and Kubernetes API
