@@ -52,8 +52,8 @@ doctor: ## List what this machine lacks, and the command that installs it
 # Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
 # own; those that take longest are first. Tests without real parts never wait, so they take what the others leave.
 KINDS := operators brokers throttling kraft replicas
-INTEGRATION := integration-rest integration-kraft integration-throttling integration-rollup integration-brokers integration-operators integration-console integration-replicas
-AT_ONCE := 6
+INTEGRATION := integration-rest integration-kraft integration-throttling integration-brokers integration-rollup integration-operators integration-kubernetes integration-console integration-replicas
+AT_ONCE := 5
 
 .PHONY: test
 test: setup ## Set everything up and run the tests, those on real parts too (those of `make test-long` not)
@@ -79,6 +79,9 @@ PATIENT := --timeout=600
 ROLLUP := tests/integration/rollup
 CONSOLE := tests/integration/console
 ON_PARTS := tests/integration --ignore=$(ROLLUP) --ignore=$(CONSOLE) $(PATIENT)
+# Most of these need a Kubernetes API and nothing else.
+KUBERNETES := $(addprefix tests/integration/,chart gitops kube release resources)
+OF_NO_KIND := integration and not long $(KINDS:%=and not %)
 integration-throttling: BEHIND :=
 .PHONY: $(INTEGRATION)
 $(KINDS:%=integration-%): integration-%: setup
@@ -87,8 +90,10 @@ integration-rollup: setup
 	$(BEHIND) $(PYTHON) -m pytest $(ROLLUP) $(PATIENT) -m "not long" $(PYTEST)
 integration-console: setup
 	$(BEHIND) $(PYTHON) -m pytest $(CONSOLE) $(PATIENT) -m "not long" $(PYTEST)
+integration-kubernetes: setup
+	$(BEHIND) $(PYTHON) -m pytest $(KUBERNETES) $(PATIENT) -m "$(OF_NO_KIND)" $(PYTEST)
 integration-rest: setup
-	$(BEHIND) $(PYTHON) -m pytest $(ON_PARTS) -m "integration and not long $(KINDS:%=and not %)" $(PYTEST)
+	$(BEHIND) $(PYTHON) -m pytest $(ON_PARTS) $(KUBERNETES:%=--ignore=%) -m "$(OF_NO_KIND)" $(PYTEST)
 
 # Each has its promise tested by a shorter one in `make test`, on one kind of Kafka or in virtual time.
 .PHONY: test-long

@@ -69,6 +69,7 @@ def setup(cluster: KraftLab, prometheus: PrometheusLab, crds: KubeApi, namespace
     return Setup(cluster, {}, prometheus, crds, namespace, USER, TOPIC)
 
 
+@pytest.mark.long
 class TestWithoutZooKeeper(DoctorOnSetUps):
     def test_a_sound_set_up_has_no_problem_and_nothing_is_changed(
         self, setup: Setup, cluster: KraftLab

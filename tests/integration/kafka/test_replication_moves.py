@@ -28,7 +28,7 @@ from tidegate.controller_logic.replication.throttles import (
     topic_resource,
 )
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.long, pytest.mark.timeout(400)]
 CHECKOUT = Path(__file__).parents[3]
 # Until the first pass has seen a move it is as fast as the brokers, so there has to be a rest. One
 # batch an answer keeps them to some tens of MB/s, whatever the machine.
@@ -164,7 +164,6 @@ class TestWithZooKeeper(EveryCluster):
 
 
 @pytest.mark.kraft
-@pytest.mark.long
 class TestWithKraft(EveryCluster):
     @pytest.fixture
     def world(self) -> Iterator[World]:
