@@ -275,6 +275,23 @@ T = TypeVar("T")
 _LONG_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 0.5
 
 
+def freeze(pid: int) -> None:
+    """Stop the process until SIGCONT; return once each of its threads stands still.
+
+    The signal counts from when the thread that it went to runs again; until then others go on.
+    """
+    os.kill(pid, signal.SIGSTOP)
+    wait_until(lambda: _is_frozen(pid), "every thread to stop", timeout_seconds=10)
+
+
+def _is_frozen(pid: int) -> bool:
+    states = {
+        task.joinpath("stat").read_text().rpartition(")")[2].split()[0]
+        for task in Path(f"/proc/{pid}/task").iterdir()
+    }
+    return states == {"T"}
+
+
 def wait_until(
     condition: Callable[[], T],
     what: str,

@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from kazoo.security import ACL, make_acl
 
 from lab.kafka import KafkaLab, QuotaChange
-from lab.process import wait_until
+from lab.process import freeze, wait_until
 from lab.zookeeper import DigestLogin
 from tests.contract.quota_store_contract import first, give_back
 from tests.integration.conftest import LOGIN_LASTS_SECONDS, SecuredKafka
@@ -198,7 +198,7 @@ def test_every_node_of_ours_belongs_to_the_brokers_identity_alone(
     store.claim(Claim("streaming/orders", "uid-1"))
     before = set(kafkas_own.get_children("/config/changes"))
     broker = secured.kafka.broker(1).process.pid
-    os.kill(broker, signal.SIGSTOP)  # or it may purge the notification before it is looked at
+    freeze(broker)  # or it may purge the notification before it is looked at
     try:
         write(store, secured.kafka, unique_name, "2048")
         (notification,) = set(kafkas_own.get_children("/config/changes")) - before

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.process import wait_until
+from lab.process import freeze, wait_until
 from lab.prometheus import Exporter, PrometheusLab, ScrapeTarget, exporting
 from tests.goldens.golden import numbers
 from tests.integration.kafka.certificates import make_certificates
@@ -547,7 +547,7 @@ def test_an_answer_above_the_limit_of_size_is_not_read(read: Read) -> None:
 def test_a_frozen_prometheus_costs_the_given_time_at_most_and_the_next_reading_is_whole(
     prometheus_of_cases: PrometheusLab, read: Read
 ) -> None:
-    os.kill(prometheus_of_cases.process.pid, signal.SIGSTOP)
+    freeze(prometheus_of_cases.process.pid)
     try:
         started = time.monotonic()
         frozen = read(server={"question_timeout_seconds": 0.8, "read_timeout_seconds": 0.4})

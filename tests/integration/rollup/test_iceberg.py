@@ -18,7 +18,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from lab.cache import RunDirectory
 from lab.iceberg import RestCatalog, open_duckdb
-from lab.process import wait_until
+from lab.process import freeze, wait_until
 from tests.integration.rollup.catalog_gate import CatalogGate
 from tests.integration.rollup.iceberg_life import (
     LONG_AFTER_MS,
@@ -328,7 +328,7 @@ def test_a_service_that_takes_connections_and_never_answers_is_given_up(
     for name, value in login.items():
         monkeypatch.setenv(name, value)
     publish(store, 0, seed=0)
-    os.kill(service.process.pid, signal.SIGSTOP)
+    freeze(service.process.pid)
     try:
         with monkeypatch.context() as impatient:
             impatient.setattr(iceberg_files, "ANSWER_WITHIN_SECONDS", (0.5, 0.5))

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lab.process import wait_until
+from lab.process import freeze
 from tests.integration.rollup.history_server import HistoryServer
 from tests.unit.rollup.transport.histories import BASE_MS, STALE
 from tidegate.errors import Unreachable
@@ -89,17 +88,6 @@ def rows(found: Sequence[SeriesSamples]) -> Rows:
         (dict(one.labels), list(zip(one.times_ms.tolist(), one.values.tolist(), strict=True)))
         for one in found
     ]
-
-
-def is_frozen(pid: int) -> bool:
-    """Whether each thread of the process is stopped. One on another processor continues for a
-    moment.
-    """
-    states = [
-        task.joinpath("stat").read_text().rpartition(")")[2].split()[0]
-        for task in Path(f"/proc/{pid}/task").iterdir()
-    ]
-    return set(states) == {"T"}
 
 
 def stored(series: Mapping[str, Samples], start_ms: int, end_ms: int) -> Rows:
@@ -350,11 +338,8 @@ def test_a_server_that_freezes_is_given_up_in_time_and_read_again_when_it_is_bac
     )
     for kind in (RemoteReadChunks, RangeSelector):
         way = kind(impatient)
-        os.kill(history.process.pid, signal.SIGSTOP)
+        freeze(history.process.pid)
         try:
-            wait_until(
-                lambda: is_frozen(history.process.pid), "every thread to stop", timeout_seconds=10
-            )
             started = time.monotonic()
             with pytest.raises(Unreachable):
                 way.read(Selection(metric), BASE_MS, BASE_MS + 1)
