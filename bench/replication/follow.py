@@ -8,7 +8,7 @@ and with the tool's `--throttle` of a tenth of the NIC. At full scale the NIC se
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from bench.replication.parts import (
     Replication,
     brokers_with_nics,
     declared,
+    keep_seconds,
     operator_beside,
     play,
     replication_policy,
@@ -35,7 +36,6 @@ from lab.kafka import KafkaLab
 from lab.packages import kafka_jars
 from lab.process import wait_until
 from lab.prometheus import PrometheusLab, monitoring
-from lab.rates import ByteSeries
 
 FULL_NIC = 100 * MB
 CUT_TO = 0.97  # escalation.cutToPercent's default
@@ -208,7 +208,14 @@ class _Move:
         wait_until(lambda: not self.view.is_moving(), "the replicas to go", timeout_seconds=60)
         time.sleep(5)  # their files are deleted
         sent = nic.series()
-        self._keep(throttle, played, l0, sent, rates)
+        keep_seconds(
+            self.seconds,
+            f"throttle of the tool: {throttle}",
+            played.began_seconds,
+            played.seconds,
+            {"L0": l0, "NIC": sent},
+            rates,
+        )
         return _Run(
             played,
             before,
@@ -217,24 +224,6 @@ class _Move:
             sent.mean(played.began_seconds, played.seconds),
             left,
         )
-
-    def _keep(
-        self,
-        throttle: int | None,
-        played: Played,
-        l0: ByteSeries,
-        sent: ByteSeries,
-        rates: Mapping[int, str],
-    ) -> None:
-        """Write what L0 read and broker 1's NIC sent in each second, and the rate in force."""
-        with self.seconds.open("a") as file:
-            file.write(f"throttle of the tool: {throttle}\nsecond,L0,NIC,rate\n")
-            for second in range(-10, int(played.seconds) + 1):
-                at = played.began_seconds + second
-                file.write(
-                    f"{second},{l0.mean(at, 1) / MB:.1f},{sent.mean(at, 1) / MB:.1f},"
-                    f"{rates.get(int(at), '')}\n"
-                )
 
     def _reassign(self, replicas: Sequence[int], throttle: int | None) -> None:
         further = () if throttle is None else ("--throttle", str(throttle))

@@ -248,6 +248,26 @@ class NicCounter:
         )
 
 
+def keep_seconds(
+    file: Path,
+    title: str,
+    began_seconds: float,
+    seconds: float,
+    moved: Mapping[str, ByteSeries],
+    rates: Mapping[int, str],
+) -> None:
+    """Append what each of these moved in each second in MB, and the rate in force.
+
+    For whoever asks why one of them lost: it says when, and the operator's log beside it why.
+    """
+    with file.open("a") as rows:
+        rows.write(f"{title}\nsecond,{','.join(moved)},rate\n")
+        for second in range(-10, int(seconds) + 1):
+            at = began_seconds + second
+            each = ",".join(f"{series.mean(at, 1) / MB:.1f}" for series in moved.values())
+            rows.write(f"{second},{each},{rates.get(int(at), '')}\n")
+
+
 def temporary_log() -> Path:
     """Where an operator's log is kept after the run."""
     return Path(tempfile.mkdtemp(prefix="tidegate-bench-")) / "operator.log"

@@ -7,6 +7,7 @@ L1, L3 gives way. At full scale the NIC sends 100 MB/s, and 5 GB are behind.
 """
 
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
@@ -15,9 +16,11 @@ from bench.replication.follow import fill, limits, metrics_of, tier_of
 from bench.replication.parts import (
     MB,
     POLICIES,
+    NicCounter,
     Replication,
     brokers_with_nics,
     declared,
+    keep_seconds,
     operator_beside,
     replication_policy,
     temporary_log,
@@ -54,8 +57,11 @@ def businesses(nic: int) -> tuple[Business, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Recovered:
+    """When it began and how long it took, and what the rate in force was in each second."""
+
     began_seconds: float
     seconds: float
+    rates: Mapping[int, str]
 
 
 def recovery_figures(nic: int, behind: int) -> list[Figure]:
@@ -65,12 +71,14 @@ def recovery_figures(nic: int, behind: int) -> list[Figure]:
     with ExitStack() as stack:
         kafka = stack.enter_context(brokers_with_nics(nic, users=users))
         prometheus = stack.enter_context(monitoring(kafka))
-        on = stack.enter_context(operator_beside([kafka], temporary_log()))
+        log = temporary_log()
+        on = stack.enter_context(operator_beside([kafka], log))
         view = Replication(kafka)
         kafka.create_topic(_READ, [[1]])
         fill_topic(kafka, _READ)
         _fall_behind(kafka, "alone", behind)
-        alone = _come_back(kafka, view, behind)
+        nic_sent = NicCounter(kafka, 1)
+        alone = _come_back(kafka, view, behind, nic_sent)
         _forget(kafka, "alone")
         policy = replication_policy(
             kafka,
@@ -94,10 +102,19 @@ def recovery_figures(nic: int, behind: int) -> list[Figure]:
         )
         with declared(on, [(POLICIES, policy), *tiers]):
             time.sleep(_REST_SECONDS)
-            beside = _come_back(kafka, view, behind)
+            beside = _come_back(kafka, view, behind, nic_sent)
             left = view.left_after(20.0)
             moved = clients.by_user()
+        sent = nic_sent.series()
     names = {one.level: one.user for one in those}
+    keep_seconds(
+        log.with_name("seconds.csv"),
+        "recovery beside L3",
+        beside.began_seconds,
+        beside.seconds,
+        {level: moved[user] for level, user in names.items()} | {"NIC": sent},
+        beside.rates,
+    )
     lost = {level: _lost(moved[user], beside) for level, user in names.items()}
     rates = {
         level: moved[user].mean(beside.began_seconds, beside.seconds) / MB
@@ -139,7 +156,7 @@ def _fall_behind(kafka: KafkaLab, topic: str, behind: int) -> None:
     fill(kafka, topic, behind)
 
 
-def _come_back(kafka: KafkaLab, view: Replication, behind: int) -> _Recovered:
+def _come_back(kafka: KafkaLab, view: Replication, behind: int, nic_sent: NicCounter) -> _Recovered:
     """Start broker 3; the time counts from when it serves.
 
     On a starved machine it may have fetched for long before it is seen to serve.
@@ -154,11 +171,14 @@ def _come_back(kafka: KafkaLab, view: Replication, behind: int) -> _Recovered:
             f"Broker 3 had {left / MB:.0f} of {behind / MB:.0f} MB left when it was first seen to "
             "serve, so its time cannot be measured. Run this on a machine with less to do."
         )
+    rates: dict[int, str] = {}
     while view.is_behind():
+        nic_sent.read()
+        rates[int(time.time())] = view.rate_of(1)
         if time.time() - began > 1800:
             raise LabError("Broker 3 has not caught up within half an hour.")
         time.sleep(0.5)
-    return _Recovered(began, time.time() - began)
+    return _Recovered(began, time.time() - began, rates)
 
 
 def _has_started(kafka: KafkaLab) -> bool:
