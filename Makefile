@@ -50,10 +50,11 @@ doctor: ## List what this machine lacks, and the command that installs it
 
 ##@ Test
 # Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
-# own; those that take longest are first. Tests without real parts never wait, so they take what the others leave.
+# own. Those that wait most are first, so that at the end nothing waits while a processor is free. Tests without real
+# parts never wait, so they take what the others leave.
 KINDS := operators brokers throttling kraft replicas
-INTEGRATION := integration-rest integration-kraft integration-throttling integration-brokers integration-rollup integration-operators integration-kubernetes integration-console integration-replicas
-AT_ONCE := 5
+INTEGRATION := integration-throttling integration-operators integration-rest integration-kraft integration-brokers integration-rollup integration-kubernetes integration-replicas integration-console
+AT_ONCE := 6
 
 .PHONY: test
 test: setup ## Set everything up and run the tests, those on real parts too (those of `make test-long` not)

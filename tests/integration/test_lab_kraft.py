@@ -18,7 +18,7 @@ from tidegate.kafka.adminapi.client import AdminClient
 from tidegate.kafka.adminapi.quotas import alter, describe
 from tidegate.kafka.settings import KafkaConnection
 
-pytestmark = [pytest.mark.integration, pytest.mark.kraft]
+pytestmark = [pytest.mark.integration, pytest.mark.kraft, pytest.mark.long]
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 
@@ -28,8 +28,8 @@ PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
     ("version", "brokers", "controllers"),
     [
         (KAFKA_3, 1, 1),
-        pytest.param(KAFKA_3, 3, 0, marks=pytest.mark.long),
-        pytest.param(KAFKA_4, 1, 3, marks=pytest.mark.long),
+        (KAFKA_3, 3, 0),
+        (KAFKA_4, 1, 3),
     ],
 )
 def test_brokers_take_a_quota_and_keep_it_and_logins_over_a_crash(

@@ -394,8 +394,8 @@ def _rate_text(
     if rate.rate is None or before is None:
         return None if rate.rate is None else str(rate.rate)
     is_small = abs(rate.rate - before) * 100 < LEAST_CHANGE_PERCENT * before
-    # over the limit clients get less than they want: every lowering counts
-    is_small &= rate.rate >= before or not _is_over(given, side)
+    # over the limit clients get less than they want: every lowering counts, unless others give
+    is_small &= rate.rate >= before or not _is_over(given, side) or _others_give(given, side)
     if is_small and before >= rate.floor:
         return str(before)
     if _is_early(given, side_resource(side)[0], memory):
@@ -410,6 +410,11 @@ def _is_over(given: ReplicationInput, side: Side) -> bool:
         and nic.bytes_per_second is not None
         and nic.bytes_per_second * 100 > nic.limit * given.cut_to_percent
     )
+
+
+def _others_give(given: ReplicationInput, side: Side) -> bool:
+    """Whether lower levels still make room there."""
+    return sum(given.nics.get(side, _NO_ROOM).reducible.values()) > 0
 
 
 def _is_early(given: ReplicationInput, resource: Resource, memory: ReplicationMemory) -> bool:
