@@ -50,10 +50,9 @@ doctor: ## List what this machine lacks, and the command that installs it
 
 ##@ Test
 # Tests on real parts wait most of the time, so several kinds of them run at once, each in a process with parts of its
-# own. Those that wait most are first, so that at the end nothing waits while a processor is free. Tests without real
-# parts never wait, so they take what the others leave.
+# own, the longest first. Tests without real parts never wait, so they take what the others leave.
 KINDS := operators brokers throttling kraft replicas
-INTEGRATION := integration-throttling integration-operators integration-rest integration-kraft integration-brokers integration-rollup integration-kubernetes integration-replicas integration-console
+INTEGRATION := integration-throttling integration-operators integration-rest integration-rollup integration-brokers integration-kraft integration-kubernetes integration-replicas integration-console
 AT_ONCE := 6
 
 .PHONY: test

@@ -42,7 +42,7 @@ _LOSS_PERCENT = 3.0
 _LEAST_LEFT = 0.9  # of what is behind, when the time begins
 _LIMIT_PERCENT = 94
 _REST_SECONDS = 60  # for L3 to come to rest at the limit
-_BEFORE_SECONDS = 20
+_BEFORE_SECONDS = 40  # what a slow client reads comes by the megabyte
 
 
 def businesses(nic: int) -> tuple[Business, ...]:

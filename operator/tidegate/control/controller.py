@@ -26,7 +26,6 @@ from tidegate.control.ownership import (
     take_ownership,
 )
 from tidegate.control.reconcile import Applied, ControlPass, PassResult
-from tidegate.control.replication import PASS_SECONDS
 from tidegate.control.report.reporter import PassReport, ReportQueue
 from tidegate.control.rollups import RollupDependencies, RollupLook, RollupProgress, RollupWatch
 from tidegate.control.runtime import Backoff, Cause, OperatorContext
@@ -441,13 +440,15 @@ class Controller:
         ):
             return min(poll_seconds, self._backoff.next_seconds())
         self._backoff.reset()
-        if result.replication.is_moving:
-            poll_seconds = min(poll_seconds, PASS_SECONDS)
-        due_seconds, ends_at_seconds = (
-            result.decision.next_pass_in_seconds,
-            result.decision.overridden.next_expiry_seconds,
-        )
-        due = [poll_seconds] if due_seconds is None else [poll_seconds, due_seconds]
+        ends_at_seconds = result.decision.overridden.next_expiry_seconds
+        due = [
+            poll_seconds,
+            *(
+                one.next_pass_in_seconds
+                for one in (result.decision, result.replication)
+                if one.next_pass_in_seconds is not None
+            ),
+        ]
         if ends_at_seconds is not None:
             due.append(ends_at_seconds - result.seen.observation.now_seconds)
         return max(0.0, min(due))

@@ -102,6 +102,7 @@ class ReplicationResult:
 
     `applied` are the changes that were made, `failed` says for each resource why not. `is_idle` =
     the policy asks for nothing and nothing of ours is left. `figures` are those of the status.
+    `begins` = it passes a NIC, and the quotas of this pass were decided without that.
     """
 
     decision: ReplicationDecision | None = None
@@ -110,13 +111,15 @@ class ReplicationResult:
     error: TidegateError | None = None
     is_idle: bool = False
     figures: Mapping[MoveKind, Figures] = field(default_factory=dict)
+    begins: bool = False
 
     @property
-    def is_moving(self) -> bool:
-        """Whether the next look should come soon."""
-        return self.error is not None or (
-            self.decision is not None and bool(self.decision.moves or self.decision.record)
-        )
+    def next_pass_in_seconds(self) -> float | None:
+        """How soon the next look should come; None = nothing is being filled."""
+        if self.begins:
+            return 0.0
+        is_moving = self.decision is not None and bool(self.decision.moves or self.decision.record)
+        return PASS_SECONDS if is_moving or self.error is not None else None
 
     @property
     def is_finished(self) -> bool:
@@ -159,6 +162,7 @@ class ReplicationControl:
     ) -> ReplicationResult:
         """One pass, after that of the quotas. Never raises a TidegateError."""
         spec = None if declared.policy.deleting else declared.spec.replication
+        known = bool(self._beside)
         self._beside = {}
         if source is None or (spec is None and self._known_empty is store):
             return IDLE
@@ -169,7 +173,11 @@ class ReplicationControl:
         if result.decision is None:
             return result
         self._beside = result.decision.beside
-        return replace(result, figures=self._renewed(result.decision, terms_of(spec)))
+        return replace(
+            result,
+            figures=self._renewed(result.decision, terms_of(spec)),
+            begins=bool(self._beside) and not known,
+        )
 
     def _renewed(
         self, decided: ReplicationDecision, terms: Mapping[MoveKind, Terms]

@@ -323,6 +323,27 @@ def test_follow_sets_what_the_nic_has_left_and_knows_nothing_without_readings(
     assert source.cluster.rate_of(egress_of(1)) == MB
 
 
+def test_quotas_know_of_a_move_at_once(stage: Stage, source: Source) -> None:
+    """They are decided before replication is looked at, so the first pass is followed by another,
+    and every later one by a pass of the usual distance.
+    """
+    stage.policy(
+        replication={"reassignments": {"mode": "Follow", "priority": "L1"}},
+        metrics={"prometheus": {"url": "http://prometheus:9090"}},
+        brokers={"egress": {"limit": "100M"}, "ingress": {"limit": "100M"}},
+    )
+    moving = source.cluster.partitions
+    ended(source)
+    read(stage, 60)
+    assert stage.run() > 5
+    source.cluster.partitions = moving
+    assert [stage.run(), stage.run(), stage.run()] == [0, 5, 5]
+    ended(source)
+    after(stage, 15)
+    source.cluster.partitions = moving
+    assert [stage.run(), stage.run()] == [0, 5]
+
+
 @pytest.mark.parametrize(
     ("replication", "message"),
     [

@@ -176,16 +176,21 @@ def test_follow_takes_what_the_clients_leave_and_gives_it_back() -> None:
     cluster.others = {egress_of(1): 60.0 * MB, ingress_of(2): 20.0 * MB}
     cluster.play(120)
     assert cluster.rate_of(egress_of(1)) == pytest.approx(32 * MB, rel=0.1)
-    assert cluster.rate_of(ingress_of(2)) == pytest.approx(32 * MB, rel=0.1)
+    # the side that has room lets more by, so that a follower does not wait for its rate, too
+    assert cluster.rate_of(ingress_of(2)) == pytest.approx(1.5 * 32 * MB, rel=0.1)
+    cluster.others[ingress_of(2)] = 50.0 * MB
+    cluster.play(60)
+    assert cluster.rate_of(ingress_of(2)) == pytest.approx(42 * MB, rel=0.1)
     cluster.others[egress_of(1)] = 90.0 * MB
     cluster.play(60)
     assert cluster.rate_of(egress_of(1)) == pytest.approx(2 * MB, rel=0.1)
     cluster.others[egress_of(1)] = 120.0 * MB
     cluster.play(60)
     assert cluster.rate_of(egress_of(1)) == MB  # the floor
-    cluster.others[egress_of(1)] = 0.0
+    cluster.others = {ingress_of(2): 20.0 * MB}
     decision = cluster.play(120)
-    assert cluster.rate_of(egress_of(1)) == pytest.approx(72 * MB, rel=0.1)
+    assert cluster.rate_of(ingress_of(2)) == pytest.approx(72 * MB, rel=0.1)
+    assert cluster.rate_of(egress_of(1)) == pytest.approx(92 * MB, rel=0.1)
     assert decision.estimates[REASSIGNMENT].seconds is not None
 
 
@@ -272,6 +277,22 @@ def test_recovery_comes_before_reassignments_on_the_same_side() -> None:
     assert decision.rates.sides[ingress_of(3)].flows == pytest.approx(92 * MB, rel=0.05)
     assert cluster.rate_of(ingress_of(2)) == MB  # what is left is the floor
     assert cluster.configs[topic_resource("behind")] == {LEADER_LIST: "0:1", FOLLOWER_LIST: "0:3"}
+
+
+def test_while_both_kinds_pass_no_side_lets_more_by_than_its_flows() -> None:
+    """Its rate is what keeps one kind from taking what the other should have."""
+    cluster = Cluster.moving([(1, 2)], size=20_000.0 * MB)
+    cluster.others = {egress_of(1): 60.0 * MB}
+    cluster.play(60)
+    assert cluster.rate_of(ingress_of(2)) == pytest.approx(48 * MB, rel=0.1)
+    cluster.partitions["behind", 0] = PartitionState("behind", 0, 1, (1, 3), frozenset({1}))
+    cluster.sizes["behind", 0] = 20_000.0 * MB
+    cluster.filled[ReplicaKey("behind", 0, 3)] = 0.0
+    cluster.terms = dict.fromkeys(MoveKind, FOLLOW)
+    decision = cluster.play(60)
+    for broker in (2, 3):
+        flows = decision.rates.sides[ingress_of(broker)].flows
+        assert decision.rates.sides[ingress_of(broker)].rate == int(flows)
 
 
 def test_a_move_that_receives_more_than_its_rate_is_told_with_both_numbers() -> None:
