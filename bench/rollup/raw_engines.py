@@ -141,10 +141,10 @@ def tidegate(folder: Path, out: Path, start_ms: int) -> None:
     from tidegate.rollup.transport.exchange import HistorySettings
 
     brokers, hours = (
-        len({path.stem.split("-")[part] for path in folder.glob("*.parquet")})
+        sorted({int(path.stem.split("-")[part]) for path in folder.glob("*.parquet")})
         for part in (_BROKERS, _HOURS)
     )
-    end_ms, server = start_ms + hours * HOUR_MS, PrometheusServer("http://127.0.0.1:9")
+    end_ms, server = start_ms + len(hours) * HOUR_MS, PrometheusServer("http://127.0.0.1:9")
     order = IngestOrder(
         new_run_id(end_ms),
         f"file://{out}",
@@ -154,7 +154,7 @@ def tidegate(folder: Path, out: Path, start_ms: int) -> None:
     )
 
     def one(item: WorkItem) -> list[StagedFile]:
-        return ingest_by(RawTransport(folder, start_ms, brokers), order, item)
+        return ingest_by(RawTransport(folder, start_ms, [item.broker]), order, item)
 
     def every(
         spark: Any, _: IngestOrder, items: Sequence[WorkItem], __: Progress, **___: object

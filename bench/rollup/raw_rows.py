@@ -13,6 +13,7 @@ A module of its own because an engine's process loads it, and nothing else of th
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,39 +100,38 @@ _SCHEMA = pa.schema(
 )
 
 
+_Kind = tuple[str, str]  # name and resource
 _RESOURCES = {"produce": ("Produce", "in"), "fetch": ("Fetch", "out")}
 
 
 class RawTransport:
-    """Reads the files of `RawRows` below `folder`, one file at a time, which is one task's."""
+    """Reads the files of `RawRows` below `folder`: of one broker's, one at a time and whole.
+
+    Of several brokers it only says what series there are. No selection tells clients apart, so a
+    kind of series is looked at once, as a server looks at its index, and not each client's.
+    """
 
     name = "raw-rows"
     exact = True
 
-    def __init__(self, folder: Path, start_ms: int, brokers: int) -> None:
+    def __init__(self, folder: Path, start_ms: int, brokers: Sequence[int]) -> None:
         self._folder = folder
         self._start_ms = start_ms
         self._brokers = brokers
-        self._kept: tuple[Path, Sequence[SeriesSamples]] | None = None
+        self._kept: tuple[Path, Mapping[_Kind, Sequence[SeriesSamples]]] | None = None
 
     def read(self, selection: Selection, start_ms: int, end_ms: int) -> list[SeriesSamples]:
         """What a server with these rows would answer, of the hour in the middle of the range."""
         found = [
             one
-            for broker in range(1, self._brokers + 1)
+            for broker in self._brokers
             for one in _series_of(broker)
             if _is_selected(one, selection)
         ]
-        brokers = {one["broker"] for one in found}
-        if len(brokers) > 1:  # who is there at all: the driver's question
+        if len(self._brokers) > 1:  # who is there at all: the driver's question
             return [SeriesSamples(one, np.array([start_ms]), np.zeros(1)) for one in found]
         hour = ((start_ms + end_ms) // 2 - self._start_ms) // HOUR_MS
-        return [
-            one
-            for broker in brokers
-            for one in self._hour(broker, hour)
-            if _is_selected(one.labels, selection)
-        ]
+        return [series for one in found for series in self._hour(one["broker"], hour)[_kind(one)]]
 
     def read_all(self, asked: Sequence[ReadRequest]) -> list[list[SeriesSamples]]:
         """The same, one after the other."""
@@ -140,16 +140,19 @@ class RawTransport:
     def close(self) -> None:
         """Nothing is open."""
 
-    def _hour(self, broker: str, hour: int) -> Sequence[SeriesSamples]:
+    def _hour(self, broker: str, hour: int) -> Mapping[_Kind, Sequence[SeriesSamples]]:
         path = self._folder / f"{broker}-{hour}.parquet"
         if self._kept is None or self._kept[0] != path:
-            self._kept = (
-                path,
-                _series(
-                    pq.read_table(path, read_dictionary=["user", "client_id", "direction"]), broker
-                ),
-            )
+            rows = pq.read_table(path, read_dictionary=["user", "client_id", "direction"])
+            series = defaultdict[_Kind, list[SeriesSamples]](list)
+            for one in _series(rows, broker):
+                series[_kind(one.labels)].append(one)
+            self._kept = path, series
         return self._kept[1]
+
+
+def _kind(labels: Mapping[str, str]) -> _Kind:
+    return labels["__name__"], labels.get("resource", "")
 
 
 def _series_of(broker: int) -> list[Mapping[str, str]]:
