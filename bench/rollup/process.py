@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import replace
 
 import numpy as np
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from bench.rollup.synthetic import SCRAPE_MS
 from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
@@ -20,7 +20,7 @@ from tidegate.rollup.fold.hours import GROWTH
 from tidegate.rollup.ingest import IngestOrder, WorkItem, read_source
 from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
-from tidegate.rollup.spark.session import spark_session
+from tidegate.rollup.spark.session import spark_started
 from tidegate.rollup.spark.stages import ingest_all
 from tidegate.rollup.tables.format import new_run_id
 from tidegate.rollup.tables.store import UsageStore
@@ -48,9 +48,9 @@ def warm(
         WorkItem(broker, hour, hour + HOUR_MS, part)
         for part, (hour, broker) in enumerate((h, b) for h in hours for b in brokers)
     ]
-    with spark_session("bench", master=master) as spark:
-        _ingested(spark, order, items)
-        seconds = [_ingested(spark, order, items) for _ in range(rounds)]
+    with spark_started("bench", master=master) as spark:
+        _ingested(spark.context, order, items)
+        seconds = [_ingested(spark.context, order, items) for _ in range(rounds)]
         started = time.perf_counter()
         run = RollupRun(
             replace(order, run_id=new_run_id(end_ms)),
@@ -69,9 +69,9 @@ def warm(
         }
 
 
-def _ingested(spark: SparkSession, order: IngestOrder, items: list[WorkItem]) -> float:
+def _ingested(context: SparkContext, order: IngestOrder, items: list[WorkItem]) -> float:
     started = time.perf_counter()
-    if not ingest_all(spark, order, items):
+    if not ingest_all(context, order, items):
         raise RuntimeError("nothing was read, so nothing was measured")
     return time.perf_counter() - started
 

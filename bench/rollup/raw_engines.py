@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 THREADS = 2
@@ -105,7 +104,7 @@ def polars(folder: Path, out: Path, start_ms: int) -> None:
 
 def spark_sql(folder: Path, out: Path, start_ms: int) -> None:
     """Spark without us: the query over all rows, with Java's usual options."""
-    from tidegate.rollup.spark.session import spark_session
+    from tidegate.rollup.spark.session import spark_started
 
     ranked = (
         "element_at(sort_array(collect_list(bytes)), cast((count(*) * {0} + 99) div 100 as "
@@ -114,28 +113,30 @@ def spark_sql(folder: Path, out: Path, start_ms: int) -> None:
     names = {f"p{percent}": ranked.format(percent) for percent in (50, 95, 99)}
     query = _query("raw", f"(ts - 1 - {start_ms}) div 300000", "slot div 12", names)
     usual = {"spark.driver.extraJavaOptions": ""}
-    with spark_session("peer", master=f"local[{THREADS}]", memory="3g", further=usual) as spark:
-        spark.read.parquet(str(folder)).createOrReplaceTempView("raw")
-        spark.sql(query).write.parquet(str(out))
+    with spark_started("peer", master=f"local[{THREADS}]", memory="3g", further=usual) as spark:
+        spark.session.read.parquet(str(folder)).createOrReplaceTempView("raw")
+        spark.session.sql(query).write.parquet(str(out))
 
 
 def spark_start(_: Path, __: Path, start_ms: int) -> None:
     """Spark with our settings, and a task for a worker that does nothing: what its start costs."""
-    from tidegate.rollup.spark.session import spark_session
+    from tidegate.rollup.spark.session import spark_started
 
-    with spark_session("start", master=f"local[{THREADS}]") as spark:
-        spark.sparkContext.parallelize([start_ms], numSlices=1).map(float).collect()
+    with spark_started("start", master=f"local[{THREADS}]") as spark:
+        spark.context.parallelize([start_ms], numSlices=1).map(float).collect()
 
 
 def tidegate(folder: Path, out: Path, start_ms: int) -> None:
     """A whole run of ours that reads the files in place of Prometheus."""
+    from pyspark import SparkContext
+
     from bench.rollup.raw_rows import RawTransport
     from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
     from tidegate.rollup.ingest import IngestOrder, WorkItem, ingest_by
     from tidegate.rollup.samples import Progress
     from tidegate.rollup.schemas import HOUR_MS
     from tidegate.rollup.spark import run as rollup_run
-    from tidegate.rollup.spark.session import spark_session
+    from tidegate.rollup.spark.session import spark_started
     from tidegate.rollup.tables.format import new_run_id
     from tidegate.rollup.tables.publication import StagedFile
     from tidegate.rollup.transport.exchange import HistorySettings
@@ -157,15 +158,17 @@ def tidegate(folder: Path, out: Path, start_ms: int) -> None:
         return ingest_by(RawTransport(folder, start_ms, [item.broker]), order, item)
 
     def every(
-        spark: Any, _: IngestOrder, items: Sequence[WorkItem], __: Progress, **___: object
+        context: SparkContext,
+        _: IngestOrder,
+        items: Sequence[WorkItem],
+        __: Progress,
+        **___: object,
     ) -> list[StagedFile]:
-        return list(
-            spark.sparkContext.parallelize(items, numSlices=len(items)).flatMap(one).collect()
-        )
+        return list(context.parallelize(items, numSlices=len(items)).flatMap(one).collect())
 
     wanted = rollup_run.RollupRun(order, start_ms, end_ms, clock_ms=lambda: end_ms, tell=print)
     with (
-        spark_session("tidegate", master=f"local[{THREADS}]") as spark,
+        spark_started("tidegate", master=f"local[{THREADS}]") as spark,
         mock.patch.object(rollup_run, "ingest_all", every),
     ):
         rollup_run.run_rollup(spark, wanted, RawTransport(folder, start_ms, brokers))

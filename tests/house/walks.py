@@ -132,7 +132,7 @@ def sample_to_cell() -> dict[str, object]:
     from tidegate.rollup.samples import Selection
     from tidegate.rollup.schemas import HOUR_MS
     from tidegate.rollup.spark.run import RollupRun, run_rollup
-    from tidegate.rollup.spark.session import spark_session
+    from tidegate.rollup.spark.session import spark_started
     from tidegate.rollup.tables.format import new_run_id
     from tidegate.rollup.tables.store import UsageStore
     from tidegate.rollup.transport.exchange import HistorySettings
@@ -154,8 +154,8 @@ def sample_to_cell() -> dict[str, object]:
         settings = HistorySettings(
             server, external_labels=("cluster",), scrape_interval_ms=SCRAPE_MS
         )
-        with spark_session("house", memory="768m") as spark:
-            spark.range(1).count()
+        with spark_started("house", memory="768m") as spark:
+            spark.session.range(1).count()
             trace_into(noted)
             way = choose_reader(
                 settings, Probe(Selection("kafka_broker_bytesout_total"), END_MS - HOUR_MS, END_MS)

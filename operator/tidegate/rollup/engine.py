@@ -39,9 +39,9 @@ from tidegate.rollup.schemas import HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
 from tidegate.rollup.spark.session import (
     LOCAL,
-    SparkSession,
+    Spark,
     shuffle_settings,
-    spark_session,
+    spark_started,
 )
 from tidegate.rollup.spark.stages import workers_errors
 from tidegate.rollup.tables.format import NOBODY, Manifest, Owner, new_run_id, time_words
@@ -122,7 +122,7 @@ class Engine:
         self._tell = tell
         self._progress = progress
         self._stack = ExitStack()
-        self._spark: SparkSession | None = None
+        self._spark: Spark | None = None
         self.catalog_problem: str | None = None  # why it is behind what was published last
 
     def __enter__(self) -> Self:
@@ -164,7 +164,7 @@ class Engine:
             )
             self.catalog_problem = None
             with workers_errors():
-                return run_rollup(self._session(), run, reader)
+                return run_rollup(self._started(), run, reader)
         finally:
             reader.close()
 
@@ -208,13 +208,13 @@ class Engine:
         self._tell(str(chosen))
         return chosen.reader
 
-    def _session(self) -> SparkSession:
+    def _started(self) -> Spark:
         if self._spark is None:
             place = self._place
-            session = spark_session(
+            spark = spark_started(
                 "tidegate-rollup", master=place.master, memory=place.memory, further=place.further
             )
-            self._spark = self._stack.enter_context(session)
+            self._spark = self._stack.enter_context(spark)
         return self._spark
 
 

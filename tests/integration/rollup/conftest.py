@@ -13,7 +13,7 @@ from lab.cache import RunDirectory
 from lab.prometheus import PROMETHEUS_3
 from tests.integration.rollup.history_server import HistoryServer
 from tests.integration.rollup.known_history import write_known_history
-from tidegate.rollup.spark.session import spark_session
+from tidegate.rollup.spark.session import spark_started
 
 
 @pytest.fixture(scope="session")
@@ -36,8 +36,8 @@ def known_history() -> Iterator[HistoryServer]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The only Spark session of the suite. Commands find it open and use it."""
-    with spark_session("test", memory="768m") as session:
-        yield session
+    with spark_started("test", memory="768m") as started:
+        yield started.session
 
 
 @contextmanager

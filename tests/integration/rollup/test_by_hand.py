@@ -36,6 +36,7 @@ from tidegate.prometheus.settings import MetricsSettings, PrometheusServer
 from tidegate.rollup.ingest import IngestOrder
 from tidegate.rollup.schemas import FIVE_MINUTES_MS, HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
+from tidegate.rollup.spark.session import beside
 from tidegate.rollup.tables.format import new_run_id
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.transport.exchange import HistorySettings
@@ -115,7 +116,7 @@ def cluster(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
                 order, START_MS, END_MS, POLICY, clock_ms=lambda: END_MS, tell=lambda _: None
             )
             reader = RemoteReadChunks(history)
-            run_rollup(spark, asked, reader)
+            run_rollup(beside(spark), asked, reader)
             reader.close()
             yield Cluster(server, UsageStore.at(url))
 

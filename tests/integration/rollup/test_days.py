@@ -70,7 +70,7 @@ def test_days_are_the_sums_of_their_hours_as_they_are_published_now(
     server = PrometheusServer("")
     order = IngestOrder("days", url, "", MetricsSettings(server), HistorySettings(server))
     for table in ("usage_1d", "broker_1d"):
-        staged = stage_days(spark, order, table, DAYS)
+        staged = stage_days(spark.sparkContext, order, table, DAYS)
         for day_ms in DAYS:
             own = [one for one in staged if one.window_start_ms == day_ms]
             assert own
@@ -100,4 +100,4 @@ def test_of_days_without_any_hour_nothing_is_staged(spark: SparkSession, tmp_pat
     order = IngestOrder(
         "days", f"file://{tmp_path}", "", MetricsSettings(server), HistorySettings(server)
     )
-    assert stage_days(spark, order, "usage_1d", DAYS) == []
+    assert stage_days(spark.sparkContext, order, "usage_1d", DAYS) == []

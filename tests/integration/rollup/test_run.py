@@ -37,7 +37,7 @@ from tidegate.rollup.ingest import IngestOrder
 from tidegate.rollup.samples import Progress, Selection, Step, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
-from tidegate.rollup.spark.session import spark_session
+from tidegate.rollup.spark.session import beside, spark_started
 from tidegate.rollup.tables import publication
 from tidegate.rollup.tables.format import new_run_id
 from tidegate.rollup.tables.store import UsageStore
@@ -90,7 +90,7 @@ def run(
         progress=progress,
         tasks_at_once=tasks_at_once,
     )
-    published = run_rollup(spark, asked, chosen.reader)
+    published = run_rollup(beside(spark), asked, chosen.reader)
     chosen.reader.close()
     return len(published)
 
@@ -303,14 +303,16 @@ def test_hours_without_samples_leave_the_tables_as_they_are(
     )
     with pytest.raises(NotFound):
         run_rollup(
-            spark, RollupRun(order, START_MS, END_MS, clock_ms=lambda: END_MS, tell=print), reader
+            beside(spark),
+            RollupRun(order, START_MS, END_MS, clock_ms=lambda: END_MS, tell=print),
+            reader,
         )
     reader.close()
     assert store.rows("usage_5m").equals(before)
 
 
 def test_a_session_that_is_open_is_used_and_stays_open(spark: SparkSession) -> None:
-    with spark_session("another") as session:
-        assert session.sparkContext is spark.sparkContext
-        assert session.conf.get("spark.sql.session.timeZone") == "UTC"
+    with spark_started("another") as another:
+        assert another.context is spark.sparkContext
+        assert another.session.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.range(3).count() == 3

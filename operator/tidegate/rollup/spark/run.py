@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from itertools import count
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from tidegate.controller_logic.reasons import Reason
 from tidegate.errors import NotFound, TidegateError
@@ -21,6 +21,7 @@ from tidegate.rollup.ingest import IngestOrder, Source, WorkItem, read_source
 from tidegate.rollup.labels import labels_text
 from tidegate.rollup.samples import Count, Progress, Step, Transport, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS, TABLES
+from tidegate.rollup.spark.session import Spark
 from tidegate.rollup.spark.stages import (
     frame_of,
     ingest_all,
@@ -65,7 +66,7 @@ Stage = Callable[[], list[StagedFile]]
 class Coarser:
     """`members` and `states` are by the start of each hour of the run."""
 
-    spark: SparkSession
+    spark: Spark
     order: IngestOrder
     members: Mapping[int, Sequence[PolicyMember]]
     states: Mapping[int, Sequence[TierStates]]
@@ -79,14 +80,16 @@ class Coarser:
             yield "tier_1h", partial(self._tiers, starts) if self._has_tiers(starts) else None
             return
         for table in ("usage_1d", "broker_1d"):
-            yield table, partial(stage_days, self.spark, self.order, table, starts)
+            yield table, partial(stage_days, self.spark.context, self.order, table, starts)
         yield "tier_1d", partial(self._tiers, starts) if self._hours_have_tiers(starts) else None
 
     def _tiers(self, starts: range) -> list[StagedFile]:
         span_ms, is_hours, order = starts.step, starts.step == HOUR_MS, self.order
 
         def finer(table: str) -> DataFrame:
-            return frame_of(self.spark, order.store_url, table, starts[0], starts[-1] + span_ms)
+            return frame_of(
+                self.spark.session, order.store_url, table, starts[0], starts[-1] + span_ms
+            )
 
         tiers = self._members(starts) if is_hours else tiers_by_hour(finer("usage_1h"))
         states = (
@@ -127,13 +130,13 @@ class Coarser:
             for at in hours
         ]
         if all(each == members[0] for each in members):
-            return self.spark.createDataFrame(members[0], _MEMBERS.partition(", ")[2])
+            return self.spark.session.createDataFrame(members[0], _MEMBERS.partition(", ")[2])
         rows = [
             (datetime.fromtimestamp(at / 1000, UTC), *one)
             for at, each in zip(hours, members, strict=True)
             for one in each
         ]
-        return self.spark.createDataFrame(rows, _MEMBERS)
+        return self.spark.session.createDataFrame(rows, _MEMBERS)
 
     def _states(self, starts: range) -> DataFrame:
         rows = [
@@ -141,7 +144,7 @@ class Coarser:
             for at in starts
             for one in self.states.get(at, ())
         ]
-        return self.spark.createDataFrame(rows, _STATES)
+        return self.spark.session.createDataFrame(rows, _STATES)
 
 
 def unattributed_words(brokers: Iterable[Manifest]) -> str:
@@ -208,7 +211,7 @@ class RollupRun:
         )
 
 
-def run_rollup(spark: SparkSession, run: RollupRun, transport: Transport) -> list[Manifest]:
+def run_rollup(spark: Spark, run: RollupRun, transport: Transport) -> list[Manifest]:
     """Carry it out; what was published, in that order.
 
     Raises tidegate.errors; a repeated run goes on.
@@ -254,7 +257,7 @@ class _Rollup:
     A day that ends meanwhile is left to the next run.
     """
 
-    spark: SparkSession
+    spark: Spark
     run: RollupRun
     store: UsageStore
     spans: tuple[range, range]
@@ -356,7 +359,7 @@ class _Rollup:
         ]
         promised = {start_ms: one.brokers for start_ms, one in terms.items()}
         staged = ingest_all(
-            self.spark,
+            self.spark.context,
             run.order,
             items,
             run.progress,
@@ -386,7 +389,7 @@ class _Rollup:
             for start_ms in known
             for table in _HOURS_OF_TASKS
         ]
-        written = write_all(self.spark, run.order.store_url, [*fine, *hourly])
+        written = write_all(self.spark.context, run.order.store_url, [*fine, *hourly])
         published = [self._named(each, files) for each, files in zip(fine, written, strict=False)]
         for each, files in zip(hourly, written[len(fine) :], strict=True):
             at_ms, finer = each.window_start_ms, _HOURS_OF_TASKS[each.table]
@@ -420,7 +423,7 @@ class _Rollup:
                     replace(self._publication(staged, table, at), made_from=sources[at])
                     for at in known
                 ]
-                written = write_all(self.spark, self.run.order.store_url, wanted)
+                written = write_all(self.spark.context, self.run.order.store_url, wanted)
                 published += [
                     self._named(each, files) for each, files in zip(wanted, written, strict=True)
                 ]

@@ -1,15 +1,18 @@
-"""One Spark session for a run, `local[*]` in this process, without a port that the network sees.
+"""Spark for a run, `local[*]` in this process, without a port that the network sees.
 
 On a cluster the executors are Pods; those settings are the Job's and come in as `further`.
 """
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from pyspark.sql import SparkSession as SparkSession
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
 
 # A task that fails is tried twice more, as it would be on a cluster.
 LOCAL = "local[*,3]"
@@ -53,39 +56,67 @@ def shuffle_settings(cores: int) -> dict[str, str]:
     return {SHUFFLE_PARTITIONS: str(max(int(_SQL_SETTINGS[SHUFFLE_PARTITIONS]), 2 * cores))}
 
 
+@dataclass(frozen=True)
+class Spark:
+    """Spark's context, which runs tasks, and the session for SQL beside it.
+
+    A session takes Java two seconds of processors, so it is opened by whoever first asks for it.
+    """
+
+    context: SparkContext
+    opened: Callable[[], SparkSession]
+
+    @cached_property
+    def session(self) -> SparkSession:
+        return self.opened()
+
+
 @contextmanager
-def spark_session(
+def spark_started(
     name: str, *, master: str = LOCAL, memory: str = "1g", further: Mapping[str, str] | None = None
-) -> Iterator[SparkSession]:
-    """Open for the block; `memory` is the driver's heap, if no Java machine runs here yet.
+) -> Iterator[Spark]:
+    """Running for the block; `memory` is the driver's heap, if no Java machine runs here yet.
 
     Where a session is open already, in a notebook, its Java machine does the work, with settings of
     our own, and stays.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
-        yield _beside(running)
+        yield beside(running)
         return
     # workers would take any python3 otherwise, which need not have our packages
     os.environ["PYSPARK_PYTHON"] = sys.executable
     for variable, value in _MEMORY.items():
         os.environ.setdefault(variable, value)
-    builder = SparkSession.builder.appName(name).master(master)
-    for key, value in {**_settings(memory), **(further or {})}.items():
-        builder = builder.config(key, value)
-    session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    settings = {**_settings(memory), **(further or {})}
+    own = SparkConf().setAppName(name).setMaster(master).setAll(list(settings.items()))
+    context = SparkContext.getOrCreate(own)
+    context.setLogLevel("ERROR")
+    spark = Spark(context, _of_context)
     try:
-        yield session
+        yield spark
     finally:
-        session.stop()
+        if "session" in vars(spark):
+            spark.session.stop()
+        else:
+            context.stop()
 
 
-def _beside(running: SparkSession) -> SparkSession:
-    session = running.newSession()
-    for key, value in _SQL_SETTINGS.items():
-        session.conf.set(key, value)
-    return session
+def _of_context() -> SparkSession:
+    """A session with the settings of the context that runs."""
+    return SparkSession.builder.getOrCreate()
+
+
+def beside(running: SparkSession) -> Spark:
+    """Tasks and SQL on the Java machine of an open session, with settings of our own."""
+
+    def opened() -> SparkSession:
+        session = running.newSession()
+        for key, value in _SQL_SETTINGS.items():
+            session.conf.set(key, value)
+        return session
+
+    return Spark(running.sparkContext, opened)
 
 
 def _settings(memory: str) -> dict[str, str]:

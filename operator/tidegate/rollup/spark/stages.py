@@ -65,7 +65,7 @@ NO_PLACES: Mapping[int, Places] = MappingProxyType({})
 
 
 def ingest_all(
-    spark: SparkSession,
+    context: SparkContext,
     order: IngestOrder,
     items: Sequence[WorkItem],
     progress: Progress = unwatched,
@@ -83,7 +83,6 @@ def ingest_all(
     """
     if not items:
         return []
-    context = spark.sparkContext
     ended = context.accumulator(0)
     by_hour = {start_ms: context.broadcast(brokers) for start_ms, brokers in terms.items()}
     places_of = _shared_by_hours(context, places)
@@ -103,7 +102,7 @@ def ingest_all(
 
 
 def write_all(
-    spark: SparkSession, store_url: str, publications: Sequence[Publication]
+    context: SparkContext, store_url: str, publications: Sequence[Publication]
 ) -> list[list[Written]]:
     """Write the files of all publications, of each in parts; the driver names them.
 
@@ -118,7 +117,7 @@ def write_all(
     ]
     found: list[list[Written]] = [[] for _ in publications]
     if parts:
-        tasks = spark.sparkContext.parallelize(parts, numSlices=len(parts))
+        tasks = context.parallelize(parts, numSlices=len(parts))
         for number, written in tasks.map(partial(_written, store_url)).collect():
             found[number].append(written)
     return found
@@ -198,7 +197,7 @@ _Slice = tuple[int, tuple[int, str, bytes]]  # a task, with packed rows of a day
 
 
 def stage_days(
-    spark: SparkSession, order: IngestOrder, table: str, days: range
+    context: SparkContext, order: IngestOrder, table: str, days: range
 ) -> list[StagedFile]:
     """Stage `usage_1d` or `broker_1d` of all days from what is published of their hours.
 
@@ -213,7 +212,6 @@ def stage_days(
     ]
     if not pieces:
         return []
-    context = spark.sparkContext
     rows = sum(file.rows for _, _, file in pieces)
     tasks = max(context.defaultParallelism, rows // len(days) // _TASK_ROWS)
     slices = context.parallelize(pieces, numSlices=len(pieces)).flatMap(
