@@ -189,7 +189,8 @@ def _series(rows: pa.Table, broker: str) -> list[SeriesSamples]:
     A client that was never throttled has no series of it, as NaN is none elsewhere.
     """
     rows = rows.combine_chunks()
-    times, rates, throttle = (rows[name].to_numpy() for name in ("ts", "rate", "throttle_ms"))
+    times = rows["ts"].to_numpy()
+    rates, delays = (rows[name].to_numpy().astype(np.float64) for name in ("rate", "throttle_ms"))
     names = [rows[name].chunk(0) for name in ("direction", "user", "client_id")]
     starts = _starts([one.indices.to_numpy() for one in names])
     found: list[SeriesSamples] = []
@@ -198,8 +199,9 @@ def _series(rows: pa.Table, broker: str) -> list[SeriesSamples]:
     spoken = [
         pc.take(one.dictionary, one.indices.take(pa.array(starts))).to_pylist() for one in names
     ]
-    for begin, end, way, user, client_id in zip(
-        starts, [*starts[1:], len(times)], *spoken, strict=True
+    throttled = np.add.reduceat(delays, starts) > 0
+    for begin, end, is_throttled, way, user, client_id in zip(
+        starts, [*starts[1:], len(times)], throttled, *spoken, strict=True
     ):
         own = slice(begin, end)
         labels = {
@@ -209,17 +211,12 @@ def _series(rows: pa.Table, broker: str) -> list[SeriesSamples]:
             "resource": _RESOURCES[way][0],
         }
         found.append(
-            SeriesSamples(
-                {**labels, "__name__": "kafka_quota_byte_rate"},
-                times[own],
-                rates[own].astype(np.float64),
-            )
+            SeriesSamples({**labels, "__name__": "kafka_quota_byte_rate"}, times[own], rates[own])
         )
-        if throttle[own].any():
-            delays = throttle[own].astype(np.float64)
+        if is_throttled:
             found.append(
                 SeriesSamples(
-                    {**labels, "__name__": "kafka_quota_throttle_time"}, times[own], delays
+                    {**labels, "__name__": "kafka_quota_throttle_time"}, times[own], delays[own]
                 )
             )
         totals[way][1:] += rates[own]

@@ -23,8 +23,8 @@ from tidegate.rollup.fold.clients import (
     Promises,
     Wanted,
     client_windows,
-    clients_of,
     gauges_of,
+    of_clients,
 )
 from tidegate.rollup.fold.counters import Contradiction, Counted, counted
 from tidegate.rollup.fold.windows import (
@@ -299,11 +299,9 @@ def fold_direction(
     series = (*samples.rates, *samples.throttle_times)
     scrapes = scrape_times(one.times_ms for one in series)
     grid = scrape_grid(scrapes, windows, interval_ms)
-    clients = clients_of(series)
-    rates, throttle_times = (
-        gauges_of(samples.rates, clients, grid),
-        gauges_of(samples.throttle_times, clients, grid),
-    )
+    named = [of_clients(samples.rates), of_clients(samples.throttle_times)]
+    clients = tuple(sorted({client for each in named for client, _ in each}))
+    rates, throttle_times = (gauges_of(each, clients, grid) for each in named)
     gauges = client_windows(rates, throttle_times, grid, _promises(clients, terms))
     count = partial(
         counted,

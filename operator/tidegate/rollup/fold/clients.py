@@ -61,21 +61,17 @@ def client_of(series: SeriesSamples) -> Client | None:
     return (user if isinstance(user, str) else "", client_id if isinstance(client_id, str) else "")
 
 
-def clients_of(series: Iterable[SeriesSamples]) -> tuple[Client, ...]:
-    """Return all clients in the labels of these series, sorted."""
-    return tuple(sorted({client for one in series if (client := client_of(one)) is not None}))
+def of_clients(series: Iterable[SeriesSamples]) -> list[tuple[Client, SeriesSamples]]:
+    """Return the series that name a client, each with it."""
+    return [(client, one) for one in series if (client := client_of(one)) is not None]
 
 
 def gauges_of(
-    series: Sequence[SeriesSamples], clients: Sequence[Client], grid: ScrapeGrid
+    series: Sequence[tuple[Client, SeriesSamples]], clients: Sequence[Client], grid: ScrapeGrid
 ) -> Gauges:
     """Collect the samples of `clients` that are amounts; all times must be in the grid."""
     numbers = {client: number for number, client in enumerate(clients)}
-    numbered = [
-        (numbers[client], one)
-        for one in series
-        if (client := client_of(one)) in numbers and len(one.times_ms)
-    ]
+    numbered = [(numbers[client], one) for client, one in series if len(one.times_ms)]
     numbered.sort(key=lambda each: each[0])
     if not numbered:
         return Gauges(

@@ -48,6 +48,8 @@ from tidegate.rollup.tables.format import (
     Owner,
     PublishedFile,
     UsageDamaged,
+    packed,
+    unpacked,
 )
 from tidegate.rollup.tables.publication import (
     Publication,
@@ -237,7 +239,7 @@ def _by_task(
     for task, (start, end) in enumerate(pairwise(edges.tolist())):
         if start < end:
             day_ms = part.manifest.window.day.start_ms
-            yield task, (day_ms, finer, _packed(rows.slice(start, end - start)))
+            yield task, (day_ms, finer, packed(rows.slice(start, end - start)))
 
 
 def _tasks_of(rows: pa.Table) -> NDArray[np.int64]:
@@ -261,8 +263,8 @@ def _stage_days(
     order: IngestOrder, table: str, number: int, slices: Iterator[_Slice]
 ) -> list[StagedFile]:
     found: dict[int, dict[str, list[bytes]]] = {}
-    for _, (day_ms, finer, packed) in slices:
-        found.setdefault(day_ms, {}).setdefault(finer, []).append(packed)
+    for _, (day_ms, finer, content) in slices:
+        found.setdefault(day_ms, {}).setdefault(finer, []).append(content)
     store, staged = UsageStore.at(order.store_url), list[StagedFile]()
     for day_ms in sorted(found):
         own = found.pop(day_ms)
@@ -272,18 +274,9 @@ def _stage_days(
     return staged
 
 
-def _packed(rows: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
-    with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
-        stream.write_table(rows)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
-
-
 def _unpacked(table: str, slices: Sequence[bytes]) -> pa.Table:
     none = TABLES[table].schema.empty_table().select(_COLUMNS[table])
-    return pa.concat_tables([none, *(pa.ipc.open_stream(one).read_all() for one in slices)])
+    return pa.concat_tables([none, *map(unpacked, slices)])
 
 
 # Tiers, whose members are on many brokers. Sums of finer rows are those of the coarser ones, to the

@@ -32,13 +32,14 @@ from tidegate.rollup.tables.format import (
     checksum,
     conform,
     contents_of,
-    decode,
     encode,
     encode_manifest,
     in_order,
     manifest_path,
+    packed,
     require_run_id,
     summed_columns,
+    unpacked,
     window_at,
     with_owner,
 )
@@ -117,9 +118,9 @@ def _by_window(kind: TableKind, rows: pa.Table) -> Iterator[tuple[Window, pa.Tab
 def _stage_window(
     storage: Storage, run_id: str, kind: TableKind, window: Window, rows: pa.Table, *, part: int
 ) -> StagedFile:
-    content, contents = encode(rows), contents_of(kind, rows)
+    content, contents = packed(rows), contents_of(kind, rows)
     folder = f"{staging_folder(run_id)}/{kind.name}/{window.name}"
-    path = f"{folder}/part-{part}-{secrets.token_hex(4)}.parquet"
+    path = f"{folder}/part-{part}-{secrets.token_hex(4)}.arrow"
     # whoever publishes reads it, writes the rows anew, and forces those
     storage.write(path, content, outlives_power=False)
     return StagedFile(
@@ -421,9 +422,11 @@ def _verified(
             f"Staged file {staged.path} does not hold what was written to it (checksum); nothing "
             f"is published."
         )
-    rows = decode(content, where=staged.path, columns=columns, some=some)
+    rows = unpacked(content)
+    if some is not None:
+        rows = rows.filter(pc.is_in(rows[some.column], value_set=some.values))
     if columns is not None or some is not None:
-        return rows
+        return rows if columns is None else rows.select(columns)
     found = contents_of(TABLES[staged.table], rows)
     if found != Contents(staged.rows, staged.sums):
         raise UsageDamaged(
