@@ -37,12 +37,13 @@ from tidegate.rollup.ingest import IngestOrder
 from tidegate.rollup.samples import Progress, Selection, Step, unwatched
 from tidegate.rollup.schemas import DAY_MS, HOUR_MS
 from tidegate.rollup.spark.run import RollupRun, run_rollup
-from tidegate.rollup.spark.session import beside, spark_started
+from tidegate.rollup.spark.session import SHUFFLE_PARTITIONS, Spark, beside, spark_started
 from tidegate.rollup.tables import publication
 from tidegate.rollup.tables.format import new_run_id
 from tidegate.rollup.tables.store import UsageStore
 from tidegate.rollup.tables.upkeep import Retention
 from tidegate.rollup.tables.verify import verify
+from tidegate.rollup.terms.sources import PolicyTerms
 from tidegate.rollup.transport.exchange import HistorySettings
 from tidegate.rollup.transport.readers import Probe, choose_reader
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
@@ -60,13 +61,14 @@ def store(
 
 
 def run(
-    spark: SparkSession,
+    spark: SparkSession | Spark,
     known_history: HistoryServer,
     folder: Path,
     *,
     start_ms: int = START_MS,
     end_ms: int = END_MS,
     now_ms: int | None = None,
+    policy: PolicyTerms | None = POLICY,
     retention: Retention | None = None,
     progress: Progress = unwatched,
     tasks_at_once: int | None = None,
@@ -83,14 +85,15 @@ def run(
         order,
         start_ms,
         end_ms,
-        POLICY,
+        policy,
         retention,
         clock_ms=lambda: now_ms or end_ms,
         tell=print,
         progress=progress,
         tasks_at_once=tasks_at_once,
     )
-    published = run_rollup(beside(spark), asked, chosen.reader)
+    own = spark if isinstance(spark, Spark) else beside(spark)
+    published = run_rollup(own, asked, chosen.reader)
     chosen.reader.close()
     return len(published)
 
@@ -311,8 +314,22 @@ def test_hours_without_samples_leave_the_tables_as_they_are(
     assert store.rows("usage_5m").equals(before)
 
 
+def test_a_run_that_knows_no_tiers_opens_no_session_for_sql(
+    spark: SparkSession, known_history: HistoryServer, tmp_path: Path
+) -> None:
+    def opened() -> SparkSession:
+        raise LookupError("a session for SQL was asked for")
+
+    without = Spark(spark.sparkContext, opened)
+    run(without, known_history, tmp_path / "none", end_ms=SECOND_HOUR_MS, policy=None)
+    assert UsageStore.at(f"file://{tmp_path / 'none'}").rows("usage_1h").num_rows
+    with pytest.raises(LookupError):
+        run(without, known_history, tmp_path / "tiers", end_ms=SECOND_HOUR_MS)
+
+
 def test_a_session_that_is_open_is_used_and_stays_open(spark: SparkSession) -> None:
     with spark_started("another") as another:
         assert another.context is spark.sparkContext
         assert another.session.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.range(3).count() == 3
+    assert spark.conf.get(SHUFFLE_PARTITIONS) == "8"

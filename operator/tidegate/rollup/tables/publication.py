@@ -111,8 +111,10 @@ def published_starts_ms(kind: TableKind, rows: pa.Table) -> np.ndarray:
 
 def _by_window(kind: TableKind, rows: pa.Table) -> Iterator[tuple[Window, pa.Table]]:
     starts_ms = published_starts_ms(kind, rows)
-    for start_ms in np.unique(starts_ms):
-        yield window_at(kind, int(start_ms)), rows.filter(pa.array(starts_ms == start_ms))
+    windows = np.unique(starts_ms).tolist()
+    for start_ms in windows:
+        own = rows if len(windows) == 1 else rows.filter(pa.array(starts_ms == start_ms))
+        yield window_at(kind, start_ms), own
 
 
 def _stage_window(
