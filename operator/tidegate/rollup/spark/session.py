@@ -28,14 +28,15 @@ WORKER_DAEMON = "tidegate.rollup.spark.worker_daemon"
 _JAVA_OPTIONS = (
     "-XX:+UseParallelGC -XX:TieredStopAtLevel=1 -XX:MetaspaceSize=256m -XX:MaxNewSize=96m"
 )
-# A worker goes on to its next task with what the last one took from the system. Freed arrays of a
-# quarter of a megabyte go back at once, those of Arrow by the same way: 0.1 GB less in a cold hour
-# of 10,000 series.
+# A worker goes on to its next task with what the last one took from the system. Of what is freed,
+# arrays of 4 MB and all beyond 16 MB go back at once, those of Arrow by the same way. Smaller ones
+# stay: what comes anew from the system are pages that the kernel has to clear, which takes as long
+# as decoding and folding what is put into them.
 _MEMORY = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_ARENA_MAX": "2",
-    "MALLOC_MMAP_THRESHOLD_": "262144",
-    "MALLOC_TRIM_THRESHOLD_": "1000000",
+    "MALLOC_MMAP_THRESHOLD_": "4194304",
+    "MALLOC_TRIM_THRESHOLD_": "16777216",
 }
 SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _SQL_SETTINGS = {

@@ -140,6 +140,14 @@ def read_labels(buffer: bytes, places: Sequence[tuple[int, int]]) -> Mapping[str
         raise Malformed("a label in it is no UTF-8") from None
 
 
+def usual_label(buffer: bytes, start: int, end: int) -> tuple[str, str] | None:
+    """Name and value of the label at [start, end), None unless it is short and UTF-8."""
+    try:
+        return _short_label(buffer, start, end)
+    except UnicodeDecodeError:
+        return None
+
+
 def _short_label(buffer: bytes, start: int, end: int) -> tuple[str, str] | None:
     """A name, then a value, each below 128 bytes: nearly always so, and much faster to read."""
     if end - start < 4 or buffer[start] != _LABEL_NAME or (name_bytes := buffer[start + 1]) >= 0x80:
