@@ -110,14 +110,16 @@ def published_starts_ms(kind: TableKind, rows: pa.Table) -> np.ndarray:
 
 def _by_window(kind: TableKind, rows: pa.Table) -> Iterator[tuple[Window, pa.Table]]:
     starts_ms = published_starts_ms(kind, rows)
-    for start_ms in np.unique(starts_ms):
-        yield window_at(kind, int(start_ms)), rows.filter(pa.array(starts_ms == start_ms))
+    different = np.unique(starts_ms)
+    for start_ms in different:
+        own = rows if len(different) == 1 else rows.filter(pa.array(starts_ms == start_ms))
+        yield window_at(kind, int(start_ms)), own
 
 
 def _stage_window(
     storage: Storage, run_id: str, kind: TableKind, window: Window, rows: pa.Table, *, part: int
 ) -> StagedFile:
-    content, contents = encode(rows), contents_of(kind, rows)
+    content, contents = encode(rows, lasting=False), contents_of(kind, rows)
     folder = f"{staging_folder(run_id)}/{kind.name}/{window.name}"
     path = f"{folder}/part-{part}-{secrets.token_hex(4)}.parquet"
     # whoever publishes reads it, writes the rows anew, and forces those

@@ -104,9 +104,7 @@ _CHECKSUM_BYTES = 4
 _SERIES_KEY, _QUERY_KEY = 0x0A, 0x10
 _LABEL_KEY, _CHUNK_KEY = 0x0A, 0x12
 _XOR = 1
-_NO_PLACES = np.zeros(0, np.int64)
 _ENCODINGS = {0: "of no stated kind", 2: "of native histograms", 3: "of native float histograms"}
-
 
 Place = tuple[int, int]
 Label = tuple[str, str]
@@ -179,17 +177,19 @@ def decoded(answers: Sequence[StoredChunks]) -> list[StoredSeries]:
     """
     begins = accumulate((one.size_bytes for one in answers), initial=0)
     shifts = [begin - one.begin for begin, one in zip(begins, answers, strict=False)]
-    starts, ends = (
-        np.concatenate([_NO_PLACES, *(np.array(each, np.int64) + by for each, by in shifted)])
-        for shifted in (
-            [(one.starts, by) for one, by in zip(answers, shifts, strict=True)],
-            [(one.ends, by) for one, by in zip(answers, shifts, strict=True)],
-        )
+    places = ChunkPlaces(
+        _shifted([one.starts for one in answers], shifts),
+        _shifted([one.ends for one in answers], shifts),
     )
     buffer = b"".join(
         memoryview(one.answer)[one.begin : one.begin + one.size_bytes] for one in answers
     )
-    return list(_shares(answers, decode_xor_chunks(buffer, ChunkPlaces(starts, ends))))
+    return list(_shares(answers, decode_xor_chunks(buffer, places)))
+
+
+def _shifted(places: Sequence[Sequence[int]], shifts: Sequence[int]) -> NDArray[np.int64]:
+    moved = (np.array(each, np.int64) + by for each, by in zip(places, shifts, strict=True))
+    return np.concatenate([np.zeros(0, np.int64), *moved])
 
 
 def _shares(answers: Sequence[StoredChunks], samples: DecodedChunks) -> Iterator[StoredSeries]:
@@ -581,6 +581,7 @@ def _checked(kind: AnswerKind, answer: Answer, read: Callable[[Answer], Result])
 class RemoteReadChunks(_RemoteRead):
     """Remote read, STREAMED_XOR_CHUNKS: least work for the server, fewest bytes, fastest here.
 
+    Several requests are one question, where its answer proves that the server read all of them.
     What a server has in a newer encoding is asked for again as samples, that question alone: blocks
     of several encodings lie side by side for as long as the server keeps history.
     """
