@@ -11,6 +11,7 @@ seconds.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Any, Final
 
 import yaml
@@ -48,7 +49,8 @@ _LARGE_PLACES: Final = 2000  # members on brokers; from here on Prometheus is as
 _LARGE_STEP_SECONDS: Final = 30
 _MOST_PASSES_A_STEP: Final = 4
 _NEAR: Final = 0.9  # of its limit: no one is lowered for a NIC that stays below
-_NIC_SPANS: Final = 6
+_NIC_SPANS: Final = 6  # that a reading holds, at the least
+_ROUNDS: Final = 4  # of a throttled client's rhythm, which it holds too: a NIC is judged over two
 _LAST_SECONDS: Final = 60  # what is looked at for "is it enough"
 
 NicPlace = tuple[int, Direction]
@@ -424,6 +426,8 @@ class _WhatIf:
         is_large = places >= _LARGE_PLACES
         self._most_passes = 1 if is_large else _MOST_PASSES_A_STEP
         self._step = max(situation.scrape_seconds, _LARGE_STEP_SECONDS if is_large else 1)
+        rounds_seconds = _ROUNDS * situation.policy.window.sawtooth_period_seconds
+        self._most_spans = max(_NIC_SPANS, ceil(rounds_seconds / self._step))
         self._steps = max(1, seconds // self._step)
         entities = {entity for entity, _ in involved}
         self._operator = _operator(
@@ -449,7 +453,7 @@ class _WhatIf:
         }
 
     def played(self) -> Result:
-        for before in range(_NIC_SPANS, 0, -1):  # the load that is there already
+        for before in range(self._most_spans, 0, -1):  # the load that is there already
             self._sample(-float(before * self._step))
         for step in range(self._steps):
             now = float(step * self._step)
@@ -545,7 +549,7 @@ class _WhatIf:
         at = self._situation.now_seconds + now
         for place, spans in self._spans.items():
             spans.append(NicSpan(at, float(self._step), self._carries(place)))
-            del spans[:-_NIC_SPANS]
+            del spans[: -self._most_spans]
 
     def _clients(self, now: float) -> Mapping[tuple[Entity, int, Direction], ClientRate]:
         """What Kafka says of those that are decided on; who wants more than its quota is muted."""

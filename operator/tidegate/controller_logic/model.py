@@ -293,12 +293,14 @@ class DirectionUsage:
 class Usage:
     """Usage by entity and byte rate; an entity without figures is absent.
 
-    `days` is how long the window was, `until_seconds` when it ended.
+    `days` is how long the window was, `until_seconds` when it ended. `which` names it in messages:
+    the `last` days, or the `reported` ones, which may be long past.
     """
 
     days: float
     until_seconds: float
     figures: Mapping[tuple[Entity, QuotaKey], DirectionUsage] = field(default_factory=dict)
+    which: str = "last"
 
 
 @dataclass(frozen=True, slots=True)

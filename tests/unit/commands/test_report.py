@@ -253,12 +253,20 @@ def four_hours(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "recommended", "words"),
     [
-        (("--from", "4h"), 26_000_000, "five minutes of the last 4 hours stayed under 20.0 MB/s"),
-        (("--from", "1h"), 26_000_000, "five minutes of the last hour stayed under 20.0 MB/s"),
-        (("--from", "5h"), 26_000_000, "five minutes of the last 5 hours stayed under 20.0 MB/s"),
-        (("--from", "1d"), None, "samples cover 17% of the last 24 hours"),
-        (("--from", "47h"), None, "samples cover 9% of the last 47 hours"),
-        (("--from", "2d"), None, "samples cover 8% of the last 2 days"),
+        (
+            ("--from", "4h"),
+            26_000_000,
+            "five minutes of the reported 4 hours stayed under 20.0 MB/s",
+        ),
+        (("--from", "1h"), 26_000_000, "five minutes of the reported hour stayed under 20.0 MB/s"),
+        (
+            ("--from", "5h"),
+            26_000_000,
+            "five minutes of the reported 5 hours stayed under 20.0 MB/s",
+        ),
+        (("--from", "1d"), None, "samples cover 17% of the reported 24 hours"),
+        (("--from", "47h"), None, "samples cover 9% of the reported 47 hours"),
+        (("--from", "2d"), None, "samples cover 8% of the reported 2 days"),
     ],
 )
 def test_a_recommendation_says_how_much_time_it_rests_on(

@@ -93,6 +93,17 @@ def test_a_lower_limit_makes_l3_give_before_l2_and_never_l0() -> None:
     assert all(one.at_end <= 60 * MB for one in result.nics if one.direction is OUT)
 
 
+@pytest.mark.parametrize("scrape_seconds", [1, 2, 5, 15, 30, 60])
+def test_levels_give_until_it_is_enough_however_often_prometheus_scrapes(
+    scrape_seconds: int,
+) -> None:
+    now = situation(scrape_seconds=scrape_seconds)
+    result = play_what_if(now, Edits(limits={OUT: 45 * MB}), seconds=1200)
+    assert result.is_enough
+    assert {one.level for one in result.lowered} == {Level.L3, Level.L2}
+    assert not any("rhythm" in one for one in result.findings)
+
+
 def test_a_limit_that_cannot_be_kept_is_said_to_be_too_low() -> None:
     result = play_what_if(situation(), Edits(limits={OUT: 25 * MB}))
     assert not result.is_enough

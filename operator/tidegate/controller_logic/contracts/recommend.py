@@ -258,6 +258,7 @@ class _Advisor:
     def __init__(self, basis: AdviceBasis, kept: Mapping[Place, PreviousAdvice]) -> None:
         self._basis = basis
         self._usage = basis.usage
+        self._window = f"the {basis.usage.which} {time_words(basis.usage.days)}"
         self._terms = basis.terms
         self._kept = kept
         brokers = basis.topology.brokers if basis.topology is not None else frozenset()
@@ -312,9 +313,7 @@ class _Advisor:
         )
 
     def _problem(self, wish: RateRequest, basis: RateBasis | None) -> tuple[Reason, str] | None:
-        problem = _unusable(
-            self._usage.figures.get((wish.member.entity, wish.key)), days=self._usage.days
-        )
+        problem = _unusable(self._usage.figures.get((wish.member.entity, wish.key)), self._window)
         if problem is None and basis is None and self._before(wish) is None:
             return (
                 Reason.TOPOLOGY_INCOMPLETE,
@@ -357,9 +356,7 @@ class _Advisor:
             else wish.declared + int((wish.wanted - wish.declared) * part)
         )
         usage = self._usage.figures[wish.member.entity, wish.key]
-        measured_text = _words(
-            usage, days=self._usage.days, headroom_percent=self._terms.headroom_percent
-        )
+        measured_text = _words(usage, self._window, headroom_percent=self._terms.headroom_percent)
         if not _is_worth_it(wanted, wish.declared):
             spent = wish.asked > wish.declared and _is_worth_it(wish.asked, wish.declared)
             reason = Reason.SHARE_SPENT if spent else Reason.CONTRACT_FITS
@@ -434,30 +431,30 @@ def _rates(contract: Contract) -> Iterator[tuple[QuotaKey, int]]:
             yield key, rate
 
 
-def _unusable(figures: DirectionUsage | None, *, days: float) -> tuple[Reason, str] | None:
+def _unusable(figures: DirectionUsage | None, window: str) -> tuple[Reason, str] | None:
     """Why nothing can be recommended on these figures."""
     if figures is None:
         return (
             Reason.USAGE_UNKNOWN,
-            f"the usage tables of the last {time_words(days)} do not name it",
+            f"the usage tables of {window} do not name it",
         )
     if figures.coverage < MIN_COVERAGE:
         measured_text = (
-            f"samples cover {figures.coverage:.0%} of the last {time_words(days)}, and less "
-            f"than {MIN_COVERAGE:.0%} is too little"
+            f"samples cover {figures.coverage:.0%} of {window}, and less than "
+            f"{MIN_COVERAGE:.0%} is too little"
         )
         return Reason.USAGE_INCOMPLETE, measured_text
     if figures.throttled_share > MOST_THROTTLED:
         measured_text = (
-            f"it was below its contract for {figures.throttled_share:.0%} of the last "
-            f"{time_words(days)}, so what it moved is not what it needs"
+            f"it was below its contract for {figures.throttled_share:.0%} of {window}, so what it "
+            f"moved is not what it needs"
         )
         return Reason.USAGE_THROTTLED, measured_text
     if figures.p99_total <= 0:
         return (
             Reason.UNUSED,
             (
-                f"it moved nothing in 99 % of five minutes of the last {time_words(days)}, which "
+                f"it moved nothing in 99 % of five minutes of {window}, which "
                 f"says nothing of what it needs"
             ),
         )
@@ -489,7 +486,7 @@ def _most(limit: int, form: RateForm, basis: RateBasis, *, live_brokers: int) ->
     return limit * live_brokers // (basis.times if form is RateForm.PER_PARTITION else 1)
 
 
-def _words(usage: DirectionUsage, *, days: float, headroom_percent: int) -> str:
+def _words(usage: DirectionUsage, window: str, *, headroom_percent: int) -> str:
     moved = f"{rate_words(round(usage.p99_total))} on one broker"
     if usage.brokers > 1:
         moved = (
@@ -497,8 +494,7 @@ def _words(usage: DirectionUsage, *, days: float, headroom_percent: int) -> str:
             f"{rate_words(round(usage.p99_busiest))} on the busiest"
         )
     return (
-        f"99 % of five minutes of the last {time_words(days)} stayed under {moved}; with "
-        f"{headroom_percent} % headroom"
+        f"99 % of five minutes of {window} stayed under {moved}; with {headroom_percent} % headroom"
     )
 
 

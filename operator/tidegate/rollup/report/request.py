@@ -5,7 +5,7 @@ tables and from a policy; none of them asks a cluster or the clock.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from typing import Final
@@ -371,6 +371,7 @@ def recommendations(
     They may differ from a tier's status, which is about other days. A rate for each partition gets
     none, and a reason, because leaders are unknown here.
     """
+    usage = replace(usage, which="reported")
     topology = Topology(usage.until_seconds, frozenset(brokers), {})
     advised = advise(AdviceBasis(usage, tuple(terms.tiers), policy.advice, policy.limits, topology))
     return [
