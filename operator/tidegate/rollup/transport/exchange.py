@@ -408,6 +408,7 @@ def _hung_up_after(seconds: float, response: requests.Response) -> Iterator[Call
             response.raw.shutdown()
 
     timer = threading.Timer(max(seconds, 0.0), hang_up)
+    timer.daemon = True
     timer.start()
     try:
         yield over.is_set
