@@ -194,6 +194,27 @@ def test_follow_takes_what_the_clients_leave_and_gives_it_back() -> None:
     assert decision.estimates[REASSIGNMENT].seconds is not None
 
 
+@pytest.mark.parametrize("how", ["done", "cancelled"])
+def test_a_move_that_is_over_leaves_its_room_to_the_others(how: str) -> None:
+    """What it brought is in the NIC's mean for a while, and is no client's. Nothing that it did not
+    bring is.
+    """
+    cluster = Cluster.moving([(1, 2), (1, 3)], size=20_000.0 * MB)
+    cluster.others = {egress_of(1): 60.0 * MB}
+    if how == "done":
+        cluster.sizes["topic-0", 0] = 32 / 2 * MB * 120
+    cluster.play(115)
+    if how == "cancelled":
+        del cluster.partitions["topic-0", 0], cluster.filled[ReplicaKey("topic-0", 0, 2)]
+    rates = []
+    for _ in range(60):
+        cluster.play(1)
+        rates.append((cluster.rate_of(egress_of(1)) or 0) / MB)
+    assert len(cluster.partitions) == 1
+    assert min(rates) == pytest.approx(32, rel=0.1)
+    assert max(rates) == pytest.approx(32, rel=0.1)
+
+
 rates = st.integers(0, 130).map(lambda number: float(number * MB))
 
 

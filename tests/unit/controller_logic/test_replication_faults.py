@@ -111,7 +111,7 @@ class Faults:
         if given.seen is None:
             assert not decision.changes
             return decision
-        self._judge(given, decision)
+        self._judge(given, decision, memory)
         if faulty and self.dice.random() < 0.05:
             cluster.memory = ReplicationMemory()
             return decision  # killed before the record was written
@@ -126,7 +126,9 @@ class Faults:
         self.throttled += bool(decision.in_force)
         return decision
 
-    def _judge(self, given: ReplicationInput, decision: ReplicationDecision) -> None:
+    def _judge(
+        self, given: ReplicationInput, decision: ReplicationDecision, memory: ReplicationMemory
+    ) -> None:
         """What must hold in every pass, whatever happened before."""
         for change in decision.changes:
             if change.operation in (Operation.SET, Operation.APPEND):
@@ -139,7 +141,8 @@ class Faults:
         for side, here in by_side(mine).items():
             one, nic = decision.rates.sides[side], given.nics.get(side, NicRoom())
             kinds = {move.kind for move in here}
-            rooms = [room_for(nic, here, terms[kind], given.cut_to_percent) for kind in kinds]
+            both = [*here, *by_side(memory.over).get(side, ())]
+            rooms = [room_for(nic, both, terms[kind], given.cut_to_percent) for kind in kinds]
             if one.rate is not None and not one.held and None not in rooms:
                 assert one.rate >= one.floor
                 assert one.rate <= max(room or 0.0 for room in rooms) + one.floor + 1, side

@@ -7,7 +7,7 @@ grows meanwhile. All amounts are bytes, times are seconds since the epoch.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -253,6 +253,37 @@ def _with(readings: tuple[_Reading, ...], newest: _Reading) -> tuple[_Reading, .
     if kept and newest.at_seconds <= kept[-1].at_seconds:
         return tuple(kept)
     return (*kept, newest)
+
+
+def lately_over(
+    over: Iterable[Move],
+    before: Iterable[Move],
+    moves: Iterable[Move],
+    *,
+    now_seconds: float,
+    since_seconds: float,
+) -> tuple[Move, ...]:
+    """The moves that ended with this pass, and those that were `over` and brought anything since.
+
+    What one brought since its last reading is what was left of it, and no more than at its last
+    speed: it may have been cancelled.
+    """
+    kept = [one for one in over if one.readings[-1].at_seconds > since_seconds]
+    there = {move.key for move in moves}
+    for move in before:
+        if move.key not in there and move.goes_on and move.readings:
+            last = move.readings[-1]
+            at_seconds = max(now_seconds, last.at_seconds + 1)
+            likely = (move.newest_speed() or 0.0) * (at_seconds - last.at_seconds)
+            brought = last.replica_bytes + round(min(move.bytes_left or 0, max(0.0, likely)))
+            end = _Reading(at_seconds, last.leader_bytes, brought)
+            # the second one says that nothing comes any more
+            kept.append(
+                replace(
+                    move, readings=(*move.readings, end, end._replace(at_seconds=at_seconds + 1))
+                )
+            )
+    return tuple(kept)
 
 
 def bytes_left(moves: Iterable[Move]) -> int | None:

@@ -174,6 +174,7 @@ def leaves_of(
     rates: Rates,
     others: Mapping[Side, int],
     cut_to_percent: int,
+    over: Sequence[Move] = (),
 ) -> dict[Side, dict[Level, float]]:
     """What replication leaves on each side to the levels below it, above their throttled rates.
 
@@ -181,7 +182,8 @@ def leaves_of(
     what its flows may have, but, as soon as their speed is known, no more than twice that, or the
     floor where that is more: what a disk or a rate of somebody else (`others`) holds back cannot
     use room. All of it is a mean over the same seconds, so it does not change because lower levels
-    give way. A level is there as long as such replication passes.
+    give way; what moves that are `over` brought in these is replication's too. A level is there as
+    long as such replication passes.
     """
     found: dict[Side, dict[Level, float]] = {}
     for kind, one in terms.items():
@@ -189,6 +191,7 @@ def leaves_of(
         if one.mode is not ReplicationMode.FOLLOW or not below:
             continue
         through = rates.through(kind, others)
+        ended = by_side([move for move in over if move.kind is kind])
         for side, here in by_side([move for move in moves if move.kind is kind]).items():
             nic = nics.get(side)
             if nic is None or nic.limit is None or nic.bytes_per_second is None:
@@ -197,7 +200,7 @@ def leaves_of(
             likely = max(
                 one.minimum, sum(inf if speed is None else _GROWTH * speed for speed in speeds)
             )
-            takes = min(through[side], likely) - moved_by(nic, here)
+            takes = min(through[side], likely) - moved_by(nic, [*here, *ended.get(side, ())])
             leaves = found.setdefault(side, {})
             for level in below:
                 if level not in leaves:

@@ -34,6 +34,7 @@ from tidegate.controller_logic.replication.moves import (
     by_side,
     bytes_left,
     egress_of,
+    lately_over,
     moves_of,
 )
 from tidegate.controller_logic.replication.rates import (
@@ -112,7 +113,8 @@ class ReplicationMemory:
     in the last pass, `removed` how often somebody took it away while it was wanted, `leftovers`
     since when each value of somebody else has been there, with its text. `absent` is since when
     an item of the record has not been there. `given` is what each level sent above its throttled
-    rates in the last minutes, with the time of each reading.
+    rates in the last minutes, with the time of each reading. `moves` are those of the last pass,
+    `over` those that have ended lately.
     """
 
     progress: Progress = field(default_factory=dict)
@@ -122,6 +124,8 @@ class ReplicationMemory:
     leftovers: Mapping[tuple[Resource, str], tuple[str, float]] = field(default_factory=dict)
     absent: Mapping[tuple[Resource, str, str], float] = field(default_factory=dict)
     given: Mapping[Side, tuple[_Given, ...]] = field(default_factory=dict)
+    moves: tuple[Move, ...] = ()
+    over: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,10 +187,20 @@ def decide_replication(
         )
     nics, levels_gave = _over_the_same_time(given.nics, memory)
     moves, progress = moves_of(given.seen, memory.progress)
+    over = lately_over(
+        memory.over,
+        memory.moves,
+        moves,
+        now_seconds=given.seen.read_at_seconds,
+        since_seconds=min(
+            [nic.at_seconds - nic.span_seconds for nic in nics.values() if nic.span_seconds > 0],
+            default=given.seen.read_at_seconds,
+        ),
+    )
     given = replace(given, nics=nics)
     ours = _ours(given.configs, given.record)
     removed = _removed_by_others(given, moves, ours, memory)
-    rates = _rates(given, moves, ours)
+    rates = _rates(given, moves, over, ours)
     wanted = _wanted(given, moves, rates, ours, memory)
     left_alone = tuple(sorted(one for one, times in removed.items() if times > MOST_REPAIRS))
     plan = plan_configs(
@@ -222,7 +236,7 @@ def decide_replication(
         due,
         left_alone,
         plan.unknown,
-        _beside(given, moves, rates, ours, _rates_of_others(plan)),
+        _beside(given, moves, over, rates, ours, _rates_of_others(plan)),
     )
     kept = {
         resource: at_seconds
@@ -230,7 +244,7 @@ def decide_replication(
         if given.now_seconds - at_seconds < LEAST_DISTANCE_SECONDS
     }
     return decision, ReplicationMemory(
-        progress, {**kept, **written}, ours, removed, leftovers, absent, levels_gave
+        progress, {**kept, **written}, ours, removed, leftovers, absent, levels_gave, moves, over
     )
 
 
@@ -315,7 +329,9 @@ def _rate_of_ours(ours: Items, configs: Configs, side: Side) -> int | None:
     return int(present) if present in texts and present is not None else None
 
 
-def _rates(given: ReplicationInput, moves: Sequence[Move], ours: Items) -> Rates:
+def _rates(
+    given: ReplicationInput, moves: Sequence[Move], over: Sequence[Move], ours: Items
+) -> Rates:
     in_force = {
         side: rate
         for move in moves
@@ -324,8 +340,11 @@ def _rates(given: ReplicationInput, moves: Sequence[Move], ours: Items) -> Rates
         if (rate := _rate_of_ours(ours, given.configs, side)) is not None
     }
 
+    ended = by_side(over)
+
     def room(side: Side, here: Sequence[Move], terms: Terms) -> float | None:
-        return room_for(given.nics.get(side, _NO_ROOM), here, terms, given.cut_to_percent)
+        both = [*here, *ended.get(side, ())]
+        return room_for(given.nics.get(side, _NO_ROOM), both, terms, given.cut_to_percent)
 
     return fair_rates(moves, given.terms, room, in_force)
 
@@ -473,13 +492,14 @@ def _rates_of_others(plan: ConfigPlan) -> dict[Side, int]:
 def _beside(
     given: ReplicationInput,
     moves: Sequence[Move],
+    over: Sequence[Move],
     rates: Rates,
     ours: Items,
     others: Mapping[Side, int],
 ) -> ReplicationOnNics:
     """What replication means for clients on each side of a NIC that it passes."""
     gives = _gives(given, moves, rates, ours)
-    leaves = leaves_of(moves, given.terms, given.nics, rates, others, given.cut_to_percent)
+    leaves = leaves_of(moves, given.terms, given.nics, rates, others, given.cut_to_percent, over)
     return {
         side: ReplicationBeside(gives.get(side, 0.0), leaves.get(side, {}))
         for side in gives.keys() | leaves.keys()
