@@ -7,6 +7,7 @@ from __future__ import annotations
 import pickle
 import ssl
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tests.integration.kafka.certificates import make_certificates
 from tests.unit.prometheus.lying_server import serving
 from tests.unit.rollup.transport.fake_prometheus import FakePrometheus
 from tests.unit.rollup.transport.histories import BASE_MS
-from tests.unit.rollup.transport.posting import PostRequest
+from tests.unit.rollup.transport.posting import STREAMED, PostRequest
 from tidegate.errors import Unreachable
 from tidegate.prometheus.settings import PrometheusServer, TlsTexts
 from tidegate.rollup.samples import Selection
@@ -54,6 +55,37 @@ def test_a_server_that_requires_a_certificate_gets_ours_and_refuses_clients_with
                 unknown.read(Selection("m"), BASE_MS, BASE_MS + 1)
             unknown.close()
         known.close()
+
+
+def drip(request: PostRequest) -> None:
+    request.send_response(200)
+    request.send_header("Content-Type", STREAMED)
+    request.send_header("Content-Length", "1000000")
+    request.end_headers()
+    while not request.server.gone.wait(0.02):
+        request.wfile.write(b"\x00")
+        request.wfile.flush()
+
+
+def test_a_server_that_drips_within_tls_is_given_up_at_the_deadline(tmp_path: Path) -> None:
+    made = make_certificates(tmp_path)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(made.certificate, made.key)
+    with serving(drip, tls=tls) as server:  # type: ignore[arg-type]
+        server.RequestHandlerClass = PostRequest
+        url = server.url.replace("http:", "https:")
+        settings = HistorySettings(
+            PrometheusServer(url, ca_file=str(made.authority)),
+            attempts=2,
+            request_timeout_seconds=0.4,
+        )
+        reader = RemoteReadChunks(settings)
+        started = time.monotonic()
+        with pytest.raises(Unreachable, match="it took too long"):
+            reader.read(Selection("m"), BASE_MS, BASE_MS + 1)
+        assert time.monotonic() - started < 5
+        assert len(server.seen) == settings.attempts
+        reader.close()
 
 
 def test_certificates_go_to_another_process_with_the_settings_and_leave_no_file_behind(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from tests.unit.rollup.transport.histories import BASE_MS, STALE
 from tidegate.errors import Unreachable
 from tidegate.prometheus.settings import PrometheusServer
 from tidegate.rollup.samples import ReadRequest, Selection, SeriesSamples
-from tidegate.rollup.transport.exchange import HistorySettings
+from tidegate.rollup.transport.exchange import Exchange, HistorySettings
 from tidegate.rollup.transport.http_query import RangeSelector, read_usual
 from tidegate.rollup.transport.readers import READERS, Probe, choose_reader
 from tidegate.rollup.transport.remote_read import RemoteReadChunks
@@ -141,6 +142,32 @@ def test_several_metrics_read_together_are_exactly_what_is_stored(
     with every_way(history) as ways:
         for way in ways:
             assert [rows(found) for found in way.read_all(asked)] == expected, way.name
+
+
+def test_prometheus_answers_several_queries_of_one_question(history: HistoryServer) -> None:
+    """Also where one of them is about nothing, and two are about the same."""
+    metrics = [history.new_metric() for _ in range(3)]
+    for number, metric in enumerate((metrics[0], metrics[2])):
+        history.write(metric, ({"series": "a"}, [(BASE_MS, float(number))]))
+    order = (0, 1, 0, 2)
+    asked = [ReadRequest(Selection(metrics[at]), BASE_MS, BASE_MS + 1) for at in order]
+    answers = []
+
+    class Counting(Exchange):
+        def ask(self, *args: Any, **kwargs: Any) -> Any:
+            answers.append(super().ask(*args, **kwargs))
+            return answers[-1]
+
+    settings_here = HistorySettings(PrometheusServer(history.url), external_labels=("cluster",))
+    way = RemoteReadChunks(settings_here, exchange=Counting(settings_here))
+    assert [rows(found) for found in way.read_all(asked)] == [
+        [({"series": "a"}, [(BASE_MS, 0.0)])],
+        [],
+        [({"series": "a"}, [(BASE_MS, 0.0)])],
+        [({"series": "a"}, [(BASE_MS, 1.0)])],
+    ]
+    assert len(answers) == 1
+    way.close()
 
 
 def test_windows_that_touch_share_no_sample_and_lose_none(history: HistoryServer) -> None:

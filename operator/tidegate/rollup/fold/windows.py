@@ -116,6 +116,7 @@ def longest_hold_ms(interval_ms: int) -> int:
 
 
 _MARKED_MS: Final = 100_000_000  # a day and more; as many bytes
+_MARKED_MS_OF_EACH: Final = 128  # to look at so many marks takes as long as to sort one time
 _FAR_MS: Final = 2**40
 
 
@@ -177,7 +178,7 @@ def scrape_times(times_of_series: Iterable[Whole]) -> Whole:
     if not len(times):
         return times
     first, last = int(times.min()), int(times.max())
-    if last - first >= _MARKED_MS:
+    if last - first >= min(_MARKED_MS, _MARKED_MS_OF_EACH * len(times)):
         return np.unique(times)
     # thousands of series share a few hundred times: marking is cheaper than sorting
     marked = np.zeros(last - first + 1, bool)

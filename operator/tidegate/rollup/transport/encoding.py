@@ -140,6 +140,14 @@ def read_labels(buffer: bytes, places: Sequence[tuple[int, int]]) -> Mapping[str
         raise Malformed("a label in it is no UTF-8") from None
 
 
+def usual_label(buffer: bytes, start: int, end: int) -> tuple[str, str] | None:
+    """Name and value of the label at [start, end), None unless it is short and UTF-8."""
+    try:
+        return _short_label(buffer, start, end)
+    except UnicodeDecodeError:
+        return None
+
+
 def _short_label(buffer: bytes, start: int, end: int) -> tuple[str, str] | None:
     """A name, then a value, each below 128 bytes: nearly always so, and much faster to read."""
     if end - start < 4 or buffer[start] != _LABEL_NAME or (name_bytes := buffer[start + 1]) >= 0x80:
@@ -177,10 +185,16 @@ Bits = NDArray[np.uint64]
 _HEADER_BYTES = 2
 _SAMPLES_AT_ONCE = 1 << 18  # so that a batch stays in the processor's cache
 _LEAST_BITS = 2  # of a sample: a distance as before and a value as before
-# By the four bits in front of a time: how many of them are the prefix, and how many bits of change
-# follow. 1111 is rare and goes apart.
+# By the four bits in front of a time: how many of them are the prefix, how many bits of change
+# follow, the largest change of that width, and how many numbers there are of it. 1111 is rare and
+# goes apart.
 _PREFIX_BITS = np.array([1] * 8 + [2] * 4 + [3] * 2 + [4, 4], np.uint64)
 _CHANGE_BITS = np.array([0] * 8 + [14] * 4 + [17] * 2 + [20, 64], np.uint64)
+_LARGEST_CHANGE = (np.uint64(1) << _CHANGE_BITS) >> np.uint64(1)
+_CHANGES = np.uint64(1) << _CHANGE_BITS
+# By the two bits in front of a value: how many bits come before what differs. 11 has a new span.
+_CONTROL_BITS = np.array([1, 1, 2, 13], np.uint64)
+_NEW_SPAN = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,20 +218,17 @@ def decode_xor_chunks(buffer: bytes, places: ChunkPlaces) -> DecodedChunks:
     """Every sample of these chunks; raises Malformed when one does not hold what it announces."""
     words = _words(buffer)
     counts = _counts(buffer, places)
-    firsts = np.cumsum(counts) - counts
-    times_ms, values = (
-        np.empty(int(counts.sum()), np.int64),
-        np.empty(int(counts.sum()), np.float64),
-    )
+    firsts, total = np.cumsum(counts) - counts, int(counts.sum())
+    times_ms, values = np.empty(total, np.int64), np.empty(total, np.uint64)
     for batch in _batches(counts):
-        times, bits = _Batch(words, places.starts[batch], counts[batch]).decode(places.ends[batch])
-        into, present = _places_in_order(firsts[batch], counts[batch])
-        times_ms[into], values[into] = times.T[present], bits.T.view(np.float64)[present]
-    return DecodedChunks(counts, times_ms, values)
+        chunks = _Batch(words, places.starts[batch], counts[batch])
+        chunks.decode(times_ms, values, firsts[batch])
+        chunks.require_ends_within(places.ends[batch])
+    return DecodedChunks(counts, times_ms, values.view(np.float64))
 
 
 def _batches(counts: Integers) -> Iterator[Integers]:
-    """The chunks with samples, most first, in batches whose rectangle of samples is bounded."""
+    """The chunks with samples, most first, in batches of so many samples."""
     by_count = np.argsort(-counts, kind="stable")
     by_count = by_count[: int(np.count_nonzero(counts))]
     at = 0
@@ -225,13 +236,6 @@ def _batches(counts: Integers) -> Iterator[Integers]:
         size = max(_SAMPLES_AT_ONCE // int(counts[by_count[at]]), 1)
         yield by_count[at : at + size]
         at += size
-
-
-def _places_in_order(firsts: Integers, counts: Integers) -> tuple[Integers, NDArray[np.bool_]]:
-    """Where the chunks' samples go, by chunk, and which places of their rectangle hold one."""
-    before = np.cumsum(counts) - counts
-    into = np.repeat(firsts - before, counts) + np.arange(int(counts.sum()))
-    return into, np.arange(int(counts[0])) < counts[:, None]
 
 
 def _words(buffer: bytes) -> Bits:
@@ -255,37 +259,34 @@ class _Batch:
     """Chunks in falling order of counts: those with an n-th sample are always the first ones."""
 
     def __init__(self, words: Bits, starts: Integers, counts: Integers) -> None:
-        self._words = words
+        self._words, self._next_words = words, words[1:]
         self._falling = -counts
         # the next bit of each chunk
         self._at = (starts + _HEADER_BYTES).astype(np.uint64) * np.uint64(8)
 
-    def decode(self, ends: Integers) -> tuple[Integers, Bits]:
-        """Times and bits of values, n-th samples in row n; anything beyond a chunk's count."""
-        shape = -int(self._falling[0]), len(self._falling)
-        times, bits = np.zeros(shape, np.int64), np.zeros(shape, np.uint64)
-        times[0], bits[0] = _zigzag(self._varint(shape[1])), self._take(shape[1], 64)
-        live = self._live(1)
-        if live:
-            self._second(times, bits, live)
-        self._others(times, bits)
+    def decode(self, times_ms: Integers, values: Bits, firsts: Integers) -> None:
+        """Put times and bits of values to where each chunk's samples go, from `firsts` on."""
+        chunks = len(firsts)
+        times_ms[firsts] = time_ms = _zigzag(self._varint(chunks))
+        values[firsts] = value = self._take(chunks, 64)
+        distance = np.zeros(0, np.int64)
+        self._shift, self._width = np.zeros(chunks, np.uint64), np.zeros(chunks, np.uint64)
+        for index in range(1, -int(self._falling[0])):
+            live = self._live(index)
+            if index == 1:
+                distance, ahead = self._varint(live).view(np.int64), self._peek(live)
+            else:
+                change, ahead = self._change(live)
+                distance = distance[:live] if change is None else distance[:live] + change
+            time_ms = time_ms[:live] + distance
+            value = value[:live] ^ self._difference(live, ahead)
+            places = firsts[:live] + index
+            times_ms[places], values[places] = time_ms, value
+
+    def require_ends_within(self, ends: Integers) -> None:
+        """Raise Malformed where a chunk was read beyond its end."""
         if np.any(self._at > ends.astype(np.uint64) * np.uint64(8)):
             raise Malformed("a chunk in it ends before its last sample")
-        return times, bits
-
-    def _second(self, times: Integers, bits: Bits, live: int) -> None:
-        self._distance = self._varint(live).view(np.int64)
-        times[1, :live] = times[0, :live] + self._distance
-        self._shift, self._width = np.zeros(live, np.uint64), np.zeros(live, np.uint64)
-        bits[1, :live] = bits[0, :live] ^ self._difference(live, self._peek(live))
-
-    def _others(self, times: Integers, bits: Bits) -> None:
-        for index in range(2, len(times)):
-            live = self._live(index)
-            change, ahead = self._change(live)
-            self._distance = self._distance[:live] + change
-            times[index, :live] = times[index - 1, :live] + self._distance
-            bits[index, :live] = bits[index - 1, :live] ^ self._difference(live, ahead)
 
     def _live(self, index: int) -> int:
         """How many chunks have a sample with this index."""
@@ -296,10 +297,11 @@ class _Batch:
         return self._look(self._at[:live])
 
     def _look(self, at: Bits) -> Bits:
-        word, used = at >> np.uint64(6), at & np.uint64(63)
+        # indices are signed, as numpy wants them
+        word, used = (at >> np.uint64(6)).view(np.int64), at & np.uint64(63)
         ahead: Bits = self._words.take(word, mode="clip") << used
         # a shift by 64 gives 0 in numpy, as wanted
-        ahead |= self._words.take(word + np.uint64(1), mode="clip") >> (np.uint64(64) - used)
+        ahead |= self._next_words.take(word, mode="clip") >> (np.uint64(64) - used)
         return ahead
 
     def _take(self, live: int, width: int) -> Bits:
@@ -320,17 +322,21 @@ class _Batch:
                 return value
         raise Malformed("a time in a chunk of it does not end")
 
-    def _change(self, live: int) -> tuple[Integers, Bits]:
-        """By how much the distance in time changes, and at least 40 bits of what comes next."""
+    def _change(self, live: int) -> tuple[Integers | None, Bits]:
+        """By how much the distance in time changes, and at least 40 bits of what comes next.
+
+        None where none does: Prometheus stores scrapes that are a little late as if they were not.
+        """
         ahead = self._peek(live)
-        kind = ahead >> np.uint64(60)
+        kind = (ahead >> np.uint64(60)).view(np.int64)
+        if kind.max() < 8:
+            self._at[:live] += np.uint64(1)
+            return None, ahead << np.uint64(1)
         prefix, width = _PREFIX_BITS.take(kind), _CHANGE_BITS.take(kind)
         raw = (ahead << prefix) >> (np.uint64(64) - width)
         # a change is in (-2^(width-1), 2^(width-1)]: the half, unlike in two's complement, is > 0
-        negative = raw > np.uint64(1) << (width - np.uint64(1))
-        change: Integers = raw.view(np.int64) - np.where(
-            negative, np.uint64(1) << width, np.uint64(0)
-        ).view(np.int64)
+        raw -= (raw > _LARGEST_CHANGE.take(kind)) * _CHANGES.take(kind)
+        change: Integers = raw.view(np.int64)
         self._at[:live] += prefix + width
         far = width == 64
         if not far.any():
@@ -343,17 +349,17 @@ class _Batch:
 
         A new span is five bits of zeros in front and six of width, where 0 means 64.
         """
-        differs, anew = ahead >> np.uint64(63), (ahead >> np.uint64(62)) == 3
-        front, width = (
-            ahead >> np.uint64(57) & np.uint64(31),
-            ahead >> np.uint64(51) & np.uint64(63),
-        )
-        width = np.where(width == 0, np.uint64(64), width)
-        self._width = np.where(anew, width, self._width[:live])
-        self._shift = np.where(anew, np.uint64(64) - front - width, self._shift[:live])
-        control = np.uint64(1) + differs + anew.astype(np.uint64) * np.uint64(11)
-        self._at[:live] += control
-        given_bits = np.where(differs == 1, self._width, np.uint64(0))
+        kind = (ahead >> np.uint64(62)).view(np.int64)
+        self._at[:live] += _CONTROL_BITS.take(kind)
+        self._shift, self._width = self._shift[:live], self._width[:live]
+        anew = np.flatnonzero(kind == _NEW_SPAN)
+        if len(anew):
+            span = ahead[anew] >> np.uint64(51)
+            width = span & np.uint64(63)
+            width[width == 0] = 64
+            self._width[anew] = width
+            self._shift[anew] = np.uint64(64) - (span >> np.uint64(6) & np.uint64(31)) - width
+        given_bits = self._width * (ahead >> np.uint64(63))
         difference = (self._peek(live) >> (np.uint64(64) - given_bits)) << self._shift
         self._at[:live] += given_bits
         return difference

@@ -9,9 +9,10 @@ import hashlib
 import os
 import random
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -366,30 +367,55 @@ class Answer:
         self._until = until
         self._monotonic = monotonic
 
-    def pieces(self) -> Iterator[bytes]:
-        """The body as it comes; raises what urllib3 does when the connection ends before the body.
-
-        One read gives what is there, so that a server that drips cannot hold us beyond the time.
-        """
-        received = 0
-        while piece := self._response.raw.read1(
-            _PIECE_BYTES, decode_content=self.packed in ("gzip", "deflate")
-        ):
-            received += len(piece)
-            if received > self.limit_bytes:
-                raise too_large(self.limit_bytes, self.address)
-            if self._monotonic() > self._until:
-                raise too_slow(self.address)
-            yield piece
-
     def whole(self) -> bytes:
-        """All of the body."""
-        return b"".join(self.pieces())
+        """All of the body; raises what urllib3 does when the connection ends before the body.
+
+        Prometheus sends a chunk for each series, so a read waits for many of them. The connection
+        is hung up at the end of the time, so that a server that drips cannot hold us beyond it.
+        """
+        unpack, pieces, left = self.packed in ("gzip", "deflate"), list[bytes](), self.limit_bytes
+        with _hung_up_after(self._until - self._monotonic(), self._response) as is_over:
+            try:
+                while piece := self._response.raw.read(_PIECE_BYTES, decode_content=unpack):
+                    pieces.append(piece)
+                    left -= len(piece)
+                    if left < 0:
+                        raise too_large(self.limit_bytes, self.address)
+                    if self._monotonic() > self._until:
+                        raise too_slow(self.address)
+            except (HTTPError, OSError, ValueError) as error:  # ValueError: TLS that was hung up
+                if is_over():
+                    raise too_slow(self.address) from error
+                raise
+            if is_over():  # an answer of no stated length seems to be whole then
+                raise too_slow(self.address)
+        return b"".join(pieces)
 
     def other_content(self, wanted: str, why: Exception | None = None) -> TidegateError:
         """The error for an answer of another kind than wanted; `why` shows nothing of the body."""
         kind, because = body_kind(self._response), "" if why is None else f": {why}"
         return other_content(kind, because, wanted=wanted, address=self.address)
+
+
+@contextmanager
+def _hung_up_after(seconds: float, response: requests.Response) -> Iterator[Callable[[], bool]]:
+    """End all reads of the body after this time; gives whether it is over."""
+    over = threading.Event()
+
+    def hang_up() -> None:
+        over.set()
+        with suppress(OSError, RuntimeError, ValueError):  # the answer ended meanwhile
+            response.raw.shutdown()
+
+    timer = threading.Timer(max(seconds, 0.0), hang_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield over.is_set
+    finally:
+        # the connection goes on to the next question, which must not be hung up
+        timer.cancel()
+        timer.join()
 
 
 class Exchange:
@@ -412,8 +438,17 @@ class Exchange:
         """When whoever begins now must be done with all questions, on the monotonic clock."""
         return self._monotonic() + self._settings.deadline_seconds
 
-    def ask(self, question: Question, read: Callable[[Answer], Result], *, until: float) -> Result:
+    def ask(
+        self,
+        question: Question,
+        read: Callable[[Answer], Result],
+        *,
+        until: float,
+        attempts: int | None = None,
+    ) -> Result:
         """What `read` makes of the answer; `until` is the deadline for all attempts.
+
+        There are as many `attempts` as the settings allow, unless given.
 
         Raises what `read` raises; Unreachable after all attempts or when the time is over;
         Incomplete for an answer that is damaged, of another kind or too large; Unauthorized,
@@ -421,7 +456,7 @@ class Exchange:
         """
         return retry(
             lambda: self._once(question, read, until),
-            attempts=self._settings.attempts,
+            attempts=attempts or self._settings.attempts,
             is_worth_repeating=lambda error: isinstance(error, _WORTH_REPEATING),
             pause_seconds=lambda attempt, _: _pause_seconds(attempt),
             until_monotonic_seconds=until,

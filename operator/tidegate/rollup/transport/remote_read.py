@@ -5,6 +5,7 @@ status 200.
 """
 
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -15,11 +16,13 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from tidegate.errors import TidegateError
 from tidegate.rollup.samples import ReadRequest, Selection
 from tidegate.rollup.transport import exchange
 from tidegate.rollup.transport.encoding import (
     BYTES,
     FIXED64,
+    VARINT,
     ChunkPlaces,
     DecodedChunks,
     Field,
@@ -33,6 +36,7 @@ from tidegate.rollup.transport.encoding import (
     signed,
     unpacked,
     unpacked_bytes,
+    usual_label,
     varint_field,
 )
 from tidegate.rollup.transport.exchange import Answer, Question
@@ -51,14 +55,18 @@ class AnswerKind(IntEnum):
     STREAMED_XOR_CHUNKS = 1
 
 
-def read_request(selection: Selection, start_ms: int, end_ms: int, *, kind: AnswerKind) -> bytes:
-    """The message ReadRequest as a Snappy block, for samples in [start_ms, end_ms).
+def read_request(asked: Sequence[ReadRequest], *, kind: AnswerKind) -> bytes:
+    """The message ReadRequest as a Snappy block, with a query for each of these.
 
     Remote read's ranges hold both ends, ours not `end_ms`.
     """
+    queries = b"".join(bytes_field(1, _query(*one)) for one in asked)
+    return packed(queries + varint_field(2, kind))
+
+
+def _query(selection: Selection, start_ms: int, end_ms: int) -> bytes:
     matchers = b"".join(bytes_field(3, matcher) for matcher in _matchers(selection))
-    query = varint_field(1, start_ms) + varint_field(2, end_ms - 1) + matchers
-    return packed(bytes_field(1, query) + varint_field(2, kind))
+    return varint_field(1, start_ms) + varint_field(2, end_ms - 1) + matchers
 
 
 def _matchers(selection: Selection) -> Iterator[bytes]:
@@ -80,17 +88,26 @@ def _matcher(kind: int, label: str, value: str) -> bytes:
 # Streamed answer of remote read: frames with length and checksum, each a message of series.
 #
 #     frame = length (varint) | CRC-32C of the message (4 bytes, big-endian) | ChunkedReadResponse
-#     ChunkedReadResponse { repeated ChunkedSeries series = 1 }
+#     ChunkedReadResponse { repeated ChunkedSeries series = 1; int64 query_index = 2 }
 #     ChunkedSeries { repeated Label labels = 1; repeated Chunk chunks = 2 }
 #     Chunk { int64 min_time_ms = 1; int64 max_time_ms = 2; Encoding type = 3; bytes data = 4 }
 #
 # A series may go on in the next frame. A faulty server writes its error as text behind the
 # frames: the checksum distinguishes it from a frame.
+#
+# Reading is most of the work where series are short. So messages are read by the lengths and keys
+# that servers write, in one loop; whatever differs is read field by field, and refused there.
 
 
 _CHECKSUM_BYTES = 4
+# keys of fields: of a message of the answer, then of a series
+_SERIES_KEY, _QUERY_KEY = 0x0A, 0x10
+_LABEL_KEY, _CHUNK_KEY = 0x0A, 0x12
 _XOR = 1
 _ENCODINGS = {0: "of no stated kind", 2: "of native histograms", 3: "of native float histograms"}
+
+Place = tuple[int, int]
+Label = tuple[str, str]
 
 
 class UnknownEncoding(ValueError):
@@ -108,8 +125,18 @@ class StoredChunks:
     answer: bytes
     labels: list[Mapping[str, str]] = field(default_factory=list)
     chunks: list[int] = field(default_factory=list)  # of each series
-    starts: list[int] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)  # rising
     ends: list[int] = field(default_factory=list)
+
+    @property
+    def begin(self) -> int:
+        """Where the first chunk begins: those of other queries may lie beside them."""
+        return self.starts[0] if self.starts else 0
+
+    @property
+    def size_bytes(self) -> int:
+        """From the first chunk to the end of the last one."""
+        return self.ends[-1] - self.begin if self.ends else 0
 
 
 def read_frames(answer: bytes) -> StoredChunks:
@@ -119,11 +146,26 @@ def read_frames(answer: bytes) -> StoredChunks:
     floats, NewerEncoding for those that are not known. Whether the chunks themselves are sound is
     found out by `decoded`.
     """
-    found = StoredChunks(answer)
-    for start, end in _messages(answer):
-        for series in fields(answer, start, end):
-            if series.number == 1 and series.wire_type == BYTES:
-                _read_series(found, series.start, series.end)
+    found, seen = StoredChunks(answer), dict[bytes, Label]()
+    for _, series in _messages(answer):
+        _read_all_series(found, series, seen)
+    return found
+
+
+def read_answers(answer: bytes, queries: int) -> list[StoredChunks]:
+    """What each query of a question found, up to the last one of which there is a frame.
+
+    Servers answer queries one after the other and number the frames of each. So whatever is before
+    a frame of a later query is whole, even where nothing was found. Of queries behind the last
+    frame it is unknown whether the server read them. Raises what `read_frames` raises, and
+    Malformed where frames are out of order.
+    """
+    found, seen = list[StoredChunks](), dict[bytes, Label]()
+    for query, series in _messages(answer):
+        if not len(found) - 1 <= query < queries:
+            raise Malformed("its queries are out of order")
+        found += [StoredChunks(answer) for _ in range(query + 1 - len(found))]
+        _read_all_series(found[query], series, seen)
     return found
 
 
@@ -133,12 +175,21 @@ def decoded(answers: Sequence[StoredChunks]) -> list[StoredSeries]:
     Decoding takes a step for each sample of the longest chunk, whether there are three chunks or a
     thousand. So answers of few series are better decoded together with those of many.
     """
-    begins = accumulate((len(one.answer) for one in answers), initial=0)
-    shifted = list(zip(begins, answers, strict=False))
-    starts = np.array([begin + start for begin, one in shifted for start in one.starts], np.int64)
-    ends = np.array([begin + end for begin, one in shifted for end in one.ends], np.int64)
-    samples = decode_xor_chunks(b"".join(one.answer for one in answers), ChunkPlaces(starts, ends))
-    return list(_shares(answers, samples))
+    begins = accumulate((one.size_bytes for one in answers), initial=0)
+    shifts = [begin - one.begin for begin, one in zip(begins, answers, strict=False)]
+    places = ChunkPlaces(
+        _shifted([one.starts for one in answers], shifts),
+        _shifted([one.ends for one in answers], shifts),
+    )
+    buffer = b"".join(
+        memoryview(one.answer)[one.begin : one.begin + one.size_bytes] for one in answers
+    )
+    return list(_shares(answers, decode_xor_chunks(buffer, places)))
+
+
+def _shifted(places: Sequence[Sequence[int]], shifts: Sequence[int]) -> NDArray[np.int64]:
+    moved = (np.array(each, np.int64) + by for each, by in zip(places, shifts, strict=True))
+    return np.concatenate([np.zeros(0, np.int64), *moved])
 
 
 def _shares(answers: Sequence[StoredChunks], samples: DecodedChunks) -> Iterator[StoredSeries]:
@@ -155,8 +206,11 @@ def _shares(answers: Sequence[StoredChunks], samples: DecodedChunks) -> Iterator
         chunk, sample = chunk + len(of_chunks), own.stop
 
 
-def _messages(answer: bytes) -> Iterator[tuple[int, int]]:
-    """Where each message lies, once all checksums are found right."""
+def _messages(answer: bytes) -> Iterator[tuple[int, Sequence[Place]]]:
+    """Of each message the number of its query, and where its series lie.
+
+    All checksums are found right before the first.
+    """
     begins, starts, ends, cut = _frames(answer)
     for begin, start, end in zip(begins, starts, ends, strict=True):
         sent = int.from_bytes(answer[start - _CHECKSUM_BYTES : start], "big")
@@ -164,7 +218,8 @@ def _messages(answer: bytes) -> Iterator[tuple[int, int]]:
             raise Malformed(f"the checksum of a frame is wrong{_text(answer[begin:])}")
     if cut is not None:
         raise Malformed(f"its last frame is not whole{_text(answer[cut:])}")
-    return zip(starts, ends, strict=True)
+    for start, end in zip(starts, ends, strict=True):
+        yield _usual_message(answer, start, end) or _message(answer, start, end)
 
 
 def _frames(answer: bytes) -> tuple[list[int], list[int], list[int], int | None]:
@@ -185,15 +240,92 @@ def _frames(answer: bytes) -> tuple[list[int], list[int], list[int], int | None]
     return begins, starts, ends, None
 
 
+def _usual_message(answer: bytes, start: int, end: int) -> tuple[int, Sequence[Place]] | None:
+    """A message of one series with a number below 128, or without one as those of query 0 are."""
+    if start == end or answer[start] != _SERIES_KEY:
+        return None
+    length, begin = read_varint(answer, start + 1, end)
+    stop = begin + length
+    if stop == end:
+        return 0, [(begin, stop)]
+    if stop + 2 == end and answer[stop] == _QUERY_KEY and answer[stop + 1] < 0x80:
+        return answer[stop + 1], [(begin, stop)]
+    return None
+
+
+def _message(answer: bytes, start: int, end: int) -> tuple[int, Sequence[Place]]:
+    query, series = 0, list[Place]()
+    for part in fields(answer, start, end):
+        if part.number == 1 and part.wire_type == BYTES:
+            series.append((part.start, part.end))
+        elif part.number == 2 and part.wire_type == VARINT:
+            query = part.value
+    return query, series
+
+
 def _text(rest: bytes) -> str:
     """What stands in place of a frame, if it is text."""
     said = rest[:200].decode("ascii", "replace").strip()
     return f'; it reads "{said}"' if said.isprintable() and "\ufffd" not in said else ""
 
 
+def _read_all_series(
+    found: StoredChunks, places: Sequence[Place], seen: dict[bytes, Label]
+) -> None:
+    for start, end in places:
+        if not _read_usual_series(found, start, end, seen=seen):
+            _read_series(found, start, end)
+
+
+def _read_usual_series(
+    found: StoredChunks, start: int, end: int, *, seen: dict[bytes, Label]
+) -> bool:
+    """Read a series of nothing but labels and chunks, each below 16 KiB; False for any other.
+
+    Most labels repeat from series to series: `seen` has those that were read, by their bytes.
+    """
+    answer = found.answer
+    labels: list[Label] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    at = start
+    while at + 2 < end:
+        # a key of one byte, a length of one or two
+        key, size, begin = answer[at], answer[at + 1], at + 2
+        if size >= 0x80:
+            high = answer[begin]
+            size, begin = size & 0x7F | high << 7, begin + 1
+            if high >= 0x80:
+                return False
+        at = begin + size
+        if at > end:
+            return False
+        if key == _LABEL_KEY:
+            content = answer[begin:at]
+            label = seen.get(content)
+            if label is None:
+                label = usual_label(answer, begin, at)
+                if label is None:
+                    return False
+                seen[content] = label
+            labels.append(label)
+        elif key == _CHUNK_KEY and (place := _usual_data(answer, begin, at)):
+            starts.append(place[0])
+            ends.append(place[1])
+        else:
+            return False
+    if at != end:
+        return False
+    found.labels.append(dict(labels))
+    found.chunks.append(len(starts))
+    found.starts += starts
+    found.ends += ends
+    return True
+
+
 def _read_series(found: StoredChunks, start: int, end: int) -> None:
     answer = found.answer
-    labels: list[tuple[int, int]] = []
+    labels: list[Place] = []
     chunks = 0
     for part in fields(answer, start, end):
         if part.number == 1 and part.wire_type == BYTES:
@@ -426,7 +558,7 @@ class _RemoteRead(HistoryReader):
         read: Callable[[Answer], Result],
         until: float,
     ) -> Result:
-        question = Question(_PATH, read_request(*asked, kind=kind), _HEADERS)
+        question = Question(_PATH, read_request([asked], kind=kind), _HEADERS)
         return self._exchange.ask(
             question, lambda answer: _checked(kind, answer, read), until=until
         )
@@ -449,6 +581,7 @@ def _checked(kind: AnswerKind, answer: Answer, read: Callable[[Answer], Result])
 class RemoteReadChunks(_RemoteRead):
     """Remote read, STREAMED_XOR_CHUNKS: least work for the server, fewest bytes, fastest here.
 
+    Several requests are one question, where its answer proves that the server read all of them.
     What a server has in a newer encoding is asked for again as samples, that question alone: blocks
     of several encodings lie side by side for as long as the server keeps history.
     """
@@ -457,19 +590,42 @@ class RemoteReadChunks(_RemoteRead):
 
     def _stored_all(self, asked: Sequence[ReadRequest]) -> Iterator[StoredSeries]:
         group: list[tuple[ReadRequest, StoredChunks]] = []
+        found = deque(self._answered_at_once(asked))
         for one in asked:
             until = self._exchange.deadline()
-            chunks = self._chunks(one, until)
+            chunks = found.popleft() if found else self._chunks(one, until)
             if chunks is None:
                 yield from self._together(group)
                 yield self._samples(one, until)
                 group = []
                 continue
             group.append((one, chunks))
-            if sum(len(chunks.answer) for _, chunks in group) > _TOGETHER_BYTES:
+            if sum(chunks.size_bytes for _, chunks in group) > _TOGETHER_BYTES:
                 yield from self._together(group)
                 group = []
         yield from self._together(group)
+
+    def _answered_at_once(self, asked: Sequence[ReadRequest]) -> list[StoredChunks]:
+        """What one question with all queries found, for the first of these; none of the others.
+
+        A query whose answer is not proven is not among them, see `read_answers`: a server that
+        reads only the first one never sends another number. There is one attempt. Whatever goes
+        wrong, such as an answer above the limit, each is then asked by itself with all attempts.
+        """
+        if len(asked) < 2:
+            return []
+        kind = AnswerKind.STREAMED_XOR_CHUNKS
+        question = Question(_PATH, read_request(asked, kind=kind), _HEADERS)
+
+        def read(answer: Answer) -> list[StoredChunks]:
+            return _checked(kind, answer, lambda it: read_answers(it.whole(), len(asked)))
+
+        try:
+            found = self._exchange.ask(question, read, until=self._exchange.deadline(), attempts=1)
+        except TidegateError:
+            return []
+        # frames without any number may be of all queries, or of the first alone
+        return found if len(found) > 1 else []
 
     def _together(
         self, group: Sequence[tuple[ReadRequest, StoredChunks]]

@@ -222,7 +222,10 @@ class HistoryReader(ABC):
         return self.read_all([ReadRequest(selection, start_ms, end_ms)])[0]
 
     def read_all(self, asked: Sequence[ReadRequest]) -> list[list[SeriesSamples]]:
-        """`read` for each of these in order, each a request with its own deadline and bound."""
+        """`read` for each of these in order.
+
+        Each is a request with its own deadline and bound, unless the server answers all at once.
+        """
         stored = self._stored_all([one for one in asked if one.start_ms < one.end_ms])
         return [self._rows(next(stored), one) if one.start_ms < one.end_ms else [] for one in asked]
 

@@ -47,13 +47,14 @@ def test_a_pair_of_servers_covers_time_once() -> None:
     ).covered_ms().tolist() == [300_000, 300_000]
 
 
+@pytest.mark.parametrize("copies", [1, 1000])
 @pytest.mark.parametrize("shift_ms", [0, 10**9])
-def test_times_of_all_series_are_known_once(shift_ms: int) -> None:
+def test_times_of_all_series_are_known_once(shift_ms: int, copies: int) -> None:
     some, others = (
         np.array([START_MS, START_MS + 15_000]),
         np.array([START_MS + 7, START_MS + 15_000, START_MS + 20_000 + shift_ms]),
     )
-    assert scrape_times([some, others, some]).tolist() == [
+    assert scrape_times([some, others, some] * copies).tolist() == [
         START_MS,
         START_MS + 7,
         START_MS + 15_000,

@@ -18,7 +18,7 @@ from tidegate.rollup.schemas import HOUR_MS
 READING = Reading(counters=(0, 100_000), gauges=(20_000, 80_000))
 SERVER = PrometheusServer("http://127.0.0.1:9")
 COUNTERS = ["nics", "client_bytes", "replication_bytes", "starts"]
-ROLES = ["nics", "client_bytes", "replication_bytes", "rates", "throttle_times", "starts"]
+ROLES = ["starts", "throttle_times", "rates", "nics", "replication_bytes", "client_bytes"]
 
 
 @dataclass
@@ -62,16 +62,16 @@ def test_both_directions_are_asked_for_together_and_each_answer_comes_to_its_pla
     assert [(one.start_ms, one.end_ms) for one in asked] == ranges
     spoken = [f"{one.selection}" for one in asked]
     assert [
-        "receive" in spoken[0],
-        "bytesin" in spoken[1],
-        "replicationbytesin" in spoken[2],
-        "Produce" in spoken[3],
+        "Produce" in spoken[2],
+        "receive" in spoken[3],
+        "replicationbytesin" in spoken[4],
+        "bytesin" in spoken[5],
     ] == [True] * 4
     assert [
-        "transmit" in spoken[6],
-        "bytesout" in spoken[7],
-        "replicationbytesout" in spoken[8],
-        "Fetch" in spoken[9],
+        "Fetch" in spoken[8],
+        "transmit" in spoken[9],
+        "replicationbytesout" in spoken[10],
+        "bytesout" in spoken[11],
     ] == [True] * 4
 
 
@@ -81,8 +81,8 @@ def test_what_a_policy_names_no_series_for_is_not_asked_and_empty() -> None:
     found = read_broker(transport, settings, 2, READING)
     (asked,) = transport.together
     assert len(asked) == 7  # the brokers' own counters and starts, and the rates
-    assert [len(getattr(found["fetch"], role)) for role in ROLES] == [0, 1, 1, 1, 0, 1]
-    assert [len(getattr(found["produce"], role)) for role in ROLES] == [0, 1, 1, 0, 0, 1]
+    assert [len(getattr(found["fetch"], role)) for role in ROLES] == [1, 0, 1, 0, 1, 1]
+    assert [len(getattr(found["produce"], role)) for role in ROLES] == [1, 0, 0, 0, 1, 1]
 
 
 def test_every_selection_is_narrowed_to_the_matchers_of_the_policy() -> None:

@@ -123,9 +123,17 @@ def damaged_series(labels: Mapping[str, str], samples: Samples) -> bytes:
     return labels_bytes(labels) + bytes_field(2, cut)
 
 
-def frame(*series: bytes) -> bytes:
-    """One frame of a streamed answer: length, checksum, the message ChunkedReadResponse."""
+def frame(*series: bytes, query: int = 0) -> bytes:
+    """One frame of a streamed answer: length, checksum, the message ChunkedReadResponse.
+
+    Proto3 leaves the number of the first query out.
+    """
     message = b"".join(bytes_field(1, one) for one in series)
+    return framed(message + (varint_field(2, query) if query else b""))
+
+
+def framed(message: bytes) -> bytes:
+    """A message with its length and checksum."""
     return write_varint(len(message)) + struct.pack(">I", google_crc32c.value(message)) + message
 
 

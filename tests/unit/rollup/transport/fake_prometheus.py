@@ -9,6 +9,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tests.unit.rollup.transport.chunk_writer import (
     XOR,
@@ -25,30 +26,39 @@ _LOOKBACK_MS = 300_000
 Samples = Sequence[tuple[int, float]]
 
 
-def range_of(request: PostRequest) -> tuple[int, int]:
-    """What a question by remote read is about: milliseconds, both ends within."""
+def ranges_of(request: PostRequest) -> list[tuple[int, int]]:
+    """What the queries of a question by remote read are about: milliseconds, both ends within."""
     message = unpacked(request.body)
-    query = next(fields(message, 0, len(message)))
-    start_ms, end_ms = (
-        part.value for part in fields(message, query.start, query.end) if part.wire_type != BYTES
-    )
-    return start_ms, end_ms
+    found = []
+    for query in fields(message, 0, len(message)):
+        if query.wire_type == BYTES:
+            start_ms, end_ms = (
+                part.value
+                for part in fields(message, query.start, query.end)
+                if part.wire_type != BYTES
+            )
+            found.append((start_ms, end_ms))
+    return found
 
 
 def kind_of(request: PostRequest) -> int:
     """1 = it asks for chunks, 0 = for samples."""
     message = unpacked(request.body)
-    _, kind = fields(message, 0, len(message))
-    return kind.value
+    return [part.value for part in fields(message, 0, len(message))][-1]
 
 
 @dataclass(frozen=True)
 class FakePrometheus:
-    """Answers as one would that has these series; what is selected is not looked at."""
+    """Answers as one would that has these series; what is selected is not looked at.
+
+    Of several queries in one question it answers all as Prometheus does, or the first alone, or all
+    without saying which.
+    """
 
     series: Sequence[tuple[Mapping[str, str], Samples]]
     left_open: bool = False
     encoding: int = XOR
+    queries: Literal["all", "first", "unnumbered"] = "all"
 
     def __call__(self, request: PostRequest) -> None:
         path = request.path
@@ -63,19 +73,21 @@ class FakePrometheus:
             )
 
     def _remote_read(self, request: PostRequest) -> None:
-        start_ms, end_ms = range_of(request)
-        found = [
-            (labels, within)
-            for labels, samples in self.series
-            if (within := [one for one in samples if start_ms <= one[0] <= end_ms])
-        ]
+        asked = ranges_of(request)
         if kind_of(request):
-            request.send(
-                200,
-                b"".join(frame(chunked_series(*one, encoding=self.encoding)) for one in found),
-                STREAMED,
-            )
+            answers = enumerate(asked[:1] if self.queries == "first" else asked)
+            frames = [
+                frame(
+                    chunked_series(*one, encoding=self.encoding),
+                    query=0 if self.queries == "unnumbered" else number,
+                )
+                for number, span in answers
+                for one in self._within(*span)
+            ]
+            request.send(200, b"".join(frames), STREAMED)
         else:
+            (span,) = asked
+            found = self._within(*span)
             headers = {"Content-Encoding": "snappy"}
             request.send(
                 200,
@@ -83,6 +95,13 @@ class FakePrometheus:
                 "application/x-protobuf",
                 **headers,
             )
+
+    def _within(self, start_ms: int, end_ms: int) -> list[tuple[Mapping[str, str], Samples]]:
+        return [
+            (labels, within)
+            for labels, samples in self.series
+            if (within := [one for one in samples if start_ms <= one[0] <= end_ms])
+        ]
 
     def _range(self, form: Mapping[str, str]) -> list[tuple[Mapping[str, str], Samples]]:
         matched = re.search(r"\[(\d+)ms\]$", form["query"])

@@ -13,11 +13,18 @@ from tests.unit.rollup.transport.chunk_writer import (
     chunked_series,
     damaged_series,
     frame,
+    framed,
     labels_bytes,
 )
 from tests.unit.rollup.transport.histories import Samples, bits, samples
+from tidegate.rollup.transport import remote_read
 from tidegate.rollup.transport.encoding import Malformed, bytes_field, varint_field
-from tidegate.rollup.transport.remote_read import UnknownEncoding, decoded, read_frames
+from tidegate.rollup.transport.remote_read import (
+    UnknownEncoding,
+    decoded,
+    read_answers,
+    read_frames,
+)
 from tidegate.rollup.transport.series import StoredSeries
 
 ONE = [(1_700_000_000_000, 1.0), (1_700_000_015_000, 2.0)]
@@ -66,6 +73,77 @@ def test_answers_decoded_together_are_what_each_is_alone(several: list[Answers])
     ]
     together = decoded([read_frames(answer) for answer in whole])
     assert [plain(one) for one in together] == [plain(read(answer)) for answer in whole]
+
+
+@settings(max_examples=50)
+@given(st.lists(answers, max_size=5))
+def test_answers_of_several_queries_are_what_each_is_alone(several: list[Answers]) -> None:
+    parts = [
+        b"".join(frame(chunked_series(names, *chunks), query=number) for names, chunks in series)
+        for number, series in enumerate(several)
+    ]
+    found = read_answers(b"".join(parts), len(several))
+    assert [plain(one) for one in decoded(found)] == [
+        plain(read(part)) for part in parts[: len(found)]
+    ]
+    assert not any(several[len(found) :])
+
+
+@pytest.mark.parametrize("queries", [[1, 0], [0, 2, 1], [2], [-1], [1 << 40]])
+def test_frames_of_queries_that_were_not_asked_or_go_back_are_refused(queries: list[int]) -> None:
+    with pytest.raises(Malformed, match="out of order"):
+        read_answers(b"".join(frame(query=number) for number in queries), 2)
+
+
+texts = st.text("abcdef_", max_size=200)
+series_bytes = st.builds(
+    lambda names, chunks: chunked_series(names, *chunks),
+    st.dictionaries(texts, texts, max_size=4),
+    st.lists(samples(max_size=3), max_size=3),
+)
+edits = st.lists(
+    st.tuples(
+        st.integers(0, 1 << 16), st.sampled_from(["set", "insert", "cut"]), st.binary(max_size=2)
+    ),
+    max_size=4,
+)
+
+
+def edited(message: bytes, changes: list[tuple[int, str, bytes]]) -> bytes:
+    for place, change, content in changes:
+        at = place % (len(message) + 1)
+        behind = {"set": at + len(content), "insert": at, "cut": at + 1}[change]
+        message = message[:at] + (b"" if change == "cut" else content) + message[behind:]
+    return message
+
+
+def outcome(message: bytes) -> object:
+    """What is in the message, or why it is refused."""
+    try:
+        one = read_frames(framed(message))
+        return [
+            list(one.labels),
+            one.chunks,
+            one.starts,
+            one.ends,
+            len(read_answers(framed(message), 3)),
+        ]
+    except ValueError as error:
+        return type(error), str(error)
+
+
+@settings(max_examples=400)
+@given(st.lists(series_bytes, max_size=2), st.integers(0, 3), edits)
+def test_reading_in_one_loop_is_reading_field_by_field(
+    series: list[bytes], query: int, changes: list[tuple[int, str, bytes]]
+) -> None:
+    message = b"".join(bytes_field(1, one) for one in series) + varint_field(2, query)
+    broken = edited(message, changes)
+    fast = outcome(broken)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(remote_read, "_usual_message", lambda *_: None)
+        patch.setattr(remote_read, "_read_usual_series", lambda *_, **__: False)
+        assert fast == outcome(broken)
 
 
 def test_a_damaged_chunk_in_one_of_several_answers_is_noticed() -> None:

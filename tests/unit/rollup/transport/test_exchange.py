@@ -100,13 +100,25 @@ def break_off_between_pieces(request: PostRequest) -> None:
     request.close_connection = True
 
 
-def drip(request: PostRequest) -> None:
+def drip(request: PostRequest, kind: str = STREAMED, **headers: str) -> None:
     request.send_response(200)
-    request.send_header("Content-Type", STREAMED)
+    request.send_header("Content-Type", kind)
+    for name, value in headers.items():
+        request.send_header(name, value)
     request.end_headers()
+    if headers.get("Transfer-Encoding"):
+        request.wfile.write(b"fffff\r\n")
     while not request.server.gone.wait(0.02):
         request.wfile.write(b"\x00")
         request.wfile.flush()
+
+
+def drip_a_chunk(request: PostRequest) -> None:
+    drip(request, **{"Transfer-Encoding": "chunked"})
+
+
+def drip_a_length(request: PostRequest) -> None:
+    drip(request, **{"Content-Length": "1000000"})
 
 
 @every_kind
@@ -245,6 +257,8 @@ def test_a_packed_answer_above_the_limit_is_not_unpacked(golden: Callable[[str],
         (hang, RemoteReadSamples),
         (hang, RangeSelector),
         (drip, RemoteReadChunks),
+        (drip_a_chunk, RemoteReadChunks),
+        (drip_a_length, RemoteReadChunks),
     ],
 )
 def test_a_server_that_hangs_or_drips_is_given_up_at_the_deadline(
@@ -255,6 +269,7 @@ def test_a_server_that_hangs_or_drips_is_given_up_at_the_deadline(
         trouble, kind, read_timeout_seconds=0.2, deadline_seconds=0.5, request_timeout_seconds=0.4
     )
     assert isinstance(error, Unreachable)
+    assert "it took too long" in error.message
     assert time.monotonic() - started < 5
 
 
