@@ -300,6 +300,34 @@ def test_recovery_comes_before_reassignments_on_the_same_side() -> None:
     assert cluster.configs[topic_resource("behind")] == {LEADER_LIST: "0:1", FOLLOWER_LIST: "0:3"}
 
 
+@pytest.mark.parametrize(("priority", "rate_mb"), [(Priority.BELOW_L3, 30), (Priority.L1, 32)])
+def test_over_the_limit_a_small_lowering_waits_only_for_levels_below_its_priority(
+    priority: Priority, rate_mb: int
+) -> None:
+    """Reassignments that give before L3 do not wait for L3."""
+    cluster = Cluster.moving([(1, 2)], size=20_000.0 * MB)
+    side = egress_of(1)
+    cluster.carried[side] = [(1000.0, 60.0 * MB)]
+    cluster.decide()
+    assert cluster.rate_of(side) == 32 * MB
+    cluster.now_seconds = 1024.0
+    cluster.filled[ReplicaKey("topic-0", 0, 2)] = 24 * 36.0 * MB
+    cluster.carried[side] = [(1001.0 + second, 98.0 * MB) for second in range(24)]
+    given = cluster.input()
+    # for L1 what L3 sends is room as well: the same 30 MB/s without it
+    others = 62.0 * MB if priority is Priority.BELOW_L3 else 63.0 * MB
+    nic = replace(given.nics[side], reducible={Level.L3: 1.0 * MB})
+    nic = replace(nic, bytes_per_second=others + 36.0 * MB)
+    cluster.terms = {
+        MoveKind.REASSIGNMENT: replace(FOLLOW, priority=priority),
+        MoveKind.RECOVERY: OFF,
+    }
+    given = replace(given, terms=cluster.terms, nics={**given.nics, side: nic})
+    decision, _ = decide_replication(given, cluster.memory)
+    assert decision.rates.sides[side].rate == 30 * MB
+    assert decision.in_force[side] == rate_mb * MB
+
+
 def test_while_both_kinds_pass_no_side_lets_more_by_than_its_flows() -> None:
     """Its rate is what keeps one kind from taking what the other should have."""
     cluster = Cluster.moving([(1, 2)], size=20_000.0 * MB)

@@ -49,6 +49,7 @@ from tidegate.controller_logic.replication.rates import (
     fair_rates,
     leaves_of,
     moved_by,
+    rank_of,
     room_for,
 )
 from tidegate.controller_logic.replication.throttles import (
@@ -358,10 +359,11 @@ def _wanted(
 ) -> Items:
     """Lists and rates, with the small and early changes left out."""
     mine = [move for move in moves if given.terms[move.kind].mode is not ReplicationMode.OFF]
+    rank = min([given.terms[move.kind].priority.rank for move in mine], default=0)
     wanted: dict[Resource, dict[str, frozenset[str]]] = {}
     throttled: set[Side] = set()
     for side, rate in {**_may_lead(given, mine, rates), **rates.sides}.items():
-        text = _rate_text(given, side, rate, ours, memory)
+        text = _rate_text(given, side, rate, ours, memory, rank)
         if text is not None:
             resource, key = side_resource(side)
             wanted.setdefault(resource, {})[key] = frozenset({text})
@@ -405,16 +407,20 @@ def _rate_text(
     rate: SideRate,
     ours: Items,
     memory: ReplicationMemory,
+    rank: int,
 ) -> str | None:
-    """The rate to have in force; what is there where a change would be small, early or blind."""
+    """The rate to have in force; what is there where a change would be small, early or blind.
+
+    `rank` is that of the lowest priority of all moves.
+    """
     before = _rate_of_ours(ours, given.configs, side)
     if rate.held:
         return None if before is None else str(before)
     if rate.rate is None or before is None:
         return None if rate.rate is None else str(rate.rate)
     is_small = abs(rate.rate - before) * 100 < LEAST_CHANGE_PERCENT * before
-    # over the limit clients get less than they want: every lowering counts, unless others give
-    is_small &= rate.rate >= before or not _is_over(given, side) or _others_give(given, side)
+    # over the limit clients get less than they want: every lowering counts, unless they give way
+    is_small &= rate.rate >= before or not _is_over(given, side) or _give_way(given, side, rank)
     if is_small and before >= rate.floor:
         return str(before)
     if _is_early(given, side_resource(side)[0], memory):
@@ -431,9 +437,10 @@ def _is_over(given: ReplicationInput, side: Side) -> bool:
     )
 
 
-def _others_give(given: ReplicationInput, side: Side) -> bool:
-    """Whether lower levels still make room there."""
-    return sum(given.nics.get(side, _NO_ROOM).reducible.values()) > 0
+def _give_way(given: ReplicationInput, side: Side, rank: int) -> bool:
+    """Whether levels below this priority still have something to give there."""
+    reducible = given.nics.get(side, _NO_ROOM).reducible
+    return any(amount > 0 for level, amount in reducible.items() if rank_of(level) < rank)
 
 
 def _is_early(given: ReplicationInput, resource: Resource, memory: ReplicationMemory) -> bool:
