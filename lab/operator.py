@@ -8,12 +8,18 @@ from pathlib import Path
 LISTENS_ON = "127.0.0.1"
 
 
-def console_command(kubeconfig: Path, namespace: str, *, port: int, audit_file: Path) -> list[str]:
-    """`tidegate console` on one namespace, with the operator's audit trail."""
+def console_command(
+    kubeconfig: Path, namespace: str, *, port: int, audit_file: Path, lease_namespace: str = ""
+) -> list[str]:
+    """`tidegate console` on one namespace, with the operator's audit trail.
+
+    `lease_namespace` "" = Leases are in the namespace that it shows.
+    """
     return [
         *(sys.executable, "-m", "tidegate", "console", "--kubeconfig", str(kubeconfig)),
         *("--namespace", namespace, "--host", LISTENS_ON, "--port", str(port)),
-        *("--lease-namespace", namespace, "--audit-file", str(audit_file)),
+        *("--lease-namespace", lease_namespace or namespace),
+        *("--audit-file", str(audit_file)),
     ]
 
 

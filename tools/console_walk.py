@@ -11,9 +11,9 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from playwright.sync_api import Error, Page, expect, sync_playwright
 
@@ -23,6 +23,7 @@ OUT: Final = Path("out") / "console-walk"
 _ADDRESS: Final = re.compile(r"in a browser: (http://\S+)")
 _DEMO_SECONDS: Final = 1800.0
 _LOOK_SECONDS: Final = 0.5
+_Found = TypeVar("_Found")
 
 
 class Missed(Exception):
@@ -55,11 +56,10 @@ class _Nothing:
 Demo = subprocess.Popen[bytes] | _Nothing
 
 
-def _until(condition: Callable[[], str], what: str, demo: Demo, seconds: float) -> str:
+def _until(condition: Callable[[], _Found], what: str, demo: Demo, seconds: float) -> _Found:
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
-        found = condition()
-        if found:
+        if found := condition():
             return found
         if demo.poll() is not None:
             raise Missed(f"the demo ended before {what}")
@@ -72,42 +72,41 @@ def _require(found: object, what: str) -> None:
         raise Missed(what)
 
 
-def _opened(page: Page, address: str) -> str:
+def opened(page: Page, address: str) -> bool:
+    """Whether the console showed a page. It does not while other parts start on all processors."""
     try:
         page.goto(address)
-    except Error as error:  # the demo's parts take the processor while they start
+    except Error as error:
         print(f"not yet: {error.message.splitlines()[0]}", flush=True)
-        return ""
-    return address
+        return False
+    return True
 
 
-def _short(page: Page) -> str:
-    return page.get_by_role("list", name="In short").inner_text()
+def in_short(page: Page) -> str:
+    """The first lines of Now, in one; "" while they are not there."""
+    short = page.get_by_role("list", name="In short")
+    return short.inner_text().replace("\n", " | ") if short.count() else ""
 
 
-def walk(page: Page, address: str, demo: Demo) -> None:
-    """Look at every page once the first level gives. Raises Missed, or what Playwright raises."""
-    _until(lambda: _opened(page, address), "the first page", demo, 600.0)
-    seen: list[str] = []
+def gives(page: Page, level: str) -> bool:
+    """Whether Now says that this level gives, in words and on its lane."""
+    state = page.locator(f'tr[data-part="{level}"] .state')
+    is_lower = state.count() > 0 and state.inner_text() in ("Throttled", "Relaxing")
+    return is_lower and f"{level} gives" in in_short(page)
 
-    def note(state: str) -> None:
-        if not seen or seen[-1] != state:
-            seen.append(state)
-            print(f"{time.strftime('%H:%M:%S')} {state}", flush=True)
 
-    def short() -> str:
-        text = _short(page).replace("\n", " | ") if page.locator(".answer").count() else ""
-        note(text)
-        return text
+def _keep(page: Page, name: str, out: Path) -> None:
+    page.screenshot(path=out / f"{name}.png")
+    (out / f"{name}.txt").write_text(page.inner_text("body"), encoding="utf-8")
 
-    def gives() -> str:
-        text = short()
-        state = page.locator('tr[data-part="L3"] .state')
-        is_lower = state.count() and state.inner_text() in ("Throttled", "Relaxing")
-        return text if is_lower and "L3 gives" in text else ""
 
-    text = _until(gives, "L3 to give", demo, _DEMO_SECONDS)
-    _require(re.search(r"L3 gives: \S+.*since \d\d:\d\d:\d\d", text), text)
+def look_at_every_page(page: Page, out: Path, *, limit: str, give: Sequence[str]) -> None:
+    """Look at Now while L3 gives, then at a member, History and What if; pictures go to `out`.
+
+    `give` are the levels that give under `limit`, which is tried out. Raises what `walk` raises.
+    """
+    short = in_short(page)
+    _require(re.search(r"L3 gives: \S+.*since \d\d:\d\d:\d\d", short), short)
     members = page.get_by_role("region", name="Members").get_by_role("row")
     _require(members.count() >= 2, "nobody is below the contract")
     judged = page.locator('.nic[data-state="Over"], .nic[data-state="Within"]')
@@ -118,40 +117,57 @@ def walk(page: Page, address: str, demo: Demo) -> None:
     pass_id = row.locator("td.pass").inner_text()
     _require(re.fullmatch(r"[0-9a-f]{11}-[0-9a-f]{8}", pass_id), f"{pass_id!r} is no pass")
     expect(page.locator("[data-holder]")).to_contain_text("written by")
-    page.screenshot(path=OUT / "now.png")
-    (OUT / "now.txt").write_text(page.inner_text("body"), encoding="utf-8")
+    _keep(page, "now", out)
 
     page.get_by_role("region", name="Members").get_by_role("link").first.click()
     page.wait_for_selector(".chart")
-    (OUT / "member.txt").write_text(page.inner_text("body"), encoding="utf-8")
     page.get_by_role("button", name="Look at Kafka's quota levels").click()
     expect(page.locator(".levels .applies").first).to_contain_text("set by Tidegate")
-    page.screenshot(path=OUT / "member.png")
+    _keep(page, "member", out)
 
     page.get_by_role("link", name="History", exact=True).click()
     page.get_by_label("Filter").fill(pass_id)
     trail = page.get_by_role("region", name="Audit trail")
     expect(trail.get_by_role("row").nth(1)).to_contain_text(pass_id)
-    (OUT / "history.txt").write_text(page.inner_text("body"), encoding="utf-8")
+    _keep(page, "history", out)
 
     page.get_by_role("link", name="What if", exact=True).click()
-    page.get_by_label("Egress limit of every broker").fill("40M")
+    page.get_by_label("Egress limit of every broker").fill(limit)
     page.get_by_role("button", name="Play ten minutes").click()
     answer = page.get_by_role("status")
     expect(answer).to_contain_text("enough", timeout=60_000)
-    for level in ("L3", "L2", "L1"):  # L0 alone is near that limit
+    for level in give:
         expect(answer).to_contain_text(f"{level} gives")
-    page.screenshot(path=OUT / "what-if.png")
+    _keep(page, "what-if", out)
+
+
+def walk(page: Page, address: str, demo: Demo) -> None:
+    """Look at every page once the first level gives. Raises Missed, or what Playwright raises."""
+    _until(lambda: opened(page, address), "the first page", demo, 600.0)
+    seen: list[str] = []
+
+    def note(state: str) -> None:
+        if not seen or seen[-1] != state:
+            seen.append(state)
+            print(f"{time.strftime('%H:%M:%S')} {state}", flush=True)
+
+    def l3_gives() -> bool:
+        note(in_short(page))
+        return gives(page, "L3")
+
+    _until(l3_gives, "L3 to give", demo, _DEMO_SECONDS)
+    look_at_every_page(page, OUT, limit="40M", give=("L3", "L2", "L1"))  # L0 alone is near it
 
     page.get_by_role("link", name="Now", exact=True).click()
     page.wait_for_selector(".answer")
 
-    def is_back() -> str:
-        text = short()
-        return text if "Everybody is at the contract" in text else ""
+    def is_back() -> bool:
+        text = in_short(page)
+        note(text)
+        return "Everybody is at the contract" in text
 
     _until(is_back, "everybody to be back at the contract", demo, 900.0)
-    (OUT / "back.txt").write_text(page.inner_text("body"), encoding="utf-8")
+    _keep(page, "back", OUT)
     (OUT / "answers.txt").write_text("\n".join(seen) + "\n", encoding="utf-8")
 
 

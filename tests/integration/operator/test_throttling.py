@@ -1,5 +1,5 @@
-"""A real operator throttles and gives back: kubectl and `tidegate top` show it while it happens,
-`tidegate audit` afterwards.
+"""A real operator throttles and gives back: kubectl, `tidegate top` and every page of the console
+show it while it happens, `tidegate audit` afterwards.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -17,17 +17,23 @@ from typing import Any
 
 import pytest
 from kubernetes.client import ApiClient, CustomObjectsApi
+from playwright.sync_api import Page, sync_playwright
 
+from lab.browser import chromium
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
-from lab.process import wait_until
+from lab.network import free_port
+from lab.operator import console_command
+from lab.process import start, wait_until
 from lab.prometheus import PrometheusLab, ScrapeTarget, exporting
 from lab.quota_watch import ZooKeeperQuotaWatch
 from tests.goldens.golden import line_with, numbers
+from tests.integration.operator.installation import LEASE_NAMESPACE
 from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.throttling import CONTRACT, MB, SimulatedLoad
 from tidegate.controller_logic.model import Level
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
+from tools.console_walk import gives, in_short, look_at_every_page, opened
 
 pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(300)]
 
@@ -179,9 +185,9 @@ def test_a_broker_over_its_limit_is_seen_and_a_prometheus_that_died_too(
         assert operator.is_running()
 
 
-# --- top and audit --------------------------------------------------------------------------------
-# A real operator throttles and gives back: `tidegate top` shows it while it happens, `tidegate
-# audit` has every write of it afterwards.
+# --- top, the console and audit -------------------------------------------------------------------
+# A real operator throttles and gives back: `tidegate top` and the console show it while it happens,
+# `tidegate audit` has every write of it afterwards.
 
 
 LOW, HIGH = 40 * MB, 1000 * MB
@@ -277,6 +283,40 @@ def _tier(level: Level, user: str, namespace: str) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def console(kubeconfig: Path, namespace: str, directory: Path) -> Iterator[Page]:
+    """A browser's page on the first page of a console that shows this namespace. At the end nothing
+    had gone wrong in it, and it had asked nobody but the console.
+    """
+    port = free_port()
+    address = f"http://127.0.0.1:{port}"
+    command = console_command(
+        kubeconfig,
+        namespace,
+        port=port,
+        audit_file=directory / "operator.log",
+        lease_namespace=LEASE_NAMESPACE,
+    )
+    wrong: list[str] = []
+    here = (address, address.replace("http:", "ws:"), "data:")
+    with ExitStack() as stack:
+        served = start("console", command, log_path=directory / "console.log")
+        stack.callback(served.kill)
+        browser = stack.enter_context(sync_playwright()).chromium.launch(
+            executable_path=chromium(), args=["--no-sandbox"]
+        )
+        stack.callback(browser.close)
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page.set_default_timeout(60_000)  # of a machine that is busy with other tests
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda one: None if one.url.startswith(here) else wrong.append(one.url))
+        wait_until(
+            lambda: opened(page, address), "the console", timeout_seconds=90, processes=[served]
+        )
+        yield page
+    assert wrong == []
+
+
 def test_an_episode_is_shown_while_it_happens_and_audited_afterwards(
     crds: KubeApi, declared: str, load: SimulatedLoad, tmp_path: Path
 ) -> None:
@@ -287,16 +327,23 @@ def test_an_episode_is_shown_while_it_happens_and_audited_afterwards(
     def comes(what: str, holds: Any) -> None:
         wait_until(holds, what, timeout_seconds=60, poll_seconds=0.2)
 
-    with OperatorProcess(crds, declared, tmp_path) as operator:
+    with (
+        OperatorProcess(crds, declared, tmp_path) as operator,
+        console(crds.kubeconfig, declared, tmp_path) as page,
+    ):
         comes("both contracts", lambda: set(load.quotas().values()) == {CONTRACT})
         load.other = 40.0 * MB  # so that the broker stays over its limit, whatever L3 gives
         limit(LOW)
         comes("a cut", lambda: (load.quotas()[Level.L3] or 0) < CONTRACT)
         now = tidegate("top", "--once", "--kubeconfig", str(crds.kubeconfig), "-n", declared)
         comes("the effect of a cut", lambda: any(map(_bites, operator.lines())))
+        comes("L3 that gives, on the page", lambda: gives(page, "L3"))
+        look_at_every_page(page, tmp_path, limit="30M", give=("L3",))
+        page.get_by_role("link", name="Now", exact=True).click()
         load.other = 0.0
         limit(HIGH)
         comes("both contracts again", lambda: set(load.quotas().values()) == {CONTRACT})
+        comes("both, on the page", lambda: "Everybody is at the contract" in in_short(page))
         comes(
             "the write of it in the trail",
             lambda: _writes(operator)[-1:] and _writes(operator)[-1]["to"] == CONTRACT,
