@@ -13,6 +13,8 @@ from tidegate.console.markup import UNKNOWN, ago, joined, name, rate
 from tidegate.console.now_page import members_table
 from tidegate.console.parts import Kept, Page, Part
 from tidegate.console.snapshot import MemberNow, PolicyNow
+from tidegate.controller_logic.model import QuotaKey
+from tidegate.controller_logic.quota_values import quota_words
 from tidegate.controller_logic.quotas.precedence import PrecedenceLevel
 
 
@@ -141,14 +143,15 @@ def _key_levels(key: str, one: Mapping[str, Any]) -> Markup:
         for hidden in one.get("shadows") or ():
             found.setdefault(str(hidden.get("level")), ("shadowed", hidden))
     rows = joined(
-        _level_row(level, *found.get(str(level.value), ("none", {}))) for level in PrecedenceLevel
+        _level_row(key, level, *found.get(str(level.value), ("none", {})))
+        for level in PrecedenceLevel
     )
     return Markup('<h4>{}{}</h4><ol class="levels" aria-label="{}">{}</ol>').format(
         key, "" if one.get("limited") else ": unlimited", key, rows
     )
 
 
-def _level_row(level: PrecedenceLevel, state: str, entry: Mapping[str, Any]) -> Markup:
+def _level_row(key: str, level: PrecedenceLevel, state: str, entry: Mapping[str, Any]) -> Markup:
     words = level.name.lower().replace("_", " ")
     if state == "none":
         return Markup('<li class="none">{} <span class="word">no quota</span></li>').format(words)
@@ -160,7 +163,7 @@ def _level_row(level: PrecedenceLevel, state: str, entry: Mapping[str, Any]) -> 
         state,
         "set by Tidegate" if entry.get("setByTidegate") else "set by others",
         name(named),
-        str(entry.get("value", "")),
+        quota_words(QuotaKey(key), entry.get("value")),
     )
 
 

@@ -250,6 +250,7 @@ def test_a_member_has_its_hours_its_brokers_and_its_quota_levels(
     page.get_by_role("button", name="Look at Kafka's quota levels").click()
     levels = page.get_by_role("list", name="consumer_byte_rate")
     expect(levels).to_contain_text("applies, set by Tidegate")
+    expect(levels).to_contain_text("user=analytics, clientId=backfill: 4.3 MB/s (4300000 B/s)")
     expect(levels).to_contain_text("shadowed, set by others")
     assert levels.get_by_role("listitem").count() == 8
     source.cluster = KafkaThatIsAway()
