@@ -2,8 +2,8 @@
 
 What is published is whole after each blow, and right once a run completes. `python -m
 bench.rollup.kills --seed 7 --blows 100`: a failing seed plans the same blows again; when exactly
-they fall is up to the machine. Two brokers, three hours up to midnight, on a Prometheus of its own;
-rows are compared with those of an undisturbed run.
+they fall, and which of them come too late, is up to the machine. Two brokers, three hours up to
+midnight, on a Prometheus of its own; rows are compared with those of an undisturbed run.
 """
 
 import argparse
@@ -431,7 +431,10 @@ class Siege:
 
 
 def besieged(seed: int, blows: int) -> Outcome:
-    """Strike as planned and say what came of it."""
+    """Strike as planned until `blows` have fallen, and say what came of it.
+
+    A run that goes on where another was struck may end before its blow; twice as many are planned.
+    """
     outcome, completed = Outcome(), True
     with ExitStack() as stack:
         run = stack.enter_context(RunDirectory())
@@ -440,10 +443,13 @@ def besieged(seed: int, blows: int) -> Outcome:
         prometheus.write(CLUSTER.series())
         disk = stack.enter_context(SmallDisk(run)) if can_mount() else None
         siege = Siege(prometheus, run.path, disk)
-        for number, blow in enumerate(plan(seed, blows, _kinds(disk)), 1):
+        for number, blow in enumerate(plan(seed, 2 * blows, _kinds(disk)), 1):
+            if outcome.hits == blows:
+                break
             completed = siege.strike(blow, outcome, afresh=completed and blow.afresh)
+            end = "completed" if completed else "ended"
             print(
-                f"{number} of {blows}: {blow}: {'completed' if completed else 'ended'}",
+                f"run {number}, {outcome.hits} of {blows} struck: {blow}: {end}",
                 file=sys.stderr,
                 flush=True,
             )
