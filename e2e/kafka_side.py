@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 from kazoo.client import KazooClient
 
+from lab.errors import LabError
 from lab.kafka import KafkaLab, QuotaChange
 from lab.process import wait_until
 
@@ -35,13 +36,15 @@ class KafkaSide:
         """Return once ZooKeeper has exactly this quota and every running broker says that it
         applies it.
         """
-        what = f"fetch quota {rate} of {user}, now {self.fetch_quota(user)}"
-        wait_until(
-            lambda: self.fetch_quota(user) == rate,
-            what,
-            timeout_seconds=timeout_seconds,
-            poll_seconds=0.2,
-        )
+        try:
+            wait_until(
+                lambda: self.fetch_quota(user) == rate,
+                f"fetch quota {rate} of {user}",
+                timeout_seconds=timeout_seconds,
+                poll_seconds=0.2,
+            )
+        except LabError as late:
+            raise LabError(f"{late} It is {self.fetch_quota(user)} now.") from late
         self._kafka.wait_for_quota_applied(
             QuotaChange("FETCH", user, None, rate), timeout_seconds=timeout_seconds
         )
