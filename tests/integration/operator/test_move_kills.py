@@ -158,6 +158,7 @@ class Moves:
             partitions = self.world.replication.read(with_recovery=False).partitions
             for one in partitions:
                 if one.adding & one.removing and set(one.replicas) <= one.in_sync:
+                    print(f"    {one.topic}-{one.partition} never ends: cancelled", flush=True)
                     with suppress(Exception):
                         self.world.kafka.admin.reassign({(one.topic, one.partition): None})
 
