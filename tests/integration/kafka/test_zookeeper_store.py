@@ -135,7 +135,7 @@ def test_a_crashed_zookeeper_is_unreachable_and_works_again_when_it_is_back() ->
         client.start()
         lay_out_kafka(KazooWriter(client))
         store = ZooKeeperQuotaStore(
-            ZooKeeperSession(ZooKeeperConnection(server.connect, request_timeout_seconds=2))
+            ZooKeeperSession(ZooKeeperConnection(server.connect, request_timeout_seconds=5))
         )
         woken = threading.Event()
         store.watch(woken.set)
