@@ -11,7 +11,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -70,6 +71,24 @@ def _until(condition: Callable[[], _Found], what: str, demo: Demo, seconds: floa
 def _require(found: object, what: str) -> None:
     if not found:
         raise Missed(what)
+
+
+@contextmanager
+def watched_page(address: str) -> Iterator[Page]:
+    """A browser's page for the console at this address. Raises Missed at the end where something
+    went wrong in it, or it asked anybody but the console.
+    """
+    wrong: list[str] = []
+    here = (address, address.replace("http:", "ws:"), "data:")
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page.set_default_timeout(60_000)  # of a machine that is busy with other parts
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda one: None if one.url.startswith(here) else wrong.append(one.url))
+        yield page
+        browser.close()
+    _require(not wrong, "; ".join(wrong))
 
 
 def opened(page: Page, address: str) -> bool:
@@ -188,17 +207,8 @@ def main() -> int:
             return found[1] if found else ""
 
         at = _until(address, "the console's address", demo, 900.0)
-        with sync_playwright() as started:
-            browser = started.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
-            page = browser.new_page(viewport={"width": 1400, "height": 1000})
-            page.set_default_timeout(60_000)
-            errors: list[str] = []
-            page.on("pageerror", lambda error: errors.append(str(error)))
-            page.on("request", lambda one: _refuse_elsewhere(one.url, at, errors))
+        with watched_page(at) as page:
             walk(page, at, demo)
-            browser.close()
-        if errors:
-            raise Missed("; ".join(errors))
     except (Missed, AssertionError, Error) as missed:
         print(f"console-walk: {missed}", file=sys.stderr)
         return 1
@@ -211,11 +221,6 @@ def main() -> int:
                 demo.wait(120)
     print(f"demo ended with {demo.returncode}; what was read is in {OUT}")
     return demo.returncode
-
-
-def _refuse_elsewhere(url: str, here: str, errors: list[str]) -> None:
-    if not url.startswith((here, here.replace("http:", "ws:"), "data:")):
-        errors.append(f"asked {url}")
 
 
 if __name__ == "__main__":

@@ -17,9 +17,8 @@ from typing import Any
 
 import pytest
 from kubernetes.client import ApiClient, CustomObjectsApi
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Page
 
-from lab.browser import chromium
 from lab.kafka import KafkaLab
 from lab.kubernetes.api import KubeApi
 from lab.network import free_port
@@ -33,7 +32,7 @@ from tests.integration.operator.operator_process import OperatorProcess
 from tests.integration.operator.throttling import CONTRACT, MB, SimulatedLoad
 from tidegate.controller_logic.model import Level
 from tidegate.kube.api import BROKER_BANDWIDTH_POLICIES
-from tools.console_walk import gives, in_short, look_at_every_page, opened
+from tools.console_walk import gives, in_short, look_at_every_page, opened, watched_page
 
 pytestmark = [pytest.mark.integration, pytest.mark.throttling, pytest.mark.timeout(300)]
 
@@ -285,9 +284,7 @@ def _tier(level: Level, user: str, namespace: str) -> dict[str, Any]:
 
 @contextmanager
 def console(kubeconfig: Path, namespace: str, directory: Path) -> Iterator[Page]:
-    """A browser's page on the first page of a console that shows this namespace. At the end nothing
-    had gone wrong in it, and it had asked nobody but the console.
-    """
+    """The first page of a console that shows this namespace, in a browser that is watched."""
     port = free_port()
     address = f"http://127.0.0.1:{port}"
     command = console_command(
@@ -297,24 +294,14 @@ def console(kubeconfig: Path, namespace: str, directory: Path) -> Iterator[Page]
         audit_file=directory / "operator.log",
         lease_namespace=LEASE_NAMESPACE,
     )
-    wrong: list[str] = []
-    here = (address, address.replace("http:", "ws:"), "data:")
-    with ExitStack() as stack:
-        served = start("console", command, log_path=directory / "console.log")
-        stack.callback(served.kill)
-        browser = stack.enter_context(sync_playwright()).chromium.launch(
-            executable_path=chromium(), args=["--no-sandbox"]
-        )
-        stack.callback(browser.close)
-        page = browser.new_page(viewport={"width": 1400, "height": 1000})
-        page.set_default_timeout(60_000)  # of a machine that is busy with other tests
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda one: None if one.url.startswith(here) else wrong.append(one.url))
+    with (
+        start("console", command, log_path=directory / "console.log") as served,
+        watched_page(address) as page,
+    ):
         wait_until(
             lambda: opened(page, address), "the console", timeout_seconds=90, processes=[served]
         )
         yield page
-    assert wrong == []
 
 
 def test_an_episode_is_shown_while_it_happens_and_audited_afterwards(
