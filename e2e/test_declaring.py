@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -10,6 +11,7 @@ from e2e.declared import MB, override, policy, tier
 from e2e.kafka_side import KafkaSide
 from e2e.scene import Scenario
 from lab.kafka import KafkaLab
+from lab.process import wait_until
 
 
 @pytest.fixture
@@ -53,10 +55,13 @@ def test_a_paused_policy_freezes_everything_as_it_is(
 
 
 def test_an_override_holds_for_as_long_as_it_says(promised: Scenario, in_kafka: KafkaSide) -> None:
-    promised.declare(override("more", user="checkout", fetch_per_partition=40 * MB, seconds=40))
+    more = override("more", user="checkout", fetch_per_partition=40 * MB, seconds=40)
+    promised.declare(more)
     in_kafka.wait_for_fetch_quota("checkout", 40 * MB, timeout_seconds=35)
-    # a raise ends in safe steps: two of them, 30 s apart, from its end on
-    in_kafka.wait_for_fetch_quota("checkout", 10 * MB, timeout_seconds=150)
+    wait_until(lambda: in_kafka.fetch_quota("checkout") != 40 * MB, "its end", timeout_seconds=70)
+    assert datetime.now(UTC) >= datetime.fromisoformat(more["spec"]["expiresAt"])
+    # a raise ends in safe steps: the second comes 30 s after the first
+    in_kafka.wait_for_fetch_quota("checkout", 10 * MB, timeout_seconds=60)
     promised.waits_for("qo/more", "Ready", "False", reason="OverrideExpired")
     promised.delete("bbp/orders")
 
